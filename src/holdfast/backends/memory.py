@@ -1,0 +1,327 @@
+"""The reference store: complete, in memory, one lock. Read this to learn what every other backend must do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from holdfast.codec import Json
+from holdfast.errors import Closed
+from holdfast.retrieval import MOST_PLACES, choose
+from holdfast.stemming import words
+from holdfast.store import (
+    MAX_RECORD_BYTES,
+    Append,
+    Commit,
+    Delete,
+    Document,
+    Durability,
+    Entry,
+    Erase,
+    Find,
+    Found,
+    Get,
+    Key,
+    Match,
+    Page,
+    Put,
+    Question,
+    Range,
+    Receipt,
+    Record,
+    Scan,
+    Slice,
+    Tail,
+    Truncate,
+    Write,
+    check_expectation,
+    check_length,
+    check_sizes,
+    cursor,
+    wrong_shape,
+)
+
+GENESIS = bytes(32)
+KEPT_SECONDS = 24 * 3600
+VOLATILE = Durability("volatile", False, False, "everything, when the process ends")
+
+
+class Doc:
+    """A document's place: its value, or a tombstone that remembers the version."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+        self.version = 0
+        self.value: Json | None = None
+        self.tags: dict[str, str] = {}
+        self.text: str | None = None
+
+
+class Stream:
+    """A stream's place. `records[0]` has index `first`; deletion empties it and keeps the count and the chain."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.records: list[Record] = []
+        self.chain: bytes | None = None
+        self.alive = False
+
+    @property
+    def length(self) -> int:
+        return self.first + len(self.records)
+
+
+class MemoryStore:
+    """Keep everything in this process. Nothing survives it; everything else holds."""
+
+    durability = VOLATILE
+
+    def __init__(self, *, max_record_bytes: int = MAX_RECORD_BYTES) -> None:
+        self._limit = max_record_bytes
+        self._changed = threading.Condition(threading.Lock())
+        self._things: dict[Key, Doc | Stream] = {}
+        self._receipts: OrderedDict[tuple[str, str], tuple[float, Receipt]] = OrderedDict()
+        self._order = 0
+        self._closed = False
+
+    # ---- the two verbs ----------------------------------------------------------------------------------------------
+
+    def read(self, questions: Sequence[Question]) -> list[Any]:
+        with self._changed:
+            self._check_open()
+            return [self._answer(question) for question in questions]
+
+    def commit(self, commit: Commit) -> Receipt:
+        check_sizes(commit, self._limit)
+        with self._changed:
+            self._check_open()
+            repeated = self._receipts.get((commit.space, commit.id))
+            if repeated is not None:
+                return repeated[1]
+            for expect in commit.expects:
+                check_expectation(expect, self._version(expect.key))
+            self._check_writes(commit.writes)
+            # Nothing below can fail: the commit is now certain.
+            receipt = Receipt(commit.id, tuple([self._apply(write) for write in commit.writes]))
+            self._remember(commit, receipt)
+            self._changed.notify_all()
+            return receipt
+
+    def search(self, find: Find) -> Found:
+        """Find where words stand, by looking everywhere."""
+        wanted = dict.fromkeys(find.words)
+        places: dict[str, list[Match]] = {word: [] for word in wanted}
+        total = 0
+        with self._changed:
+            self._check_open()
+            for match, text in self._texts(find):
+                total += 1
+                for word in set(words(text)) & wanted.keys():
+                    places[word].append(match)
+        newest = {word: [_Spot(match) for match in reversed(found)][:MOST_PLACES] for word, found in places.items()}
+        chosen = tuple(spot.match for spot in choose(min(total, MOST_PLACES), newest, find.limit))
+        return Found(min(total, MOST_PLACES), {word: len(found) for word, found in newest.items()}, chosen)
+
+    def _texts(self, find: Find) -> Iterator[tuple[Match, str]]:
+        for key, thing in self._things.items():
+            if key.space != find.space or key.kind != find.kind or (find.id is not None and key.id != find.id):
+                continue
+            if type(thing) is Stream and not find.tags:
+                for record in thing.records:
+                    if record.text is not None:
+                        yield Match(key, record=record), record.text
+            elif type(thing) is Doc and thing.text is not None and find.tags.items() <= thing.tags.items():
+                yield Match(key, document=_document(key, thing)), thing.text
+
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._version(key) > length, timeout_seconds)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, question: Question) -> Document | Slice | Page | None:
+        if type(question) is Scan:
+            return self._scan(question)
+        thing = self._things.get(question.key)  # type: ignore[union-attr]
+        if type(question) is Get:
+            if type(thing) is Stream:
+                raise wrong_shape(question.key, is_stream=True)
+            return _document(question.key, thing) if type(thing) is Doc else None
+        if type(thing) is Doc:
+            raise wrong_shape(question.key, is_stream=False)  # type: ignore[union-attr]
+        stream = thing if type(thing) is Stream else Stream()
+        if not stream.alive:
+            return Slice(0, 0, ())
+        if type(question) is Range:
+            start = max(question.start, stream.first)
+            stop = stream.length if question.stop is None else question.stop
+            if question.limit is not None:
+                stop = min(stop, start + question.limit)
+        else:
+            start, stop = _tail_bounds(question, stream)  # type: ignore[arg-type]
+        chosen = stream.records[start - stream.first : max(stop - stream.first, 0)]
+        return Slice(stream.length, stream.first, tuple(chosen))
+
+    def _scan(self, scan: Scan) -> Page:
+        found = [
+            (thing.order, document)
+            for key, thing in self._things.items()
+            if type(thing) is Doc and key.space == scan.space and key.kind == scan.kind
+            if scan.tags.items() <= thing.tags.items()
+            if (document := _document(key, thing)) is not None
+        ]
+        found.sort(key=lambda pair: pair[0], reverse=scan.reverse)
+        edge = cursor(scan)
+        if edge is not None:
+            found = [pair for pair in found if (pair[0] < edge if scan.reverse else pair[0] > edge)]
+        page = found[: scan.limit]
+        more = len(found) > len(page)
+        return Page(tuple(document for _, document in page), str(page[-1][0]) if more and page else None)
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def _check_writes(self, writes: Sequence[Write]) -> None:
+        shapes: dict[Key, bool] = {}
+        lengths: dict[Key, int] = {}
+        for write in writes:
+            thing = self._things.get(write.key)
+            known = shapes.get(write.key, type(thing) is Stream if thing is not None else None)
+            if type(write) is Delete:
+                continue
+            wants_stream = type(write) is not Put
+            if known is not None and known != wants_stream:
+                raise wrong_shape(write.key, known)
+            shapes[write.key] = wants_stream
+            if type(write) is Append:
+                length = lengths.get(write.key, thing.length if type(thing) is Stream else 0)
+                check_length(write, length)
+                lengths[write.key] = length + len(write.entries)
+
+    def _apply(self, write: Write) -> int:
+        thing = self._things.get(write.key)
+        if type(write) is Put:
+            doc = thing if type(thing) is Doc else self._new_document(write.key)
+            doc.version += 1
+            doc.value, doc.tags, doc.text = write.value, dict(write.tags), write.text
+            return doc.version
+        if type(write) is Append:
+            stream = thing if type(thing) is Stream else self._things.setdefault(write.key, Stream())
+            assert type(stream) is Stream
+            stream.alive = True
+            for entry in write.entries:
+                stream.chain = link(stream.chain, entry.commitment)
+                stream.records.append(_record(stream.length, entry, stream.chain))
+            return stream.length
+        if type(write) is Delete:
+            return _delete(thing)
+        if type(thing) is not Stream:
+            return 0
+        if type(write) is Truncate:
+            cut = min(max(write.before - thing.first, 0), len(thing.records))
+            del thing.records[:cut]
+            thing.first += cut
+        elif type(write) is Erase:
+            for place in range(max(write.start - thing.first, 0), min(write.stop - thing.first, len(thing.records))):
+                thing.records[place] = msgspec.structs.replace(
+                    thing.records[place], body=None, text=None, sender=None, receiver=None, native=None
+                )
+        return thing.length
+
+    def _new_document(self, key: Key) -> Doc:
+        self._order += 1
+        doc = self._things[key] = Doc(self._order)
+        return doc
+
+    def _remember(self, commit: Commit, receipt: Receipt) -> None:
+        now = time.monotonic()
+        self._receipts[commit.space, commit.id] = (now, receipt)
+        while next(iter(self._receipts.values()))[0] < now - KEPT_SECONDS:
+            self._receipts.popitem(last=False)
+
+    def _version(self, key: Key) -> int:
+        thing = self._things.get(key)
+        if type(thing) is Doc:
+            return thing.version if thing.value is not None else 0
+        return thing.length if type(thing) is Stream and thing.alive else 0
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("this store is closed; nothing changed")
+
+
+class _Spot:
+    """A match that can be counted: one place is one object, whatever it holds."""
+
+    __slots__ = ("match",)
+
+    def __init__(self, match: Match) -> None:
+        self.match = match
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Spot and self.match is other.match
+
+    def __hash__(self) -> int:
+        return id(self.match)
+
+
+def link(previous: bytes | None, commitment: bytes | None) -> bytes | None:
+    """Return the next value of a stream's hash chain."""
+    return previous if commitment is None else sha256((previous or GENESIS) + commitment).digest()
+
+
+def _record(index: int, entry: Entry, chain: bytes | None) -> Record:
+    return Record(
+        index,
+        entry.type,
+        entry.body,
+        entry.weight,
+        entry.at,
+        entry.sender,
+        entry.receiver,
+        entry.text,
+        entry.commitment,
+        chain,
+        entry.native,
+    )
+
+
+def _document(key: Key, doc: Doc) -> Document | None:
+    return None if doc.value is None else Document(key, doc.version, doc.value, dict(doc.tags), doc.text)
+
+
+def _tail_bounds(tail: Tail, stream: Stream) -> tuple[int, int]:
+    stop = stream.length if tail.before is None else max(stream.first, min(tail.before, stream.length))
+    start = stream.first if tail.count is None else max(stream.first, stop - tail.count)
+    if tail.max_weight is not None:
+        room = tail.max_weight
+        lightest = stop
+        while lightest > start and (room := room - stream.records[lightest - 1 - stream.first].weight) >= 0:
+            lightest -= 1
+        start = lightest
+    return start, stop
+
+
+def _delete(thing: Doc | Stream | None) -> int:
+    if type(thing) is Doc:
+        if thing.value is not None:
+            thing.value, thing.tags, thing.text = None, {}, None
+            thing.version += 1
+        return thing.version
+    if type(thing) is Stream:
+        thing.first = thing.length
+        thing.records.clear()
+        thing.alive = False
+        return thing.length
+    return 0

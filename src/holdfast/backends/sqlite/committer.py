@@ -1,0 +1,226 @@
+"""The one connection that writes, and what it takes to say "done" honestly.
+
+* `apply` settles a batch of commits in one BEGIN IMMEDIATE ... COMMIT. In WAL mode with synchronous=FULL the COMMIT
+  returns after the fsync; only then are the callers told.
+* Between processes `files.Queue` takes turns. After each COMMIT, and before its acknowledgement, `files.Identity` makes
+  sure that the files are still the ones at the path; and when somebody else has written, a receipt we gave before must
+  still be there, or the file is older than we are.
+* After any failure the connection is thrown away. The next commit opens a fresh one, so a full disk or a bad fsync
+  heals without a restart.
+
+One thread at a time runs anything in here; `group.Group` sees to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from holdfast.backends.sqlite.failures import translate, translate_commit
+from holdfast.backends.sqlite.files import Identity, Queue
+from holdfast.backends.sqlite.group import Ticket
+from holdfast.backends.sqlite.search import catch_up
+from holdfast.backends.sqlite.writes import Writer
+from holdfast.errors import CommitUnknown, Damaged, HoldfastError
+from holdfast.store import Find, Receipt
+
+KEPT_SECONDS = 24 * 3600
+SWEEP_EVERY = 256
+SWEEP_ROWS = 1024
+
+
+class Committer:
+    """Applies batches. `failed` is set once the files can no longer be trusted; nothing is written from then on."""
+
+    def __init__(
+        self, path: Path, connect: Callable[[], apsw.Connection], queue: Queue, timeout_seconds: float
+    ) -> None:
+        self.failed: HoldfastError | None = None
+        self.batches = 0
+        self._path = path
+        self._connect = connect
+        self._queue = queue
+        self._timeout = timeout_seconds
+        self._identity = Identity(path)
+        self._writer: Writer | None = None
+        self._last: tuple[str, str, int] | None = None
+        self._swept = ("", "")
+        self._scrub = False
+
+    @property
+    def connections(self) -> list[apsw.Connection]:
+        return [self._writer.con] if self._writer is not None else []
+
+    def apply(self, batch: list[Ticket]) -> None:
+        """Settle every ticket of a batch."""
+        try:
+            self._transact(batch)
+        except HoldfastError as error:
+            _fail(batch, error)
+        except (apsw.Error, MemoryError) as error:
+            failure = translate(error)
+            failure.__cause__ = error
+            _fail(batch, failure)
+        except BaseException:  # Ctrl-C in the thread that leads: the others must not share its fate unnoticed
+            unknown = CommitUnknown("the commit was interrupted; repeat it with the same id", reason="interrupted")
+            _fail(batch, unknown)
+            raise
+
+    def catch_up(self, find: Find) -> None:
+        """Index part of what a search needs and the index lacks."""
+        with self._transaction() as writer:
+            catch_up(writer.con, find)
+            writer.forget()
+            self._make_durable(writer)
+
+    def compact(self) -> None:
+        """Rewrite the file without its free space."""
+        with self._transaction() as writer:
+            writer.execute("ROLLBACK")
+            writer.forget()
+            writer.execute("VACUUM")
+            self._checkpoint(writer.con)
+
+    def _transact(self, batch: list[Ticket]) -> None:
+        answers: list[Receipt | HoldfastError] = []
+        now = time.time_ns() // 1000
+        with self._transaction() as writer:
+            for ticket in batch:
+                assert ticket.commit is not None
+                before = writer.wrote
+                try:
+                    answers.append(writer.apply(ticket.commit, now))
+                except HoldfastError as refusal:
+                    if writer.wrote != before:
+                        raise
+                    answers.append(refusal)
+            if writer.wrote:
+                self.batches += 1
+                if self.batches % SWEEP_EVERY == 0:
+                    self._sweep(writer, now)
+                self._make_durable(writer)
+            else:
+                writer.execute("ROLLBACK")
+        for ticket, result in zip(batch, answers, strict=True):
+            if isinstance(result, Receipt):
+                ticket.receipt = result
+                assert ticket.commit is not None
+                self._last = (ticket.commit.space, result.id, now)
+            else:
+                ticket.error = result
+        self._scrub |= writer.scrub
+        if self._scrub:
+            self._checkpoint(writer.con)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Writer]:
+        """Hold the write lock for a block that must end the transaction itself; abandon it if the block fails."""
+        if self.failed is not None:
+            raise self.failed
+        if self._writer is None:
+            self._writer = Writer(self._connect())
+        writer = self._writer
+        self._begin(writer)
+        try:
+            if writer.start():
+                self._check_not_older(writer)
+            yield writer
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _begin(self, writer: Writer) -> None:
+        if self._queue.empty:
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+                return
+            except apsw.BusyError:
+                pass
+        deadline = time.monotonic() + self._timeout
+        with self._queue.turn(deadline):
+            while True:
+                try:
+                    writer.execute("BEGIN IMMEDIATE")
+                    return
+                except apsw.BusyError:
+                    if time.monotonic() > deadline:
+                        raise
+                time.sleep(0.0002)
+
+    def _make_durable(self, writer: Writer) -> None:
+        try:
+            writer.execute("COMMIT")
+        except (apsw.Error, MemoryError) as error:
+            raise translate_commit(error) from error
+        writer.committed()
+        try:
+            self._identity.check()
+        except Damaged as damage:
+            # What was just written went into a file nobody will find.
+            self.failed = damage
+            raise
+
+    def _check_not_older(self, writer: Writer) -> None:
+        if self._last is None:
+            return
+        space, id, at = self._last
+        if time.time_ns() // 1000 - at > KEPT_SECONDS * 1_000_000:
+            return  # the receipt may have been swept by now
+        if not writer.has_receipt(space, id):
+            self.failed = Damaged(
+                f"{self._path} is older than what this process has already acknowledged: it was replaced by an earlier "
+                "copy. Writing has stopped; open the store again if that is what you want",
+                reason="regressed",
+            )
+            raise self.failed
+
+    def _abandon(self) -> None:
+        """Throw the connection away: after a failure its state is not worth reasoning about."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            try:
+                if writer.con.in_transaction:
+                    writer.execute("ROLLBACK")
+            except apsw.Error:
+                pass
+            drop(writer.con, self.failed is not None)
+
+    def _sweep(self, writer: Writer, now: int) -> None:
+        """Forget receipts older than a day, a bounded slice at a time, so that no commit pays for all of them."""
+        rows: list[Any] = writer.execute(
+            "SELECT space, id, at FROM receipt WHERE (space, id) > (?, ?) ORDER BY space, id LIMIT ?",
+            (*self._swept, SWEEP_ROWS),
+        ).fetchall()
+        for space, id, at in rows:
+            if at < now - KEPT_SECONDS * 1_000_000:
+                writer.execute("DELETE FROM receipt WHERE space = ? AND id = ?", (space, id))
+        self._swept = rows[-1][:2] if len(rows) == SWEEP_ROWS else ("", "")
+
+    def _checkpoint(self, con: apsw.Connection) -> None:
+        """Empty the log after content was removed, so that no copy of it stays there."""
+        try:
+            busy: Any = con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._scrub = bool(busy[0])  # a reader was in the way: the next commit tries again
+        except apsw.Error:
+            self._scrub = True
+
+
+def _fail(batch: list[Ticket], error: BaseException) -> None:
+    for ticket in batch:
+        if not ticket.done:
+            ticket.error = error
+
+
+def drop(con: apsw.Connection, files_are_lost: bool) -> None:
+    """Close a connection whatever happens; if its files are lost, without writing its log over those that are there."""
+    try:
+        if files_are_lost:
+            con.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        con.close(True)
+    except apsw.Error:
+        pass

@@ -1,0 +1,64 @@
+"""What SQLite's errors mean to a caller. No apsw exception leaves this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from holdfast.errors import CommitUnknown, Damaged, HoldfastError, SchemaMismatch, Unavailable
+
+_NOTHING = "nothing changed"
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Run a block, turning driver errors raised before any COMMIT into ours."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error) from error
+    except MemoryError as error:
+        raise Unavailable(f"out of memory; {_NOTHING}", reason="memory") from error
+
+
+def translate(error: BaseException) -> HoldfastError:
+    """Return our error for a driver error that happened outside COMMIT, where nothing can have changed."""
+    detail = str(error)
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return Unavailable(f"another process kept the database locked; {_NOTHING}", reason="locked")
+        case apsw.FullError():
+            return Unavailable(f"the disk is full; {_NOTHING}; free some space and try again", reason="disk_full")
+        case apsw.ReadOnlyError():
+            return Unavailable(f"the database or its disk is read-only; {_NOTHING}", reason="read_only")
+        case apsw.CorruptError():
+            return Damaged(f"the database file is damaged ({detail}); restore a backup", reason="corrupt")
+        case apsw.NotADBError():
+            return SchemaMismatch(f"the file is not a SQLite database; {_NOTHING}", reason="foreign")
+        case apsw.CantOpenError():
+            return Unavailable(f"the database file can not be opened ({detail}); {_NOTHING}", reason="missing")
+        case apsw.PermissionsError() | apsw.AuthError():
+            return Unavailable(f"no permission to use the database file; {_NOTHING}", reason="permission")
+        case apsw.NoMemError() | MemoryError():
+            return Unavailable(f"out of memory; {_NOTHING}", reason="memory")
+        case apsw.IOError():
+            return Unavailable(f"the disk reported an error ({detail}); {_NOTHING}", reason="io")
+    return Unavailable(f"SQLite refused the operation ({detail}); {_NOTHING}", reason="io")
+
+
+def translate_commit(error: BaseException) -> HoldfastError:
+    """Return our error for a failed COMMIT.
+
+    A failed *write* leaves the transaction without its commit frame, so nothing changed. A failed *fsync* leaves the
+    complete frames in the page cache: they are invisible now, yet a crash could bring them back. Nobody can tell.
+    """
+    extended = getattr(error, "extendedresult", 0)
+    write_failed = extended in (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE)
+    if isinstance(error, apsw.IOError) and not write_failed:
+        return CommitUnknown(
+            f"the disk failed while a commit was being made durable ({error}); repeat it with the same id",
+            reason="fsync" if extended == apsw.SQLITE_IOERR_FSYNC else "io",
+        )
+    return translate(error)

@@ -1,0 +1,140 @@
+"""Answering questions: rows in, frozen values out, every row checked against its checksum."""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import apsw
+import msgspec
+
+from holdfast.backends.sqlite.schema import INDEX_BITS
+from holdfast.codec import Json
+from holdfast.errors import Damaged
+from holdfast.store import Document, Get, Key, Page, Question, Range, Record, Scan, Slice, Tail, cursor, wrong_shape
+
+MASK = (1 << INDEX_BITS) - 1
+EMPTY = Slice(0, 0, ())
+
+_pack = msgspec.msgpack.Encoder().encode
+_tags = msgspec.json.Decoder(dict[str, str])
+
+_HEAD = """
+SELECT h.ref, h.stream, h.alive, h.version,
+       (SELECT pos FROM record WHERE pos >= h.ref << 32 AND pos < (h.ref + 1) << 32 ORDER BY pos DESC LIMIT 1)
+FROM head AS h WHERE h.space = ? AND h.kind = ? AND h.id = ?"""
+DOCUMENT_COLUMNS = "ref, stream, alive, version, value, tags, text, chain, sum"
+_GET = f"SELECT {DOCUMENT_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
+RECORD_COLUMNS = "pos, type, body, weight, at, sender, receiver, text, commitment, chain, sum"
+_UP = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos"
+_DOWN = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC"
+
+
+def answer(con: apsw.Connection, question: Question) -> Any:
+    """Answer one question on a connection that holds a snapshot."""
+    if type(question) is Get:
+        return _get(con, question.key)
+    if type(question) is Scan:
+        return _scan(con, question)
+    key = question.key  # type: ignore[union-attr]
+    row = con.execute(_HEAD, (key.space, key.kind, key.id)).fetchone()
+    if row is None:
+        return EMPTY
+    ref, stream, alive, first, last = row
+    if not stream:
+        raise wrong_shape(key, is_stream=False)
+    if not alive:
+        return EMPTY
+    length = first if last is None else (last & MASK) + 1
+    base = ref << INDEX_BITS
+    if type(question) is Range:
+        start = max(question.start, first)
+        stop = length if question.stop is None else min(question.stop, length)
+        if question.limit is not None:
+            stop = min(stop, start + question.limit)
+        found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
+        return Slice(length, first, _records(key, found, start))
+    assert type(question) is Tail
+    return _tail(con, question, base, first, length)
+
+
+def _tail(con: apsw.Connection, tail: Tail, base: int, first: int, length: int) -> Slice:
+    # Indexes are gapless, so a count is a range: no LIMIT, which would cost more when bound than all ten rows.
+    stop = length if tail.before is None else max(first, min(tail.before, length))
+    start = first if tail.count is None else max(first, stop - tail.count)
+    if tail.max_weight is None:
+        found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
+        return Slice(length, first, _records(tail.key, found, start))
+    rows: list[tuple[Any, ...]] = []
+    room = tail.max_weight
+    newest_first = con.execute(_DOWN, (base + start, base + stop))
+    for row in newest_first:
+        room -= row[3]
+        if room < 0:
+            break
+        rows.append(row)
+    newest_first.close()
+    rows.reverse()
+    return Slice(length, first, _records(tail.key, rows, stop - len(rows)))
+
+
+def _records(key: Key, rows: list[tuple[Any, ...]], start: int) -> tuple[Record, ...]:
+    return tuple([to_record(key, row, index) for index, row in enumerate(rows, start)])
+
+
+def to_record(key: Key, row: tuple[Any, ...], index: int) -> Record:
+    pos, type_, body, weight, at, sender, receiver, text, commitment, chain, total = row
+    if pos & MASK != index:
+        raise Damaged(f"{key.kind} {key.id!r}: record {index} is missing", reason="gap")
+    if crc32(_pack(row[:-1])) != total:
+        raise Damaged(f"{key.kind} {key.id!r}: record {index} does not match its checksum", reason="checksum")
+    stored = None if body is None else Json(body)
+    return Record(index, type_, stored, weight, at, sender, receiver, text, commitment, chain)
+
+
+def checksum(*columns: Any) -> int:
+    """Return the CRC-32 that a row with these columns must carry."""
+    return crc32(_pack(columns))
+
+
+def _get(con: apsw.Connection, key: Key) -> Document | None:
+    row = con.execute(_GET, (key.space, key.kind, key.id)).fetchone()
+    return None if row is None else to_document(key, row)
+
+
+def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
+    _, stream, alive, version, value, tags, text, _, total = row
+    if stream:
+        raise wrong_shape(key, is_stream=True)
+    if crc32(_pack((key.space, key.kind, key.id, *row[:-1]))) != total:
+        raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
+    if not alive:
+        return None
+    return Document(key, version, Json(value), _tags.decode(tags) if tags else {}, text)
+
+
+def _scan(con: apsw.Connection, scan: Scan) -> Page:
+    edge = cursor(scan)
+    # Fixed text only: every word that comes from a caller is a bound value.
+    joins, values = "", list[Any]()
+    for place, (name, value) in enumerate(sorted(scan.tags.items())):
+        joins += (
+            f" JOIN tag AS t{place} ON t{place}.space = h.space AND t{place}.kind = h.kind"
+            f" AND t{place}.name = ? AND t{place}.value = ? AND t{place}.ref = h.ref"
+        )
+        values += [name, value]
+    after = "" if edge is None else " AND h.ref < ?" if scan.reverse else " AND h.ref > ?"
+    sql = (
+        "SELECT h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum FROM head AS h"
+        f"{joins} WHERE h.space = ? AND h.kind = ? AND h.stream = 0 AND h.alive = 1{after}"
+        f" ORDER BY h.ref {'DESC' if scan.reverse else 'ASC'} LIMIT ?"
+    )
+    values += [scan.space, scan.kind, *([] if edge is None else [edge]), scan.limit + 1]
+    rows: list[Any] = con.execute(sql, values).fetchall()
+    documents = []
+    for row in rows[: scan.limit]:
+        document = to_document(Key(scan.space, scan.kind, row[0]), row[1:])
+        assert document is not None
+        documents.append(document)
+    more = len(rows) > scan.limit and documents
+    return Page(tuple(documents), str(rows[scan.limit - 1][1]) if more else None)

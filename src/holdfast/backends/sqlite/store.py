@@ -1,0 +1,283 @@
+"""The default store: one SQLite file, acknowledged after fsync, shared by any number of threads and processes.
+
+Theory of operation
+-------------------
+* One connection writes (`committer`). Commits queue in `group`, whose leader takes all that wait into one transaction,
+  so that they share an fsync.
+* Readers use connections of their own and never wait for the writer. A read is materialised before it returns, so no
+  snapshot stays open to keep the log from shrinking.
+* One more connection stays open and idle. While it is there nobody else can be the last to close the database, so the
+  sidecar files stay the same ones, and a change of them means trouble.
+
+STOP AND READ: never open the file with another copy of SQLite (such as Python's own sqlite3) in a process that has it
+open here. Closing that other copy drops this one's POSIX locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import apsw
+
+from holdfast.backends.sqlite import schema
+from holdfast.backends.sqlite.committer import Committer, drop
+from holdfast.backends.sqlite.failures import translate, translated
+from holdfast.backends.sqlite.files import Queue, refuse_hard_link, refuse_network
+from holdfast.backends.sqlite.group import Group, Ticket
+from holdfast.backends.sqlite.rows import answer
+from holdfast.backends.sqlite.search import is_behind, search
+from holdfast.backends.sqlite.upkeep import Check, Stats, backup, check, stats
+from holdfast.backends.sqlite.watch import Watch
+from holdfast.errors import Closed, Unavailable
+from holdfast.store import (
+    MAX_RECORD_BYTES,
+    Commit,
+    Durability,
+    Find,
+    Found,
+    Get,
+    Key,
+    Question,
+    Range,
+    Receipt,
+    check_sizes,
+)
+
+T = TypeVar("T")
+
+OLDEST_SQLITE = (3, 51, 3)
+
+DURABLE = Durability("durable", True, True, "nothing")
+RELAXED = Durability("relaxed", True, False, "the last commits before a power cut; never the file's consistency")
+
+_PRAGMAS = "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0"
+
+# Forked children must neither use nor close what they inherit; see _leak().
+_alive: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+
+
+class SqliteStore:
+    """Keep everything in one SQLite file. Safe across threads and processes, not across fork()."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Literal["durable", "relaxed"] = "durable",
+        timeout_seconds: float = 30.0,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+    ) -> None:
+        self.path = Path(path).resolve()
+        self.durability = {"durable": DURABLE, "relaxed": RELAXED}[durability]
+        self._timeout = timeout_seconds
+        self._limit = max_record_bytes
+        self._pid = os.getpid()
+        self._queue = Queue(self.path)
+        self._readers: list[apsw.Connection] = []
+        self._closed = False
+        self._watch = Watch(lambda: self._connect(writer=False))
+        _require_sqlite(apsw.sqlite_lib_version())
+        refuse_network(self.path)
+        refuse_hard_link(self.path)
+        with translated():
+            self._anchor = self._open_first()
+        self._committer = Committer(self.path, lambda: self._connect(writer=True), self._queue, timeout_seconds)
+        self._group = Group(self._apply)
+        _alive.add(self)
+
+    # ---- the two verbs ----------------------------------------------------------------------------------------------
+
+    def read(self, questions: Sequence[Question]) -> list[Any]:
+        """Answer all questions from one snapshot."""
+        self._check_usable()
+        with self._reader() as con:
+            if len(questions) == 1 and type(questions[0]) is Get:
+                return [answer(con, questions[0])]  # one statement is its own snapshot
+            return _in_snapshot(con, lambda con: [answer(con, question) for question in questions])
+
+    def commit(self, commit: Commit) -> Receipt:
+        """Apply a commit, sharing its fsync with whoever else is committing now."""
+        self._check_usable()
+        check_sizes(commit, self._limit)
+        return self._group.commit(commit)
+
+    def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]:
+        """Queue a commit for an event loop; see `bridge.Threaded`."""
+        self._check_usable()
+        check_sizes(commit, self._limit)
+        return self._group.submit(commit, loop)
+
+    def search(self, find: Find) -> Found:
+        """Find where words stand. Everything committed before the call is found."""
+        self._check_usable()
+        while True:
+            with self._reader() as con:
+                found = _in_snapshot(con, lambda con: None if is_behind(con, find) else search(con, find))
+            if found is not None:
+                return found
+            with self._group.alone(), translated():
+                self._committer.catch_up(find)
+
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up."""
+        deadline = time.monotonic() + timeout_seconds
+        question = [Range(key, 0, 0)]
+        while not self._closed:
+            seen = self._watch.count
+            if self.read(question)[0].length > length or not self._watch.wait(seen, deadline):
+                return
+
+    # ---- upkeep -----------------------------------------------------------------------------------------------------
+
+    def check(self) -> Check:
+        """Verify every page, row, checksum, index and hash chain. Reads everything; changes nothing."""
+        self._check_usable()
+        with self._reader() as con:
+            return _in_snapshot(con, check)
+
+    def stats(self) -> Stats:
+        """Return how much the store holds."""
+        self._check_usable()
+        with self._reader() as con:
+            return stats(con, self.path)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of the store as it is now to a new file, while others go on reading and writing."""
+        self._check_usable()
+        with self._reader() as con:
+            backup(con, Path(path).resolve())
+
+    def compact(self) -> None:
+        """Give free space back to the disk. Writers wait meanwhile; needs room for a second copy."""
+        self._check_usable()
+        with self._group.alone(), translated():
+            self._committer.compact()
+
+    def close(self) -> None:
+        """Finish what is queued, then let go of the file. Closing twice is fine."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        self._group.stop()
+        self._watch.stop()
+        for con in self._connections():
+            drop(con, self._committer.failed is not None)
+        self._readers.clear()
+        self._queue.close()
+        _alive.discard(self)
+
+    def __enter__(self) -> SqliteStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _apply(self, batch: list[Ticket]) -> None:
+        self._committer.apply(batch)
+        self._watch.note()
+
+    # ---- connections ------------------------------------------------------------------------------------------------
+
+    def _open_first(self) -> apsw.Connection:
+        """Open the connection that stays open as long as the store does, creating or migrating the file if needed.
+
+        While it is open nobody else can be the last to close the database, so the sidecar files stay the same ones.
+        """
+        if not self.path.parent.is_dir():
+            raise Unavailable(f"the folder {self.path.parent} does not exist; nothing was created", reason="missing")
+        con = self._connect(writer=False)
+        try:
+            if not schema.is_current(con):
+                con.close()
+                with self._queue.turn(time.monotonic() + self._timeout):
+                    con = self._connect(writer=True)
+                    if not schema.is_current(con):
+                        schema.bring_up_to_date(con)
+            con.execute("SELECT 1 FROM head LIMIT 1").fetchall()  # opens the log and the index beside it
+        except BaseException:
+            con.close()
+            raise
+        return con
+
+    def _connect(self, *, writer: bool) -> apsw.Connection:
+        con = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        # The writer waits in its own fair way; a reader is only ever kept by a recovery, for moments.
+        con.set_busy_timeout(0 if writer else int(self._timeout * 1000))
+        con.execute(_PRAGMAS)
+        con.execute(f"PRAGMA synchronous = {'FULL' if self.durability is DURABLE else 'NORMAL'}")
+        if writer:
+            con.execute("PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 67108864")
+        return con
+
+    @contextmanager
+    def _reader(self) -> Iterator[apsw.Connection]:
+        try:
+            try:
+                con = self._readers.pop()
+            except IndexError:
+                con = self._connect(writer=False)
+            try:
+                yield con
+            except apsw.Error:
+                con.close(True)  # whatever went wrong, the next reader starts afresh
+                raise
+            except BaseException:
+                self._readers.append(con)
+                raise
+            if self._closed:
+                con.close(True)
+            else:
+                self._readers.append(con)
+        except (apsw.Error, MemoryError) as error:
+            raise translate(error) from error
+
+    def _connections(self) -> list[apsw.Connection]:
+        return [*self._readers, *self._committer.connections, self._anchor]
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Closed("this store is closed; nothing changed")
+        if os.getpid() != self._pid:
+            raise Unavailable(
+                "this store was opened before a fork(); open a new one in the child process (nothing changed)",
+                reason="forked",
+            )
+
+
+def _in_snapshot(con: apsw.Connection, work: Callable[[apsw.Connection], T]) -> T:
+    con.execute("BEGIN")
+    try:
+        return work(con)
+    finally:
+        if con.in_transaction:
+            con.execute("COMMIT")
+
+
+def _require_sqlite(version: str) -> None:
+    numbers = tuple(int(part) for part in version.split("."))
+    if numbers < OLDEST_SQLITE:
+        raise Unavailable(
+            f"SQLite {version} can corrupt a database that several connections write to (fixed in 3.51.3); "
+            "install a current apsw (nothing was opened)",
+            reason="sqlite_version",
+        )
+
+
+def _leak() -> None:
+    """In a forked child: keep inherited connections from ever being closed, which would drop the parent's locks."""
+    import ctypes
+
+    for store in list(_alive):
+        for con in store._connections():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leak)

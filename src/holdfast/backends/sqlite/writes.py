@@ -1,0 +1,304 @@
+"""Applying one commit inside an open transaction: check everything first, write last.
+
+A refused commit must leave the transaction as it found it, because others share it; so all reasons to refuse are
+looked for before the first row changes, and no savepoint is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from holdfast.backends.memory import link
+from holdfast.backends.sqlite.rows import MASK, checksum
+from holdfast.backends.sqlite.schema import INDEX_BITS
+from holdfast.backends.sqlite.search import unindex_document, unindex_records
+from holdfast.codec import encode
+from holdfast.errors import InvalidInput
+from holdfast.store import (
+    Append,
+    Commit,
+    Delete,
+    Erase,
+    Key,
+    Put,
+    Receipt,
+    Truncate,
+    Write,
+    check_expectation,
+    check_length,
+    wrong_shape,
+)
+
+MAX_PLACES = 4096
+
+_versions = msgspec.json.Decoder(tuple[int, ...])
+_tags = msgspec.json.Decoder(dict[str, str])
+
+_HEAD = "SELECT ref, stream, alive, version, tags, text, chain FROM head WHERE space = ? AND kind = ? AND id = ?"
+_LAST = "SELECT pos, chain FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
+_RECEIPT = "SELECT versions FROM receipt WHERE space = ? AND id = ?"
+_TOUCH = "UPDATE receipt SET at = at + 1 WHERE space = ? AND id = ?"
+_NEW_RECEIPT = "INSERT INTO receipt (space, id, at, versions) VALUES (?, ?, ?, ?)"
+_NEW_HEAD = """
+INSERT INTO head (ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_SET_HEAD = "UPDATE head SET alive = ?, version = ?, value = ?, tags = ?, text = ?, chain = ?, sum = ? WHERE ref = ?"
+_LATER = "INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)"
+_ADD = """
+INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+_NOWHERE: tuple[Any, ...] = (0, 0, 0, 0, None, None, None)
+
+
+class Place:
+    """What a key holds now, as far as writing needs to know."""
+
+    __slots__ = (
+        "alive",
+        "base_chain",
+        "chain",
+        "first",
+        "length",
+        "ref",
+        "stream",
+        "tags",
+        "text",
+        "unindexed",
+        "version",
+    )
+
+    def __init__(self, head: tuple[Any, ...] | None, last: tuple[int, bytes | None] | None) -> None:
+        self.ref, self.stream, self.alive, version, self.tags, self.text, self.base_chain = head or _NOWHERE
+        self.unindexed = False  # whether we know that the index has been told to catch up
+        self.version: int = 0 if self.stream else version
+        self.first: int = version if self.stream else 0
+        self.length: int = self.first if last is None else (last[0] & MASK) + 1
+        self.chain: bytes | None = self.base_chain if last is None else last[1]
+
+    @property
+    def seen(self) -> int:
+        """The version an expectation is compared with: 0 while it does not exist."""
+        if not self.alive:
+            return 0
+        return self.length if self.stream else self.version
+
+
+class Writer:
+    """The connection that writes, and what it knows about the keys it wrote last.
+
+    `places` stays true as long as nobody else commits, which SQLite's data version tells; a store that has the file to
+    itself then appends without reading first.
+    """
+
+    def __init__(self, con: apsw.Connection) -> None:
+        self.con = con
+        self.execute: Callable[..., Any] = (
+            con.cursor().execute
+        )  # one cursor for all: a new one for each statement costs 0.5 us
+        self.wrote = False  # whether this transaction changed anything
+        self.scrub = False  # whether it removed content that must leave the log too
+        self._places: dict[Key, Place] = {}
+        self._version = -1
+
+    def start(self) -> bool:
+        """Get ready for a transaction that has just begun; tell whether somebody else committed since the last."""
+        self.wrote = self.scrub = False
+        version = self.con.data_version()
+        changed = version != self._version
+        if changed or len(self._places) > MAX_PLACES:
+            self._places.clear()
+            self._version = version
+        return changed
+
+    def forget(self) -> None:
+        """Drop what is known about keys, after something else than a commit changed them."""
+        self._places.clear()
+
+    def committed(self) -> None:
+        """Remember the data version that our own COMMIT made."""
+        self._version = self.con.data_version()
+
+    def has_receipt(self, space: str, id: str) -> bool:
+        return self.execute(_RECEIPT, (space, id)).fetchone() is not None
+
+    def apply(self, commit: Commit, at: int) -> Receipt:
+        """Return the receipt, new or first; raise without having written anything if the commit is refused."""
+        space = commit.space
+        row = self.execute(_RECEIPT, (space, commit.id)).fetchone()
+        if row is not None:
+            # A crash may have left the first one in the page cache alone, never synced. Our answer must be durable too:
+            # any change makes it so, because the fsync of its COMMIT covers the whole log.
+            self.wrote = True
+            self.execute(_TOUCH, (space, commit.id))
+            return Receipt(commit.id, _versions.decode(row[0]))
+        for expect in commit.expects:
+            check_expectation(expect, self._place(expect.key).seen)
+        self._check_writes(commit.writes)
+        self.wrote = True
+        versions = tuple([self._write(write) for write in commit.writes])
+        self.execute(_NEW_RECEIPT, (space, commit.id, at, msgspec.json.encode(versions)))
+        return Receipt(commit.id, versions)
+
+    def _check_writes(self, writes: Sequence[Write]) -> None:
+        shapes: dict[Key, bool] = {}
+        lengths: dict[Key, int] = {}
+        for write in writes:
+            place = self._place(write.key)
+            if type(write) is Delete:
+                continue
+            wants_stream = type(write) is not Put
+            known = shapes.get(write.key, bool(place.stream) if place.ref else None)
+            if known is not None and known != wants_stream:
+                raise wrong_shape(write.key, known)
+            shapes[write.key] = wants_stream
+            if type(write) is Append:
+                length = lengths.get(write.key, place.length)
+                check_length(write, length)
+                lengths[write.key] = length + len(write.entries)
+                if lengths[write.key] > MASK:
+                    raise InvalidInput(f"{write.key.kind} {write.key.id!r} can hold {MASK} records at most")
+
+    def _write(self, write: Write) -> int:
+        place = self._place(write.key)
+        if type(write) is Put:
+            return self._put(write, place)
+        if type(write) is Append:
+            return self._append(write, place)
+        self.scrub = True
+        if not place.ref:
+            return 0
+        if type(write) is Delete:
+            return self._delete(write.key, place)
+        if type(write) is Truncate:
+            cut = min(max(write.before, place.first), place.length)
+            self._drop(write.key, place, cut)
+        elif type(write) is Erase:
+            self._erase(write, place)
+        return place.length
+
+    def _put(self, write: Put, place: Place) -> int:
+        tags = encode(write.tags) if write.tags else None
+        old_tags, old_text = place.tags, place.text
+        if tags != old_tags or write.text != old_text:
+            self._unindex_document(write.key, place)
+        place.tags, place.text = tags, write.text
+        self._save_head(write.key, place, alive=1, version=place.version + 1, value=write.value)
+        if tags != old_tags:
+            self._retag(write.key, place.ref, _tags.decode(old_tags) if old_tags else {}, write.tags)
+        if write.text is not None and (write.text != old_text or tags != old_tags):
+            self.execute(_LATER, (place.ref, 0))
+        return place.version
+
+    def _append(self, write: Append, place: Place) -> int:
+        if not place.ref or not place.alive:
+            place.stream = 1
+            self._save_head(write.key, place, alive=1, version=place.first)
+        base = place.ref << INDEX_BITS
+        if not place.unindexed and any(entry.text is not None for entry in write.entries):
+            self.execute(_LATER, (place.ref, place.length))
+            place.unindexed = True
+        for entry in write.entries:
+            place.chain = link(place.chain, entry.commitment)
+            row = (
+                base + place.length,
+                entry.type,
+                bytes(entry.body),  # the packer in checksum() knows plain bytes only
+                entry.weight,
+                entry.at,
+                entry.sender,
+                entry.receiver,
+                entry.text,
+                entry.commitment,
+                place.chain,
+            )
+            self.execute(_ADD, (*row, checksum(*row)))
+            place.length += 1
+        return place.length
+
+    def _delete(self, key: Key, place: Place) -> int:
+        if place.stream:
+            self._drop(key, place, place.length, alive=0)
+            return place.length
+        if place.alive:
+            self._unindex_document(key, place)
+            old = _tags.decode(place.tags) if place.tags else {}
+            place.tags = place.text = None
+            self._save_head(key, place, alive=0, version=place.version + 1)
+            self._retag(key, place.ref, old, {})
+        return place.version
+
+    def _drop(self, key: Key, place: Place, before: int, alive: int = 1) -> None:
+        base = place.ref << INDEX_BITS
+        if before > place.first:
+            kept = self.execute("SELECT chain FROM record WHERE pos = ?", (base + before - 1,)).fetchone()
+            place.base_chain = kept[0]
+            unindex_records(self.con, key, place.ref, place.first, before)
+            self.execute("DELETE FROM record WHERE pos >= ? AND pos < ?", (base + place.first, base + before))
+        place.first = before
+        self._save_head(key, place, alive=alive and place.alive, version=before)
+
+    def _erase(self, write: Erase, place: Place) -> None:
+        base = place.ref << INDEX_BITS
+        unindex_records(self.con, write.key, place.ref, max(write.start, place.first), min(write.stop, place.length))
+        for index in range(max(write.start, place.first), min(write.stop, place.length)):
+            kept = self.execute(
+                "SELECT pos, type, weight, at, commitment, chain FROM record WHERE pos = ?", (base + index,)
+            ).fetchone()
+            if kept is None:
+                continue
+            pos, type_, weight, at, commitment, chain = kept
+            total = checksum(pos, type_, None, weight, at, None, None, None, commitment, chain)
+            self.execute(
+                "UPDATE record SET body = NULL, text = NULL, sender = NULL, receiver = NULL, sum = ? WHERE pos = ?",
+                (total, pos),
+            )
+
+    def _save_head(self, key: Key, place: Place, *, alive: int, version: int, value: bytes | None = None) -> None:
+        new = not place.ref
+        if new:
+            # Chosen here and not by SQLite, because the checksum covers it. We hold the write lock.
+            place.ref = self.execute("SELECT coalesce(max(ref), 0) + 1 FROM head").fetchone()[0]
+        place.alive = alive
+        if not place.stream:
+            place.version = version
+        plain = [None if part is None else bytes(part) for part in (value, place.tags, place.base_chain)]
+        tail = (alive, version, plain[0], plain[1], place.text, plain[2])
+        total = checksum(key.space, key.kind, key.id, place.ref, place.stream, *tail)
+        if new:
+            self.execute(_NEW_HEAD, (place.ref, key.space, key.kind, key.id, place.stream, *tail, total))
+        else:
+            self.execute(_SET_HEAD, (*tail, total, place.ref))
+
+    def _unindex_document(self, key: Key, place: Place) -> None:
+        if place.text is not None:
+            tags = _tags.decode(place.tags) if place.tags else {}
+            unindex_document(self.con, key, place.ref, place.text, tags)
+
+    def _retag(self, key: Key, ref: int, old: dict[str, str], new: dict[str, str]) -> None:
+        where = (key.space, key.kind)
+        for name, value in old.items() - new.items():
+            self.execute(
+                "DELETE FROM tag WHERE space = ? AND kind = ? AND name = ? AND value = ? AND ref = ?",
+                (*where, name, value, ref),
+            )
+        for name, value in new.items() - old.items():
+            self.execute(
+                "INSERT INTO tag (space, kind, name, value, ref) VALUES (?, ?, ?, ?, ?)", (*where, name, value, ref)
+            )
+
+    def _place(self, key: Key) -> Place:
+        place = self._places.get(key)
+        if place is None:
+            head = self.execute(_HEAD, (key.space, key.kind, key.id)).fetchone()
+            last = None
+            if head is not None and head[1]:
+                ref = head[0]
+                last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
+            place = self._places[key] = Place(head, last)
+        return place

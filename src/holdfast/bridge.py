@@ -1,0 +1,155 @@
+"""Sync and async from one source.
+
+Theory of operation
+-------------------
+Services are written once, in `async def`, and await nothing but the port. Over a blocking store those awaits never
+suspend, so one `coro.send(None)` runs a whole operation to its end: no event loop, no thread, and it works inside a
+running loop too. The blocking API is then a typed table of contents: `update = blocking(AsyncRuns.update)`.
+
+Over SQLite the async colour (`Threaded`) queues commits to one writer thread, which drains its queue into one
+transaction so that hundreds of tasks share an fsync, and sends reads to a small pool. A cancelled caller waits until
+its commit has landed or failed, then reports the cancellation: nothing is ever half done behind its back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from holdfast.store import Commit, Durability, Find, Found, Key, Question, Receipt, Searchable, Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def run(coro: Coroutine[Any, Any, T]) -> T:
+    """Drive a coroutine that never suspends to its result."""
+    try:
+        coro.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        coro.close()
+    raise RuntimeError(
+        "a blocking call awaited something that suspends; pass plain functions to the blocking API, "
+        "or use holdfast.aopen() for async ones"
+    )
+
+
+@overload
+def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]: ...
+@overload
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], wrap: Callable[[T], U]
+) -> Callable[Concatenate[Any, P], U]: ...
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Any]], wrap: Callable[[Any], Any] | None = None
+) -> Callable[Concatenate[Any, P], Any]:
+    """Return the blocking twin of an async method: same name, same signature, driven over `self._async`.
+
+    `wrap` turns an async handle in the result into its blocking one.
+    """
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        result = run(method(self._async, *args, **kwargs))
+        return result if wrap is None else wrap(result)
+
+    return call
+
+
+def iterate(source: AsyncIterator[T]) -> Iterator[T]:
+    """Turn an async iterator that never suspends into a plain one."""
+
+    async def step() -> T:
+        return await anext(source)
+
+    while True:
+        try:
+            yield run(step())
+        except StopAsyncIteration:
+            return
+
+
+class Inline:
+    """A blocking store seen through async eyes. It never suspends."""
+
+    def __init__(self, store: Store) -> None:
+        self.blocking = store
+
+    @property
+    def durability(self) -> Durability:
+        return self.blocking.durability
+
+    async def read(self, questions: Sequence[Question]) -> list[Any]:
+        return self.blocking.read(questions)
+
+    async def commit(self, commit: Commit) -> Receipt:
+        return self.blocking.commit(commit)
+
+    async def search(self, find: Find) -> Found:
+        return _searchable(self.blocking).search(find)  # type: ignore[no-any-return]
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        self.blocking.wait(key, length, timeout_seconds)  # type: ignore[attr-defined]
+
+    async def close(self) -> None:
+        self.blocking.close()
+
+
+class Grouping(Store, Protocol):
+    """A blocking store that can take a commit now and answer later, from its own writer thread.
+
+    The future must decline to be cancelled: a task cancelled meanwhile then waits for its commit first.
+    """
+
+    def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]: ...
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None: ...
+
+
+class Threaded:
+    """A blocking store for an event loop: commits queue to its writer thread, reads run on a small pool."""
+
+    def __init__(self, store: Grouping, *, readers: int = 4) -> None:
+        self.blocking = store
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="holdfast-read")
+        # Followers sleep for seconds at a time; they must not use up the threads that answer reads.
+        self._watchers = ThreadPoolExecutor(256, thread_name_prefix="holdfast-wait")
+
+    @property
+    def durability(self) -> Durability:
+        return self.blocking.durability
+
+    async def read(self, questions: Sequence[Question]) -> list[Any]:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.read, questions)
+
+    async def commit(self, commit: Commit) -> Receipt:
+        return await self.blocking.submit(commit, asyncio.get_running_loop())
+
+    async def search(self, find: Find) -> Found:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, _searchable(self.blocking).search, find)
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._watchers, self.blocking.wait, key, length, timeout_seconds)
+
+    async def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.blocking.close)
+        self._readers.shutdown(wait=False)
+        self._watchers.shutdown(wait=False)
+
+
+def can_search(store: object) -> bool:
+    """Tell whether a store has a full-text index, looking through the adapters of this module."""
+    return isinstance(getattr(store, "blocking", store), Searchable)
+
+
+def _searchable(store: Store) -> Searchable:
+    assert isinstance(store, Searchable), "ask can_search() first"
+    return store

@@ -1,0 +1,1 @@
+"""The services: what an agent does, written once in `async def` over the port."""

@@ -1,0 +1,63 @@
+"""One test body for both colours: a blocking object seen through awaitable eyes.
+
+`Awaitable(ctx)` has the names of `ctx`; calling a method returns something to await. Handles that come back from the
+blocking package are wrapped again, plain values are not, iterators become async ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+
+class Awaitable:
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if callable(value) and not isinstance(value, type):
+            return _Method(value)
+        return _view(value)
+
+    def __getitem__(self, item: Any) -> Any:
+        return _view(self._target[item])
+
+    def __len__(self) -> int:
+        return len(self._target)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (_view(item) for item in self._target)
+
+
+class _Method:
+    def __init__(self, method: Any) -> None:
+        self._method = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _Call(self._method, args, kwargs)
+
+
+class _Call:
+    """The result of calling a method: awaited for a value, or iterated when the method yields."""
+
+    def __init__(self, method: Any, args: Any, kwargs: Any) -> None:
+        self._run = lambda: method(*args, **kwargs)
+
+    def __await__(self) -> Any:
+        return self._value().__await__()
+
+    async def _value(self) -> Any:
+        return _view(self._run())
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for item in self._run():
+            yield _view(item)
+
+
+def _view(value: Any) -> Any:
+    if type(value).__module__.startswith("holdfast.blocking"):
+        return Awaitable(value)
+    if isinstance(value, (list, tuple)) and value and type(value[0]).__module__.startswith("holdfast.blocking"):
+        return type(value)(Awaitable(item) for item in value)
+    return value

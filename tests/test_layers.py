@@ -1,0 +1,119 @@
+"""The one rule of this codebase: imports point down."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SRC = Path(__file__).parents[1] / "src" / "holdfast"
+
+# A module may import what has a smaller number, and its own layer's folder.
+RANK = {
+    "errors": 0,
+    "codec": 1,
+    "stemming": 1,
+    "retrieval": 2,
+    "tokens": 2,
+    "fitting": 3,
+    "store": 3,
+    "schemas": 3,
+    "bridge": 4,
+    "scope": 4,
+    "values": 4,
+    "embedders": 4,
+    "vectors": 5,
+    "backends": 5,
+    "services": 5,
+    "opening": 6,
+    "context": 6,
+    "blocking": 7,
+    "config": 7,
+    "dispatch": 8,
+    "client": 8,
+    "": 9,
+    "testing": 10,
+    "copying": 10,
+    "server": 10,
+    "compat": 11,
+    "cli": 12,
+    "demo": 12,
+    "__main__": 13,
+}
+# Backends share the reference store's pure helpers; services see neither backends nor drivers.
+FORBIDDEN = {"services": {"apsw", "psycopg", "redis", "threading", "asyncio", "socket", "sqlite3", "pickle"}}
+
+
+def layer(path: Path) -> str:
+    part = path.relative_to(SRC).parts[0].removesuffix(".py")
+    return "" if part == "__init__" else part
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            if node.module == "holdfast":
+                yield from (f"holdfast.{name.name}" for name in node.names)
+            else:
+                yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+def modules() -> list[Path]:
+    return sorted(SRC.rglob("*.py"))
+
+
+def target_layer(module: str) -> str | None:
+    parts = module.split(".")
+    if parts[0] != "holdfast":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in RANK else ""
+
+
+def test_every_module_has_a_place_in_the_order() -> None:
+    assert {layer(path) for path in modules()} <= RANK.keys()
+
+
+def test_imports_point_down() -> None:
+    wrong = [
+        f"{path.relative_to(SRC)} imports {module}"
+        for path in modules()
+        for module in imports(path)
+        if (target := target_layer(module)) is not None
+        if target != layer(path) and RANK[target] >= RANK[layer(path)]
+    ]
+    assert wrong == []
+
+
+def test_services_do_no_input_or_output_of_their_own() -> None:
+    wrong = [
+        f"{path.relative_to(SRC)} imports {module}"
+        for path in modules()
+        for module in imports(path)
+        if module.split(".")[0] in FORBIDDEN.get(layer(path), set())
+    ]
+    assert wrong == []
+
+
+def test_nothing_that_loads_can_execute() -> None:
+    words = ("pickle", "marshal", "shelve", "eval(", "exec(", "yaml.load(", "__import__")
+    wrong = [
+        f"{path.relative_to(SRC)}: {word}"
+        for path in modules()
+        for word in words
+        if word in path.read_text().replace("sqlite_exec(", "").replace("no pickle", "")
+        if not _only_in_comments(path, word)
+    ]
+    assert wrong == []
+
+
+def _only_in_comments(path: Path, word: str) -> bool:
+    """Whether the word stands only in comments and docstrings."""
+    tree = ast.parse(path.read_text())
+    code = {
+        getattr(node, "id", getattr(node, "name", getattr(node, "attr", "")))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute | ast.alias)
+    }
+    return word.rstrip("(").split(".")[-1] not in code or word == "yaml.load("
