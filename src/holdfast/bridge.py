@@ -14,12 +14,15 @@ its commit has landed or failed, then reports the cancellation: nothing is ever 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from holdfast.store import Commit, Durability, Find, Found, Key, Question, Receipt, Searchable, Store
+from holdfast.errors import HoldfastError
+from holdfast.store import Commit, Durability, Find, Found, Get, Key, Question, Range, Receipt, Searchable, Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,6 +104,23 @@ class Inline:
         self.blocking.close()
 
 
+class OnLoop(Inline):
+    """A store in memory for an event loop: its verbs take microseconds, so only waiting needs a thread."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._watchers = ThreadPoolExecutor(256, thread_name_prefix="holdfast-wait")
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        # Inline.wait would stop the loop, and with it the task that is to append.
+        wait = self.blocking.wait  # type: ignore[attr-defined]
+        await asyncio.get_running_loop().run_in_executor(self._watchers, wait, key, length, timeout_seconds)
+
+    async def close(self) -> None:
+        await super().close()
+        self._watchers.shutdown(wait=False)
+
+
 class Grouping(Store, Protocol):
     """A blocking store that can take a commit now and answer later, from its own writer thread.
 
@@ -108,7 +128,7 @@ class Grouping(Store, Protocol):
     """
 
     def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]: ...
-    def wait(self, key: Key, length: int, timeout_seconds: float) -> None: ...
+    def changed(self, seen: int, timeout_seconds: float) -> int: ...
 
 
 class Threaded:
@@ -117,14 +137,16 @@ class Threaded:
     def __init__(self, store: Grouping, *, readers: int = 4) -> None:
         self.blocking = store
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="holdfast-read")
-        # Followers sleep for seconds at a time; they must not use up the threads that answer reads.
-        self._watchers = ThreadPoolExecutor(256, thread_name_prefix="holdfast-wait")
+        self._bell = _Bell(store.changed)
 
     @property
     def durability(self) -> Durability:
         return self.blocking.durability
 
     async def read(self, questions: Sequence[Question]) -> list[Any]:
+        if all(type(question) is Get for question in questions):
+            # A few look-ups by key take microseconds; the way to another thread and back takes ten times that.
+            return self.blocking.read(questions)
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.read, questions)
 
     async def commit(self, commit: Commit) -> Receipt:
@@ -135,14 +157,61 @@ class Threaded:
         return await loop.run_in_executor(self._readers, _searchable(self.blocking).search, find)
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._watchers, self.blocking.wait, key, length, timeout_seconds)
+        """Return once the stream is longer than `length`, or the time is up. Any number of tasks share one thread."""
+        deadline = time.monotonic() + timeout_seconds
+        self._bell.waiting += 1
+        try:
+            while True:
+                news = self._bell.next()
+                if self.blocking.read([Range(key, 0, 0)])[0].length > length:
+                    return
+                await asyncio.wait_for(news.wait(), max(deadline - time.monotonic(), 0))
+        except TimeoutError:
+            return
+        finally:
+            self._bell.waiting -= 1
 
     async def close(self) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.blocking.close)
         self._readers.shutdown(wait=False)
-        self._watchers.shutdown(wait=False)
+
+
+class _Bell:
+    """Rings on an event loop whenever a store changes. One thread listens, only while somebody waits."""
+
+    IDLE_SECONDS = 5.0
+
+    def __init__(self, changed: Callable[[int, float], int]) -> None:
+        self._changed = changed
+        self._event = asyncio.Event()
+        self._last = 0.0
+        self.waiting = 0
+        self._thread: threading.Thread | None = None
+
+    def next(self) -> asyncio.Event:
+        """Return the event of the next change. Ask for it before looking, so that no change falls in between."""
+        self._last = time.monotonic()
+        if self._thread is None or not self._thread.is_alive():
+            loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._listen, args=(loop,), name="holdfast-bell", daemon=True)
+            self._thread.start()
+        return self._event
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        seen = -1
+        try:
+            while self.waiting or time.monotonic() - self._last < self.IDLE_SECONDS:
+                count = self._changed(seen, 1.0)
+                if count != seen:
+                    seen = count
+                    loop.call_soon_threadsafe(self._ring)
+        except (RuntimeError, HoldfastError):
+            pass  # the loop or the store is closed: nobody is left to wake
+
+    def _ring(self) -> None:
+        rung, self._event = self._event, asyncio.Event()
+        rung.set()
 
 
 def can_search(store: object) -> bool:

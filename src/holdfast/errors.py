@@ -97,14 +97,18 @@ class Unavailable(StoreError):
     """The store can not serve this now; nothing changed, and it may work later.
 
     Reasons: `locked`, `disk_full`, `file_too_large`, `read_only`, `io`, `forked`, `network_filesystem`,
-    `hard_link`, `sqlite_version`, `permission`, `missing`, `unreachable`, `evicting`, `memory`.
+    `hard_link`, `sqlite_version`, `permission`, `missing`, `unreachable`, `evicting`, `memory`, `server_version`,
+    `encoding`, `stalled`, `not_durable`.
     """
 
     code = "unavailable"
 
 
 class CommitUnknown(StoreError):
-    """The commit may or may not have happened. Repeat it with the same id: it is applied at most once."""
+    """The commit may or may not have happened. Repeat it with the same id: it is applied at most once.
+
+    Reasons: `fsync`, `io`, `interrupted`, `memory`, `connection`.
+    """
 
     code = "commit_unknown"
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from holdfast.bridge import Inline, Threaded
+from holdfast.bridge import OnLoop, Threaded
 from holdfast.errors import InvalidInput
 from holdfast.store import AsyncStore, Store
 
@@ -85,6 +85,6 @@ def _redis(url: str) -> tuple[Callable[..., Store], Callable[..., Any]]:
 
 def _inline(make: Callable[..., Store]) -> Callable[..., Any]:
     async def opened(**options: Any) -> AsyncStore:
-        return Inline(make(**options))
+        return OnLoop(make(**options))
 
     return opened

@@ -72,7 +72,8 @@ class Range(Struct, frozen=True):
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        _require_natural(start=self.start, stop=self.stop, limit=self.limit)
+        _require_natural(start=self.start)
+        _require_natural(or_none=True, stop=self.stop, limit=self.limit)
 
 
 class Tail(Struct, frozen=True):
@@ -88,7 +89,7 @@ class Tail(Struct, frozen=True):
     before: int | None = None
 
     def __post_init__(self) -> None:
-        _require_natural(count=self.count, max_weight=self.max_weight, before=self.before)
+        _require_natural(or_none=True, count=self.count, max_weight=self.max_weight, before=self.before)
 
 
 class Scan(Struct, frozen=True):
@@ -104,6 +105,7 @@ class Scan(Struct, frozen=True):
     def __post_init__(self) -> None:
         Key(self.space, self.kind, "-")
         _require_natural(limit=self.limit)
+        _require_tags(self.tags)
 
 
 Question = Get | Range | Tail | Scan
@@ -193,7 +195,13 @@ class Entry(Struct, frozen=True):
         _require_json(self.body)
         if type(self.weight) is not int or not 0 <= self.weight < 2**53:
             raise InvalidInput(f"a weight must be a whole number from 0 to 2**53, not {self.weight!r:.40}")
-        if self.commitment is not None and len(self.commitment) != 32:
+        if type(self.at) is not int or not -(2**63) <= self.at < 2**63:
+            raise InvalidInput(f"a time must be a whole number of microseconds, not {self.at!r:.40}")
+        if type(self.type) is not str:
+            raise InvalidInput(f"a type must be text, not {self.type!r:.40}")
+        for text in (self.type, self.sender, self.receiver, self.text):
+            _require_text(text)
+        if self.commitment is not None and (type(self.commitment) is not bytes or len(self.commitment) != 32):
             raise InvalidInput("a commitment must be 32 bytes")
 
 
@@ -207,6 +215,8 @@ class Put(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         _require_json(self.value)
+        _require_text(self.text)
+        _require_tags(self.tags)
 
 
 class Append(Struct, frozen=True):
@@ -219,6 +229,7 @@ class Append(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.entries:
             raise InvalidInput("an append needs at least one entry")
+        _require_natural(or_none=True, max_length=self.max_length)
 
 
 class Truncate(Struct, frozen=True):
@@ -227,13 +238,19 @@ class Truncate(Struct, frozen=True):
     key: Key
     before: int
 
+    def __post_init__(self) -> None:
+        _require_natural(before=self.before)
+
 
 class Erase(Struct, frozen=True):
-    """Blank body, text and sender of records start <= index < stop, for good. Index, type and chain stay."""
+    """Blank body, text, sender and receiver of records start <= index < stop, for good. Index, type and chain stay."""
 
     key: Key
     start: int
     stop: int
+
+    def __post_init__(self) -> None:
+        _require_natural(start=self.start, stop=self.stop)
 
 
 class Delete(Struct, frozen=True):
@@ -255,16 +272,20 @@ class Commit(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not 0 < len(self.id) <= MAX_NAME or not self.id.isprintable():
             raise InvalidInput(f"a commit id must be 1 to {MAX_NAME} printable characters, not {self.id!r:.80}")
+        if not self.expects and not self.writes:
+            raise InvalidInput("a commit must expect or write something")
         space = self.space
-        for part in (*self.expects, *self.writes):
+        for part in self.expects:
             if part.key.space != space:
-                raise InvalidInput(f"one commit can not span the spaces {space!r} and {part.key.space!r}")
+                raise _two_spaces(space, part.key.space)
+        for write in self.writes:
+            if write.key.space != space:
+                raise _two_spaces(space, write.key.space)
 
     @property
     def space(self) -> str:
-        for part in (*self.expects, *self.writes):
-            return part.key.space
-        raise InvalidInput("a commit must expect or write something")
+        """The space that all of it lies in."""
+        return (self.writes or self.expects)[0].key.space
 
 
 class Receipt(Struct, frozen=True):
@@ -335,6 +356,7 @@ class Find(Struct, frozen=True):
     def __post_init__(self) -> None:
         Key(self.space, self.kind, self.id or "-")
         _require_natural(limit=self.limit)
+        _require_tags(self.tags)
 
 
 class Match(Struct, frozen=True):
@@ -359,6 +381,47 @@ class Searchable(Protocol):
 
     def search(self, find: Find) -> Any:
         """Return `Found` (or an awaitable of it)."""
+        ...
+
+
+# ---- moving, for stores that can ------------------------------------------------------------------------------------
+
+
+class Parcel(Struct, frozen=True):
+    """A key and all or part of what it holds, exactly as stored, tombstones included.
+
+    `version` is a document's version, or how many of a stream's oldest records are gone; `chain` is a stream's hash
+    just before its oldest record. `records` is one stretch of the stream; a long stream takes several parcels.
+    """
+
+    key: Key
+    stream: bool
+    alive: bool
+    version: int
+    value: Json | None = None
+    tags: dict[str, str] = {}
+    text: str | None = None
+    chain: bytes | None = None
+    records: tuple[Record, ...] = ()
+
+
+class Shipment(Struct, frozen=True):
+    """Parcels, and the cursor of the next shipment (None at the end)."""
+
+    parcels: tuple[Parcel, ...]
+    next: str | None
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A store whose whole content, of all spaces, can be carried to another one. For operators, not for services."""
+
+    def unload(self, after: str | None, limit: int) -> Any:
+        """Return a `Shipment` of about `limit` records and documents, in order of creation."""
+        ...
+
+    def load(self, parcels: Sequence[Parcel]) -> Any:
+        """Put parcels in place as they are. Loading one twice changes nothing, so a broken move can be resumed."""
         ...
 
 
@@ -418,7 +481,7 @@ def cursor(scan: Scan) -> int | None:
     """Return the place a scan continues from: the creation order of the last document its caller saw."""
     if scan.after is None:
         return None
-    if not scan.after.isdecimal() or len(scan.after) > 18:
+    if type(scan.after) is not str or not scan.after.isdecimal() or len(scan.after) > 18:
         raise InvalidInput(f"a cursor must be one that an earlier page returned, not {scan.after!r:.40}")
     return int(scan.after)
 
@@ -429,12 +492,36 @@ def wrong_shape(key: Key, is_stream: bool) -> InvalidInput:
     return InvalidInput(f"{key.kind} {key.id!r} is a {has}, not a {not_a}; nothing changed")
 
 
+def _two_spaces(one: str, other: str) -> InvalidInput:
+    return InvalidInput(f"one commit can not span the spaces {one!r} and {other!r}; nothing changed")
+
+
 def _require_json(value: object) -> None:
     if type(value) is not Json:
         raise InvalidInput(f"a stored value must come from holdfast.codec.encode, not be a {type(value).__name__}")
 
 
-def _require_natural(**numbers: int | None) -> None:
+def _require_natural(*, or_none: bool = False, **numbers: int | None) -> None:
     for name, number in numbers.items():
-        if number is not None and (type(number) is not int or number < 0):
+        if number is None and or_none:
+            continue
+        if type(number) is not int or not 0 <= number < 2**63 - 1:
             raise InvalidInput(f"{name} must be a whole number, 0 or more, not {number!r:.40}")
+
+
+def _require_text(text: str | None) -> None:
+    # Lone surrogates come from cut-off UTF-16 and escape sequences of models; no database can hold them.
+    if text is None or (type(text) is str and text.isascii()):
+        return
+    if type(text) is not str:
+        raise InvalidInput(f"text must be a string, not {text!r:.40}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"text holds a lone surrogate: {text!r:.40}") from None
+
+
+def _require_tags(tags: dict[str, str]) -> None:
+    for name, value in tags.items():
+        if type(name) is not str or type(value) is not str or not name.isprintable() or not value.isprintable():
+            raise InvalidInput(f"a tag must be a printable name and value, not {name!r:.40}: {value!r:.40}")

@@ -14,20 +14,22 @@ One thread at a time runs anything in here; `group.Group` sees to it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from holdfast.backends.sqlite.failures import translate, translate_commit
+from holdfast.backends.sqlite.failures import DRIVER_ERRORS, keep_errno, translate, translate_commit
 from holdfast.backends.sqlite.files import Identity, Queue
 from holdfast.backends.sqlite.group import Ticket
+from holdfast.backends.sqlite.moving import load
 from holdfast.backends.sqlite.search import catch_up
 from holdfast.backends.sqlite.writes import Writer
-from holdfast.errors import CommitUnknown, Damaged, HoldfastError
-from holdfast.store import Find, Receipt
+from holdfast.errors import CommitUnknown, Damaged, HoldfastError, StoreError
+from holdfast.store import Find, Parcel, Receipt
 
 KEPT_SECONDS = 24 * 3600
 SWEEP_EVERY = 256
@@ -51,6 +53,7 @@ class Committer:
         self._last: tuple[str, str, int] | None = None
         self._swept = ("", "")
         self._scrub = False
+        self._ending = False  # whether COMMIT was reached
 
     @property
     def connections(self) -> list[apsw.Connection]:
@@ -62,8 +65,9 @@ class Committer:
             self._transact(batch)
         except HoldfastError as error:
             _fail(batch, error)
-        except (apsw.Error, MemoryError) as error:
-            failure = translate(error)
+        except DRIVER_ERRORS as error:
+            # Memory may run out after COMMIT, too, before the tickets are marked: then it is not "nothing changed".
+            failure = translate_commit(error) if self._ending else translate(error)
             failure.__cause__ = error
             _fail(batch, failure)
         except BaseException:  # Ctrl-C in the thread that leads: the others must not share its fate unnoticed
@@ -78,25 +82,29 @@ class Committer:
             writer.forget()
             self._make_durable(writer)
 
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        """Put parcels from another store in place."""
+        with self._transaction() as writer:
+            load(writer.con, parcels)
+            writer.forget()
+            self._make_durable(writer)
+
     def compact(self) -> None:
         """Rewrite the file without its free space."""
         with self._transaction() as writer:
             writer.execute("ROLLBACK")
             writer.forget()
-            writer.execute("VACUUM")
-            self._checkpoint(writer.con)
+            self._remove_traces(writer)
 
     def _transact(self, batch: list[Ticket]) -> None:
         answers: list[Receipt | HoldfastError] = []
         now = time.time_ns() // 1000
         with self._transaction() as writer:
             for ticket in batch:
-                assert ticket.commit is not None
-                before = writer.wrote
                 try:
                     answers.append(writer.apply(ticket.commit, now))
                 except HoldfastError as refusal:
-                    if writer.wrote != before:
+                    if writer.writing:  # not a refusal: it failed half-way, so the whole transaction must go
                         raise
                     answers.append(refusal)
             if writer.wrote:
@@ -109,17 +117,20 @@ class Committer:
         for ticket, result in zip(batch, answers, strict=True):
             if isinstance(result, Receipt):
                 ticket.receipt = result
-                assert ticket.commit is not None
                 self._last = (ticket.commit.space, result.id, now)
             else:
                 ticket.error = result
         self._scrub |= writer.scrub
         if self._scrub:
-            self._checkpoint(writer.con)
+            try:
+                self._remove_traces(writer)
+            except apsw.Error:
+                pass  # a full disk is in the way: the commit stands, and the next one tries this again
 
     @contextmanager
     def _transaction(self) -> Iterator[Writer]:
         """Hold the write lock for a block that must end the transaction itself; abandon it if the block fails."""
+        self._ending = False
         if self.failed is not None:
             raise self.failed
         if self._writer is None:
@@ -130,7 +141,8 @@ class Committer:
             if writer.start():
                 self._check_not_older(writer)
             yield writer
-        except BaseException:
+        except BaseException as error:
+            keep_errno(error, writer.con)
             self._abandon()
             raise
 
@@ -153,9 +165,11 @@ class Committer:
                 time.sleep(0.0002)
 
     def _make_durable(self, writer: Writer) -> None:
+        self._ending = True
         try:
             writer.execute("COMMIT")
-        except (apsw.Error, MemoryError) as error:
+        except DRIVER_ERRORS as error:
+            keep_errno(error, writer.con)
             raise translate_commit(error) from error
         writer.committed()
         try:
@@ -201,19 +215,27 @@ class Committer:
                 writer.execute("DELETE FROM receipt WHERE space = ? AND id = ?", (space, id))
         self._swept = rows[-1][:2] if len(rows) == SWEEP_ROWS else ("", "")
 
-    def _checkpoint(self, con: apsw.Connection) -> None:
-        """Empty the log after content was removed, so that no copy of it stays there."""
-        try:
-            busy: Any = con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._scrub = bool(busy[0])  # a reader was in the way: the next commit tries again
-        except apsw.Error:
-            self._scrub = True
+    def _remove_traces(self, writer: Writer) -> None:
+        """Rewrite the file and empty its log, so that nothing erased is left in either.
+
+        `secure_delete` alone does not do it: it zeroes deleted cells, but not the copies that balancing a B-tree leaves
+        in the gaps of its pages. If a reader is in the way of emptying the log, the next commit tries again.
+        """
+        writer.execute("VACUUM")
+        writer.forget()
+        busy: Any = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        writer.committed()
+        self._scrub = bool(busy[0])
 
 
-def _fail(batch: list[Ticket], error: BaseException) -> None:
+def _fail(batch: list[Ticket], error: HoldfastError) -> None:
     for ticket in batch:
         if not ticket.done:
-            ticket.error = error
+            # A copy for each: one exception raised in several threads would mix their traces.
+            ticket.error = copy(error) if isinstance(error, StoreError) else error
+            ticket.error.__cause__ = error.__cause__
+            if isinstance(ticket.error, CommitUnknown) and ticket.commit is not None:
+                ticket.error.commit_id = ticket.commit.id
 
 
 def drop(con: apsw.Connection, files_are_lost: bool) -> None:

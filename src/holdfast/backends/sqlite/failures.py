@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,16 @@ import apsw
 
 from holdfast.errors import CommitUnknown, Damaged, HoldfastError, SchemaMismatch, Unavailable
 
+# What a driver's call can raise. Text is decoded by the driver, so a damaged page may show as bad text.
+DRIVER_ERRORS = (apsw.Error, MemoryError, UnicodeDecodeError)
+
 _NOTHING = "nothing changed"
+
+_BY_ERRNO = {
+    errno.EFBIG: ("the file may not grow any further", "file_too_large"),
+    errno.EDQUOT: ("the disk quota is used up", "disk_full"),
+    errno.EROFS: ("the disk is read-only", "read_only"),
+}
 
 
 @contextmanager
@@ -17,10 +27,8 @@ def translated() -> Iterator[None]:
     """Run a block, turning driver errors raised before any COMMIT into ours."""
     try:
         yield
-    except apsw.Error as error:
+    except DRIVER_ERRORS as error:
         raise translate(error) from error
-    except MemoryError as error:
-        raise Unavailable(f"out of memory; {_NOTHING}", reason="memory") from error
 
 
 def translate(error: BaseException) -> HoldfastError:
@@ -41,18 +49,29 @@ def translate(error: BaseException) -> HoldfastError:
             return Unavailable(f"the database file can not be opened ({detail}); {_NOTHING}", reason="missing")
         case apsw.PermissionsError() | apsw.AuthError():
             return Unavailable(f"no permission to use the database file; {_NOTHING}", reason="permission")
+        case UnicodeDecodeError():
+            return Damaged(f"the database file holds text that is none ({detail}); restore a backup", reason="corrupt")
         case apsw.NoMemError() | MemoryError():
             return Unavailable(f"out of memory; {_NOTHING}", reason="memory")
+        case apsw.IOError() if (known := _BY_ERRNO.get(getattr(error, "errno", 0))) is not None:
+            return Unavailable(f"{known[0]}; {_NOTHING}", reason=known[1])
         case apsw.IOError():
             return Unavailable(f"the disk reported an error ({detail}); {_NOTHING}", reason="io")
     return Unavailable(f"SQLite refused the operation ({detail}); {_NOTHING}", reason="io")
+
+
+def keep_errno(error: BaseException, con: apsw.Connection) -> None:
+    """Note what the operating system said, which the exception does not carry, before the connection goes."""
+    if isinstance(error, apsw.IOError):
+        error.errno = con.system_errno  # type: ignore[attr-defined]
 
 
 def translate_commit(error: BaseException) -> HoldfastError:
     """Return our error for a failed COMMIT.
 
     A failed *write* leaves the transaction without its commit frame, so nothing changed. A failed *fsync* leaves the
-    complete frames in the page cache: they are invisible now, yet a crash could bring them back. Nobody can tell.
+    complete frames in the page cache: they are invisible now, yet a crash could bring them back. Nobody can tell. The
+    same goes for memory that runs out: it may do so when the log is already synced and only its index is not.
     """
     extended = getattr(error, "extendedresult", 0)
     write_failed = extended in (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE)
@@ -61,4 +80,6 @@ def translate_commit(error: BaseException) -> HoldfastError:
             f"the disk failed while a commit was being made durable ({error}); repeat it with the same id",
             reason="fsync" if extended == apsw.SQLITE_IOERR_FSYNC else "io",
         )
+    if isinstance(error, (apsw.NoMemError, MemoryError)):
+        return CommitUnknown("memory ran out during a commit; repeat it with the same id", reason="memory")
     return translate(error)

@@ -42,6 +42,7 @@ def answer(con: apsw.Connection, question: Question) -> Any:
         return EMPTY
     ref, stream, alive, first, last = row
     if not stream:
+        _get(con, key)  # checks the row before we blame the caller
         raise wrong_shape(key, is_stream=False)
     if not alive:
         return EMPTY
@@ -53,7 +54,7 @@ def answer(con: apsw.Connection, question: Question) -> Any:
         if question.limit is not None:
             stop = min(stop, start + question.limit)
         found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
-        return Slice(length, first, _records(key, found, start))
+        return Slice(length, first, _records(key, found, start, stop))
     assert type(question) is Tail
     return _tail(con, question, base, first, length)
 
@@ -64,21 +65,25 @@ def _tail(con: apsw.Connection, tail: Tail, base: int, first: int, length: int) 
     start = first if tail.count is None else max(first, stop - tail.count)
     if tail.max_weight is None:
         found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
-        return Slice(length, first, _records(tail.key, found, start))
+        return Slice(length, first, _records(tail.key, found, start, stop))
     rows: list[tuple[Any, ...]] = []
     room = tail.max_weight
     newest_first = con.execute(_DOWN, (base + start, base + stop))
     for row in newest_first:
         room -= row[3]
         if room < 0:
+            start = stop - len(rows)
+            to_record(tail.key, row, start - 1)  # its weight decided, so it must be sound too
             break
         rows.append(row)
     newest_first.close()
     rows.reverse()
-    return Slice(length, first, _records(tail.key, rows, stop - len(rows)))
+    return Slice(length, first, _records(tail.key, rows, start, stop))
 
 
-def _records(key: Key, rows: list[tuple[Any, ...]], start: int) -> tuple[Record, ...]:
+def _records(key: Key, rows: list[tuple[Any, ...]], start: int, stop: int) -> tuple[Record, ...]:
+    if len(rows) < stop - start:
+        raise Damaged(f"{key.kind} {key.id!r}: records between {start} and {stop} are missing", reason="gap")
     return tuple([to_record(key, row, index) for index, row in enumerate(rows, start)])
 
 
@@ -104,10 +109,10 @@ def _get(con: apsw.Connection, key: Key) -> Document | None:
 
 def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
     _, stream, alive, version, value, tags, text, _, total = row
-    if stream:
-        raise wrong_shape(key, is_stream=True)
     if crc32(_pack((key.space, key.kind, key.id, *row[:-1]))) != total:
         raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
+    if stream:
+        raise wrong_shape(key, is_stream=True)
     if not alive:
         return None
     return Document(key, version, Json(value), _tags.decode(tags) if tags else {}, text)

@@ -9,6 +9,8 @@ appending touches no other row. `ref` is the stream's row in `head`.
 
 from __future__ import annotations
 
+import time
+
 import apsw
 
 from holdfast.errors import SchemaMismatch
@@ -76,8 +78,10 @@ MIGRATIONS: dict[int, str] = {}
 
 def is_current(con: apsw.Connection) -> bool:
     """Tell whether the file needs nothing done; raise `SchemaMismatch` if it is not ours or too new."""
-    application, version = _numbers(con)
-    if application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(con)):
+    with con:  # one snapshot: somebody else may be creating the tables right now
+        application, version = _numbers(con)
+        strange = application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(con))
+    if strange:
         raise SchemaMismatch("this SQLite file belongs to another program; nothing was changed", reason="foreign")
     if version > FORMAT:
         raise SchemaMismatch(
@@ -88,9 +92,9 @@ def is_current(con: apsw.Connection) -> bool:
     return application == APPLICATION_ID and version == FORMAT and _journal(con) == "wal"
 
 
-def bring_up_to_date(con: apsw.Connection) -> None:
+def bring_up_to_date(con: apsw.Connection, deadline: float) -> None:
     """Create or migrate. The caller holds the opening lock, so one process does this at a time."""
-    con.execute("PRAGMA journal_mode = WAL").fetchall()
+    _use_log(con, deadline)
     con.execute("BEGIN IMMEDIATE")
     try:
         application, version = _numbers(con)
@@ -106,6 +110,18 @@ def bring_up_to_date(con: apsw.Connection) -> None:
         if con.in_transaction:
             con.execute("ROLLBACK")
         raise
+
+
+def _use_log(con: apsw.Connection, deadline: float) -> None:
+    while True:
+        try:
+            con.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except apsw.BusyError:
+            # Others who open the file now are looking at it. SQLite's own timeout does not cover this switch.
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.001)
 
 
 def _numbers(con: apsw.Connection) -> tuple[int, int]:

@@ -28,9 +28,10 @@ import apsw
 
 from holdfast.backends.sqlite import schema
 from holdfast.backends.sqlite.committer import Committer, drop
-from holdfast.backends.sqlite.failures import translate, translated
+from holdfast.backends.sqlite.failures import DRIVER_ERRORS, translate, translated
 from holdfast.backends.sqlite.files import Queue, refuse_hard_link, refuse_network
 from holdfast.backends.sqlite.group import Group, Ticket
+from holdfast.backends.sqlite.moving import unload
 from holdfast.backends.sqlite.rows import answer
 from holdfast.backends.sqlite.search import is_behind, search
 from holdfast.backends.sqlite.upkeep import Check, Stats, backup, check, stats
@@ -44,9 +45,11 @@ from holdfast.store import (
     Found,
     Get,
     Key,
+    Parcel,
     Question,
     Range,
     Receipt,
+    Shipment,
     check_sizes,
 )
 
@@ -61,6 +64,7 @@ _PRAGMAS = "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_s
 
 # Forked children must neither use nor close what they inherit; see _leak().
 _alive: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_inherited: set[Path] = set()
 
 
 class SqliteStore:
@@ -86,8 +90,23 @@ class SqliteStore:
         _require_sqlite(apsw.sqlite_lib_version())
         refuse_network(self.path)
         refuse_hard_link(self.path)
+        if self.path in _inherited:
+            # SQLite's own list of locks was copied by the fork: it believes to hold what only the parent holds.
+            raise Unavailable(
+                f"{self.path} was open in the parent process at fork(); open it after the fork only, or start "
+                "processes by spawn (nothing changed)",
+                reason="forked",
+            )
         with translated():
-            self._anchor = self._open_first()
+            try:
+                self._anchor = self._open_first()
+            except apsw.CantOpenError as error:
+                if not self.path.exists() or os.access(self.path.parent, os.W_OK):
+                    raise
+                raise Unavailable(
+                    f"{self.path.parent} is read-only, so the log of {self.path.name} can not be made; nothing changed",
+                    reason="read_only",
+                ) from error
         self._committer = Committer(self.path, lambda: self._connect(writer=True), self._queue, timeout_seconds)
         self._group = Group(self._apply)
         _alive.add(self)
@@ -134,6 +153,12 @@ class SqliteStore:
             if self.read(question)[0].length > length or not self._watch.wait(seen, deadline):
                 return
 
+    def changed(self, seen: int, timeout_seconds: float) -> int:
+        """Return a count of changes as soon as it differs from `seen`, or when the time is up."""
+        self._check_usable()
+        self._watch.wait(seen, time.monotonic() + timeout_seconds)
+        return self._watch.count
+
     # ---- upkeep -----------------------------------------------------------------------------------------------------
 
     def check(self) -> Check:
@@ -147,6 +172,19 @@ class SqliteStore:
         self._check_usable()
         with self._reader() as con:
             return stats(con, self.path)
+
+    def unload(self, after: str | None, limit: int) -> Shipment:
+        """Return the next parcels of everything there is; see `holdfast.store.Movable`."""
+        self._check_usable()
+        with self._reader() as con:
+            return _in_snapshot(con, lambda con: unload(con, after, limit))
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        """Put parcels from another store in place, all or none of them."""
+        self._check_usable()
+        with self._group.alone(), translated():
+            self._committer.load(parcels)
+        self._watch.note()
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the store as it is now to a new file, while others go on reading and writing."""
@@ -196,10 +234,11 @@ class SqliteStore:
         try:
             if not schema.is_current(con):
                 con.close()
-                with self._queue.turn(time.monotonic() + self._timeout):
-                    con = self._connect(writer=True)
+                deadline = time.monotonic() + self._timeout
+                with self._queue.turn(deadline):
+                    con = self._connect(writer=False)
                     if not schema.is_current(con):
-                        schema.bring_up_to_date(con)
+                        schema.bring_up_to_date(con, deadline)
             con.execute("SELECT 1 FROM head LIMIT 1").fetchall()  # opens the log and the index beside it
         except BaseException:
             con.close()
@@ -225,7 +264,7 @@ class SqliteStore:
                 con = self._connect(writer=False)
             try:
                 yield con
-            except apsw.Error:
+            except DRIVER_ERRORS:
                 con.close(True)  # whatever went wrong, the next reader starts afresh
                 raise
             except BaseException:
@@ -235,7 +274,7 @@ class SqliteStore:
                 con.close(True)
             else:
                 self._readers.append(con)
-        except (apsw.Error, MemoryError) as error:
+        except DRIVER_ERRORS as error:
             raise translate(error) from error
 
     def _connections(self) -> list[apsw.Connection]:
@@ -246,7 +285,8 @@ class SqliteStore:
             raise Closed("this store is closed; nothing changed")
         if os.getpid() != self._pid:
             raise Unavailable(
-                "this store was opened before a fork(); open a new one in the child process (nothing changed)",
+                "this store was opened before a fork() and belongs to the parent process; open it after the fork "
+                "only, or start processes by spawn (nothing changed)",
                 reason="forked",
             )
 
@@ -277,6 +317,8 @@ def _leak() -> None:
     for store in list(_alive):
         for con in store._connections():
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
+        store._queue.close()  # else we would keep our parent's turn for it, even after it was killed
+        _inherited.add(store.path)
 
 
 if hasattr(os, "register_at_fork"):

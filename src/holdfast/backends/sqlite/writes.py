@@ -102,13 +102,14 @@ class Writer:
             con.cursor().execute
         )  # one cursor for all: a new one for each statement costs 0.5 us
         self.wrote = False  # whether this transaction changed anything
-        self.scrub = False  # whether it removed content that must leave the log too
+        self.writing = False  # whether a commit is half applied
+        self.scrub = False  # whether it erased content that must leave every page and the log too
         self._places: dict[Key, Place] = {}
         self._version = -1
 
     def start(self) -> bool:
         """Get ready for a transaction that has just begun; tell whether somebody else committed since the last."""
-        self.wrote = self.scrub = False
+        self.wrote = self.writing = self.scrub = False
         version = self.con.data_version()
         changed = version != self._version
         if changed or len(self._places) > MAX_PLACES:
@@ -140,12 +141,14 @@ class Writer:
         for expect in commit.expects:
             check_expectation(expect, self._place(expect.key).seen)
         self._check_writes(commit.writes)
-        self.wrote = True
+        self.wrote = self.writing = True
         versions = tuple([self._write(write) for write in commit.writes])
         self.execute(_NEW_RECEIPT, (space, commit.id, at, msgspec.json.encode(versions)))
+        self.writing = False
         return Receipt(commit.id, versions)
 
     def _check_writes(self, writes: Sequence[Write]) -> None:
+        """Refuse what does not fit what is there, or what earlier writes of the same commit will have put there."""
         shapes: dict[Key, bool] = {}
         lengths: dict[Key, int] = {}
         for write in writes:
@@ -170,7 +173,6 @@ class Writer:
             return self._put(write, place)
         if type(write) is Append:
             return self._append(write, place)
-        self.scrub = True
         if not place.ref:
             return 0
         if type(write) is Delete:
@@ -179,6 +181,7 @@ class Writer:
             cut = min(max(write.before, place.first), place.length)
             self._drop(write.key, place, cut)
         elif type(write) is Erase:
+            self.scrub = True
             self._erase(write, place)
         return place.length
 

@@ -1,0 +1,68 @@
+"""The edge to the file system: reading what is attached or restored, writing packs whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from holdfast.errors import InvalidInput, NotFound, Unavailable
+
+CHUNK = 1 << 18
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file for reading, with our own errors."""
+    try:
+        with Path(path).open("rb") as file:
+            yield file
+    except (FileNotFoundError, IsADirectoryError):
+        raise NotFound(
+            f"there is no file {os.fspath(path)!r}; nothing changed", kind="file", id=os.fspath(path)
+        ) from None
+    except OSError as problem:
+        raise Unavailable(
+            f"{os.fspath(path)!r} can not be read ({problem.strerror}); nothing changed", reason="io"
+        ) from None
+
+
+@contextmanager
+def reading(source: str | os.PathLike[str] | bytes) -> Iterator[Iterator[bytes]]:
+    """Offer the content of a file, or bytes, in chunks."""
+    if isinstance(source, bytes):
+        yield (source[place : place + CHUNK] for place in range(0, len(source), CHUNK))
+    elif isinstance(source, (str, os.PathLike)):
+        with opened(source) as file:
+            yield iter(lambda: file.read(CHUNK), b"")
+    else:
+        raise InvalidInput(f"attach a path or bytes, not {type(source).__name__}; nothing changed")
+
+
+def name_of(source: str | os.PathLike[str] | bytes) -> str:
+    """Return what to call attached content: a file's name, nothing for bytes."""
+    return "" if isinstance(source, bytes) else Path(source).name
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Offer a new file that takes the place of `path` once it is complete and on disk."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.urandom(6).hex()}.partial")
+    try:
+        with partial.open("xb+") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as problem:
+        raise Unavailable(f"{os.fspath(path)!r} can not be written ({problem.strerror})", reason="io") from None
+    finally:
+        partial.unlink(missing_ok=True)
