@@ -6,7 +6,8 @@ blocking package are wrapped again, plain values are not, iterators become async
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 
@@ -41,8 +42,8 @@ class _Method:
 class _Call:
     """The result of calling a method: awaited for a value, or iterated when the method yields."""
 
-    def __init__(self, method: Any, args: Any, kwargs: Any) -> None:
-        self._run = lambda: method(*args, **kwargs)
+    def __init__(self, method: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self._run: Callable[[], Any] = partial(method, *args, **kwargs)
 
     def __await__(self) -> Any:
         return self._value().__await__()

@@ -1,0 +1,90 @@
+"""The conformance suite: what makes a store a Holdfast store, one executable sentence at a time.
+
+A backend proves itself in five lines, under pytest or any runner that collects `test_` methods::
+
+    class TestMine(StoreConformance):
+        def make_store(self) -> Store:
+            return MyStore("...")
+
+Each test works in a space of its own, so the store need not be empty. An async store goes through
+`holdfast.testing.Driven`. Set `max_record_bytes` if yours is not the default, and `keeps_native` if it hands
+`Entry.native` back.
+"""
+
+from __future__ import annotations
+
+import unittest
+
+from msgspec import Struct
+
+from holdfast.testing.conformance.commits import Commits, Expectations
+from holdfast.testing.conformance.documents import Documents
+from holdfast.testing.conformance.lifecycle import Lifecycle
+from holdfast.testing.conformance.races import Races
+from holdfast.testing.conformance.scans import Scans
+from holdfast.testing.conformance.spaces import Spaces
+from holdfast.testing.conformance.streams import Streams
+from holdfast.testing.conformance.suite import Suite, race, raises
+from holdfast.testing.conformance.windows import Windows
+
+__all__ = ["GROUPS", "Guarantee", "StoreConformance", "failures", "guarantees", "race", "raises"]
+
+GROUPS: tuple[type[Suite], ...] = (
+    Commits,
+    Expectations,
+    Documents,
+    Streams,
+    Windows,
+    Scans,
+    Spaces,
+    Races,
+    Lifecycle,
+)
+
+
+class StoreConformance(Commits, Expectations, Documents, Streams, Windows, Scans, Spaces, Races, Lifecycle):
+    """Every promise of the port. Subclass it with a `make_store`."""
+
+
+class Guarantee(Struct, frozen=True):
+    """One promise: the group it belongs to, the test that proves it, and the promise in a sentence."""
+
+    group: str
+    name: str
+    sentence: str
+
+
+def guarantees() -> list[Guarantee]:
+    """Return every promise the suite proves, in the order of the suite."""
+    return [
+        Guarantee(group.group, name, (test.__doc__ or "").strip())
+        for group in GROUPS
+        for name, test in vars(group).items()
+        if name.startswith("test_")
+    ]
+
+
+def failures(suite: type[StoreConformance], *, only: str = "") -> dict[str, BaseException]:
+    """Run the suite without a test runner; return the error of each promise that does not hold."""
+    failed: dict[str, BaseException] = {}
+    for guarantee in guarantees():
+        if not only or guarantee.name == only:
+            error = _failure(suite, guarantee.name)
+            if error is not None:
+                failed[guarantee.name] = error
+    return failed
+
+
+def _failure(suite: type[StoreConformance], name: str) -> BaseException | None:
+    instance = suite()
+    try:
+        instance.setup_method()
+        try:
+            getattr(instance, name)()
+        finally:
+            instance.teardown_method()
+    except unittest.SkipTest:
+        return None
+    except Exception as error:
+        return error
+    return None

@@ -1,0 +1,30 @@
+"""The Redis store keeps every promise, in both colours."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.backends.redis import AsyncRedisStore, RedisStore
+from holdfast.store import AsyncStore, Store
+from holdfast.testing import Driven, StoreConformance
+
+
+@pytest.fixture(autouse=True, scope="module")
+def server(redis_url: str) -> None:
+    TestRedis.url = redis_url
+
+
+class TestRedis(StoreConformance):
+    url: str
+    max_record_bytes = 65536
+
+    def make_store(self) -> Store:
+        return RedisStore(self.url, max_record_bytes=self.max_record_bytes)
+
+
+class TestRedisAsync(TestRedis):
+    def make_store(self) -> Store:
+        async def opened() -> AsyncStore:
+            return await AsyncRedisStore.open(self.url, max_record_bytes=self.max_record_bytes)
+
+        return Driven(opened)

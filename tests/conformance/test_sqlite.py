@@ -1,0 +1,34 @@
+"""The SQLite store keeps every promise, in both colours."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.bridge import Threaded
+from holdfast.store import AsyncStore, Store
+from holdfast.testing import Driven, StoreConformance
+
+
+class TestSqlite(StoreConformance):
+    max_record_bytes = 65536
+
+    def setup_method(self, method: object = None) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        super().setup_method()
+
+    def teardown_method(self, method: object = None) -> None:
+        super().teardown_method()
+        self.folder.cleanup()
+
+    def make_store(self) -> Store:
+        return SqliteStore(Path(self.folder.name, "agent.db"), max_record_bytes=self.max_record_bytes)
+
+
+class TestSqliteAsync(TestSqlite):
+    def make_store(self) -> Store:
+        async def opened() -> AsyncStore:
+            return Threaded(SqliteStore(Path(self.folder.name, "agent.db"), max_record_bytes=self.max_record_bytes))
+
+        return Driven(opened)

@@ -1,0 +1,448 @@
+"""Stores that are wrong on purpose, each with the guarantee it breaks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.backends.memory import Doc, MemoryStore, Stream
+from holdfast.errors import HoldfastError
+from holdfast.store import (
+    Append,
+    Commit,
+    Delete,
+    Erase,
+    Expect,
+    Key,
+    Put,
+    Question,
+    Range,
+    Receipt,
+    Scan,
+    Tail,
+    Truncate,
+    Write,
+    check_expectation,
+)
+
+WRONG: list[tuple[type[MemoryStore], str]] = []
+
+
+def breaks(guarantee: str) -> Any:
+    """Enter a wrong store, with the guarantee it breaks."""
+
+    def enter(store: type[MemoryStore]) -> type[MemoryStore]:
+        WRONG.append((store, guarantee))
+        return store
+
+    return enter
+
+
+def dawdle() -> None:
+    """Give way to another thread, so that a race that is possible happens."""
+    threading.Event().wait(0.0005)
+
+
+# ---- commits --------------------------------------------------------------------------------------------------------
+
+
+@breaks("test_no_update_is_lost")
+class LosesUpdates(MemoryStore):
+    """Judges expectations, lets go of the lock, then writes."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        if commit.expects and commit.writes:
+            with self._lock:
+                for expect in commit.expects:
+                    self._check(expect)
+            dawdle()
+        return super().commit(replace(commit, expects=()) if commit.writes else commit)
+
+    def _check(self, expect: Expect) -> None:
+        check_expectation(expect, self._version(expect.key))
+
+
+@breaks("test_a_stream_that_is_full_changes_nothing")
+class HalfCommits(MemoryStore):
+    """Writes one by one and stops at the first that is refused."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        if len(commit.writes) < 2:
+            return super().commit(commit)
+        receipts = [
+            super(HalfCommits, self).commit(
+                Commit(f"{commit.id}/{place}", commit.expects if not place else (), (write,))
+            )
+            for place, write in enumerate(commit.writes)
+        ]
+        return Receipt(commit.id, tuple(receipt.versions[0] for receipt in receipts))
+
+
+@breaks("test_expectations_are_judged_before_the_writes")
+class JudgesAfterwards(MemoryStore):
+    """Counts its own writes when it judges an expectation."""
+
+    def _version(self, key: Key) -> int:
+        return super()._version(key) + self._ahead.get(key, 0)
+
+    _ahead: dict[Key, int] = {}
+
+    def commit(self, commit: Commit) -> Receipt:
+        puts = [write.key for write in commit.writes if type(write) is Put]
+        self._ahead = {key: puts.count(key) for key in puts}
+        return super().commit(commit)
+
+
+@breaks("test_every_expectation_must_hold")
+class JudgesTheFirstOnly(MemoryStore):
+    """Looks at one expectation and not at the others."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        return super().commit(replace(commit, expects=commit.expects[:1]))
+
+
+@breaks("test_a_deleted_document_does_not_exist")
+class SeesTombstones(MemoryStore):
+    """Takes a tombstone for something that exists."""
+
+    def _version(self, key: Key) -> int:
+        thing = self._things.get(key)
+        return thing.version if type(thing) is Doc else super()._version(key)
+
+
+@breaks("test_a_repeated_commit_happens_once")
+class ForgetsIds(MemoryStore):
+    """Does not remember what it did."""
+
+    def _remember(self, commit: Commit, receipt: Receipt) -> None:
+        pass
+
+
+@breaks("test_one_commit_from_many_threads_happens_once")
+class RemembersTooLate(MemoryStore):
+    """Looks an id up, lets go of the lock, then writes."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        with self._lock:
+            known = self._receipts.get((commit.space, commit.id))
+        if known is not None:
+            return known[1]
+        dawdle()
+        with self._lock:
+            self._receipts.pop((commit.space, commit.id), None)
+        return super().commit(commit)
+
+
+@breaks("test_a_commit_id_belongs_to_its_space")
+class SharesIds(MemoryStore):
+    """Keeps the ids of all spaces together."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        known = next((receipt for (_, id), (_, receipt) in self._receipts.items() if id == commit.id), None)
+        return known if known is not None else super().commit(commit)
+
+
+@breaks("test_a_refused_commit_leaves_its_id_free")
+class RemembersRefusals(MemoryStore):
+    """Remembers a refused commit as if it had happened."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        try:
+            return super().commit(commit)
+        except HoldfastError:
+            self._remember(commit, Receipt(commit.id, (0,) * len(commit.writes)))
+            raise
+
+
+@breaks("test_writes_to_one_key_are_applied_in_order")
+class WritesBackwards(MemoryStore):
+    """Applies the writes of a commit in the wrong order."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        receipt = super().commit(replace(commit, writes=commit.writes[::-1]))
+        return Receipt(receipt.id, receipt.versions[::-1])
+
+
+# ---- documents ------------------------------------------------------------------------------------------------------
+
+
+@breaks("test_a_version_is_never_used_twice")
+class CountsAnew(MemoryStore):
+    """Forgets a deleted document, version and all."""
+
+    def _apply(self, write: Write) -> int:
+        version = super()._apply(write)
+        if type(write) is Delete and type(self._things.get(write.key)) is Doc:
+            del self._things[write.key]
+        return version
+
+
+@breaks("test_names_are_stored_literally")
+class FoldsCase(MemoryStore):
+    """Compares ids without regard to case."""
+
+    def _apply(self, write: Write) -> int:
+        return super()._apply(replace(write, key=replace(write.key, id=write.key.id.lower())))
+
+
+@breaks("test_values_come_back_byte_for_byte")
+class RoundsNumbers(MemoryStore):
+    """Passes values through floating point."""
+
+    def _apply(self, write: Write) -> int:
+        if type(write) is Put:
+            write = replace(write, value=type(write.value)(write.value.replace(b"9223372036854775807", b"9.2e18")))
+        return super()._apply(write)
+
+
+@breaks("test_a_shape_outlives_deletion")
+class ForgetsShapes(MemoryStore):
+    """Lets a deleted key become anything."""
+
+    def _check_writes(self, writes: Sequence[Write]) -> None:
+        kept = dict(self._things)
+        for key, thing in kept.items():
+            if (type(thing) is Doc and thing.value is None) or (type(thing) is Stream and not thing.alive):
+                del self._things[key]
+        super()._check_writes(writes)
+        for write in writes:
+            kept.pop(write.key, None)
+        self._things.update(kept)
+
+
+# ---- streams --------------------------------------------------------------------------------------------------------
+
+
+@breaks("test_an_index_is_never_used_twice")
+class ReusesIndexes(MemoryStore):
+    """Starts a deleted stream from 0 again."""
+
+    def _apply(self, write: Write) -> int:
+        length = super()._apply(write)
+        if type(write) is Delete and type(self._things.get(write.key)) is Stream:
+            self._things[write.key] = Stream()
+        return length
+
+
+@breaks("test_truncation_drops_the_oldest")
+class ShiftsIndexes(MemoryStore):
+    """Numbers what is left of a truncated stream from 0."""
+
+    def _apply(self, write: Write) -> int:
+        length = super()._apply(write)
+        stream = self._things.get(write.key)
+        if type(write) is Truncate and type(stream) is Stream:
+            stream.first = 0
+            stream.records = [replace(record, index=place) for place, record in enumerate(stream.records)]
+            return stream.length
+        return length
+
+
+@breaks("test_erasure_keeps_to_its_range")
+class ErasesOneMore(MemoryStore):
+    """Takes the end of a range for part of it."""
+
+    def _apply(self, write: Write) -> int:
+        return super()._apply(replace(write, stop=write.stop + 1) if type(write) is Erase else write)
+
+
+@breaks("test_erasure_blanks_the_content")
+class ErasesBodiesOnly(MemoryStore):
+    """Leaves the searchable text of an erased record where it was."""
+
+    def _apply(self, write: Write) -> int:
+        stream = self._things.get(write.key)
+        before = list(stream.records) if type(stream) is Stream else []
+        length = super()._apply(write)
+        if type(write) is Erase and type(stream) is Stream:
+            pairs = zip(before, stream.records, strict=True)
+            stream.records = [replace(new, text=old.text) for old, new in pairs]
+        return length
+
+
+@breaks("test_the_chain_survives_truncation")
+class RestartsTheChain(MemoryStore):
+    """Forgets the chain with the records that carried it."""
+
+    def _apply(self, write: Write) -> int:
+        length = super()._apply(write)
+        stream = self._things.get(write.key)
+        if type(write) is Truncate and type(stream) is Stream and not stream.records:
+            stream.chain = None
+        return length
+
+
+@breaks("test_max_length_is_never_passed")
+class RacesToTheLimit(MemoryStore):
+    """Judges `max_length`, lets go of the lock, then appends."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        with self._lock:
+            self._check_writes(commit.writes)
+        dawdle()
+        free = [replace(write, max_length=None) if type(write) is Append else write for write in commit.writes]
+        return super().commit(replace(commit, writes=tuple(free)))
+
+
+@breaks("test_the_entries_of_one_append_stay_together")
+class AppendsOneByOne(MemoryStore):
+    """Appends entry by entry."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        write = commit.writes[0] if commit.writes else None
+        if len(commit.writes) != 1 or type(write) is not Append or len(write.entries) == 1:
+            return super().commit(commit)
+        for place, entry in enumerate(write.entries):
+            receipt = super().commit(Commit(f"{commit.id}/{place}", writes=(replace(write, entries=(entry,)),)))
+            dawdle()
+        return replace(receipt, id=commit.id)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+@breaks("test_a_read_is_one_snapshot_of_documents")
+class TearsReads(MemoryStore):
+    """Answers each question from a moment of its own."""
+
+    def read(self, questions: Sequence[Question]) -> list[Any]:
+        answers = []
+        for question in questions:
+            answers += super().read([question])
+            dawdle()
+        return answers
+
+
+@breaks("test_what_was_acknowledged_is_seen")
+class ReadsStale(MemoryStore):
+    """Answers from a copy that is brought up to date at every tenth read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._copies: dict[str, Any] = {}
+        self._reads = 0
+
+    def _answer(self, question: Question) -> Any:
+        self._reads += 1
+        if self._reads % 10 == 0 or str(question) not in self._copies:
+            self._copies[str(question)] = super()._answer(question)
+        return self._copies[str(question)]
+
+
+@breaks("test_a_tail_has_the_newest")
+class TailIsOneShort(MemoryStore):
+    """Counts a tail wrong by one."""
+
+    def _answer(self, question: Question) -> Any:
+        if type(question) is Tail and question.count:
+            question = replace(question, count=question.count - 1)
+        return super()._answer(question)
+
+
+@breaks("test_a_tail_fits_its_weight")
+class IgnoresWeight(MemoryStore):
+    """Answers a tail by weight with everything."""
+
+    def _answer(self, question: Question) -> Any:
+        return super()._answer(replace(question, max_weight=None) if type(question) is Tail else question)
+
+
+@breaks("test_a_newest_record_that_is_too_heavy_leaves_nothing")
+class AlwaysAnswersOne(MemoryStore):
+    """Answers with the newest record even if it does not fit."""
+
+    def _answer(self, question: Question) -> Any:
+        found: Any = super()._answer(question)
+        if type(question) is Tail and question.max_weight is not None and found.length and not found.records:
+            return super()._answer(replace(question, max_weight=None, count=1))
+        return found
+
+
+@breaks("test_a_range_is_half_open")
+class RangeIsClosed(MemoryStore):
+    """Takes the end of a range for part of it."""
+
+    def _answer(self, question: Question) -> Any:
+        if type(question) is Range and question.stop is not None:
+            question = replace(question, stop=question.stop + 1)
+        return super()._answer(question)
+
+
+@breaks("test_pages_join_without_gap_or_repeat")
+class SkipsBetweenPages(MemoryStore):
+    """Leaves out the first document of the next page."""
+
+    def _answer(self, question: Question) -> Any:
+        if type(question) is Scan and question.after is not None and question.after.isdecimal():
+            question = replace(question, after=str(int(question.after) + (-1 if question.reverse else 1)))
+        return super()._answer(question)
+
+
+@breaks("test_pages_stand_still_while_documents_are_deleted")
+class PagesByOffset(MemoryStore):
+    """Remembers how many documents were shown, not which."""
+
+    def _scan(self, scan: Scan) -> Any:
+        whole = super()._scan(replace(scan, after=None, limit=10**6)).documents
+        start = int(scan.after or 0)
+        page = whole[start : start + scan.limit]
+        more = start + scan.limit < len(whole)
+        return replace(super()._scan(scan), documents=page, next=str(start + scan.limit) if more else None)
+
+
+@breaks("test_all_tags_must_match")
+class AnyTagWillDo(MemoryStore):
+    """Finds documents that carry one of the tags."""
+
+    def _scan(self, scan: Scan) -> Any:
+        return super()._scan(replace(scan, tags=dict(list(scan.tags.items())[:1])))
+
+
+@breaks("test_a_scan_follows_the_order_of_creation")
+class ScansByName(MemoryStore):
+    """Answers a scan in the order of ids."""
+
+    def _scan(self, scan: Scan) -> Any:
+        page = super()._scan(scan)
+        return replace(page, documents=tuple(sorted(page.documents, key=lambda document: document.key.id)))
+
+
+# ---- spaces and life ------------------------------------------------------------------------------------------------
+
+
+@breaks("test_scans_stay_in_their_space")
+class LeaksSpaces(MemoryStore):
+    """Scans whatever space begins with the same letters."""
+
+    def _scan(self, scan: Scan) -> Any:
+        prefix = scan.space.removesuffix("-other")
+        return super()._scan(replace(scan, space=prefix))
+
+
+@breaks("test_a_waiter_is_woken_by_an_append")
+class NeverTells(MemoryStore):
+    """Lets waiters wait although there is news."""
+
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        assert timeout_seconds < 1, "a waiter was not woken"
+
+
+@breaks("test_a_closed_store_writes_nothing")
+class StaysOpen(MemoryStore):
+    """Takes commits after it was closed."""
+
+    def _check_open(self) -> None:
+        pass
+
+
+@breaks("test_changing_an_answer_changes_nothing")
+class SharesTags(MemoryStore):
+    """Hands out the very dict it keeps."""
+
+    def _answer(self, question: Question) -> Any:
+        found = super()._answer(question)
+        thing = self._things.get(getattr(question, "key", None))  # type: ignore[arg-type]
+        return replace(found, tags=thing.tags) if found is not None and type(thing) is Doc else found

@@ -1,0 +1,91 @@
+"""Fixtures: every store, in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import holdfast
+from holdfast.opening import open_store
+from holdfast.store import Store
+from tests.colours import Awaitable
+from tests.servers.postgres import postgres, postgres_server, postgres_url, recycled_postgres  # noqa: F401 - fixtures
+from tests.servers.valkey import redis_store, redis_url, valkey_server  # noqa: F401 - fixtures
+
+settings.register_profile("ci", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+settings.load_profile("ci")
+
+STORES = ["memory", "sqlite", "postgres", "redis"]
+COLOURS = ["blocking", "async"]
+
+
+@pytest.fixture(params=STORES)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store of each kind."""
+    if request.param in ("memory", "sqlite"):
+        return "memory://" if request.param == "memory" else str(tmp_path / "agent.db")
+    started: str = request.getfixturevalue(request.param)
+    return started
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[Store]:
+    opened = open_store(address)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(params=COLOURS)
+def make_ctx(request: pytest.FixtureRequest, address: str, runner: asyncio.Runner) -> Iterator[Callable[..., Any]]:
+    """Open contexts on the same address, in each colour. Tests await every call and do not see which one they have."""
+    opened: list[Any] = []
+
+    def make(**options: Any) -> Any:
+        if request.param == "blocking":
+            context = holdfast.open(address, **options)
+            opened.append(context)
+            return Awaitable(context)
+        async_context = runner.run(holdfast.aopen(address, **options))
+        opened.append(async_context)
+        return async_context
+
+    yield make
+    for context in opened:
+        closing = context.close()
+        if inspect.isawaitable(closing):
+            runner.run(_await(closing))
+
+
+@pytest.fixture
+def ctx(make_ctx: Callable[..., Any]) -> Any:
+    return make_ctx()
+
+
+async def _await(thing: Any) -> Any:
+    return await thing
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run `async def` tests on the test's own runner, the one its fixtures used."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    shared = pyfuncitem.funcargs.get("runner")
+    if isinstance(shared, asyncio.Runner):
+        shared.run(pyfuncitem.obj(**wanted))
+    else:
+        asyncio.run(pyfuncitem.obj(**wanted))
+    return True

@@ -1,0 +1,12 @@
+"""How much of each campaign to run: a quick slice in `make test`, all of it in `make crash`."""
+
+from __future__ import annotations
+
+import os
+
+SEED = int(os.environ.get("SEED", "0"))
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "200"))
+CUTS = int(os.environ.get("HOLDFAST_CUTS", "2000"))
+FLIPS = int(os.environ.get("HOLDFAST_FLIPS", "1000"))
+ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "1"))
+ALLOCATIONS = int(os.environ.get("HOLDFAST_ALLOCATIONS", "120"))

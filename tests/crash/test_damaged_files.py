@@ -1,0 +1,199 @@
+"""Bit flips, zeroed and swapped pages, lost tails: what is served is what was written, and the rest is noticed.
+
+Every record and document carries a checksum that covers its key and place, so an altered one is never served. What a
+row's checksum can not show is that the row is not found at all, because the index above it is damaged; `check()` does,
+so the test demands: an answer is right, or lacks something and `check()` says so, or is an error of ours.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.backends.sqlite import SqliteStore, rows
+from holdfast.codec import Json, encode
+from holdfast.errors import StoreError
+from holdfast.store import (
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Get,
+    Key,
+    Page,
+    Put,
+    Question,
+    Range,
+    Record,
+    Scan,
+    Slice,
+    Tail,
+)
+from holdfast.testing.faults import Broken, check, damage, glance, step
+from tests.crash.scale import FLIPS, SEED
+
+DOCUMENTS = [Key("faults", "document", f"d{n}") for n in range(30)]
+STREAMS = [Key("faults", "stream", f"s{n}") for n in range(6)]
+QUESTIONS: list[Question] = [
+    *(Get(key) for key in DOCUMENTS),
+    *(Range(key) for key in STREAMS),
+    *(Tail(key, count=5) for key in STREAMS),
+    *(Tail(key, max_weight=40) for key in STREAMS),
+    Scan("faults", "document"),
+    Scan("faults", "document", {"odd": "1"}),
+    Scan("faults", "document", reverse=True, limit=3),
+]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory if there is one: thousands of files are written and thrown away."""
+    fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    try:
+        made = tempfile.mkdtemp(prefix="holdfast damage ", dir=fast)
+    except OSError:
+        made = tempfile.mkdtemp(prefix="holdfast damage ")
+    yield Path(made)
+    shutil.rmtree(made)
+
+
+def _fill(path: Path) -> None:
+    with SqliteStore(path) as store:
+        for n, key in enumerate(DOCUMENTS):
+            value = encode({"n": n, "text": "é" * (n * 13)})
+            store.commit(Commit(f"document-{n}", (), (Put(key, value, tags={"odd": str(n % 2)}),)))
+        for n in range(36):
+            entry = Entry("Note", encode({"n": n, "x": "y" * (n * 9)}), n // 3, 0, "ana", "bö", "hé", bytes([n]) * 32)
+            store.commit(Commit(f"record-{n}", (), tuple(Append(key, (entry,)) for key in STREAMS)))
+        for n in range(0, 30, 7):
+            store.commit(Commit(f"delete-{n}", (), (Delete(DOCUMENTS[n]),)))
+
+
+def _answers(store: SqliteStore) -> Iterator[Any]:
+    for question in QUESTIONS:
+        try:
+            yield store.read([question])[0]
+        except StoreError as error:
+            yield error
+
+
+def _lacks_at_most(answer: Any, truth: Any) -> bool:
+    """Tell whether everything in an answer is exactly as it was written."""
+    if isinstance(truth, Slice):
+        written = {record.index: record for record in truth.records}
+        return isinstance(answer, Slice) and all(written.get(found.index, found) == found for found in answer.records)
+    if isinstance(truth, Page):
+        return isinstance(answer, Page) and set(_names(answer)) <= set(_names(truth)) | set(_names_of_all(truth))
+    return answer is None
+
+
+def _names(page: Page) -> list[tuple[str, bytes]]:
+    return [(document.key.id, bytes(document.value)) for document in page.documents]
+
+
+def _names_of_all(_: Page) -> list[tuple[str, bytes]]:
+    return [(key.id, bytes(encode({"n": n, "text": "é" * (n * 13)}))) for n, key in enumerate(DOCUMENTS)]
+
+
+def _sees_nothing_wrong(store: SqliteStore) -> bool:
+    try:
+        return store.check().ok
+    except StoreError:
+        return False
+
+
+def _try(path: Path, truth: list[Any]) -> str:
+    """Open a damaged file, ask everything, and return what became of it. Anything but our own errors is raised."""
+    try:
+        with SqliteStore(path) as store:
+            answers = list(_answers(store))
+            sound = _sees_nothing_wrong(store)
+    except StoreError:
+        return "refused"
+    refused = [answer for answer in answers if isinstance(answer, StoreError)]
+    wrong = [
+        (answer, right)
+        for answer, right in zip(answers, truth, strict=True)
+        if not isinstance(answer, StoreError) and answer != right
+    ]
+    for answer, right in wrong:
+        if not _lacks_at_most(answer, right):
+            raise Broken(f"served {answer!r:.300} instead of {right!r:.300}")
+    if (wrong or refused) and sound:
+        raise Broken("check() finds nothing wrong with a file that gives wrong answers or errors")
+    return "lacking" if wrong else "refused" if refused else "harmless" if sound else "harmless, seen by check()"
+
+
+def _campaign(folder: Path, count: int, seed: int) -> Counter[str]:
+    path = folder / "agent.db"
+    _fill(path)
+    with SqliteStore(path) as store:
+        truth = list(_answers(store))
+    good = path.read_bytes()
+    rng = random.Random(seed)
+    seen: Counter[str] = Counter()
+    for _ in range(count):
+        for old in folder.iterdir():
+            old.unlink()
+        path.write_bytes(good)
+        what = damage(path, rng)
+        try:
+            seen[_try(path, truth)] += 1
+        except Exception as problem:
+            raise Broken(f"{what}: {problem!r}") from problem
+    return seen
+
+
+def test_a_damaged_file_never_serves_what_was_not_written(
+    folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    seen = _campaign(folder, FLIPS, SEED)
+    for what, times in seen.items():
+        record_property(what, times)
+    assert seen["refused"] > FLIPS // 3
+    assert seen["lacking"] < FLIPS // 10
+
+
+def test_a_damaged_log_leaves_a_whole_earlier_state_and_never_a_mixture(folder: Path) -> None:
+    # SQLite ends a log at its first bad frame, as after a torn write; commits behind it are gone, and nothing in the
+    # file can tell. A client that remembers a head (a run's, a receipt) can.
+    live = folder / "live"
+    live.mkdir()
+    with SqliteStore(live / "agent.db") as store:
+        for number in range(1, 21):
+            store.commit(step(0, number))
+        good = {part: (live / f"agent.db{part}").read_bytes() for part in ("", "-wal")}
+    rng = random.Random(SEED)
+    path = folder / "agent.db"
+    shorter = 0
+    for _ in range(max(100, FLIPS // 20)):
+        for old in folder.glob("agent.db*"):
+            old.unlink()
+        for part, content in good.items():
+            (folder / f"agent.db{part}").write_bytes(content)
+        what = damage(folder / "agent.db-wal", rng)
+        try:
+            with SqliteStore(path) as store:
+                found = glance(store, 1)
+                check(store, found, in_flight=0)
+                assert store.check().ok, what
+                shorter += found[0] < 20
+        except StoreError:
+            shorter += 1
+    assert shorter > 0
+
+
+def test_the_campaign_catches_a_store_that_skips_its_checksums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def believe(key: Key, row: tuple[Any, ...], index: int) -> Any:
+        return Record(index, row[1], row[2] and Json(row[2]), *row[3:-1])
+
+    monkeypatch.setattr(rows, "to_record", believe)
+    with pytest.raises(Broken, match="served"):
+        _campaign(folder, 2000, SEED)

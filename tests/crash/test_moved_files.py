@@ -1,0 +1,240 @@
+"""Files deleted, exchanged, restored or linked under a live store, and fork: noticed before the next "done"."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast.backends.sqlite import SqliteStore, files
+from holdfast.errors import Damaged, Unavailable
+from holdfast.testing.faults import Lost, check, check_file, repeat, step
+from tests.crash.processes import apart, ended_well, forked
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    return folder / "agent.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    with SqliteStore(path) as store:
+        for number in (1, 2, 3):
+            store.commit(step(0, number))
+        yield store
+
+
+def _part(path: Path, part: str) -> Path:
+    return path.with_name(path.name + part)
+
+
+@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
+def test_a_deleted_file_is_noticed_before_the_next_acknowledgement(store: SqliteStore, path: Path, part: str) -> None:
+    _part(path, part).unlink()
+    with pytest.raises(Damaged) as damaged:
+        store.commit(step(0, 4))
+    assert damaged.value.reason == "replaced"
+
+
+@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
+def test_a_file_exchanged_for_a_copy_is_noticed_before_the_next_acknowledgement(
+    store: SqliteStore, path: Path, part: str
+) -> None:
+    file, copy = _part(path, part), _part(path, ".copy")
+    shutil.copyfile(file, copy)
+    copy.replace(file)
+    with pytest.raises(Damaged) as damaged:
+        store.commit(step(0, 4))
+    assert damaged.value.reason == "replaced"
+
+
+def test_a_renamed_folder_is_noticed_before_the_next_acknowledgement(store: SqliteStore, path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+    with pytest.raises(Damaged) as damaged:
+        store.commit(step(0, 4))
+    assert damaged.value.reason == "replaced"
+
+
+def test_a_store_whose_files_were_exchanged_stays_stopped(store: SqliteStore, path: Path) -> None:
+    _part(path, "-wal").unlink()
+    for number in (4, 5):
+        with pytest.raises(Damaged):
+            store.commit(step(0, number))
+
+
+def test_closing_a_stopped_store_does_not_touch_the_file_that_is_there_now(path: Path) -> None:
+    newer = _part(path, ".newer")
+    with SqliteStore(newer) as other:
+        other.commit(step(1, 1))
+    store = SqliteStore(path)
+    store.commit(step(0, 1))
+    newer.replace(path)
+    content = path.read_bytes()
+    with pytest.raises(Damaged):
+        store.commit(step(0, 2))
+    store.close()
+    assert path.read_bytes() == content
+
+
+def test_an_older_backup_restored_into_the_live_file_is_noticed_before_the_next_acknowledgement(
+    store: SqliteStore, path: Path
+) -> None:
+    old = _part(path, ".old")
+    store.backup(old)
+    store.commit(step(0, 4))
+    source, target = apsw.Connection(str(old)), apsw.Connection(str(path))
+    with target.backup("main", source, "main") as running:
+        running.step(-1)
+    source.close()
+    target.close()
+    with pytest.raises(Damaged) as damaged:
+        store.commit(step(0, 5))
+    assert damaged.value.reason == "regressed"
+
+
+def test_a_file_with_a_second_name_is_not_opened(path: Path) -> None:
+    SqliteStore(path).close()
+    other = _part(path, ".other")
+    os.link(path, other)
+    for name in (path, other):
+        with pytest.raises(Unavailable) as refused:
+            SqliteStore(name)
+        assert refused.value.reason == "hard_link"
+
+
+def test_a_symbolic_link_leads_to_the_same_store(store: SqliteStore, path: Path) -> None:
+    link = _part(path, ".link")
+    link.symlink_to(path)
+    with SqliteStore(link) as same:
+        same.commit(step(0, 4))
+    store.commit(step(0, 5))
+    check(store, [5], in_flight=0)
+
+
+# ---- fork -----------------------------------------------------------------------------------------------------------
+
+
+def _fork(path: Path) -> list[str]:
+    """Use a store in a forked child, and open another there; return the reasons for which that was refused."""
+    store = SqliteStore(path)
+    store.commit(step(0, 1))
+    reader, writer = os.pipe()
+
+    def child() -> None:
+        for attempt in (lambda: store.commit(step(0, 2)), lambda: store.read([]), lambda: SqliteStore(path)):
+            try:
+                attempt()
+                os.write(writer, b"allowed ")
+            except Unavailable as error:
+                os.write(writer, error.reason.encode() + b" ")
+        store.close()
+
+    assert ended_well(forked(child))
+    os.close(writer)
+    reasons = os.read(reader, 1000).decode().split()
+    os.close(reader)
+    for number in (2, 3):
+        repeat(store, 0, number)
+    check(store, [3], in_flight=0)
+    store.close()
+    check_file(path)
+    return reasons
+
+
+def test_a_forked_child_is_refused_and_the_parent_is_unharmed(path: Path) -> None:
+    assert apart(_fork, path) == ["forked"] * 3
+
+
+def _child_leaves_in_the_ordinary_way(path: Path) -> bool:
+    """Let a forked child end its interpreter, with everything that is finalised then, while the parent writes on."""
+    program = """
+import os, sys
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.testing.faults import check, step
+store = SqliteStore(sys.argv[1])
+store.commit(step(0, 1))
+if os.fork() == 0:
+    sys.exit(0)
+assert os.wait()[1] == 0
+store.commit(step(0, 2))
+check(store, [2], in_flight=0)
+assert os.path.exists(sys.argv[1] + "-wal")
+store.close()
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program, str(path)], capture_output=True, text=True)
+    return done.returncode == 0 or pytest.fail(done.stderr)
+
+
+def test_a_forked_child_that_ends_its_interpreter_does_not_take_the_files_along(path: Path) -> None:
+    assert _child_leaves_in_the_ordinary_way(path)
+
+
+def _turn_of_the_dead(path: Path) -> list[int]:
+    """A parent forks while it has the turn to write, and is killed; its child lives on. Others must get their turn."""
+    ready, told = os.pipe()
+
+    def parent() -> None:
+        store = SqliteStore(path)
+        store.commit(step(0, 1))
+        with store._queue.turn(float("inf")):
+            child = os.fork()
+            if child == 0:
+                os.close(ready)
+                signal.pause()
+            os.write(told, f"{child} ".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert not ended_well(forked(parent))
+    orphan = int(os.read(ready, 100))
+    try:
+        with SqliteStore(path, timeout_seconds=20) as store:
+            with store._queue.turn(time.monotonic() + 20):
+                pass
+            repeat(store, 1, 1)
+            return check(store, [1, 1], in_flight=0)
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+
+
+def test_a_child_does_not_keep_the_turn_of_its_killed_parent(path: Path) -> None:
+    assert apart(_turn_of_the_dead, path) == [1, 1]
+
+
+# ---- negative controls ----------------------------------------------------------------------------------------------
+
+
+def test_without_looking_at_the_files_an_acknowledged_commit_would_be_lost(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.commit(step(0, 1))
+    assert apart(_lose_a_commit, path)
+
+
+def _lose_a_commit(path: Path) -> bool:
+    """Acknowledge a commit into a deleted log, end without closing, and tell whether it is gone afterwards."""
+
+    def careless() -> None:
+        files.Identity.check = lambda self: None  # type: ignore[method-assign]
+        store = SqliteStore(path)
+        store.commit(step(0, 2))
+        _part(path, "-wal").unlink()
+        store.commit(step(0, 3))
+        os._exit(0)
+
+    assert ended_well(forked(careless))
+    with SqliteStore(path) as store:
+        try:
+            check(store, [3])
+        except Lost:
+            return True
+    return False

@@ -1,0 +1,326 @@
+"""Long-term memory under every schedule, every crash point and every lost answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.errors import CommitUnknown, Conflict, HoldfastError, InvalidInput
+from holdfast.scope import Scope
+from holdfast.services.memories import AsyncMemories
+from holdfast.services.memory_policy import Policy
+from holdfast.services.memory_values import Batch, Committed, Revoked
+from holdfast.store import AsyncStore, Commit, new_id
+from holdfast.testing.explore import CRASHED, Program, explore
+from tests.hashed import hashing
+from tests.services.memory_samples import mcr
+
+BATCH = "batch_1"
+FAULTS = ((1, 0), (0, 1))
+ALPHA = mcr("alpha one", memory_id="mem_a", source_refs=["feed"])
+
+
+def memories(store: AsyncStore, **options: Any) -> AsyncMemories:
+    return AsyncMemories(Scope(store), threads=False, **options)
+
+
+def proposing(*requests: dict[str, Any], id: str = BATCH, proposer: str = "agent-7") -> Program:
+    async def program(store: AsyncStore) -> Batch:
+        return await memories(store).propose(list(requests), proposer=proposer, batch_id=id)
+
+    return program
+
+
+def committing(reviewer: str = "ana", id: str = BATCH) -> Program:
+    async def program(store: AsyncStore) -> Committed:
+        return await memories(store).commit(id, reviewer=reviewer)
+
+    return program
+
+
+def rejecting(id: str = BATCH) -> Program:
+    async def program(store: AsyncStore) -> Batch:
+        return await memories(store).reject(id, reason="hearsay", reviewer="ben")
+
+    return program
+
+
+def revoking(source: str = "feed") -> Program:
+    async def program(store: AsyncStore) -> Revoked:
+        return await memories(store).revoke(source_ref=source, by="ana")
+
+    return program
+
+
+def steps(*programs: Program) -> Program:
+    async def program(store: AsyncStore) -> None:
+        for each in programs:
+            await each(store)
+
+    return program
+
+
+async def active(store: AsyncStore) -> list[str]:
+    return [memory.id for memory in await memories(store).list(limit=1_000)]
+
+
+async def found(store: AsyncStore) -> list[str]:
+    return sorted(hit.memory.id for hit in await memories(store).search("alpha", k=100))
+
+
+def test_two_reviewers_race_and_get_the_same_receipt() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        one, two = results
+        assert isinstance(one, Committed)
+        assert one == two
+        assert await active(store) == ["mem_a", "mem_b"]
+
+    setup = proposing(ALPHA, mcr("alpha two", memory_id="mem_b"))
+    assert explore([committing("ana"), committing("ben")], check, setup=setup).failure is None
+
+
+def test_a_commit_and_a_rejection_race_and_one_wins() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        committed, rejected = results
+        status = (await memories(store).batch(BATCH)).status
+        assert await active(store) == (["mem_a"] if status == "committed" else [])
+        assert isinstance(committed, Committed if status == "committed" else Conflict)
+        assert isinstance(rejected, Batch if status == "rejected" else Conflict)
+
+    assert explore([committing(), rejecting()], check, setup=proposing(ALPHA)).failure is None
+
+
+def test_the_same_content_in_two_racing_batches_is_known_once() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        made = [id for result in results for id in result.memory_ids]
+        assert await active(store) == made
+        assert len(made) == 1
+        assert [id for result in results for id in result.duplicate_ids] == made
+
+    twin = ALPHA | {"memory_id": "mem_b", "content": "ALPHA  one"}
+    setup = steps(proposing(ALPHA, id="batch_1"), proposing(twin, id="batch_2"))
+    assert explore([committing(id="batch_1"), committing(id="batch_2")], check, setup=setup).failure is None
+
+
+def test_of_two_batches_that_replace_one_memory_one_wins() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        winners = [result for result in results if isinstance(result, Committed)]
+        assert len(winners) == 1
+        assert await active(store) == list(winners[0].memory_ids)
+
+    def replacing(id: str) -> Program:
+        request = mcr(f"alpha {id}", op="supersede", supersedes=["mem_a"], memory_id=f"mem_{id}")
+        return proposing(request, id=id)
+
+    setup = steps(proposing(ALPHA), committing(), replacing("b1"), replacing("b2"))
+    assert explore([committing(id="b1"), committing(id="b2")], check, setup=setup).failure is None
+
+
+def test_nothing_derived_escapes_a_revocation_it_races_with() -> None:
+    """Whoever is first: no active memory comes from a revoked source, and none is found at any moment after."""
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        revoked, derived = results
+        assert isinstance(revoked, Revoked)
+        assert isinstance(derived, (Committed, InvalidInput))
+        assert await active(store) == []
+        assert await found(store) == []
+
+    child = mcr("alpha two", memory_id="mem_b", source_refs=["mem_a"])
+    setup = steps(proposing(ALPHA), committing(), proposing(child, id="batch_2"))
+    assert explore([revoking(), committing(id="batch_2")], check, setup=setup).failure is None
+
+
+def test_citing_a_source_races_with_its_revocation() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert await active(store) == []
+
+    assert explore([revoking(), committing()], check, setup=proposing(ALPHA)).failure is None
+
+
+def test_two_workers_propose_the_same_batch_at_once() -> None:
+    """As one worker and its retry would, with a policy that commits at once."""
+
+    async def program(store: AsyncStore) -> Batch:
+        policy = Policy(auto_commit=frozenset({"importer"}))
+        return await memories(store, policy=policy).propose([ALPHA], proposer="importer", batch_id=BATCH)
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        one, two = results
+        assert isinstance(one, Batch)
+        assert one == two
+        assert await active(store) == ["mem_a"]
+
+    assert explore([program, program], check).failure is None
+
+
+def test_a_flood_from_many_workers_stops_exactly_at_the_limit() -> None:
+    def flooding(id: str) -> Program:
+        async def program(store: AsyncStore) -> Batch:
+            policy = Policy(max_pending_batches=2)
+            return await memories(store, policy=policy).propose([mcr(id)], proposer="web", batch_id=id)
+
+        return program
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert sum(isinstance(result, Batch) for result in results) == 2
+
+    assert explore([flooding("b1"), flooding("b2"), flooding("b3")], check).failure is None
+
+
+# ---- crashes and lost answers ---------------------------------------------------------------------------------------
+
+
+def test_a_crash_while_proposing_leaves_a_whole_batch_or_none() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        [batch] = await memories(store).pending()
+        assert len(batch.proposals) == 2
+        assert await active(store) == []
+
+    program = proposing(ALPHA, mcr("alpha two"))
+    for crashes, unknowns in FAULTS:
+        assert (
+            explore([steps_again(program)], check, recover=[program], crashes=crashes, unknowns=unknowns).failure
+            is None
+        )
+
+
+def test_a_crash_while_committing_leaves_it_pending_or_whole_and_a_repeat_finishes_it() -> None:
+    async def whole(store: AsyncStore) -> None:
+        try:
+            batch = await memories(store).batch(BATCH)
+        except HoldfastError:
+            return
+        assert len(await active(store)) == (3 if batch.status == "committed" else 0)
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert await active(store) == ["mem_a", "mem_b", "mem_c"]
+        log = [change.event for change in await memories(store).history("mem_b")]
+        assert log == ["proposed", "committed"]
+
+    requests = [ALPHA, mcr("alpha two", memory_id="mem_b"), mcr("alpha three", memory_id="mem_c")]
+    for crashes, unknowns in FAULTS:
+        result = explore(
+            [steps_again(committing())],
+            check,
+            setup=proposing(*requests),
+            always=whole,
+            recover=[committing()],
+            crashes=crashes,
+            unknowns=unknowns,
+        )
+        assert result.failure is None
+
+
+def test_a_crash_while_rejecting_leaves_it_pending_or_rejected() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert (await memories(store).batch(BATCH)).status == "rejected"
+        assert await active(store) == []
+
+    for crashes, unknowns in FAULTS:
+        result = explore(
+            [steps_again(rejecting())],
+            check,
+            setup=proposing(ALPHA),
+            recover=[rejecting()],
+            crashes=crashes,
+            unknowns=unknowns,
+        )
+        assert result.failure is None
+
+
+def test_a_crash_while_revoking_shows_all_of_it_or_nothing_and_a_repeat_finishes_it() -> None:
+    """A chain of three, so the tombstones take several commits."""
+
+    async def all_or_nothing(store: AsyncStore) -> None:
+        assert await found(store) in ([], ["mem_a", "mem_b", "mem_c"])
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert await found(store) == []
+        assert await active(store) == []
+        assert (await memories(store).revoke(source_ref="feed")).memories == 3
+
+    chain = [
+        ALPHA,
+        mcr("alpha two", memory_id="mem_b", source_refs=["mem_a"]),
+        mcr("alpha three", memory_id="mem_c", source_refs=["mem_b"]),
+    ]
+    setup = steps(proposing(*chain), committing())
+    for crashes, unknowns in FAULTS:
+        result = explore(
+            [steps_again(revoking())],
+            check,
+            setup=setup,
+            always=all_or_nothing,
+            recover=[sweeping],
+            crashes=crashes,
+            unknowns=unknowns,
+        )
+        assert result.failure is None
+
+
+def test_a_crash_while_reembedding_leaves_one_embedder_in_charge() -> None:
+    async def reembedding(store: AsyncStore) -> None:
+        await memories(store, embedder=hashing()).reembed(hashing(32))
+
+    async def one_in_charge(store: AsyncStore) -> None:
+        answers: list[list[str] | None] = []
+        for embedder in (hashing(), hashing(32)):
+            try:
+                hits = await memories(store, embedder=embedder).search("alpha one", mode="vector")
+                answers.append([hit.memory.id for hit in hits][:1])
+            except InvalidInput:
+                answers.append(None)
+        assert answers in ([["mem_a"], None], [None, ["mem_a"]])
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        hits = await memories(store, embedder=hashing(32)).search("alpha one", mode="vector")
+        assert hits[0].memory.id == "mem_a"
+
+    async def indexed(store: AsyncStore) -> None:
+        await memories(store, embedder=hashing()).index()
+
+    setup = steps(proposing(ALPHA, mcr("beta two")), committing(), indexed)
+    for crashes, unknowns in FAULTS:
+        result = explore(
+            [steps_again(reembedding)],
+            check,
+            setup=setup,
+            always=one_in_charge,
+            recover=[reembedding],
+            crashes=crashes,
+            unknowns=unknowns,
+        )
+        assert result.failure is None
+
+
+def test_the_explorer_catches_a_commit_in_two_steps() -> None:
+    """The negative control: a commit that writes its batch and its memories one after the other is found out."""
+
+    async def careless(store: AsyncStore) -> None:
+        plan = await memories(store).batch_writes(BATCH, reviewer="ana")
+        await store.commit(Commit(new_id(), plan.expects, plan.writes[:1]))
+        await store.commit(Commit(new_id(), (), plan.writes[1:]))
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert results != (CRASHED,) or len(await active(store)) in (0, 1)
+        status = (await memories(store).batch(BATCH)).status
+        assert len(await active(store)) == (1 if status == "committed" else 0)
+
+    assert explore([careless], check, setup=proposing(ALPHA), crashes=1).failure is not None
+
+
+async def sweeping(store: AsyncStore) -> None:
+    await memories(store).revoke(source_ref="feed", by="ana")
+
+
+def steps_again(program: Program) -> Program:
+    """Do it, and if the answer was lost, do it again as a caller would."""
+
+    async def twice(store: AsyncStore) -> Any:
+        try:
+            return await program(store)
+        except CommitUnknown:
+            return await program(store)
+
+    return twice

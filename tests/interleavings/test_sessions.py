@@ -1,0 +1,138 @@
+"""Every order in which two writers of a session can meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from holdfast.errors import Conflict, NotFound
+from holdfast.scope import Scope
+from holdfast.services.session import AsyncSession
+from holdfast.services.sessions import AsyncSessions
+from holdfast.store import AsyncStore
+from holdfast.testing import explore
+
+Program = Callable[[AsyncStore], Coroutine[Any, Any, Any]]
+
+
+async def session(store: AsyncStore) -> AsyncSession:
+    return await AsyncSessions(Scope(store)).open("s")
+
+
+async def contents(store: AsyncStore) -> list[Any]:
+    return [message["content"] for message in await (await session(store)).load()]
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text, "id": text} for text in texts]
+
+
+async def begun(store: AsyncStore) -> None:
+    await (await session(store)).append([{"role": "user", "content": text, "id": text} for text in "abc"])
+
+
+def appending(text: str, **more: Any) -> Program:
+    async def program(store: AsyncStore) -> Any:
+        return await (await session(store)).append([{"role": "user", "content": text, **more}])
+
+    return program
+
+
+def truncating(message_id: str) -> Program:
+    async def program(store: AsyncStore) -> Any:
+        return await (await session(store)).truncate_from(message_id)
+
+    return program
+
+
+async def replacing(store: AsyncStore) -> Any:
+    return await (await session(store)).replace([{"role": "user", "content": "new"}])
+
+
+async def test_first_openers_and_appenders_all_land() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert sorted(await contents(store)) == ["x", "y"]
+
+    assert explore([appending("x"), appending("y")], check).failure is None
+
+
+async def test_an_append_that_races_a_truncation_lands_after_it_or_falls_to_it() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        # Cut away only if the truncation saw it; never in front of what was cut, never lost without a cut.
+        hidden = results[1].messages
+        assert await contents(store) == (["a", "x"] if hidden == 2 else ["a"])
+        assert hidden in (2, 3)
+
+    assert explore([appending("x"), truncating("b")], check, setup=begun).failure is None
+
+
+async def test_two_truncations_do_not_mix() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert await contents(store) == ["a"]
+        opened = await session(store)
+        restored = 0
+        try:
+            while True:
+                restored += (await opened.restore()).messages
+        except NotFound:
+            pass
+        assert restored == 2
+        assert await contents(store) == ["a", "b", "c"]
+
+    assert explore([truncating("b"), truncating("c")], check, setup=begun).failure is None
+
+
+async def test_replacing_leaves_nothing_before_the_new_messages() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert await contents(store) in (["new", "x"], ["new"])
+
+    assert explore([appending("x"), replacing], check, setup=begun).failure is None
+
+
+async def test_one_of_two_equal_ids_is_refused() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert sorted(isinstance(result, Conflict) for result in results) == [False, True]
+        assert [message.id for message in await (await session(store)).load()] == ["same"]
+
+    assert explore([appending("x", id="same"), appending("y", id="same")], check).failure is None
+
+
+async def test_system_messages_are_found_wherever_they_landed() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        opened = await session(store)
+        await opened.append([{"role": "user", "content": "filler " * 20}] * 3)
+        window = await opened.window(max_tokens=40)
+        found = {message["content"] for message in window.messages}
+        assert {"one", "two"} <= found
+
+    async def system(store: AsyncStore, text: str) -> Any:
+        return await (await session(store)).append([{"role": "system", "content": text}])
+
+    programs: list[Program] = [lambda store: system(store, "one"), lambda store: system(store, "two")]
+    assert explore(programs, check, setup=begun).failure is None
+
+
+async def test_nothing_is_written_to_a_session_that_is_gone() -> None:
+    async def deleting(store: AsyncStore) -> Any:
+        return await (await session(store)).delete()
+
+    async def adding(store: AsyncStore) -> Any:
+        return await (await AsyncSessions(Scope(store)).get("s")).append(said("x"))
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert results[0] is None
+        assert await contents(store) == []
+
+    assert explore([deleting, adding], check, setup=begun).failure is None
+
+
+async def test_a_pin_and_a_cut_both_hold() -> None:
+    async def pinning(store: AsyncStore) -> Any:
+        return await (await session(store)).pin("a")
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        opened = await session(store)
+        assert await contents(store) == ["a"]
+        assert (await opened.info()).pinned == (0,)
+
+    assert explore([pinning, truncating("b")], check, setup=begun).failure is None

@@ -1,0 +1,197 @@
+"""One source, two colours: blocking calls that need no loop, and a store in memory that does not stop one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.backends.memory import MemoryStore
+from holdfast.bridge import Inline, OnLoop, blocking, iterate, run
+from holdfast.codec import encode
+from holdfast.errors import Conflict, InvalidInput
+from holdfast.store import Append, Commit, Entry, Expect, Get, Key, Put, new_id
+
+LOG = Key("s", "log", "l")
+THING = Key("s", "thing", "t")
+
+
+def record(body: object = 1, key: Key = LOG) -> Commit:
+    return Commit(new_id(), writes=(Append(key, (Entry("n", encode(body)),)),))
+
+
+# ---- blocking calls -------------------------------------------------------------------------------------------------
+
+
+class AsyncCounter:
+    """A service: it awaits nothing but its store."""
+
+    def __init__(self, store: Inline) -> None:
+        self._store = store
+
+    async def add(self, amount: int, *, times: int = 1) -> int:
+        """Add, and return the sum."""
+        for _ in range(times):
+            found = (await self._store.read([Get(THING)]))[0]
+            total = (found.value.load() if found else 0) + amount
+            await self._store.commit(Commit(new_id(), writes=(Put(THING, encode(total)),)))
+        return total
+
+    async def fail(self) -> None:
+        await self._store.commit(Commit(new_id(), (Expect(THING, 99),)))
+
+    async def call(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        return await function()
+
+    async def handle(self) -> AsyncCounter:
+        return self
+
+    async def steps(self, count: int) -> AsyncIterator[int]:
+        for n in range(count):
+            await self._store.read([])
+            yield n
+
+
+class Counter:
+    def __init__(self, counter: AsyncCounter) -> None:
+        self._async = counter
+
+    add = blocking(AsyncCounter.add)
+    fail = blocking(AsyncCounter.fail)
+    call = blocking(AsyncCounter.call)
+
+    def steps(self, count: int) -> Iterator[int]:
+        return iterate(self._async.steps(count))
+
+
+Counter.handle = blocking(AsyncCounter.handle, wrap=Counter)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter(AsyncCounter(Inline(MemoryStore())))
+
+
+def test_a_blocking_call_returns_the_result(counter: Counter) -> None:
+    assert counter.add(2, times=3) == 6
+
+
+def test_a_blocking_call_keeps_name_signature_and_documentation() -> None:
+    assert Counter.add.__name__ == "add"
+    assert Counter.add.__doc__ == "Add, and return the sum."
+    assert list(inspect.signature(Counter.add).parameters) == ["self", "amount", "times"]
+
+
+def test_a_blocking_call_raises_what_the_service_raised(counter: Counter) -> None:
+    with pytest.raises(Conflict):
+        counter.fail()
+
+
+def test_a_blocking_call_works_inside_a_running_loop(counter: Counter) -> None:
+    async def main() -> int:
+        return counter.add(1) + counter.add(1)
+
+    assert asyncio.run(main()) == 3
+
+
+def test_a_blocking_call_needs_no_loop(counter: Counter) -> None:
+    counter.add(1)
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
+
+
+def test_a_handle_comes_back_blocking(counter: Counter) -> None:
+    handle = counter.handle()  # type: ignore[attr-defined]
+    assert type(handle) is Counter
+    assert handle.add(5) == 5
+
+
+def test_awaiting_something_that_suspends_is_a_clear_error(counter: Counter) -> None:
+    with pytest.raises(RuntimeError, match="plain functions"):
+        counter.call(lambda: asyncio.sleep(0))
+
+
+def test_a_coroutine_that_suspends_is_closed(counter: Counter) -> None:
+    cleaned = []
+
+    async def suspends() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            cleaned.append(True)
+
+    with pytest.raises(RuntimeError, match="suspends"):
+        run(suspends())
+    assert cleaned
+
+
+def test_a_coroutine_that_returns_at_once_is_run() -> None:
+    async def quick() -> str:
+        return "done"
+
+    assert run(quick()) == "done"
+
+
+def test_iterating_yields_what_the_async_iterator_yields(counter: Counter) -> None:
+    assert list(counter.steps(4)) == [0, 1, 2, 3]
+
+
+def test_iterating_may_stop_early(counter: Counter) -> None:
+    steps = counter.steps(4)
+    assert next(steps) == 0
+    steps.close()  # type: ignore[attr-defined]
+
+
+def test_iterating_raises_what_the_service_raised() -> None:
+    async def broken() -> AsyncIterator[int]:
+        yield 1
+        raise InvalidInput("no more")
+
+    seen = []
+    with pytest.raises(InvalidInput, match="no more"):
+        for item in iterate(broken()):
+            seen.append(item)
+    assert seen == [1]
+
+
+def test_iterating_over_something_that_suspends_is_a_clear_error() -> None:
+    async def slow() -> AsyncIterator[int]:
+        await asyncio.sleep(0)
+        yield 1
+
+    with pytest.raises(RuntimeError, match="suspends"):
+        list(iterate(slow()))
+
+
+# ---- a store in memory, on a loop -----------------------------------------------------------------------------------
+
+
+def test_waiting_in_memory_does_not_stop_the_loop() -> None:
+    """The task that appends runs on the loop that waits."""
+
+    async def main() -> int:
+        store = OnLoop(MemoryStore())
+        waiting = asyncio.create_task(store.wait(LOG, 0, 600))
+        await asyncio.sleep(0)
+        await store.commit(record())
+        async with asyncio.timeout(60):
+            await waiting
+        await store.close()
+        return 1
+
+    assert asyncio.run(main()) == 1
+
+
+def test_closing_ends_the_waiting() -> None:
+    async def main() -> None:
+        store = OnLoop(MemoryStore())
+        waiting = [asyncio.create_task(store.wait(LOG, 0, 600)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await store.close()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*waiting)
+
+    asyncio.run(main())
