@@ -1,0 +1,122 @@
+"""A commit as the arguments of one call, and the call's answer as a receipt or a refusal. Nothing here does I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.backends.postgres.tokens import tokens_of
+from holdfast.backends.postgres.wire import MAX, bigints, blobs, labels, texts
+from holdfast.codec import encode
+from holdfast.errors import Damaged
+from holdfast.store import (
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Put,
+    Receipt,
+    Truncate,
+    Write,
+    check_expectation,
+    check_length,
+    wrong_shape,
+)
+
+PUT, APPEND, TRUNCATE, ERASE, DELETE = 1, 2, 3, 4, 5
+DONE, EXPECTATION, SHAPE, LENGTH = 0, 1, 2, 3
+
+CALL = f"SELECT outcome, place, actual, versions FROM :schema.commit({', '.join(['%s'] * 27)})"
+
+
+def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
+    """Return what the SQL function `commit` takes. Keys are sorted: they are locked in that order."""
+    keys = sorted({part.key for part in (*commit.expects, *commit.writes)})
+    places = {key: place for place, key in enumerate(keys, 1)}
+    written = dict.fromkeys(part.key for part in (*commit.writes, *commit.expects))
+    births = {key: rank for rank, key in enumerate(written, 1)}
+    shapes = [0] * len(keys)
+    rows: list[tuple[Any, ...]] = []
+    entries: list[Entry] = []
+    entry_words: list[str | None] = []
+    for write in commit.writes:
+        place = places[write.key]
+        rows.append((_OPS[type(write)], place, *_bounds(write), *_content(write)))
+        if type(write) is Append:
+            entries += write.entries
+            entry_words += [tokens_of(write.key, entry.text) for entry in write.entries]
+        if type(write) is not Delete and not shapes[place - 1]:
+            shapes[place - 1] = 1 if type(write) is Put else 2
+    if not any(entry_words):
+        entry_words = []
+    ops, targets, froms, tos, values, tags, digests, found, words = zip(*rows, strict=True) if rows else ((),) * 9
+    return (
+        commit.space,
+        commit.id,
+        max(1, round(timeout_seconds * 500)),  # half the time: the refusal must come back before the caller gives up
+        texts([key.kind for key in keys]),
+        texts([key.id for key in keys]),
+        bigints(shapes),
+        bigints([births[key] for key in keys]),
+        bigints([places[expect.key] for expect in commit.expects]),
+        bigints([min(expect.version, MAX) for expect in commit.expects]),
+        bigints(ops),
+        bigints(targets),
+        bigints(froms),
+        bigints(tos),
+        blobs(values),
+        blobs(tags),
+        blobs(digests),
+        texts(found),
+        texts(words),
+        texts([entry.type for entry in entries]),
+        blobs([entry.body for entry in entries]),
+        bigints([entry.weight for entry in entries]),
+        bigints([entry.at for entry in entries]),
+        texts([entry.sender for entry in entries]),
+        texts([entry.receiver for entry in entries]),
+        texts([entry.text for entry in entries]),
+        blobs([entry.commitment for entry in entries]),
+        texts(entry_words),
+    )
+
+
+def settled(commit: Commit, answer: tuple[int, int, int, list[int]] | None) -> Receipt:
+    """Return the receipt, or raise what the function found."""
+    if answer is None:
+        raise Damaged("the database gave no answer to a commit", reason="corrupt")
+    outcome, place, actual, versions = answer
+    if outcome == DONE:
+        return Receipt(commit.id, tuple(versions))
+    if outcome == EXPECTATION:
+        check_expectation(commit.expects[place - 1], actual)
+    write = commit.writes[place - 1]
+    if outcome == SHAPE:
+        raise wrong_shape(write.key, is_stream=bool(actual))
+    assert type(write) is Append
+    check_length(write, actual)
+    raise AssertionError("the database refused a commit that meets every condition")
+
+
+_OPS: dict[type[Write], int] = {Put: PUT, Append: APPEND, Truncate: TRUNCATE, Erase: ERASE, Delete: DELETE}
+
+
+def _bounds(write: Write) -> tuple[int, int]:
+    if type(write) is Append:
+        return len(write.entries), -1 if write.max_length is None else min(write.max_length, MAX)
+    if type(write) is Truncate:
+        return _fit(write.before), 0
+    if type(write) is Erase:
+        return _fit(write.start), _fit(write.stop)
+    return 0, 0
+
+
+def _content(write: Write) -> tuple[bytes | None, bytes | None, bytes | None, str | None, str | None]:
+    if type(write) is not Put:
+        return None, None, None, None, None
+    tags = encode(write.tags) if write.tags else None
+    return write.value, tags, labels(write.tags), write.text, tokens_of(write.key, write.text, write.tags)
+
+
+def _fit(index: int) -> int:
+    return max(-1, min(index, MAX))

@@ -1,0 +1,147 @@
+"""Whatever the network does, a commit happens at most once, and the caller knows what it can know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.codec import encode
+from holdfast.errors import CommitUnknown, Conflict, Unavailable
+from holdfast.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, new_id
+from tests.postgres.proxy import Proxy
+from tests.servers.postgres import PostgresServer
+
+KEY = Key("acme", "log", "a")
+Connect = Callable[..., Any]
+
+
+def append(*, expected: int | None = None) -> Commit:
+    expects = () if expected is None else (Expect(KEY, expected),)
+    return Commit(new_id(), expects, (Append(KEY, (Entry("note", encode("hello")),)),))
+
+
+def length(store: Any) -> int:
+    return int(store.read([Range(KEY)])[0].length)
+
+
+@pytest.fixture
+def proxy(postgres_server: PostgresServer) -> Iterator[Proxy]:
+    proxy = Proxy(postgres_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def behind(postgres: str, proxy: Proxy, postgres_server: PostgresServer) -> str:
+    """The address of the store behind the proxy."""
+    return postgres.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+
+
+@pytest.fixture
+def store(connect: Connect, behind: str) -> Any:
+    """A store behind the proxy, with one connection, in its pool."""
+    store = connect(behind, max_connections=1)
+    store.commit(append())
+    return store
+
+
+@pytest.fixture
+def hasty(connect: Connect, behind: str) -> Any:
+    """The same, for tests in which it must give up."""
+    store = connect(behind, max_connections=1, timeout_seconds=1.0)
+    store.commit(append())
+    return store
+
+
+def test_a_reply_lost_after_the_commit_is_found_again(store: Any, proxy: Proxy) -> None:
+    commit = append(expected=1)
+    proxy.lose_replies()
+    assert store.commit(commit).versions == (2,)
+    assert proxy.lost == 1
+    assert store.commit(commit).versions == (2,)
+    assert length(store) == 2
+
+
+def test_a_request_lost_before_the_commit_is_sent_again(store: Any, proxy: Proxy) -> None:
+    proxy.lose_requests()
+    assert store.commit(append(expected=1)).versions == (2,)
+    assert proxy.lost == 1
+    assert length(store) == 2
+
+
+def test_a_commit_nobody_can_ask_about_is_unknown_and_safe_to_repeat(
+    hasty: Any, proxy: Proxy, connect: Connect, postgres: str
+) -> None:
+    commit = append()
+    proxy.lose_replies()
+    proxy.refusing = True
+    with pytest.raises(CommitUnknown) as unknown:
+        hasty.commit(commit)
+    assert unknown.value.commit_id == commit.id
+    other = connect(postgres)
+    assert other.commit(commit).versions == (2,)
+    assert length(other) == 2
+
+
+def test_a_commit_that_was_never_sent_is_not_unknown(hasty: Any, proxy: Proxy) -> None:
+    proxy.refusing = True
+    proxy.lose_requests()
+    with pytest.raises(Unavailable):
+        hasty.read([Get(KEY)])  # uses the pooled connection up
+    with pytest.raises(Unavailable) as down:
+        hasty.commit(append())
+    assert down.value.reason == "unreachable"
+
+
+def test_a_stalled_network_is_given_up_on(hasty: Any, proxy: Proxy, connect: Connect, postgres: str) -> None:
+    commit = append()
+    proxy.stall()
+    with pytest.raises(CommitUnknown):
+        hasty.commit(commit)
+    proxy.flow()
+    other = connect(postgres)
+    assert other.commit(commit).versions == (2,)
+    assert length(other) == 2
+
+
+def test_a_read_is_asked_again_on_a_fresh_connection(store: Any, proxy: Proxy) -> None:
+    proxy.lose_replies(2)
+    assert length(store) == 1
+    assert proxy.lost == 2
+
+
+def test_a_refusal_found_after_a_lost_reply_is_a_refusal(store: Any, proxy: Proxy) -> None:
+    proxy.lose_requests()
+    with pytest.raises(Conflict) as refused:
+        store.commit(append(expected=7))
+    assert (refused.value.expected, refused.value.actual) == (7, 1)
+
+
+def test_terminated_backends_are_replaced(connect: Connect, postgres: str, postgres_server: PostgresServer) -> None:
+    store = connect(postgres)
+    store.commit(append())
+    for place in range(2, 6):
+        with psycopg.connect(postgres_server.superuser(), autocommit=True) as con:
+            con.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'agent'")
+        assert store.commit(append()).versions == (place,)
+        assert length(store) == place
+
+
+def test_a_lock_that_somebody_keeps_is_a_refusal_in_time(
+    connect: Connect, postgres: str, postgres_server: PostgresServer
+) -> None:
+    key = Key("acme", "doc", "a")
+    store = connect(postgres, timeout_seconds=2.0)
+    store.commit(Commit(new_id(), (), (Put(key, encode(1)),)))
+    commit = Commit(new_id(), (), (Put(key, encode(2)),))
+    schema = postgres.rpartition("=")[2]
+    with psycopg.connect(postgres_server.superuser("agent")) as con:
+        con.execute(f"SELECT FROM {schema}.head FOR UPDATE")
+        with pytest.raises(Unavailable) as refused:
+            store.commit(commit)
+    assert refused.value.reason == "locked"
+    assert store.read([Get(key)])[0].version == 1
+    assert store.commit(commit).versions == (2,)
