@@ -1,0 +1,194 @@
+"""A Redis or Valkey server as a store: one Lua script a verb, for threads (`RedisStore`) and for event loops
+(`AsyncRedisStore`).
+
+The address is `redis://[user:password@]host[:port][/db][?prefix=name]` (`rediss://` for TLS). `prefix` (default
+"holdfast") keeps several stores apart on one server. What an acknowledged commit survives is up to the server's
+settings: read `durability`, or insist with `require_durable=True`.
+
+No full-text search: a plain server has no index for it, so the store does not declare any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from holdfast.backends.redis.carrying import Carrier
+from holdfast.backends.redis.core import Core
+from holdfast.backends.redis.layout import parse_address
+from holdfast.backends.redis.wire import AsyncWire, BlockingWire, Dial
+from holdfast.bridge import run
+from holdfast.store import MAX_RECORD_BYTES, Commit, Durability, Key, Parcel, Question, Receipt, Shipment
+
+
+class RedisStore:
+    """Keep everything on a Redis or Valkey server. Safe across threads, processes and machines.
+
+    `require_durable` refuses a server that may lose acknowledged commits. `wait_aof` makes each commit wait until the
+    server's log is on its disk, where the server can do that (WAITAOF) and does not do it anyway. A call
+    is tried again until `timeout_seconds` have passed; one try waits half as long.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str | None = None,
+        require_durable: bool = False,
+        wait_aof: bool = False,
+        timeout_seconds: float = 10.0,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        max_connections: int = 64,
+    ) -> None:
+        address = parse_address(url, prefix)
+        self._core = Core(
+            BlockingWire(Dial(address, timeout_seconds, max_connections)),
+            address,
+            require_durable=require_durable,
+            wait_aof=wait_aof,
+            timeout_seconds=timeout_seconds,
+            max_record_bytes=max_record_bytes,
+        )
+        self._carrier = Carrier(self._core)
+        run(self._core.open())
+
+    @property
+    def durability(self) -> Durability:
+        return self._core.durability
+
+    def read(self, questions: Sequence[Question]) -> list[Any]:
+        """Answer all questions from one snapshot."""
+        return run(self._core.read(questions))
+
+    def commit(self, commit: Commit) -> Receipt:
+        """Apply a commit, all or nothing."""
+        return run(self._core.commit(commit))
+
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up."""
+        run(self._core.wait(key, length, timeout_seconds))
+
+    def unload(self, after: str | None, limit: int) -> Shipment:
+        """Return the next parcels of everything there is, of all spaces."""
+        return run(self._carrier.unload(after, limit))
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        """Put parcels of another store in place as they are."""
+        run(self._carrier.load(parcels))
+
+    def close(self) -> None:
+        """Let what is under way finish, then let go of the server."""
+        run(self._core.close())
+
+    def __enter__(self) -> RedisStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._core.shown!r})"
+
+
+class AsyncRedisStore:
+    """The same store for an event loop. Make one with `await AsyncRedisStore.open(url)`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._carrier = Carrier(core)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        prefix: str | None = None,
+        require_durable: bool = False,
+        wait_aof: bool = False,
+        timeout_seconds: float = 10.0,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        max_connections: int = 64,
+    ) -> AsyncRedisStore:
+        address = parse_address(url, prefix)
+        core = Core(
+            AsyncWire(Dial(address, timeout_seconds, max_connections)),
+            address,
+            require_durable=require_durable,
+            wait_aof=wait_aof,
+            timeout_seconds=timeout_seconds,
+            max_record_bytes=max_record_bytes,
+        )
+        await core.open()
+        return cls(core)
+
+    @property
+    def durability(self) -> Durability:
+        return self._core.durability
+
+    async def read(self, questions: Sequence[Question]) -> list[Any]:
+        """Answer all questions from one snapshot."""
+        return await self._core.read(questions)
+
+    async def commit(self, commit: Commit) -> Receipt:
+        """Apply a commit, all or nothing. A cancelled caller waits until it has landed or failed."""
+        return await _landing(self._core.commit(commit))
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up."""
+        await self._core.wait(key, length, timeout_seconds)
+
+    async def unload(self, after: str | None, limit: int) -> Shipment:
+        """Return the next parcels of everything there is, of all spaces."""
+        return await self._carrier.unload(after, limit)
+
+    async def load(self, parcels: Sequence[Parcel]) -> None:
+        """Put parcels of another store in place as they are."""
+        await self._carrier.load(parcels)
+
+    async def close(self) -> None:
+        """Let what is under way finish, then let go of the server."""
+        await self._core.close()
+
+    async def __aenter__(self) -> AsyncRedisStore:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncRedisStore({self._core.shown!r})"
+
+
+class _Promise(asyncio.Future[Receipt]):
+    """The answer to a commit under way. It can not be cancelled: a cancelled task waits for it, then is cancelled."""
+
+    task: asyncio.Future[Receipt]
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
+def _landing(commit: Coroutine[Any, Any, Receipt]) -> _Promise:
+    """Start a commit that its caller can not stop half-way.
+
+    A task of its own, and a promise for its outcome: a task that itself declined to be cancelled would be deaf to the
+    driver's timeouts too, which are cancellations.
+    """
+    task = asyncio.ensure_future(commit)
+    promise = _Promise(loop=task.get_loop())
+
+    def settle(done: asyncio.Future[Receipt]) -> None:
+        if done.cancelled():  # the loop itself is being torn down
+            asyncio.Future.cancel(promise)
+            return
+        error = done.exception()
+        if error is None:
+            promise.set_result(done.result())
+        else:
+            promise.set_exception(error)
+            promise.exception()  # a caller who was cancelled will never look at it
+
+    task.add_done_callback(settle)
+    promise.task = task  # tasks are only weakly held by their loop
+    return promise

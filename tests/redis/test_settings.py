@@ -1,0 +1,201 @@
+"""The store says what its server can promise, and refuses what would break a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.backends.redis.failures import Refused
+from holdfast.backends.redis.guarantees import DURABLE, RELAXED, UNKNOWN, UNSYNCED, VOLATILE, parse_settings, weakest
+from holdfast.errors import CommitUnknown, HoldfastError, InvalidInput, Unavailable
+from holdfast.store import Durability
+from tests.redis.words import append, bodies, put, value
+from tests.servers.valkey import ValkeyServer, start_or_skip
+
+Connect = Callable[..., Any]
+SECRET = "hunter2-%40-pässword"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    """A server whose settings the tests may change."""
+    with start_or_skip("--appendonly", "yes") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def settings(request: pytest.FixtureRequest) -> Iterator[Callable[..., None]]:
+    """Change settings of the module's server until the end of the test."""
+    if "server" not in request.fixturenames:
+        yield lambda **_: None
+        return
+    server: ValkeyServer = request.getfixturevalue("server")
+    with server.client() as client:
+        before: dict[str, Any] = {}
+
+        def change(**wanted: str) -> None:
+            for name, value in wanted.items():
+                name = name.replace("_", "-")
+                before.setdefault(name, client.config_get(name)[name])
+                client.config_set(name, value)
+
+        yield change
+        for name, value in before.items():
+            client.config_set(name, value)
+
+
+@pytest.mark.parametrize(
+    ("appendonly", "appendfsync", "wanted"),
+    [
+        ("yes", "always", DURABLE),
+        ("yes", "everysec", RELAXED),
+        ("yes", "no", UNSYNCED),
+        ("no", "always", VOLATILE),
+    ],
+)
+def test_the_class_follows_the_settings(
+    connect: Connect,
+    server: ValkeyServer,
+    settings: Callable[..., None],
+    appendonly: str,
+    appendfsync: str,
+    wanted: Durability,
+) -> None:
+    settings(appendonly=appendonly, appendfsync=appendfsync)
+    assert connect(server.address()).durability == wanted
+
+
+def test_a_server_that_hides_its_settings_gets_the_lowest_class(connect: Connect, server: ValkeyServer) -> None:
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "guest", "on", ">pw", "~*", "&*", "+@all", "-config", "-info")
+    store = connect(server.address().replace("redis://", "redis://guest:pw@"))
+    assert store.durability == UNKNOWN
+    store.commit(append("still works"))
+
+
+def test_require_durable_refuses_less(connect: Connect, server: ValkeyServer, settings: Callable[..., None]) -> None:
+    settings(appendfsync="everysec")
+    with pytest.raises(Unavailable, match="not durable"):
+        connect(server.address(), require_durable=True)
+    settings(appendfsync="always")
+    assert connect(server.address(), require_durable=True).durability.name == "durable"
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
+def test_a_server_that_evicts_is_refused(
+    connect: Connect, server: ValkeyServer, settings: Callable[..., None], policy: str
+) -> None:
+    settings(maxmemory_policy=policy)
+    with pytest.raises(Unavailable) as caught:
+        connect(server.address())
+    assert caught.value.reason == "evicting"
+
+
+def test_eviction_is_found_even_where_config_is_forbidden() -> None:
+    hidden = Refused("NOPERM", "")
+    assert (
+        parse_settings([hidden, hidden, hidden, b"maxmemory_policy:allkeys-lru\r\n", hidden]).eviction == "allkeys-lru"
+    )
+
+
+def test_several_nodes_promise_what_the_weakest_does() -> None:
+    assert weakest([DURABLE, RELAXED]) == RELAXED
+    assert weakest([VOLATILE, DURABLE]) == VOLATILE
+
+
+def test_waiting_for_the_disk_makes_commits_durable(
+    connect: Connect, server: ValkeyServer, settings: Callable[..., None]
+) -> None:
+    settings(appendfsync="everysec")
+    store = connect(server.address(), wait_aof=True, require_durable=True)
+    assert store.durability == DURABLE
+    store.commit(append("on the disk"))
+    assert bodies(store) == ["on the disk"]
+
+
+def test_a_disk_that_does_not_confirm_makes_the_outcome_unknown(
+    connect: Connect, server: ValkeyServer, settings: Callable[..., None]
+) -> None:
+    settings(appendfsync="everysec")
+    store = connect(server.address(), wait_aof=True)
+    settings(appendonly="no")
+    commit = append("unconfirmed")
+    with pytest.raises(CommitUnknown) as caught:
+        store.commit(commit)
+    assert caught.value.reason == "fsync"
+    settings(appendonly="yes")
+    assert store.commit(commit).versions == (1,)
+    assert bodies(store) == ["unconfirmed"]
+
+
+def test_a_server_that_is_full_refuses_and_changes_nothing(
+    connect: Connect, server: ValkeyServer, settings: Callable[..., None]
+) -> None:
+    store = connect(server.address())
+    store.commit(append("before"))
+    store.commit(put("before"))
+    settings(maxmemory="1")
+    for commit in (append("after"), put("after")):
+        with pytest.raises(Unavailable) as caught:
+            store.commit(commit)
+        assert caught.value.reason == "memory"
+    assert (bodies(store), value(store)) == (["before"], "before")
+    settings(maxmemory="0")
+    store.commit(append("after"))
+    assert bodies(store) == ["before", "after"]
+
+
+def test_a_replica_refuses_to_write(connect: Connect, server: ValkeyServer) -> None:
+    with server.client() as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        store = connect(server.address())
+        try:
+            with pytest.raises(Unavailable) as caught:
+                store.commit(append("no"))
+        finally:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+    assert caught.value.reason == "read_only"
+
+
+def _everything_said(error: BaseException | None) -> str:
+    said = ""
+    while error is not None:
+        said += f"{error} {error!r} {error.args} {vars(error)}"
+        error = error.__cause__ or error.__context__
+    return said
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "redis://:{secret}@127.0.0.1:{port}/0",
+        "redis://nobody:{secret}@127.0.0.1:{port}/0",
+        "redis://:{secret}@127.0.0.1:1/0",
+        "redis://:{secret}@127.0.0.1:1{secret}/0",
+        "redis://127.0.0.1:{port}/0?password={secret}",
+        "redis://:{secret}@127.0.0.1:{port}/0?socket_timeout={secret}",
+        "redis://:{secret}@127.0.0.1:{port}/0?prefix={secret}!",
+        "redis://:{secret}@127.0.0.1:{port}/0?nonsense={secret}",
+    ],
+)
+def test_a_password_is_never_shown(connect: Connect, server: ValkeyServer, address: str) -> None:
+    with pytest.raises((Unavailable, InvalidInput)) as caught:
+        connect(address.format(secret=SECRET, port=server.port))
+    assert "hunter2" not in _everything_said(caught.value)
+
+
+def test_a_store_does_not_show_its_password(connect: Connect, server: ValkeyServer) -> None:
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "shown", "on", ">hunter2", "~*", "&*", "+@all", "-evalsha")
+    store = connect(server.address().replace("redis://", "redis://shown:hunter2@"))
+    with pytest.raises(HoldfastError) as caught:
+        store.commit(append("no"))
+    assert isinstance(caught.value, Unavailable) and caught.value.reason == "permission"
+    assert "hunter2" not in _everything_said(caught.value) + repr(store)
+
+
+def test_an_address_of_another_kind_is_refused(connect: Connect) -> None:
+    with pytest.raises(InvalidInput, match="redis://"):
+        connect("http://127.0.0.1/0")
