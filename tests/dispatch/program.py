@@ -1,0 +1,57 @@
+"""A program with functions, as a user would write one: what worker processes import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.dispatch import AsyncDispatcher, Dispatcher, respond, send
+
+dispatcher = AsyncDispatcher(lease_seconds=1.5, poll_seconds=0.02, sweep_seconds=0.5, max_concurrent=8)
+
+
+class Number(Struct, frozen=True):
+    n: int
+
+
+@dispatcher.handler("step", accepts=Number)
+async def step(payload: Number, call: Any) -> Any:
+    """Answer the caller and leave a second effect in another thread, in one go."""
+    return [respond(payload), send("log", payload)]
+
+
+@dispatcher.handler("log", accepts=Number)
+def log(payload: Number, call: Any) -> None:
+    """Keep nothing: that the message is there is the effect."""
+
+
+heavy = Dispatcher(poll_seconds=0.01)
+
+
+@heavy.handler("triangle", accepts=Number, cpu_bound=True)
+def triangle(payload: Number, call: Any) -> Any:
+    """Work for the processor, on what the thread holds."""
+    assert next(slot.index for slot in call.thread.sent_by("user")) == 0
+    return Number(sum(range(payload.n + 1)))
+
+
+@heavy.handler("fatal", cpu_bound=True)
+def fatal(payload: Any, call: Any) -> Any:
+    """Take the whole process down."""
+    import os
+
+    os._exit(1)
+
+
+def spin(rounds: int) -> int:
+    """Keep a processor busy."""
+    total = 0
+    for n in range(rounds):
+        total += n * n % 7
+    return total
+
+
+@heavy.handler("spin", cpu_bound=True)
+def spinning(payload: int, call: Any) -> int:
+    return spin(payload)

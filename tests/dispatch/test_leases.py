@@ -1,0 +1,199 @@
+"""Leases and fences: a message has its effect once, whoever crashes, pauses or is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.bridge import Inline
+from holdfast.context import AsyncContext
+from holdfast.dispatch import AsyncDispatcher
+from holdfast.dispatch.delivery import Round
+from holdfast.dispatch.routes import Respond, Route
+from holdfast.opening import open_store
+from holdfast.scope import Scope
+from holdfast.store import Get, Key
+
+LEASE = 30.0
+
+
+class Crash(BaseException):
+    """A process that is gone: nobody cleans up after it."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def __call__(self) -> int:
+        self.now += 1
+        return self.now
+
+    def pass_lease(self) -> None:
+        self.now += int(LEASE * 1_000_000) + 1
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ctx(address: str, clock: Clock) -> Any:
+    store = open_store(address)
+    yield AsyncContext(Scope(Inline(store), clock=clock))
+    store.close()
+
+
+def round_of(ctx: AsyncContext, owner: str, run: Any) -> Round:
+    route = Route("echo", lambda payload, call: None)
+    return Round(
+        ctx.threads,
+        {"echo": route},
+        "t",
+        owner=owner,
+        lease_seconds=LEASE,
+        run=run,
+        stopping=lambda: False,
+    )
+
+
+def answering(word: str) -> Any:
+    async def run(route: Route, slot: Any, attempt: int) -> list[Any]:
+        return [Respond(word)]
+
+    return run
+
+
+async def answers(ctx: AsyncContext) -> list[Any]:
+    return [slot.payload for slot in await (await ctx.threads.get("t")).sent_by("echo")]
+
+
+async def test_a_thread_that_is_held_is_left_alone(ctx: AsyncContext) -> None:
+    await ctx.threads.append("t", "x", from_id="user", to_id="echo")
+
+    async def meddle(route: Route, slot: Any, attempt: int) -> list[Any]:
+        assert await round_of(ctx, "second", answering("second"))() > 0
+        return [Respond("first")]
+
+    assert await round_of(ctx, "first", meddle)() == 0
+    assert await answers(ctx) == ["first"]
+
+
+async def test_a_worker_that_was_paused_past_its_lease_can_not_write_late(ctx: AsyncContext, clock: Clock) -> None:
+    await ctx.threads.append("t", "x", from_id="user", to_id="echo")
+
+    async def sleep_too_long(route: Route, slot: Any, attempt: int) -> list[Any]:
+        clock.pass_lease()
+        assert await round_of(ctx, "second", answering("second"))() == 0
+        return [Respond("first")]
+
+    assert await round_of(ctx, "first", sleep_too_long)() == 0
+    assert await answers(ctx) == ["second"]
+
+
+async def test_a_paused_worker_can_not_even_release_what_another_holds(ctx: AsyncContext, clock: Clock) -> None:
+    await ctx.threads.append("t", "x", from_id="user", to_id="echo")
+    key = Key(ctx.space, "delivery", "t")
+
+    async def hold(route: Route, slot: Any, attempt: int) -> list[Any]:
+        raise Crash
+
+    async def sleep_too_long(route: Route, slot: Any, attempt: int) -> list[Any]:
+        clock.pass_lease()
+        with pytest.raises(Crash):
+            await round_of(ctx, "second", hold)()
+        return [Respond("first")]
+
+    await round_of(ctx, "first", sleep_too_long)()
+    [document] = await ctx.store.read([Get(key)])
+    assert document.value.load()["owner"] == "second"
+    assert await answers(ctx) == []
+
+
+async def test_after_a_crash_the_message_is_delivered_again(ctx: AsyncContext, clock: Clock) -> None:
+    await ctx.threads.append("t", "x", from_id="user", to_id="echo")
+
+    async def crash(route: Route, slot: Any, attempt: int) -> list[Any]:
+        raise Crash
+
+    with pytest.raises(Crash):
+        await round_of(ctx, "first", crash)()
+    assert await round_of(ctx, "second", answering("early"))() > 0
+    clock.pass_lease()
+    assert await round_of(ctx, "second", answering("second"))() == 0
+    assert await round_of(ctx, "third", answering("third"))() == 0
+    assert await answers(ctx) == ["second"]
+
+
+async def test_a_long_run_keeps_its_lease(address: str) -> None:
+    async with await holdfast.aopen(address) as ctx:
+        first, second = (AsyncDispatcher(ctx, lease_seconds=0.3, poll_seconds=0.01) for _ in range(2))
+        runs: list[str] = []
+
+        async def slow(payload: Any, call: Any) -> str:
+            runs.append("run")
+            key, version = Key(ctx.space, "delivery", "t"), 0
+            while version < 5:  # renewed often enough for the first lease to be long over
+                await asyncio.sleep(0.02)
+                version = (await ctx.store.read([Get(key)]))[0].version
+            return "done"
+
+        for dispatcher in (first, second):
+            dispatcher.handler("slow")(slow)
+        await first.send("t", "x", from_id="user", to_id="slow")
+        await asyncio.gather(first.drain(), second.drain())
+        assert runs == ["run"]
+        assert [slot.payload for slot in await (await ctx.threads.get("t")).sent_by("slow")] == ["done"]
+
+
+async def test_stopping_lets_what_is_running_finish(address: str) -> None:
+    async with await holdfast.aopen(address) as ctx:
+        dispatcher = AsyncDispatcher(ctx, poll_seconds=0.01)
+
+        @dispatcher.handler("last")
+        async def last(payload: Any, call: Any) -> Any:
+            dispatcher.stop()
+            await asyncio.sleep(0)
+            return payload
+
+        for n in range(2):
+            await dispatcher.send("t", n, from_id="user", to_id="last")
+        await dispatcher.run()
+        assert [slot.payload for slot in await (await ctx.threads.get("t")).sent_by("last")] == [0]
+        await dispatcher.drain()
+        assert [slot.payload for slot in await (await ctx.threads.get("t")).sent_by("last")] == [0, 1]
+
+
+async def test_stopping_at_once_hands_back_what_is_running(address: str) -> None:
+    async with await holdfast.aopen(address) as ctx:
+        first, second = AsyncDispatcher(ctx, poll_seconds=0.01), AsyncDispatcher(ctx, poll_seconds=0.01)
+
+        @first.handler("hang")
+        async def hang(payload: Any, call: Any) -> Any:
+            first.stop(drain=False)
+            await asyncio.Event().wait()
+
+        second.handler("hang")(lambda payload, call: "handled")
+        await first.send("t", "x", from_id="user", to_id="hang")
+        await first.run()
+        await second.drain()  # at once: the lease was given back, not waited for
+        assert [slot.payload for slot in await (await ctx.threads.get("t")).sent_by("hang")] == ["handled"]
+
+
+async def test_a_message_that_arrives_while_a_thread_is_given_back_is_not_missed(ctx: AsyncContext) -> None:
+    dispatcher = AsyncDispatcher(ctx, poll_seconds=0.01, sweep_seconds=1e9)
+    seen: list[int] = []
+
+    @dispatcher.handler("echo")
+    async def echo(payload: int, call: Any) -> None:
+        seen.append(payload)
+        if payload < 5:
+            await dispatcher.send("t", payload + 1, from_id="user", to_id="echo")
+
+    await dispatcher.send("t", 0, from_id="user", to_id="echo")
+    await dispatcher.drain()
+    assert seen == [0, 1, 2, 3, 4, 5]
