@@ -1,0 +1,201 @@
+"""A run's ledger: what one event looks like in its stream, and how it joins the hash chain.
+
+Theory of operation
+-------------------
+An event is one record. The columns `type` and `at` outlive erasure; everything else is in the body, beside 32 random
+bytes of salt. What joins the chain is a commitment in two layers:
+
+    digest     = sha256("holdfast/content/1" + salt + content)              payload and detail
+    commitment = sha256("holdfast/event/1" + space, run, type, at, id, actor, parent, digest)
+
+each part with its length before it. Erasing an event deletes its body, salt included, so that nobody can guess what it
+said from the digest. The ERASED event that records it keeps, for each, id, actor, parent and digest: with them the
+commitment of an erased event can still be recomputed, its type and time can still not be altered, and a body blanked
+without such a receipt is found as tampering.
+
+The store links commitments inside the commit (chain = sha256(previous + commitment)), so recording needs no
+expectation and any number of writers never fight. An event's id is its place unless it came from elsewhere with one
+of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.codec import Json, encode
+from holdfast.errors import InvalidInput
+from holdfast.schemas import Validator, has_part
+from holdfast.schemas import check as check_schema
+from holdfast.store import Entry, Record
+from holdfast.values import Event, moment
+
+KIND = "ledger"
+SALT_BYTES = 32
+GENESIS = bytes(32)
+PAGE = 256
+
+# Those that only Holdfast writes: each stands for something that happened in the same commit.
+RESERVED = {
+    "MEMORY_PROPOSED": "ctx.memories.propose",
+    "MEMORY_COMMITTED": "ctx.memories.commit",
+    "MEMORY_REJECTED": "ctx.memories.reject",
+    "SNAPSHOT": "run.export",
+    "RESTORED": "ctx.runs.restore",
+    "FORKED": "run.fork",
+    "ROLLED_BACK": "run.rollback",
+    "ERASED": "ctx.runs.erase",
+}
+
+
+class Identity(Struct, frozen=True):
+    """Whose ledger it is. Part of every commitment, so that no event can be moved to another run or tenant."""
+
+    space: str
+    run_id: str
+
+
+class Body(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The part of an event that erasure removes."""
+
+    salt: str
+    actor: str
+    payload: dict[str, Any]
+    detail: dict[str, Any] | None = None
+    parent: str | None = None
+    id: str | None = None
+
+
+class Tombstone(Struct, frozen=True, array_like=True):
+    """What stays of an erased event, besides its type and time: enough to check its commitment."""
+
+    id: str | None
+    actor: str
+    parent: str | None
+    digest: str
+
+
+_bodies = msgspec.json.Decoder(Body)
+
+
+class EventTypes:
+    """The event types a context knows: those of the schema, and the `custom.` ones its user registered."""
+
+    def __init__(self) -> None:
+        self._custom: dict[str, Validator] = {}
+
+    def register(self, type: str, schema: Mapping[str, Any]) -> None:
+        """Add a `custom.` type whose payloads fit a JSON Schema."""
+        check_schema("ledger_event", type, part="custom_type", path="type")
+        self._custom[type] = Validator(schema)
+
+    def check(self, type: str, payload: object) -> None:
+        """Raise `InvalidInput` unless a user may record this."""
+        if type in RESERVED:
+            raise InvalidInput(f"{type} is recorded by {RESERVED[type]}, not by hand; nothing changed", path="type")
+        if type in self._custom:
+            encode(payload)
+            self._custom[type].check(payload, "payload")
+        else:
+            check_payload(type, payload)
+
+
+def check_payload(type: object, payload: object) -> None:
+    """Raise `InvalidInput` unless the type is one of the schema's and the payload fits it."""
+    encode(payload)
+    if not isinstance(type, str) or type == "custom_type" or not has_part("ledger_event", type):
+        hint = "; register it with ctx.runs.register_event first" if str(type).startswith("custom.") else ""
+        raise InvalidInput(f"no event type {type!r:.80}{hint}; nothing changed", path="type")
+    check_schema("ledger_event", payload, part=type, path="payload")
+
+
+def entry(
+    identity: Identity,
+    type: str,
+    payload: dict[str, Any],
+    *,
+    actor: str,
+    at: int,
+    parent: str | None = None,
+    detail: dict[str, Any] | None = None,
+    id: str | None = None,
+    salt: str | None = None,
+) -> Entry:
+    """Return what to append for one event. The caller has validated the payload."""
+    if not isinstance(actor, str) or not actor:
+        raise InvalidInput(f"an actor must be a non-empty string, not {actor!r:.80}; nothing changed", path="actor")
+    if parent is not None and (not isinstance(parent, str) or not parent):
+        raise InvalidInput(f"a parent must be an event id, not {parent!r:.80}; nothing changed", path="parent")
+    encode([actor, parent, id])
+    salt = salt or b64encode(os.urandom(SALT_BYTES)).decode()
+    body = Body(salt=salt, actor=actor, payload=payload, detail=detail, parent=parent, id=id)
+    # Our own key order; encode() makes it canonical and refuses what is not JSON.
+    stored = encode(msgspec.to_builtins(body))
+    return Entry(type, stored, at=at, commitment=commitment(identity, type, at, tombstone(body)))
+
+
+def body_of(raw: Json) -> Body:
+    """Read a stored body back."""
+    return _bodies.decode(raw)
+
+
+def tombstone(body: Body) -> Tombstone:
+    """Return what would stay of an event if it were erased."""
+    content = encode([body.payload, body.detail])
+    digest = sha256(b"holdfast/content/1\0" + b64decode(body.salt) + content).hexdigest()
+    return Tombstone(body.id, body.actor, body.parent, digest)
+
+
+def commitment(identity: Identity, type: str, at: int, kept: Tombstone) -> bytes:
+    """Return the 32 bytes that join the chain for one event."""
+    total = sha256(b"holdfast/event/1\0")
+    for part in (identity.space, identity.run_id, type, str(at), kept.id, kept.actor, kept.parent, kept.digest):
+        # A missing part and an empty one must differ, and no two lists of parts may read the same.
+        raw = b"" if part is None else b"=" + part.encode()
+        total.update(len(raw).to_bytes(8, "big") + raw)
+    return total.digest()
+
+
+def event_id(index: int) -> str:
+    """Return the id of the event at a place of the stream."""
+    return f"evt_{index + 1}"
+
+
+def event(record: Record, working_set: Mapping[str, Any]) -> Event:
+    """Return the event a record holds, for the run whose working set is given."""
+    common = {name: working_set[name] for name in ("run_id", "task_id", "thread_id")}
+    place, at = record.index + 1, moment(record.at)
+    if record.body is None:
+        return Event(
+            sequence_id=place,
+            event_id=event_id(record.index),
+            type=record.type,
+            payload={},
+            actor="",
+            at=at,
+            erased=True,
+            **common,
+        )
+    body = body_of(record.body)
+    return Event(
+        sequence_id=place,
+        event_id=body.id or event_id(record.index),
+        type=record.type,
+        payload=body.payload,
+        actor=body.actor,
+        at=at,
+        parent_event_id=body.parent,
+        detail=body.detail,
+        **common,
+    )
+
+
+def recorded(entry: Entry, index: int) -> Record:
+    """Return the record an entry has become."""
+    return Record(index, entry.type, entry.body, 0, entry.at, None, None, None, entry.commitment, None)

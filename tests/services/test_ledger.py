@@ -1,0 +1,186 @@
+"""The ledger: what may be recorded, that all of it is chained, and that nothing can be altered unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import schemas
+from holdfast.blocking.runs import Runs
+from holdfast.bridge import Inline, run
+from holdfast.codec import encode
+from holdfast.errors import InvalidInput
+from holdfast.scope import Scope
+from holdfast.services.run_state import event_writes
+from holdfast.services.runs import AsyncRuns
+from holdfast.store import Commit, Put, Store
+from holdfast.values import Head
+from tests.colours import Awaitable
+
+PAYLOADS: dict[str, dict[str, Any]] = {
+    "RUN_START": {"config": {}},
+    "STEP_REQUEST": {"ws_seq": 0, "model": "m"},
+    "MODEL_ACTION": {"action": {"kind": "think"}, "raw": "..."},
+    "TOOL_CALL": {"tool_name": "fetch", "arguments": {"url": "x"}},
+    "TOOL_RESULT": {"tool_name": "fetch", "ok": True, "result": [1, 2]},
+    "MODEL_UPDATE": {"expected_seq": 0, "ws_patch": {}, "mcrs": []},
+    "WS_UPDATE_APPLIED": {"new_seq": 1},
+    "WS_UPDATE_REJECTED": {"error": "no"},
+    "ERROR": {"error_type": "Timeout", "message": "late"},
+    "MILESTONE": {"reason": "done"},
+}
+
+
+@pytest.fixture
+def here() -> Iterator[Any]:
+    """One store in one colour, for what is decided before any store is asked."""
+    with holdfast.open("memory://") as ctx:
+        yield Awaitable(ctx)
+
+
+@pytest.mark.parametrize("type", PAYLOADS)
+async def test_every_type_of_the_schema_can_be_recorded(here: Any, type: str) -> None:
+    run = await here.runs.create(objective="o")
+    told = await run.record(type, PAYLOADS[type], actor="ana")
+    assert (told.sequence_id, told.type, told.payload, told.actor) == (2, type, PAYLOADS[type], "ana")
+    schemas.check("ledger_event", (await run.events())[-1].to_dict())
+
+
+@pytest.mark.parametrize(
+    ("type", "payload"),
+    [
+        ("NOT_A_TYPE", {}),
+        ("TOOL_CALL", {}),
+        ("TOOL_CALL", {"tool_name": "t", "extra": 1}),
+        ("TOOL_RESULT", {"tool_name": "t", "ok": "yes"}),
+        ("STEP_REQUEST", {"ws_seq": -1}),
+        ("TOOL_CALL", "fetch"),
+        ("TOOL_CALL", {"tool_name": float("inf")}),
+        ("custom.unregistered", {}),
+        ("custom_type", "custom.a"),
+        (7, {}),
+    ],
+)
+async def test_what_does_not_fit_its_schema_is_not_recorded(here: Any, type: Any, payload: Any) -> None:
+    run = await here.runs.create(objective="o")
+    with pytest.raises(InvalidInput):
+        await run.record(type, payload)
+    assert len(await run.events()) == 1
+
+
+@pytest.mark.parametrize("type", ["ERASED", "RESTORED", "FORKED", "ROLLED_BACK", "SNAPSHOT", "MEMORY_COMMITTED"])
+async def test_what_only_holdfast_does_can_not_be_claimed(here: Any, type: str) -> None:
+    run = await here.runs.create(objective="o")
+    with pytest.raises(InvalidInput, match="not by hand"):
+        await run.record(type, {})
+
+
+async def test_a_custom_type_is_checked_by_its_schema(ctx: Any) -> None:
+    await _registered(ctx, "custom.deploy", {"type": "object", "required": ["version"]})
+    run = await ctx.runs.create(objective="o")
+    assert (await run.record("custom.deploy", {"version": "1"})).type == "custom.deploy"
+    with pytest.raises(InvalidInput, match="version"):
+        await run.record("custom.deploy", {})
+
+
+@pytest.mark.parametrize(("type", "schema"), [("deploy", {}), ("custom.", {}), ("custom.x", {"type": "nonsense"})])
+async def test_a_custom_type_needs_its_prefix_and_a_schema(here: Any, type: str, schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        await _registered(here, type, schema)
+
+
+async def _registered(ctx: Any, type: str, schema: dict[str, Any]) -> None:
+    done = ctx.runs.register_event(type, schema)
+    if done is not None:  # in the blocking colour the test sees everything as awaitable
+        await done
+
+
+async def test_a_repeated_record_with_the_same_commit_id_is_one_event(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    first = await run.record("TOOL_CALL", {"tool_name": "t"}, commit_id="c")
+    again = await run.record("TOOL_CALL", {"tool_name": "t"}, commit_id="c")
+    assert again == first
+    assert len(await run.events()) == 2
+
+
+async def test_events_come_in_pages_and_by_type(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    for place in range(7):
+        await run.record(
+            "TOOL_CALL" if place % 2 else "MODEL_ACTION", {"tool_name": "t"} if place % 2 else {"action": 1}
+        )
+    page = await run.events(after=2, limit=3)
+    assert [event.sequence_id for event in page] == [3, 4, 5]
+    assert page.next == "5"
+    calls = await run.events(types=["TOOL_CALL"], limit=2)
+    assert [event.sequence_id for event in calls] == [3, 5]
+    assert [event.sequence_id for event in await run.events(types=["TOOL_CALL"], after=5)] == [7]
+
+
+async def test_a_caller_s_payload_is_left_alone(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    payload = {"tool_name": "t", "arguments": {"a": [1]}}
+    told = await run.record("TOOL_CALL", payload)
+    told.payload["arguments"]["a"].append(2)
+    assert payload == {"tool_name": "t", "arguments": {"a": [1]}}
+    assert (await run.events())[-1].payload == payload
+
+
+async def test_a_ledger_verifies_and_its_head_grows_with_it(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    kept = await run.head()
+    await run.update(status="BUSY")
+    found = await run.verify(head=kept)
+    assert (found.ok, found.checked, found.first_bad) == (True, 2, None)
+    assert found.head == await run.head() != kept
+
+
+async def test_a_head_of_another_ledger_is_caught(ctx: Any) -> None:
+    run, other = await ctx.runs.create(objective="o"), await ctx.runs.create(objective="p")
+    found = await run.verify(head=await other.head())
+    assert (found.ok, found.first_bad) == (False, 1)
+
+
+async def test_a_head_beyond_the_end_means_the_tail_was_cut(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    found = await run.verify(head=Head(3, "00" * 32))
+    assert (found.ok, found.first_bad) == (False, 2)
+    assert "ends here" in found.reason
+
+
+async def test_the_ledger_tells_a_whole_day_in_order(ctx: Any, tmp_path: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r")
+    await run.update(status="BUSY")
+    with pytest.raises(InvalidInput):
+        await run.update(status="ASLEEP")
+    await run.milestone("half way")
+    await run.export(tmp_path / "pack.zip")
+    await run.rollback(0)
+    back = await ctx.runs.restore(tmp_path / "pack.zip", run_id="back")
+    assert [event.type for event in await run.events()] == [
+        "RUN_START",
+        "WS_UPDATE_APPLIED",
+        "WS_UPDATE_REJECTED",
+        "MILESTONE",
+        "SNAPSHOT",
+        "WS_UPDATE_APPLIED",
+        "ROLLED_BACK",
+    ]
+    assert [event.type for event in await back.events()][-2:] == ["MILESTONE", "RESTORED"]
+    assert (await run.verify()).ok
+    assert (await back.verify()).ok
+
+
+def test_another_service_can_record_in_its_own_commit(store: Store) -> None:
+    scope = Scope(Inline(store))
+    runs = Runs(AsyncRuns(scope))
+    run_handle = runs.create(objective="o", run_id="r")
+    told = {"batch_id": "b", "count": 1}
+    expects, writes = run(event_writes(scope, "r", "MEMORY_PROPOSED", told, actor="agent-7"))
+    store.commit(Commit("c", expects, (*writes, Put(scope.key("other", "thing"), encode(1)))))
+    last = run_handle.events()[-1]
+    assert (last.type, last.payload, last.actor) == ("MEMORY_PROPOSED", told, "agent-7")
+    assert run_handle.verify().ok

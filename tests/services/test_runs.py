@@ -1,0 +1,395 @@
+"""Runs: what a working set may become, who may change it, and what the ledger says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.blocking import Context
+from holdfast.bridge import Inline
+from holdfast.context import AsyncContext
+from holdfast.errors import BudgetExceeded, Conflict, Immutable, InvalidInput, NotFound
+from holdfast.scope import Scope
+from holdfast.store import Store
+from holdfast.values import WorkingSet
+from tests.colours import Awaitable
+
+
+@pytest.fixture
+def here() -> Iterator[Any]:
+    """One store in one colour, for what is decided before any store is asked."""
+    with holdfast.open("memory://") as ctx:
+        yield Awaitable(ctx)
+
+
+def item(name: str, *, priority: int = 5, words: int = 8) -> dict[str, Any]:
+    content = f"{name} " * words
+    return {"id": name, "content": content, "timestamp": "2026-01-01T00:00:00Z", "priority": priority}
+
+
+async def types(run: Any) -> list[str]:
+    return [event.type for event in await run.events()]
+
+
+# ---- creating and finding -------------------------------------------------------------------------------------------
+
+
+async def test_a_new_run_is_at_seq_0_and_its_ledger_begins(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="Build a scraper", constraints=["be polite"])
+    assert (run.seq, run.working_set.objective, run.working_set.status) == (0, "Build a scraper", "BOOT")
+    assert await types(run) == ["RUN_START"]
+
+
+async def test_ids_are_generated_and_differ(ctx: Any) -> None:
+    first, second = await ctx.runs.create(objective="a"), await ctx.runs.create(objective="b")
+    assert first.id != second.id
+    assert first.id.startswith("run_")
+
+
+async def test_an_existing_id_is_refused_and_the_run_stays(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="first", run_id="r")
+    await run.update(status="BUSY")
+    with pytest.raises(Conflict) as refused:
+        await ctx.runs.create(objective="second", run_id="r")
+    assert refused.value.expected == 0
+    found = await ctx.runs.get("r")
+    assert (found.working_set.objective, found.seq) == ("first", 1)
+
+
+@pytest.mark.parametrize("bad", ["", "a\nb", "x" * 161, 5, "\ud800"])
+async def test_an_id_that_is_no_key_is_refused(here: Any, bad: Any) -> None:
+    with pytest.raises(InvalidInput):
+        await here.runs.create(objective="o", run_id=bad)
+
+
+async def test_an_id_like_a_path_is_just_an_id(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="../../etc/passwd")
+    assert (await ctx.runs.get("../../etc/passwd")).working_set.run_id == run.id
+
+
+async def test_an_empty_objective_is_refused_and_nothing_is_there(ctx: Any) -> None:
+    with pytest.raises(InvalidInput, match="objective"):
+        await ctx.runs.create(objective="", run_id="r")
+    with pytest.raises(NotFound):
+        await ctx.runs.get("r")
+
+
+async def test_an_objective_over_the_budget_is_refused(ctx: Any) -> None:
+    with pytest.raises(BudgetExceeded) as refused:
+        await ctx.runs.create(objective="word " * 5000)
+    assert refused.value.needed > refused.value.limit == 2000
+
+
+async def test_a_configuration_out_of_range_is_refused_by_name(ctx: Any) -> None:
+    with pytest.raises(InvalidInput, match="pinned_context_max_items"):
+        await ctx.runs.create(objective="o", config={"pinned_context_max_items": 11})
+
+
+async def test_runs_are_listed_by_status_a_page_at_a_time(ctx: Any) -> None:
+    made = [await ctx.runs.create(objective=str(place)) for place in range(3)]
+    await made[1].update(status="DONE")
+    page = await ctx.runs.list(limit=2)
+    rest = await ctx.runs.list(limit=2, after=page.next)
+    assert [run.id for run in [*page, *rest]] == [run.id for run in made]
+    assert rest.next is None
+    assert [run.id for run in await ctx.runs.list(status="DONE")] == [made[1].id]
+
+
+def test_another_space_sees_no_run(store: Store) -> None:
+    mine, yours = (Context(AsyncContext(Scope(Inline(store), space))) for space in ("mine", "yours"))
+    mine.runs.create(objective="secret", run_id="r")
+    with pytest.raises(NotFound):
+        yours.runs.get("r")
+    assert list(yours.runs.list()) == []
+
+
+# ---- updating -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_update_replaces_fields_and_counts(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    after = await run.update(expected_seq=0, status="BUSY", next_action="go")
+    assert isinstance(after, WorkingSet)
+    assert (after.seq, after.status, after.next_action) == (1, "BUSY", "go")
+    assert (await ctx.runs.get(run.id)).working_set == after
+
+
+async def test_a_stale_update_is_refused_with_both_numbers(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(expected_seq=0, next_action="first")
+    with pytest.raises(Conflict) as refused:
+        await run.update(expected_seq=0, next_action="second")
+    assert (refused.value.expected, refused.value.actual) == (0, 1)
+    assert (await run.refresh()).next_action == "first"
+
+
+async def test_a_handle_that_saw_less_is_stale_by_default(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    other = await ctx.runs.get(run.id)
+    await other.update(next_action="theirs")
+    with pytest.raises(Conflict):
+        await run.update(next_action="mine")
+
+
+@pytest.mark.parametrize(
+    "field", ["_schema_version", "_update_seq", "seq", "task_id", "thread_id", "run_id", "objective"]
+)
+async def test_an_immutable_field_is_refused_by_name(here: Any, field: str) -> None:
+    run = await here.runs.create(objective="o")
+    with pytest.raises(Immutable) as refused:
+        await run.update(**{field: "x"})
+    assert refused.value.field.strip("_") in (field.strip("_"), "update_seq")
+    assert (await run.refresh()).seq == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"nope": 1}, "nope"),
+        ({"status": "ASLEEP"}, "$.status"),
+        ({"current_stage": ""}, "$.current_stage"),
+        ({"blockers": "429s"}, "$.blockers"),
+        ({"blockers": ["ok", 5]}, "$.blockers[1]"),
+        ({"sliding_context": [{**item("a"), "timestamp": "banana"}]}, "$.sliding_context[0].timestamp"),
+        ({"sliding_context": [{**item("a"), "timestamp": "2026-02-30T00:00:00Z"}]}, "$.sliding_context[0].timestamp"),
+        ({"sliding_context": [{**item("a"), "priority": 10}]}, "$.sliding_context[0].priority"),
+        ({"sliding_context": [{**item("a"), "extra": 1}]}, "$.sliding_context[0]"),
+        ({"pinned_context": [{"id": str(n), "content": "c", "source_ref": ""} for n in range(11)]}, "$.pinned_context"),
+        ({"artifact_refs": [{"type": "t", "id": "i", "path": "p", "sha256": "xyz"}]}, "$.artifact_refs[0].sha256"),
+        ({"next_action": "\ud800"}, "$"),
+        ({"next_action": float("nan")}, "$"),
+    ],
+)
+async def test_a_bad_field_is_refused_with_its_path(here: Any, fields: dict[str, Any], path: str) -> None:
+    run = await here.runs.create(objective="o")
+    with pytest.raises(InvalidInput) as refused:
+        await run.update(**fields)
+    assert refused.value.path.startswith(path)
+    assert (await run.refresh()).seq == 0
+
+
+async def test_a_refused_update_is_in_the_ledger_with_its_reason(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    with pytest.raises(InvalidInput):
+        await run.update(status="ASLEEP", actor="ana")
+    with pytest.raises(Conflict):
+        await run.update(expected_seq=7, status="BUSY")
+    told = [event for event in await run.events() if event.type == "WS_UPDATE_REJECTED"]
+    assert ["status" in told[0].payload["error"], "seq 7" in told[1].payload["error"]] == [True, True]
+
+
+async def test_the_ledger_says_what_an_update_changed_and_who_did_it(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", actor="agent-7")
+    call = await run.record("TOOL_CALL", {"tool_name": "fetch"})
+    await run.update(status="BUSY", actor="ana", parent=call.event_id)
+    told = (await run.events())[-1]
+    assert (told.type, told.payload, told.actor, told.parent_event_id) == (
+        "WS_UPDATE_APPLIED",
+        {"new_seq": 1},
+        "ana",
+        call.event_id,
+    )
+    assert told.detail is not None
+    assert told.detail["change"]["set"] == {"_update_seq": 1, "status": "BUSY"}
+
+
+async def test_update_with_sees_what_is_there_and_may_decline(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    other = await ctx.runs.get(run.id)
+    await other.update(blockers=["a"])
+    after = await run.update_with(lambda ws: {"blockers": [*ws.blockers, "b"]})
+    assert after.blockers == ("a", "b")
+    assert (await run.update_with(lambda ws: None)).seq == after.seq
+
+
+async def test_update_with_takes_back_the_items_it_was_shown(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(sliding_context=[item("a")])
+    after = await run.update_with(lambda ws: {"sliding_context": [*ws.sliding_context, item("b")]})
+    assert [kept.id for kept in after.sliding_context] == ["a", "b"]
+
+
+async def test_appends_and_removals_commute_with_other_writers(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    other = await ctx.runs.get(run.id)
+    await other.update(append={"blockers": ["a"]})
+    await run.update(append={"blockers": ["b"], "sliding_context": [item("s")]})
+    await other.update(remove={"blockers": ["a"], "sliding_context": ["s"]})
+    after = await run.refresh()
+    assert (after.blockers, after.sliding_context) == (("b",), ())
+
+
+async def test_removing_what_is_not_there_is_fine(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    assert (await run.update(remove={"blockers": ["never there"]})).blockers == ()
+
+
+@pytest.mark.parametrize(
+    "bad", [{"append": {"status": ["x"]}}, {"append": {"blockers": "x"}}, {"remove": {"nope": []}}]
+)
+async def test_only_lists_can_be_appended_to(here: Any, bad: dict[str, Any]) -> None:
+    run = await here.runs.create(objective="o")
+    with pytest.raises(InvalidInput):
+        await run.update(**bad)
+
+
+async def test_a_repeat_with_the_same_commit_id_is_applied_once(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    first = await run.update(expected_seq=0, next_action="once", commit_id="c1")
+    await run.update(next_action="later")
+    again = await run.update(expected_seq=0, next_action="once", commit_id="c1")
+    assert again == first
+    assert (await run.refresh()).seq == 2
+
+
+async def test_a_frozen_working_set_can_not_be_changed(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    with pytest.raises(AttributeError):
+        run.working_set.status = "DONE"
+
+
+async def test_the_json_of_a_working_set_is_version_2_1(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r", task_id="t", thread_id="th")
+    assert run.working_set.to_dict() == {
+        "_schema_version": "2.1",
+        "_update_seq": 0,
+        "task_id": "t",
+        "thread_id": "th",
+        "run_id": "r",
+        "objective": "o",
+        "status": "BOOT",
+        "current_stage": "BOOT",
+        "acceptance_criteria": [],
+        "constraints": [],
+        "blockers": [],
+        "next_action": "",
+        "last_action_summary": "",
+        "artifact_refs": [],
+        "pinned_context": [],
+        "sliding_context": [],
+    }
+
+
+# ---- eviction, through the whole -----------------------------------------------------------------------------------
+
+
+async def test_what_no_longer_fits_leaves_with_a_receipt_and_stays_readable(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", config={"ws_max_tokens": 300})
+    await run.update(sliding_context=[item("low", priority=1, words=70), item("high", priority=9, words=70)])
+    after = await run.update(next_action="word " * 80)
+    assert [kept.id for kept in after.sliding_context] == ["high"]
+    receipt = run.eviction
+    assert [gone.id for gone in receipt.evicted] == ["low"]
+    assert receipt.tokens_after <= receipt.max_tokens < receipt.tokens_before
+    assert (await run.events())[-1].detail["eviction"]["evicted"][0]["id"] == "low"
+    assert (await run.at(after.seq - 1)).sliding_context[0].content == item("low", words=70)["content"]
+
+
+async def test_an_item_that_never_got_in_is_still_readable_in_history(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", config={"ws_max_tokens": 250})
+    big, small = item("big", priority=9, words=140), item("small", priority=0, words=80)
+    after = await run.update(sliding_context=[big, small])
+    assert [kept.id for kept in after.sliding_context] == ["big"]
+    assert (await run.events())[-1].detail["never_kept"] == [small]
+
+
+async def test_an_item_too_big_to_ever_fit_is_refused_by_name(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", config={"ws_max_tokens": 250})
+    await run.update(sliding_context=[item("fine")])
+    with pytest.raises(BudgetExceeded, match="'huge'"):
+        await run.update(append={"sliding_context": [item("huge", words=5000)]})
+    assert [kept.id for kept in (await run.refresh()).sliding_context] == ["fine"]
+
+
+async def test_more_pinned_items_than_configured_are_refused(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", config={"pinned_context_max_items": 0})
+    with pytest.raises(BudgetExceeded):
+        await run.update(pinned_context=[{"id": "p", "content": "c", "source_ref": ""}])
+
+
+# ---- time travel ----------------------------------------------------------------------------------------------------
+
+
+async def test_every_version_is_readable(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    seen = [run.working_set]
+    for place in range(1, 30):
+        await run.record("MODEL_ACTION", {"action": place})
+        seen.append(await run.update(next_action=f"step {place}", append={"blockers": [f"b{place}"]}))
+    assert [await run.at(seq) for seq in range(30)] == seen
+
+
+async def test_a_version_that_never_was_is_not_found(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    with pytest.raises(NotFound):
+        await run.at(1)
+    with pytest.raises(InvalidInput):
+        await run.at(-1)
+
+
+async def test_a_diff_names_fields_and_items(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(blockers=["a", "b"], status="BUSY")
+    await run.update(blockers=["b", "c"])
+    changes = {change.field: change for change in (await run.diff(0, 2)).changes}
+    assert set(changes) == {"blockers", "status"}
+    assert (changes["status"].before, changes["status"].after) == ("BOOT", "BUSY")
+    later = (await run.diff(1, 2)).changes[0]
+    assert (later.added, later.removed) == (("c",), ("a",))
+
+
+async def test_a_rollback_is_a_new_update(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(next_action="one")
+    await run.update(next_action="two", blockers=["x"])
+    after = await run.rollback(1)
+    assert (after.seq, after.next_action, after.blockers) == (3, "one", ())
+    assert (await run.at(2)).next_action == "two"
+    assert (await types(run))[-2:] == ["WS_UPDATE_APPLIED", "ROLLED_BACK"]
+
+
+async def test_a_stale_rollback_is_refused(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(next_action="one")
+    await (await ctx.runs.get(run.id)).update(next_action="two")
+    with pytest.raises(Conflict):
+        await run.rollback(0)
+
+
+async def test_a_fork_begins_where_the_other_was_and_leaves_it_alone(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r")
+    await run.update(next_action="one")
+    await run.update(next_action="two")
+    child = await run.fork(1, run_id="child")
+    assert (child.id, child.working_set.run_id, child.seq, child.working_set.next_action) == (
+        "child",
+        "child",
+        0,
+        "one",
+    )
+    await child.update(next_action="other way")
+    assert (await run.refresh()).next_action == "two"
+    assert (await types(child))[:2] == ["RUN_START", "FORKED"]
+    assert (await run.events())[-1].payload == {"seq": 1, "to_run_id": "child"}
+
+
+async def test_a_fork_onto_an_existing_id_is_refused(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r")
+    with pytest.raises(Conflict):
+        await run.fork(0, run_id="r")
+    assert await types(run) == ["RUN_START"]
+
+
+async def test_a_replay_shows_each_event_with_the_state_after_it(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.record("TOOL_CALL", {"tool_name": "t"})
+    await run.update(next_action="one")
+    steps = [step async for step in run.replay()]
+    assert [(step.event.type, step.working_set.next_action) for step in steps] == [
+        ("RUN_START", ""),
+        ("TOOL_CALL", ""),
+        ("WS_UPDATE_APPLIED", "one"),
+    ]
