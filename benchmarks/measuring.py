@@ -39,8 +39,7 @@ def duel(ours: Callable[[], object], peer: Callable[[], object], times: int) -> 
     """Return the median seconds of ours and the peer's, taken in turn so that both see the same machine."""
     seconds(ours, max(times // 10, 1)), seconds(peer, max(times // 10, 1))
     pairs = [(seconds(ours, times), seconds(peer, times)) for _ in range(ROUNDS)]
-    middle = sorted(pairs, key=lambda pair: pair[0] / pair[1])[ROUNDS // 2]
-    return middle
+    return sorted(pairs, key=lambda pair: pair[0] / pair[1])[ROUNDS // 2]
 
 
 def micro(value: float) -> str:

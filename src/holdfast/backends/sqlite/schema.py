@@ -59,7 +59,6 @@ CREATE TABLE record (
 CREATE VIRTUAL TABLE word USING fts5 (   -- rowid: a record's pos, or a document's ref; see search.py
     text, content = '', tokenize = 'ascii', detail = none, columnsize = 0
 );
-INSERT INTO word (word, rank) VALUES ('secure-delete', 1);
 
 CREATE TABLE unindexed (               -- what `word` does not know yet
     ref   INTEGER PRIMARY KEY,         -- head.ref

@@ -6,8 +6,8 @@ to date for what it is about to ask, in short transactions, then asks it: what w
 
 The index stores words as `holdfast.stemming` made them, never the text (it is contentless), plus one marker per row
 for its (space, kind) and one for each tag, so that a query is narrowed to its tenant inside the index. The text itself
-is read from the row, which is also where a hit is checked again. Removing text removes its words physically
-(FTS5's secure-delete).
+is read from the row, which is also where a hit is checked again. Erasing text removes its words physically (FTS5's
+secure-delete).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SELECT u.ref, u.start, h.id, h.stream FROM unindexed AS u JOIN head AS h ON h.re
 WHERE h.space = ? AND h.kind = ? AND (? IS NULL OR h.id = ?) LIMIT 1"""
 _TEXTS = "SELECT pos, text FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?"
 _ADD = "INSERT INTO word (rowid, text) VALUES (?, ?)"
+_SECURE = "INSERT INTO word (word, rank) VALUES ('secure-delete', ?)"
 _REMOVE = "INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)"
 
 
@@ -85,18 +86,25 @@ def unindex_document(con: apsw.Connection, key: Key, ref: int, text: str, tags: 
         con.execute(_REMOVE, (ref, _row_text(text, " ".join(_markers(key, tags)))))
 
 
-def unindex_records(con: apsw.Connection, key: Key, ref: int, start: int, stop: int) -> None:
-    """Take the words of records start <= index < stop out of the index."""
+def unindex_records(con: apsw.Connection, key: Key, ref: int, start: int, stop: int, *, erase: bool = False) -> None:
+    """Take the words of records start <= index < stop out of the index; with `erase`, out of the file as well.
+
+    FTS5 only notes a removal and tidies up later. Its secure-delete removes at once, and costs a hundred times more.
+    """
     behind: Any = con.execute("SELECT start FROM unindexed WHERE ref = ?", (ref,)).fetchone()
     indexed = MASK if behind is None else behind[0]
     base = ref << INDEX_BITS
     markers = " ".join(_markers(key, {}))
     known = min(stop, indexed)
-    if known > start:
-        rows: list[Any] = con.execute(_TEXTS, (base + start, base + known, -1)).fetchall()
+    if erase:
+        con.execute(_SECURE, (1,))
+    for first in range(start, known, STEP):
+        rows: list[Any] = con.execute(_TEXTS, (base + first, base + min(first + STEP, known), -1)).fetchall()
         for pos, text in rows:
             if text is not None:
                 con.execute(_REMOVE, (pos, _row_text(text, markers)))
+    if erase:
+        con.execute(_SECURE, (0,))
 
 
 def search(con: apsw.Connection, find: Find) -> Found:

@@ -248,8 +248,9 @@ class Writer:
 
     def _erase(self, write: Erase, place: Place) -> None:
         base = place.ref << INDEX_BITS
-        unindex_records(self.con, write.key, place.ref, max(write.start, place.first), min(write.stop, place.length))
-        for index in range(max(write.start, place.first), min(write.stop, place.length)):
+        start, stop = max(write.start, place.first), min(write.stop, place.length)
+        unindex_records(self.con, write.key, place.ref, start, stop, erase=True)
+        for index in range(start, stop):
             kept = self.execute(
                 "SELECT pos, type, weight, at, commitment, chain FROM record WHERE pos = ?", (base + index,)
             ).fetchone()

@@ -1,0 +1,101 @@
+"""What sessions hand out: messages, pages of them, hits, and facts about a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+
+class Message(dict[str, Any]):
+    """A message as it was put in, ready to send to a model: a dict of the reader's own, no part of the store.
+
+    Beside it, what the store knows: `id`, `index` (its place in the order of arrival; -1 for a summary), `at` (when it
+    arrived) and `tokens`. `message["id"]` and `message["timestamp"]` answer too if the writer left them out, without
+    being among its keys.
+    """
+
+    __slots__ = ("_micros", "id", "index", "tokens")
+
+    def __init__(self, value: Mapping[str, Any], *, id: str, index: int, micros: int, tokens: int) -> None:
+        super().__init__(value)
+        self.id = id
+        self.index = index
+        self.tokens = tokens
+        self._micros = micros
+
+    @property
+    def at(self) -> datetime:
+        return when(self._micros)
+
+    @property
+    def role(self) -> Any:
+        return dict.get(self, "role")
+
+    @property
+    def content(self) -> Any:
+        return dict.get(self, "content")
+
+    def __missing__(self, key: str) -> Any:
+        if key == "id":
+            return self.id
+        if key == "timestamp":
+            return self.at.isoformat()
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key in self or key in ("id", "timestamp"):
+            return self[key]
+        return default
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _message, (dict(self), self.id, self.index, self._micros, self.tokens)
+
+
+class SessionInfo(Struct, frozen=True):
+    """Facts about a session. `messages` counts the visible ones."""
+
+    id: str
+    title: str
+    created_at: datetime
+    tokenizer: str
+    messages: int
+    metadata: dict[str, Any]
+    tags: dict[str, str]
+    pinned: tuple[int, ...] = ()
+    forked_from: str | None = None
+
+
+class Cut(Struct, frozen=True):
+    """How many messages were hidden, or brought back."""
+
+    messages: int
+
+
+class Hit(Struct, frozen=True):
+    """A message that answers a query. `why` says what spoke for it, in words for people."""
+
+    message_id: str
+    message: Message
+    score: float
+    why: str
+    session_id: str
+
+
+class Hits(list[Hit]):
+    """Hits, best first. `degraded` says what a search could not look at."""
+
+    def __init__(self, hits: Iterable[Hit] = (), *, degraded: str | None = None) -> None:
+        super().__init__(hits)
+        self.degraded = degraded
+
+
+def when(micros: int) -> datetime:
+    """Turn stored microseconds into an aware time."""
+    return datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000)
+
+
+def _message(value: dict[str, Any], id: str, index: int, micros: int, tokens: int) -> Message:
+    return Message(value, id=id, index=index, micros=micros, tokens=tokens)

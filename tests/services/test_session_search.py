@@ -1,0 +1,163 @@
+"""Searching sessions: found at once, never after it is gone, neighbours help each other."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from holdfast.bridge import can_search
+from holdfast.embedders import Embedder
+from holdfast.errors import InvalidInput, Unavailable
+from tests.hashed import hashed
+
+TALK = [
+    {"role": "user", "content": "Where did you spend your summer?"},
+    {"role": "assistant", "content": "In Lisbon, by the sea."},
+    {"role": "user", "content": "I bought a bicycle yesterday."},
+    {"role": "assistant", "content": [{"type": "text", "text": "Congratulations on the new bicycle!"}]},
+    {"role": "user", "content": "Let us talk about the weather."},
+    {"role": "assistant", "content": "It is raining."},
+]
+
+
+@pytest.fixture(autouse=True)
+def _searchable(ctx: Any) -> None:
+    if not can_search(ctx.store):
+        pytest.skip("this store has no full-text index")
+
+
+async def opened(ctx: Any, name: str = "s") -> Any:
+    session = await ctx.sessions.open(name)
+    await session.append(TALK)
+    return session
+
+
+async def test_what_was_just_written_is_found(ctx: Any) -> None:
+    session = await opened(ctx)
+    assert await session.search("elephant") == []
+    (stored,) = await session.append({"role": "user", "content": "An elephant walks by."})
+    hits = await session.search("elephants walking", k=1)
+    assert [(hit.message_id, hit.message["content"], hit.session_id) for hit in hits] == [
+        (stored.id, "An elephant walks by.", "s")
+    ]
+    assert hits[0].score > 0 and hits[0].why.startswith("words")
+
+
+async def test_text_parts_are_found(ctx: Any) -> None:
+    session = await opened(ctx)
+    assert TALK[3] in [hit.message for hit in await session.search("congratulations", k=2)]
+
+
+async def test_an_answer_is_found_beside_the_words_of_its_question(ctx: Any) -> None:
+    session = await opened(ctx)
+    hits = await session.search("where was the summer spent", k=2)
+    assert [hit.message["content"] for hit in hits] == ["Where did you spend your summer?", "In Lisbon, by the sea."]
+    assert hits[1].why == "beside a message that was found"
+
+
+async def test_what_is_hidden_or_deleted_is_never_found(ctx: Any) -> None:
+    session = await opened(ctx)
+    other = await opened(ctx, "other")
+    stored = await session.load()
+    await session.truncate_from(stored[2].id)
+    assert await session.search("bicycle") == []
+    await session.restore()
+    assert len(await session.search("bicycle", k=1)) == 1
+    await other.delete()
+    assert {hit.session_id for hit in await ctx.sessions.search("bicycle")} == {"s"}
+
+
+async def test_a_search_spans_the_sessions_of_a_space(ctx: Any) -> None:
+    await opened(ctx, "one")
+    two = await ctx.sessions.open("two")
+    await two.append({"role": "user", "content": "A bicycle with three wheels is a tricycle."})
+    assert {hit.session_id for hit in await ctx.sessions.search("bicycle", k=9)} == {"one", "two"}
+
+
+async def test_k_limits_what_is_found(ctx: Any) -> None:
+    session = await opened(ctx)
+    assert await session.search("bicycle", k=0) == []
+    assert len(await session.search("bicycle", k=1)) == 1
+    with pytest.raises(InvalidInput):
+        await session.search("bicycle", k=-1)
+    for wrong in ({"query": 3}, {"query": "x", "mode": "best"}, {"query": "x", "mode": "vector"}):
+        with pytest.raises(InvalidInput):
+            await session.search(**wrong)
+
+
+async def test_a_query_without_words_finds_nothing(ctx: Any) -> None:
+    session = await opened(ctx)
+    assert await session.search("?! ...") == []
+
+
+SYNONYMS = {"automobile": "car", "vehicle": "car", "feline": "cat"}
+
+
+def by_topic(texts: list[str]) -> Any:
+    """An embedder that knows some synonyms."""
+    return hashed([" ".join(SYNONYMS.get(word.strip("."), word.strip(".")) for word in text.split()) for text in texts])
+
+
+async def test_with_an_embedder_meaning_counts_too(ctx: Any) -> None:
+    sessions = ctx.sessions.using(embedder=Embedder(by_topic, name="topics"))
+    sessions = await sessions if inspect.isawaitable(sessions) else sessions
+    session = await sessions.open("s")
+    await session.append([{"role": "user", "content": text} for text in ("my car", "other things", "more", "yet more")])
+    assert await session.search("automobile", mode="lexical") == []
+    hits = await session.search("automobile", k=1)
+    assert [hit.message["content"] for hit in hits] == ["my car"]
+    assert hits[0].why.startswith("meaning")
+    assert [hit.message["content"] for hit in await sessions.search("vehicle", k=1, mode="vector")] == ["my car"]
+
+
+async def test_each_message_is_embedded_once_by_each_embedder(ctx: Any) -> None:
+    asked: list[str] = []
+
+    def embed(texts: list[str]) -> Any:
+        asked.extend(texts)
+        return hashed(texts)
+
+    for name in ("first", "second"):
+        asked.clear()
+        sessions = ctx.sessions.using(embedder=Embedder(embed, name=name, dimension=64))
+        sessions = await sessions if inspect.isawaitable(sessions) else sessions
+        session = await sessions.open("s")
+        await session.append([{"role": "user", "content": f"{name} {n}"} for n in range(3)])
+        assert await session.wait() == len(asked) == (3 if name == "first" else 6)
+        assert await session.wait() == 0
+        await session.search("first 1", k=1)
+        assert asked[-1] == "first 1" and len(asked) == (4 if name == "first" else 7)
+
+
+async def test_a_failing_embedder_is_told_of_and_nothing_is_lost(ctx: Any) -> None:
+    broken = True
+
+    def embed(texts: list[str]) -> Any:
+        if broken:
+            raise OSError("the model is away")
+        return hashed(texts)
+
+    sessions = ctx.sessions.using(embedder=Embedder(embed, name="shaky", dimension=64))
+    sessions = await sessions if inspect.isawaitable(sessions) else sessions
+    session = await sessions.open("s")
+    await session.append({"role": "user", "content": "a bicycle"})
+    hits = await session.search("bicycle")
+    assert [hit.message["content"] for hit in hits] == ["a bicycle"]
+    assert "the model is away" in hits.degraded
+    with pytest.raises(Unavailable):
+        await session.wait()
+    broken = False
+    assert await session.wait() == 1
+    assert (await session.search("bicycle")).degraded is None
+
+
+async def test_hidden_messages_are_not_found_by_meaning_either(ctx: Any) -> None:
+    sessions = ctx.sessions.using(embedder=Embedder(by_topic, name="topics"))
+    sessions = await sessions if inspect.isawaitable(sessions) else sessions
+    session = await sessions.open("s")
+    (stored,) = await session.append({"role": "user", "content": "my cat"})
+    assert len(await session.search("feline")) == 1
+    await session.truncate_from(stored.id)
+    assert await session.search("feline") == []

@@ -1,0 +1,499 @@
+"""Sessions: what goes in comes back, in order, whoever wrote it; what is hidden can be brought back."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import threading
+import tracemalloc
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast.blocking.sessions import Session, Sessions
+from holdfast.bridge import can_search
+from holdfast.errors import Conflict, InvalidInput, NotFound, Unavailable
+from holdfast.services import session_writes
+from holdfast.services.session import AsyncSession
+from holdfast.services.session_handle import Handle
+from holdfast.services.sessions import AsyncSessions
+from holdfast.store import Commit, Key, Range, new_id
+
+HELLO = {"role": "user", "content": "Hello!"}
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+async def contents(session: Any) -> list[Any]:
+    return [message["content"] for message in await session.load()]
+
+
+async def test_a_message_comes_back_as_it_went_in(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    messages = [
+        HELLO,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": ""},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "u"}}]},
+        {"role": "narrator", "content": "zero \x00 inside", "name": "n", "extra": {"deep": [1, 2.5, None, True]}},
+        {"type": "function_call_output", "call_id": "c9", "output": "no role at all"},
+    ]
+    await session.append(messages)
+    assert [dict(message) for message in await session.load()] == messages
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+PART = st.fixed_dictionaries({"type": st.just("text"), "text": st.text(max_size=12)}) | st.dictionaries(
+    st.text(max_size=5), JSON, max_size=3
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "system", "tool", "pilot", ""]) | st.text(max_size=4)},
+    optional={
+        "content": st.text(max_size=20) | st.lists(PART | st.text(max_size=4), max_size=4) | JSON,
+        "name": st.text(max_size=5),
+        "pinned": st.booleans(),
+        "priority": st.integers(-1, 10),
+        "tool_calls": st.lists(st.fixed_dictionaries({"id": st.text(max_size=3), "function": JSON}), max_size=2),
+        "metadata": JSON,
+    },
+) | st.dictionaries(st.text(max_size=6).filter(lambda key: key != "id"), JSON, max_size=4)
+
+
+@settings(max_examples=25)
+@given(messages=st.lists(MESSAGE, min_size=1, max_size=6))
+def test_any_messages_come_back_equal(ctx: Any, runner: asyncio.Runner, messages: list[dict[str, Any]]) -> None:
+    async def there_and_back() -> None:
+        session = await ctx.sessions.open()
+        stored = await session.append(messages)
+        loaded = await session.load()
+        assert [dict(message) for message in loaded] == messages
+        assert [message.id for message in loaded] == [message.id for message in stored]
+        assert [message.tokens for message in loaded] == [message.tokens for message in stored]
+
+    runner.run(there_and_back())
+
+
+async def test_missing_ids_and_times_are_filled_in(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    before = datetime.now(UTC)
+    (stored,) = await session.append(HELLO)
+    (loaded,) = await session.load()
+    assert loaded == HELLO
+    assert loaded.id == stored.id == loaded["id"] == loaded.get("id")
+    assert before <= loaded.at <= datetime.now(UTC)
+    assert loaded["timestamp"] == loaded.at.isoformat()
+    assert (loaded.role, loaded.content, loaded.index) == ("user", "Hello!", 0)
+
+
+async def test_what_a_reader_changes_changes_nothing(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    given_in: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "a"}]}
+    (stored,) = await session.append(given_in)
+    (loaded,) = await session.load()
+    for held in (given_in, stored, loaded):
+        held["content"][0]["text"] = "changed"
+    assert (await session.load())[0]["content"][0]["text"] == "a"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "hello",
+        [3],
+        [{"role": "user", "content": object()}],
+        [{"role": "user", "content": float("nan")}],
+        [{"role": "user", "content": "\ud800"}],
+        [{"role": "user", "content": "x", "id": 7}],
+        [{"role": "user", "content": "x", "id": ""}],
+        [{"role": "user", "content": "x", "id": "a"}, {"role": "user", "content": "y", "id": "a"}],
+    ],
+)
+def test_what_can_not_be_stored_is_refused_and_nothing_is_written(bad: Any) -> None:
+    with holdfast.open("memory://") as blocking:
+        session = blocking.sessions.open("s")
+        with pytest.raises(InvalidInput):
+            session.append(bad)
+        assert session.load() == []
+
+
+async def test_order_is_the_order_of_arrival_whatever_the_timestamps_say(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{**HELLO, "content": "first", "timestamp": "2030-01-01T00:00:00Z"}])
+    await session.append([{**HELLO, "content": "second", "timestamp": "1990-01-01T00:00:00+02:00"}])
+    assert await contents(session) == ["first", "second"]
+
+
+async def test_load_returns_the_newest_k(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append(said("a", "b", "c"))
+    assert [m["content"] for m in await session.load(k=2)] == ["b", "c"]
+    assert await session.load(k=0) == []
+    assert len(await session.load(k=99)) == 3
+    with pytest.raises(InvalidInput):
+        await session.load(k=-1)
+
+
+async def test_pages_meet_every_message_once_in_both_directions(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append(said(*"abcdefg"))
+    await session.truncate_from((await session.load())[5].id)
+    await session.append(said("h"))
+    for reverse in (False, True):
+        pages, after = [], None
+        while True:
+            page = await session.page(after=after, limit=2, reverse=reverse)
+            pages.append("".join(message["content"] for message in page))
+            after = page.next
+            if after is None:
+                break
+        assert pages == (["ab", "cd", "eh"] if not reverse else ["eh", "cd", "ab"])
+    with pytest.raises(InvalidInput):
+        await session.page(after="nonsense")
+
+
+async def test_a_duplicate_id_is_refused_and_nothing_changes(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{**HELLO, "id": "a"}])
+    with pytest.raises(Conflict, match="'a' already"):
+        await session.append([{**HELLO, "id": "b"}, {**HELLO, "id": "a"}])
+    assert [message.id for message in await session.load()] == ["a"]
+    await session.append([{**HELLO, "id": "b"}])
+
+
+async def test_two_sessions_may_use_the_same_id(ctx: Any) -> None:
+    for name in ("one", "two"):
+        session = await ctx.sessions.open(name)
+        await session.append([{**HELLO, "id": "a"}])
+        assert (await session.get("a")).id == "a"
+
+
+async def test_an_id_given_by_the_session_can_not_be_forged(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    (stored,) = await session.append(HELLO)
+    with pytest.raises(Conflict):
+        await session.append([{**HELLO, "id": stored.id}])
+    with pytest.raises(InvalidInput):
+        await session.append([{**HELLO, "id": stored.id.replace(".0", ".5")}])
+    assert len(await session.load()) == 1
+
+
+async def test_a_repeated_commit_is_absorbed(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    first = await session.append([{**HELLO, "id": "a"}, HELLO], commit_id="turn-1")
+    again = await session.append([{**HELLO, "id": "a"}, HELLO], commit_id="turn-1")
+    assert first == again
+    assert [m.id for m in first] == [m.id for m in again]
+    assert len(await session.load()) == 2
+
+
+async def test_truncating_hides_a_message_and_all_after_it_and_can_be_undone(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    stored = await session.append(said("a", "b", "c"))
+    assert (await session.truncate_from(stored[1].id)).messages == 2
+    await session.append(said("d"))
+    assert await contents(session) == ["a", "d"]
+    assert (await session.info()).messages == 2
+    assert (await session.restore()).messages == 2
+    assert await contents(session) == ["a", "b", "c", "d"]
+    with pytest.raises(NotFound):
+        await session.restore()
+
+
+async def test_cuts_are_undone_one_by_one_newest_first(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    _, b, c = await session.append(said("a", "b", "c"))
+    await session.truncate_from(c.id)
+    await session.truncate_from(b.id)
+    await session.replace(said("x"))
+    assert await contents(session) == ["x"]
+    await session.restore()
+    assert await contents(session) == ["a", "x"]
+    await session.restore()
+    assert await contents(session) == ["a", "b", "x"]
+    await session.restore()
+    assert await contents(session) == ["a", "b", "c", "x"]
+
+
+async def test_truncating_from_an_unknown_message_changes_nothing(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    (kept,) = await session.append(said("a"))
+    for unknown in ("nope", kept.id.replace(".0", ".7"), kept.id + "0"):
+        with pytest.raises(NotFound):
+            await session.truncate_from(unknown)
+    assert await contents(session) == ["a"]
+
+
+async def test_an_id_is_free_again_once_its_message_is_hidden(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{**HELLO, "id": "a"}])
+    await session.truncate_from("a")
+    await session.append([{"role": "user", "content": "again", "id": "a"}])
+    assert (await session.get("a"))["content"] == "again"
+    with pytest.raises(Conflict):
+        await session.restore()
+    assert await contents(session) == ["again"]
+    await session.truncate_from("a")
+    await session.restore()
+    assert (await session.get("a"))["content"] == "again"
+
+
+async def test_a_restored_message_has_its_id_back(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{**HELLO, "id": "a"}])
+    await session.truncate_from("a")
+    with pytest.raises(NotFound):
+        await session.get("a")
+    await session.append([{"role": "user", "content": "other", "id": "a"}])
+    await session.replace([])
+    await session.restore()  # of the replacement
+    await session.truncate_from("a")
+    assert await session.load() == []
+    await session.restore()
+    assert (await session.get("a"))["content"] == "other"
+
+
+async def test_replace_leaves_exactly_the_new_messages(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{**HELLO, "id": "a"}, HELLO])
+    stored = await session.replace([{"role": "user", "content": "new", "id": "a"}])
+    assert await contents(session) == ["new"]
+    assert stored[0].id == "a"
+    assert await session.replace([]) == []
+    assert await session.load() == []
+
+
+async def test_a_deleted_session_is_gone_and_can_be_opened_anew(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{"role": "system", "content": "old", "id": "a", "priority": 5}])
+    old = await session.append(said("b"))
+    await session.delete()
+    with pytest.raises(NotFound):
+        await session.append(HELLO)
+    with pytest.raises(NotFound):
+        await session.load()
+    with pytest.raises(NotFound):
+        await ctx.sessions.get("s")
+    fresh = await ctx.sessions.open("s")
+    assert await fresh.load() == []
+    new = await fresh.append([{"role": "system", "content": "new", "id": "a"}, *said("c")])
+    assert await contents(fresh) == ["new", "c"]
+    assert new[1].id != old[0].id
+    assert (await fresh.get("a"))["content"] == "new"
+    window = await fresh.window(max_tokens=100)
+    assert [message["content"] for message in window.messages] == ["new", "c"]
+
+
+async def test_a_long_session_is_deleted_in_steps_that_spare_its_successor(
+    ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_writes, "DELETED_AT_ONCE", 3)
+    session = await ctx.sessions.open("s")
+    await session.append([{**HELLO, "id": f"m{n}"} for n in range(10)])
+    store = ctx.store
+    killed: list[Any] = []
+
+    async def commit(commit: Any) -> Any:
+        # The process dies after the first step: the session is gone, and most of its messages are not.
+        killed.append(commit)
+        if len(killed) > 2:
+            raise Unavailable("killed", reason="io")
+        found = store.commit(commit)
+        return await found if inspect.isawaitable(found) else found
+
+    async def limited(self: Any, expects: Any, writes: Any, commit_id: Any) -> Any:
+        return await commit(Commit(commit_id or new_id(), tuple(expects), tuple(writes)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Handle, "_commit", limited)
+        with pytest.raises(Unavailable):
+            await session.delete()
+    successor = await ctx.sessions.open("s")
+    assert await successor.load() == []
+    await successor.append([{**HELLO, "content": "new", "id": "m5"}])
+    assert await contents(successor) == ["new"]
+    assert (await successor.get("m5"))["content"] == "new"
+    assert (await successor.info()).messages == 1
+    await successor.delete()
+    third = await ctx.sessions.open("s")
+    assert await third.load() == []
+
+
+async def test_a_fork_goes_its_own_way(ctx: Any) -> None:
+    session = await ctx.sessions.open("s", metadata={"k": 1}, tags={"user": "u1"})
+    await session.append([{"role": "system", "content": "rules"}, *said("a"), {**HELLO, "id": "b"}, *said("c")])
+    await session.pin("b")
+    fork = await session.fork("b", session_id="f", title="A fork")
+    await fork.append(said("d"))
+    assert await contents(fork) == ["rules", "a", "Hello!", "d"]
+    assert await contents(session) == ["rules", "a", "Hello!", "c"]
+    assert [m.at for m in (await fork.load())[:3]] == [m.at for m in (await session.load())[:3]]
+    info = await fork.info()
+    assert (info.title, info.metadata, info.tags, info.forked_from, info.pinned) == (
+        "A fork",
+        {"k": 1},
+        {"user": "u1"},
+        "s",
+        (2,),
+    )
+    with pytest.raises(Conflict):
+        await fork.append([{**HELLO, "id": "b"}])
+    with pytest.raises(Conflict):
+        await session.fork(session_id="f")
+    await session.delete()
+    assert len(await fork.load()) == 4
+
+
+async def test_a_fork_into_the_name_of_a_deleted_session_keeps_its_pins(ctx: Any) -> None:
+    gone = await ctx.sessions.open("f")
+    await gone.append([{**HELLO, "id": "b"}])
+    await gone.delete()
+    session = await ctx.sessions.open("s")
+    await session.append([*said("a"), {**HELLO, "id": "b"}])
+    await session.pin("b")
+    fork = await session.fork(session_id="f")
+    (pinned,) = (await fork.info()).pinned
+    assert (await fork.get("b")).index == pinned
+
+
+async def test_sessions_are_listed_by_tag_in_order_of_creation(ctx: Any) -> None:
+    for number in range(5):
+        session = await ctx.sessions.open(f"s{number}", title=f"Title {number}", tags={"even": str(number % 2 == 0)})
+        await session.append(said(*"abc"[:number]))
+    first = await ctx.sessions.list(limit=2)
+    rest = await ctx.sessions.list(after=first.next, limit=9)
+    assert [(info.id, info.messages) for info in (*first, *rest)] == [(f"s{n}", min(n, 3)) for n in range(5)]
+    assert [info.id for info in await ctx.sessions.list(tags={"even": "True"}, reverse=True)] == ["s4", "s2", "s0"]
+
+
+async def test_a_session_can_be_renamed_and_annotated(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append(HELLO)
+    await session.rename("Greetings")
+    await session.set_metadata({"mood": "good"})
+    info = await session.info()
+    assert (info.title, info.metadata, info.messages) == ("Greetings", {"mood": "good"}, 1)
+    again = await ctx.sessions.open("s", title="ignored", metadata={"mood": "ignored"})
+    assert (await again.info()).title == "Greetings"
+
+
+async def test_opening_without_a_name_makes_a_new_session(ctx: Any) -> None:
+    one, two = await ctx.sessions.open(), await ctx.sessions.open()
+    assert one.id != two.id
+
+
+def test_a_space_sees_only_its_own_sessions(address: str) -> None:
+    if address == "memory://":
+        pytest.skip("two contexts do not share a memory store")
+    with holdfast.open(address, space="a") as a, holdfast.open(address, space="b") as b:
+        a.sessions.open("s").append(said("secret word"))
+        assert list(b.sessions.list()) == []
+        assert b.sessions.open("s").load() == []
+        if can_search(b.store):
+            assert b.sessions.search("secret word") == []
+
+
+async def test_fifty_tasks_append_fifty_messages(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+
+    async def write(number: int) -> None:
+        await session.append([{**HELLO, "content": str(number), "id": f"m{number}"}])
+
+    await asyncio.gather(*(write(number) for number in range(50)))
+    loaded = await session.load()
+    assert sorted(int(m["content"]) for m in loaded) == list(range(50))
+    for message in loaded:
+        assert (await session.get(message.id)).index == message.index
+
+
+def test_threads_with_a_handle_each_lose_nothing(address: str) -> None:
+    with holdfast.open(address) as ctx:
+
+        def write(name: str) -> None:
+            session = ctx.sessions.open("s")
+            for number in range(25):
+                session.append({"role": "user", "content": f"{name}{number}"})
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = [message["content"] for message in ctx.sessions.open("s").load()]
+    for name in "abcd":
+        assert [text for text in found if text.startswith(name)] == [f"{name}{number}" for number in range(25)]
+    assert len(found) == 100
+
+
+WRITER = """
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as ctx:
+    session = ctx.sessions.open("s")
+    for number in range(100):
+        session.append({"role": "user", "content": f"{sys.argv[2]}{number}", "id": f"{sys.argv[2]}-{number}"})
+"""
+
+
+def test_two_processes_append_two_hundred_messages(address: str) -> None:
+    if address == "memory://":
+        pytest.skip("a memory store lives in one process")
+    holdfast.open(address).close()
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, address, name]) for name in "ab"]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    with holdfast.open(address) as ctx:
+        found = [message["content"] for message in ctx.sessions.open("s").load()]
+    for name in "ab":
+        assert [text for text in found if text.startswith(name)] == [f"{name}{number}" for number in range(100)]
+    assert len(found) == 200
+
+
+def test_the_text_of_a_message_is_stored_once(tmp_path: Path) -> None:
+    """Not in the body too, so a gigabyte of conversation is not two."""
+    with holdfast.open(tmp_path / "a.db") as ctx:
+        text = "needle in a haystack"
+        for content in (text, [{"type": "text", "text": text}]):
+            session = ctx.sessions.open()
+            session.append({"role": "user", "content": content})
+            (part,) = ctx.store.read([Range(Key("default", "message", session.id))])
+            assert text in part.records[0].text
+            assert text.encode() not in part.records[0].body
+
+
+def test_memory_does_not_grow_with_the_session(tmp_path: Path) -> None:
+    """A slice of benchmarks/million.py, where it is a million messages."""
+    with holdfast.open(tmp_path / "a.db") as ctx:
+        session = ctx.sessions.open("s")
+        for start in range(0, 6000, 500):
+            session.append(said(*(f"turn {number} of many" for number in range(start, start + 500))))
+        tracemalloc.start()
+        try:
+            session.window(max_tokens=1000)
+            session.page(after="3000", limit=50)
+            session.search("turn 4711", k=5)
+            session.delete()
+            assert tracemalloc.get_traced_memory()[1] < 5_000_000  # loading it all takes 7
+        finally:
+            tracemalloc.stop()
+
+
+def test_the_blocking_and_the_async_session_have_the_same_methods() -> None:
+    for twin, original in ((Session, AsyncSession), (Sessions, AsyncSessions)):
+        public = {name for name in vars(original) if not name.startswith("_")} - {"inline"}
+        assert public <= set(dir(twin))
