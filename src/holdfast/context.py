@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from holdfast.scope import Scope
+from holdfast.services.memories import AsyncMemories
+from holdfast.services.registry import AsyncRegistry
+from holdfast.services.runs import AsyncRuns
+from holdfast.services.sessions import AsyncSessions
+from holdfast.services.threads import AsyncThreads
 from holdfast.store import AsyncStore, Durability
 
 
@@ -11,6 +16,11 @@ class AsyncContext:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.memories = AsyncMemories(scope)
+        self.runs = AsyncRuns(scope, memories=self.memories)
+        self.sessions = AsyncSessions(scope)
+        self.threads = AsyncThreads(scope)
+        self.registry = AsyncRegistry(scope)
 
     @property
     def store(self) -> AsyncStore:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from holdfast.blocking.memories import Memories
+from holdfast.blocking.registry import Registry
+from holdfast.blocking.runs import Runs
+from holdfast.blocking.sessions import Sessions
+from holdfast.blocking.threads import Threads
 from holdfast.bridge import Inline, run
 from holdfast.context import AsyncContext
 from holdfast.store import Durability, Store
@@ -12,6 +17,11 @@ class Context:
 
     def __init__(self, context: AsyncContext) -> None:
         self._async = context
+        self.memories = Memories(context.memories)
+        self.runs = Runs(context.runs.inline())
+        self.sessions = Sessions(context.sessions)
+        self.threads = Threads(context.threads)
+        self.registry = Registry(context.registry)
 
     @property
     def store(self) -> Store:

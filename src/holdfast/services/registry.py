@@ -78,6 +78,26 @@ def plan_call(key: Key, known: Document | None, *, parent: str | None, names: tu
     )
 
 
+def plan_start(scope: Scope, names: tuple[str, ...], id: str | None) -> Step:
+    """Decide the ids along a chain that nobody has called before, and what to write for them."""
+    expects: list[Expect] = []
+    writes: list[Write] = []
+    parent: str | None = None
+    for end in range(1, len(names) + 1):
+        fresh = id if id and end == len(names) else secrets.token_hex(16)
+        call = None if parent is None else call_key(scope.space, parent=parent, name=names[end - 1])
+        link = Put(
+            scope.key(CHAIN, fresh),
+            pack(Link(names[:end], parent, fresh if call is None else call.id)),
+            {"parent": parent} if parent else {},
+        )
+        expects.append(Expect(link.key, 0))
+        writes += [link] if call is None else [link, Put(call, encode({"id": fresh}))]
+        parent = fresh
+    assert parent is not None
+    return Step(parent, tuple(expects), tuple(writes))
+
+
 class AsyncRegistry:
     """The call chains of one space."""
 
@@ -88,13 +108,15 @@ class AsyncRegistry:
         """Return the id of the root of that name. The same one each time, in every process."""
         return await self._call(None, _checked((name,)))
 
-    async def start(self, chain: str | Sequence[str]) -> str:
-        """Begin a new conversation along a chain and return the chain's id. Never one that exists."""
+    async def start(self, chain: str | Sequence[str], *, id: str | None = None) -> str:
+        """Begin a new conversation along a chain and return the chain's id. Never one that exists.
+
+        An `id` that was made elsewhere becomes the chain's own; `Conflict` if it stands for a chain already.
+        """
         names = _names(chain)
-        id = secrets.token_hex(16)
-        first = Put(self._key(id), pack(Link(names[:1], None, id)))
-        await self.scope.store.commit(Commit(new_id(), (Expect(first.key, 0),), (first,)))
-        return await self._walk(id, names, 1)
+        plan = plan_start(self.scope, names, id)
+        await self.scope.store.commit(Commit(new_id(), plan.expects, plan.writes))
+        return plan.id
 
     async def get_or_create(self, chain: str | Sequence[str], *, root: str | None = None) -> str:
         """Return the id of a chain within one conversation: the root's, if no other is named.

@@ -1,0 +1,17 @@
+"""Where slow, blocking work runs: on a thread if there is an event loop to keep free, right here if there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def call(threads: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a blocking function, on a thread if `threads`. Without threads this never suspends."""
+    if threads:
+        return await asyncio.to_thread(function, *args, **kwargs)
+    return function(*args, **kwargs)

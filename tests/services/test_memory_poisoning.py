@@ -1,0 +1,142 @@
+"""Poisoning: nothing hostile is recalled before a commit, trusted beyond its source, or left by a revocation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.errors import BudgetExceeded, HoldfastError, InvalidInput
+from holdfast.services.memory_policy import Policy
+from holdfast.services.screening import flags, normal, plain
+from holdfast.services.trust import at_least
+from tests.hashed import hashing
+from tests.services.hostile import SOURCE, attacks, malformed
+from tests.services.memory_samples import known, mcr, using
+
+ATTACKS = list(attacks())
+QUERIES = [
+    "ignore previous instructions", "payroll", "admin password", "refunds automatic", "system prompt", "secret number",
+    "flood user", "operation policy", "payment provider", "harmless note", "believed reason", "decode follow",
+    "approve",
+]  # fmt: skip
+HONEST = [
+    "The user prefers dark mode in editors",
+    "Déploiement le vendredi, café à 15 h 30",
+    "Ελληνικά και English σε μία πρόταση",
+    "Меня зовут Иван, I live in Berlin",
+    "会議は金曜日です",
+    "family emoji \U0001f468\u200d\U0001f469\u200d\U0001f467 and heart \u2764\ufe0f",
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "The API returns {'status': 'ok'} and the id 3f2b8c1d-9a7e-4c55-b1f0-2d6a8e9c0b1a",
+    "Users must confirm their address before the first order",
+    "Contact: ana@example.org, https://example.org/docs?page=2#top",
+]
+
+
+def policy() -> Policy:
+    return Policy(trust={"web": "untrusted", "user": "trusted"}, auto_commit=frozenset({"web"}), max_items=500)
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(ATTACKS) >= 200
+    assert len({attack.request["memory_id"] for attack in ATTACKS}) == len(ATTACKS)
+
+
+@pytest.mark.parametrize("place", range(len(ATTACKS)))
+def test_the_screen_sees_what_it_should(place: int) -> None:
+    attack = ATTACKS[place]
+    assert attack.flag is None or attack.flag in flags(attack.request["content"])
+
+
+@pytest.mark.parametrize("text", HONEST)
+def test_an_honest_text_is_not_flagged(text: str) -> None:
+    assert flags(text) == ()
+
+
+@pytest.mark.parametrize("attack", list(malformed()))
+async def test_what_is_malformed_is_not_even_staged(ctx: Any, attack: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        await ctx.memories.propose([attack], proposer="web")
+    assert await ctx.memories.pending() == []
+
+
+async def test_nothing_hostile_is_recalled_before_a_commit_nor_after_a_rejection(ctx: Any) -> None:
+    memories = await using(ctx.memories, policy=policy(), embedder=hashing())
+    batches = [
+        await memories.propose([attack.request for attack in ATTACKS[start : start + 3]], proposer="agent-7")
+        for start in range(0, len(ATTACKS), 3)
+    ]
+    assert await recalled(memories) == set()
+    for batch in batches:
+        await memories.reject(batch.id, reason="hostile")
+    assert await recalled(memories) == set()
+
+
+async def test_what_is_flagged_is_never_committed_automatically(ctx: Any) -> None:
+    memories = await using(ctx.memories, policy=policy())
+    for attack in ATTACKS:
+        if attack.flag is not None:
+            alone = attack.request | {"source_refs": [SOURCE]}
+            assert (await memories.propose([alone], proposer="web")).status == "pending"
+    assert await recalled(memories) == set()
+
+
+async def test_trust_never_rises_and_a_revocation_removes_everything(ctx: Any) -> None:
+    """A careless reviewer commits it all, and a trusted user builds upon it."""
+    memories = await using(ctx.memories, policy=policy(), embedder=hashing())
+    await known(ctx, mcr("an honest note about payroll"))
+    batch = await memories.propose([attack.request for attack in ATTACKS], proposer="web", batch_id="batch_hostile")
+    committed = await memories.commit(batch.id, reviewer="careless")
+    assert len(committed.memory_ids) + len(committed.duplicate_ids) == len(ATTACKS)
+    derived = await memories.propose(
+        [mcr(f"concluded from {id}", source_refs=[id], trust="trusted") for id in committed.memory_ids[::5]],
+        proposer="user",
+    )
+    built = await memories.commit(derived.id, reviewer="careless")
+    assert await recalled(memories) != {"an honest note about payroll"}
+    everything = [*await memories.list(limit=500), *await memories.list(status="superseded", limit=500)]
+    known_as = {memory.id: memory for memory in everything}
+    assert len(known_as) == len(ATTACKS) + len(built.memory_ids) + 1
+    for memory in everything:
+        assert memory.trust == "untrusted" or memory.content == "an honest note about payroll"
+        assert all(at_least(known_as[source].trust, memory.trust) for source in memory.derived_from)
+    revoked = await memories.revoke(source_ref=SOURCE, by="ana")
+    assert revoked.memories == len(ATTACKS) + len(built.memory_ids)
+    assert await recalled(memories) == {"an honest note about payroll"}
+    assert [memory.content for memory in await memories.list(limit=500)] == ["an honest note about payroll"]
+
+
+async def test_a_flood_stops_at_the_limit_and_harms_nobody_else(ctx: Any) -> None:
+    memories = await using(ctx.memories, policy=Policy(max_pending_batches=20))
+    refused = 0
+    for attack in ATTACKS:
+        try:
+            await memories.propose([attack.request | {"source_refs": [SOURCE]}], proposer="web")
+        except BudgetExceeded:
+            refused += 1
+    assert refused == len(ATTACKS) - 20
+    assert (await memories.propose([mcr("an honest note")], proposer="user")).status == "pending"
+
+
+async def test_what_was_revoked_can_not_be_brought_back_by_citing_it(ctx: Any) -> None:
+    await known(ctx, mcr("poison", memory_id="mem_poison", source_refs=[SOURCE]))
+    await ctx.memories.revoke(source_ref=SOURCE)
+    for sources in ([SOURCE], ["mem_poison"], ["handbook", "mem_poison"]):
+        with pytest.raises(HoldfastError, match="revoked"):
+            await ctx.memories.propose([mcr("poison again", source_refs=sources)], proposer="agent-7")
+
+
+def test_hidden_variants_of_a_text_are_the_same_text() -> None:
+    for mark in ("\u200b", "\u2060", "\ufeff", "\u00ad", "\u202e"):
+        assert normal(f"The pass{mark}word  IS hunter2") == normal("the password is hunter2")
+    assert plain("\uff41\uff44\uff4d\uff49\uff4e") == "admin"
+
+
+async def recalled(memories: Any) -> set[str]:
+    """Return everything that any of the queries finds, by words and by meaning."""
+    found: set[str] = set()
+    for query in QUERIES:
+        for mode in ("lexical", "hybrid"):
+            found |= {hit.memory.content for hit in await memories.search(query, k=50, mode=mode)}
+    return found

@@ -1,0 +1,97 @@
+"""What a request must be: the schema of version 2.1 and its rules."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidInput
+from holdfast.services.memory_policy import Policy
+from holdfast.services.memory_requests import stage
+from tests.services.memory_samples import mcr
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+REFUSED: dict[str, Any] = {
+    "no requests": [],
+    "a bare request": mcr(),
+    "text": "remember this",
+    "not an object": ["remember this"],
+    "an unknown field": [mcr(importance=3)],
+    "another schema version": [mcr(_schema_version="3.0")],
+    "an unknown op": [mcr(op="delete")],
+    "an unknown type": [mcr(type="rumour")],
+    "an unknown scope": [mcr(scope="world")],
+    "no content": [{key: value for key, value in mcr().items() if key != "content"}],
+    "empty content": [mcr("")],
+    "invisible content": [mcr("\u200b\u2060 ")],
+    "empty rationale": [mcr(rationale="")],
+    "confidence above 1": [mcr(confidence=1.01)],
+    "confidence below 0": [mcr(confidence=-0.01)],
+    "confidence not a number": [mcr(confidence=float("nan"))],
+    "confidence as text": [mcr(confidence="high")],
+    "no source_refs": [{key: value for key, value in mcr().items() if key != "source_refs"}],
+    "source_refs as text": [mcr(source_refs="web")],
+    "an empty source": [mcr(source_refs=[""])],
+    "too many sources": [mcr(source_refs=[str(n) for n in range(65)])],
+    "supersede without targets": [mcr(op="supersede")],
+    "add with targets": [mcr(supersedes=["mem_1"])],
+    "deprecate without target": [mcr(op="deprecate")],
+    "add with a target": [mcr(target_memory_id="mem_1")],
+    "deprecate with an id of its own": [mcr(op="deprecate", target_memory_id="mem_1", memory_id="mem_2")],
+    "a short memory id": [mcr(memory_id="ab")],
+    "a long memory id": [mcr(memory_id="m" * 256)],
+    "a memory id that can not be printed": [mcr(memory_id="mem\n1")],
+    "two of one memory id": [mcr(memory_id="mem_1"), mcr("other", memory_id="mem_1")],
+    "two that replace one": [mcr(op="supersede", supersedes=["mem_1"]) for _ in range(2)],
+    "global with a user": [mcr(user_id="u1")],
+    "a date that is none": [mcr(created_at="banana")],
+    "a date without a zone": [mcr(updated_at="2026-01-01T00:00:00")],
+    "expired already": [mcr(expires_at="2025-12-31T23:59:59Z")],
+    "an unknown trust": [mcr(trust="absolute")],
+    "its own source": [mcr(memory_id="mem_1", source_refs=["mem_1"])],
+    "a later one as source": [mcr(source_refs=["mem_2"]), mcr("other", memory_id="mem_2")],
+    "a lone surrogate": [mcr("bad \ud800 text")],
+    "oversized content": [mcr("x" * 8_001)],
+    "too many requests": [mcr(f"fact {n}") for n in range(201)],
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_it_is_refused(what: str) -> None:
+    with pytest.raises(InvalidInput):
+        stage(REFUSED[what], "batch_1", "agent-7", Policy(), NOW)
+
+
+def test_a_minimal_request_is_accepted() -> None:
+    request = mcr()
+    del request["_schema_version"]
+    [proposal] = stage([request], "batch_1", "agent-7", Policy(), NOW)
+    assert proposal.request.content == request["content"]
+
+
+def test_every_optional_field_is_accepted() -> None:
+    request = mcr(
+        op="supersede", scope="user", supersedes=["mem_1"], target_memory_id=None, memory_id="mem_2", user_id="u1",
+        project_id=None, created_at="2026-01-01T00:00:00+02:00", updated_at="2026-01-01T00:00:00Z", trust="untrusted",
+        expires_at="2027-01-01T00:00:00Z", confidence=1,
+    )  # fmt: skip
+    [proposal] = stage([request], "batch_1", "agent-7", Policy(), NOW)
+    assert (proposal.memory_id, proposal.trust) == ("mem_2", "untrusted")
+
+
+def test_the_error_names_the_place() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        stage([mcr(), mcr(confidence=2)], "batch_1", "agent-7", Policy(), NOW)
+    assert refused.value.path == "$[1]"
+
+
+def test_ids_depend_on_the_batch_and_the_place_only() -> None:
+    once = stage([mcr(), mcr("other")], "batch_1", "agent-7", Policy(), NOW)
+    again = stage([mcr(), mcr("other")], "batch_1", "agent-7", Policy(), NOW)
+    other = stage([mcr(), mcr("other")], "batch_2", "agent-7", Policy(), NOW)
+    ids = [proposal.memory_id for proposal in (*once, *other)]
+    assert [proposal.memory_id for proposal in once] == [proposal.memory_id for proposal in again]
+    assert len(set(ids)) == 4

@@ -1,0 +1,118 @@
+"""Who sees what, in which order, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InvalidInput
+from tests.services.memory_samples import contents, known, mcr
+
+OWNED = [
+    mcr("tea for everybody"),
+    mcr("tea for u1", scope="user", user_id="u1"),
+    mcr("tea for u2", scope="user", user_id="u2"),
+    mcr("tea for p1", scope="project", project_id="p1"),
+    mcr("tea for u1 in p1", scope="user", user_id="u1", project_id="p1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("filters", "seen"),
+    [
+        ({}, {"tea for everybody"}),
+        ({"user_id": "u1"}, {"tea for everybody", "tea for u1"}),
+        ({"user_id": "u3"}, {"tea for everybody"}),
+        ({"project_id": "p1"}, {"tea for everybody", "tea for p1"}),
+        ({"user_id": "u1", "project_id": "p1"}, {"tea for everybody", "tea for u1", "tea for p1", "tea for u1 in p1"}),
+        ({"user_id": "u2", "project_id": "p1"}, {"tea for everybody", "tea for u2", "tea for p1"}),
+        ({"user_id": "u1", "scope": "user"}, {"tea for u1"}),
+        ({"scope": "global"}, {"tea for everybody"}),
+    ],
+)
+async def test_a_search_sees_only_what_it_names(ctx: Any, filters: dict[str, str], seen: set[str]) -> None:
+    await known(ctx, *OWNED)
+    assert set(await contents(ctx, "tea", **filters)) == seen
+    assert {memory.content for memory in await ctx.memories.list(**filters)} == seen
+
+
+async def test_results_are_narrowed_by_type_and_confidence(ctx: Any) -> None:
+    await known(ctx, mcr("tea at four", confidence=0.5), mcr("tea at five", type="policy", confidence=0.9))
+    assert await contents(ctx, "tea", type="policy") == ["tea at five"]
+    assert await contents(ctx, "tea", min_confidence=0.9) == ["tea at five"]
+    assert await contents(ctx, "tea", min_confidence=0.91) == []
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"usre_id": "u1"},
+        {"scope": "users"},
+        {"type": "rumour"},
+        {"min_trust": "some"},
+        {"min_confidence": 2},
+        {"min_confidence": "high"},
+        {"user_id": ""},
+        {"user_id": 7},
+    ],
+)
+async def test_a_filter_that_is_wrong_is_refused(ctx: Any, filters: dict[str, Any]) -> None:
+    for search in (ctx.memories.search("tea", **filters), ctx.memories.list(**filters)):
+        with pytest.raises(InvalidInput):
+            await search
+
+
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": 2.5}, {"mode": "psychic"}, {"mode": "vector"}])
+async def test_a_search_that_makes_no_sense_is_refused(ctx: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        await ctx.memories.search("tea", **wrong)
+
+
+async def test_a_query_without_a_common_word_finds_nothing(ctx: Any) -> None:
+    await known(ctx, *OWNED)
+    assert await contents(ctx, "zzz") == []
+    assert await contents(ctx, "") == []
+    assert await contents(ctx, "the of and") == []
+
+
+async def test_the_better_answer_comes_first_and_says_why(ctx: Any) -> None:
+    await known(ctx, mcr("The deployments happen on Friday"), mcr("Friday is fish day"), mcr("Lunch is at noon"))
+    first, second = await ctx.memories.search("When are deployments, on Friday?")
+    assert first.memory.content == "The deployments happen on Friday"
+    assert first.why.startswith("words deployments, Friday (")
+    assert first.score > second.score
+
+
+async def test_equal_answers_come_in_order_of_their_ids(ctx: Any) -> None:
+    names = ["mem_d", "mem_b", "mem_c", "mem_a"]
+    await known(ctx, *[mcr("tea " + name[-1], memory_id=name) for name in names])
+    assert [hit.memory.id for hit in await ctx.memories.search("tea")] == sorted(names)
+    assert [hit.memory.id for hit in await ctx.memories.search("tea", k=2)] == ["mem_a", "mem_b"]
+
+
+async def test_filters_do_not_starve_a_search(ctx: Any) -> None:
+    """The one memory that fits is found behind many that do not."""
+    await known(ctx, *[mcr(f"tea tea number {n}", confidence=0.1) for n in range(100)])
+    await known(ctx, mcr("a long story that mentions tea once among many other things", confidence=0.9))
+    await known(ctx, *[mcr(f"tea tea number {n}", confidence=0.1) for n in range(100, 200)])
+    assert len(await contents(ctx, "tea", min_confidence=0.5)) == 1
+
+
+async def test_hidden_characters_do_not_hide_a_word(ctx: Any) -> None:
+    await known(ctx, mcr("the pass\u200bword rotates weekly"))
+    assert len(await contents(ctx, "password")) == 1
+
+
+async def test_without_an_embedder_a_hybrid_search_is_a_lexical_one(ctx: Any) -> None:
+    await known(ctx, *OWNED)
+    lexical = await ctx.memories.search("tea", mode="lexical")
+    hybrid = await ctx.memories.search("tea")
+    assert hybrid == lexical
+    assert hybrid.degraded is None
+
+
+async def test_a_query_is_text_whatever_it_looks_like(ctx: Any) -> None:
+    await known(ctx, *OWNED)
+    for query in ['"tea', "tea OR", "tea*", "NEAR(tea, 2)", "content:tea", "tea'; DROP TABLE head; --", "tea\x00"]:
+        assert "tea for everybody" in await contents(ctx, query)
