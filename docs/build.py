@@ -1,0 +1,139 @@
+"""`make docs`: rebuild the parts of docs/ that come from the program itself.
+
+* the help texts in `cli.md`, between its two marks;
+* `guarantees.md`, the promises that the conformance suite proves;
+* `screens/*.svg`, what commands print, from really running them.
+
+A test compares the first two with what this would write, so a change of the program can not leave them behind.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+import click
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
+
+import holdfast
+from holdfast.cli import cli
+from holdfast.testing import guarantees
+
+DOCS = Path(__file__).parent
+WIDTH = 100
+BEGIN, END = "<!-- help texts: made by `make docs` -->", "<!-- end of help texts -->"
+INTRODUCTION = """# Guarantees
+
+What every store promises. Each line is a test of `holdfast.testing.StoreConformance`, which ships in the wheel and runs
+against each of our own stores; subclass it in five lines to prove a store of yours. This page is made by `make docs`.
+"""
+SCREENS = {
+    "help": ["--help"],
+    "demo": ["demo", "--fast"],
+    "runs-show": ["runs", "show", "scraper"],
+    "doctor": ["doctor"],
+}
+
+
+# ---- pages ----------------------------------------------------------------------------------------------------------
+
+
+def pages() -> dict[Path, str]:
+    """Return the pages as they should be."""
+    return {DOCS / "cli.md": cli_page((DOCS / "cli.md").read_text()), DOCS / "guarantees.md": guarantees_page()}
+
+
+def cli_page(old: str) -> str:
+    """Return the page with the help texts of now between its marks."""
+    before, _, rest = old.partition(BEGIN)
+    after = rest.partition(END)[2]
+    texts = "\n\n".join(f"### `{name}`\n\n```text\n{text}\n```" for name, text in helps(cli, "holdfast", None))
+    return f"{before}{BEGIN}\n\n{texts}\n\n{END}{after}"
+
+
+def helps(command: click.Command, name: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
+    """Yield each command's full name and help, a group before what is in it."""
+    context = command.make_context(name.split()[-1], [], parent, resilient_parsing=True, terminal_width=WIDTH)
+    yield name, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    if isinstance(command, click.Group):
+        for part in command.list_commands(context):
+            found = command.get_command(context, part)
+            assert found is not None
+            yield from helps(found, f"{name} {part}", context)
+
+
+def guarantees_page() -> str:
+    """Return the table of promises."""
+    parts = [INTRODUCTION]
+    for group, promises in groupby(guarantees(), key=lambda promise: promise.group):
+        rows = "\n".join(
+            f"| {' '.join(promise.sentence.split())} | `{promise.name.removeprefix('test_')}` |" for promise in promises
+        )
+        parts.append(f"## {group.capitalize()}\n\n| promise | test |\n|---|---|\n{rows}\n")
+    return "\n".join(parts)
+
+
+# ---- screens --------------------------------------------------------------------------------------------------------
+
+
+def screens() -> dict[Path, str]:
+    """Run the commands and return pictures of what they print."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-docs-") as folder:
+        _prepare(Path(folder) / "agent.db")
+        return {DOCS / "screens" / f"{name}.svg": _screen(name, args, folder) for name, args in SCREENS.items()}
+
+
+def _prepare(path: Path) -> None:
+    with holdfast.open(path) as ctx:
+        run = ctx.runs.create(
+            objective="Build a scraper for example.com",
+            acceptance_criteria=["saves JSON", "finishes in an hour"],
+            constraints=["be polite"],
+            run_id="scraper",
+        )
+        run.update(status="BUSY", current_stage="FETCH", next_action="fetch page 42", blockers=["HTTP 429 at times"])
+        run.record("TOOL_CALL", {"tool_name": "fetch", "arguments": {"url": "https://example.com"}})
+        run.attach(b"<html></html>", type="page", path="page-41.html")
+        run.milestone("the first page is saved")
+
+
+def _screen(name: str, args: list[str], folder: str) -> str:
+    look = {"FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color", "TTY_INTERACTIVE": "0"}
+    quiet = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "AOS_", "QDRANT_"))}
+    ran = subprocess.run(
+        [sys.executable, "-m", "holdfast", *args],
+        env={**quiet, **look},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text(f"$ holdfast {' '.join(args)}", "bold green"))
+    console.print(Text.from_ansi(ran.stdout.decode()), end="", soft_wrap=False)
+    # Without the font that would be loaded from elsewhere: a picture in a repository asks nobody for anything.
+    shape = re.sub(r"@font-face \{\{.*?\}\}|<!--.*?-->", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    shape = shape.replace("Fira Code, monospace", "Menlo, Consolas, DejaVu Sans Mono, monospace")
+    drawn = console.export_svg(title="holdfast", code_format=shape, unique_id=f"holdfast-{name}")
+    return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
+
+
+def main() -> None:
+    """Write everything that changed."""
+    for path, text in {**pages(), **screens()}.items():
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            print(f"written: {path.relative_to(DOCS.parent)}")
+
+
+if __name__ == "__main__":
+    main()

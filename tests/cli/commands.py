@@ -1,0 +1,66 @@
+"""Every command there is, and one good way to call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from holdfast.cli import cli
+
+# Command, arguments, what people read, what programs find. MEMORY stands for the id of the one known memory.
+CASES: dict[str, tuple[list[str], str, str]] = {
+    "backup": (["copy.db"], "written: copy.db", "bytes"),
+    "check": ([], "all good", "ok"),
+    "compact": ([], "bytes before", "after_bytes"),
+    "copy": (["agent.db", "other.db"], "both stores agree", "fingerprint"),
+    "demo": (["--fast"], "0 lost", "acknowledged"),
+    "doctor": ([], "durable: may lose nothing", "facts"),
+    "keys create": (["--space", "acme", "--role", "reader"], "can not be shown again", "key"),
+    "keys list": ([], "role", ""),
+    "memories commit": (["batch_second"], "committed: 1 memories", "memory_ids"),
+    "memories history": (["MEMORY"], "committed", ""),
+    "memories pending": ([], "batch_second", "batches"),
+    "memories reject": (["batch_second", "--reason", "no"], "rejected: batch_second", "reason"),
+    "memories search": (["request"], "allows one request", "hits"),
+    "runs diff": (["scraper", "0"], "+ BUSY", "changes"),
+    "runs erase": (["scraper", "--reason", "asked to", "--yes"], "erased: 5 events", "sequence_id"),
+    "runs events": (["scraper"], "TOOL_CALL", "events"),
+    "runs export": (["scraper", "new.zip"], "written: new.zip", "pack_id"),
+    "runs fork": (["scraper", "--as", "branch"], "forked: branch at sequence 0", "run_id"),
+    "runs list": ([], "scraper", "runs"),
+    "runs restore": (["pack.zip", "--as", "again"], "restored: again at sequence 1", "run_id"),
+    "runs show": (["scraper"], "BUSY", "working_set"),
+    "runs tail": (["scraper", "--after", "1", "--idle", "0", "-n", "1"], "TOOL_CALL", ""),
+    "runs verify": (["scraper"], "verified", "ok"),
+    "sessions delete": (["support", "--yes"], "deleted: support", "deleted"),
+    "sessions list": ([], "support", "sessions"),
+    "sessions search": (["message", "-k", "2"], "support", "hits"),
+    "sessions show": (["support", "-n", "3"], "message 19", "messages"),
+    "sessions window": (["support", "--max-tokens", "400"], "of 20 messages", "receipt"),
+    "threads delete": (["errands", "--yes"], "deleted: errands", "deleted"),
+    "threads list": ([], "errands", "threads"),
+    "threads show": (["errands"], "boss 4", "slots"),
+    "threads tail": (["errands", "--idle", "0", "-n", "1"], "boss 4", ""),
+    "version": ([], "holdfast", "sqlite"),
+    "worker": (["tests.cli.program:dispatcher", "--drain"], "stopped", ""),
+}
+# Commands that need more than a store: tested on their own.
+ELSEWHERE = {"serve", "keys revoke", "import aos", "import contextstore"}
+
+
+def leaves(command: click.Command = cli, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that is not a group."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    for part, found in sorted(command.commands.items()):
+        yield from leaves(found, f"{name} {part}".strip())
+
+
+def groups(command: click.Command = cli, name: str = "") -> Iterator[str]:
+    """Yield the names of the groups, the outermost one first."""
+    if isinstance(command, click.Group):
+        yield name
+        for part, found in sorted(command.commands.items()):
+            yield from groups(found, f"{name} {part}".strip())

@@ -1,0 +1,194 @@
+"""Exit codes, questions before what can not be undone, hints, pipes and Tab."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.cli.conftest import Type
+
+ROOT = Path(__file__).parents[2]
+DESTRUCTIVE = ["runs erase scraper --reason x", "sessions delete support", "threads delete errands"]
+
+
+def process(*args: str, **more: Any) -> subprocess.Popen[str]:
+    """Start the real command, its output in pipes."""
+    environment = {**os.environ, **more.pop("env", {})}
+    return subprocess.Popen(
+        [sys.executable, "-m", "holdfast", *args],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", DESTRUCTIVE)
+@pytest.mark.parametrize("answer", ["", "n\n", "nonsense\n"])
+def test_what_is_not_confirmed_does_not_happen(
+    command: str, answer: str, here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    typed = type_in(*command.split())
+    assert typed.code == 1
+    assert "nothing changed" in typed.err
+    with holdfast.open(here / "agent.db") as ctx:
+        assert ctx.runs.get("scraper").working_set.objective
+        assert ctx.sessions.get("support").info().messages == 20
+        assert ctx.threads.get("errands").length() == 5
+
+
+@pytest.mark.parametrize("command", DESTRUCTIVE)
+def test_a_yes_is_enough(command: str, here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert type_in(*command.split()).code == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("runs show scrapr", "no run 'scrapr'; did you mean 'scraper'?"),
+        ("sessions show suport", "no session 'suport'; did you mean 'support'?"),
+        ("threads tail errand", "no thread 'errand'; did you mean 'errands'?"),
+        ("memories commit batch_secnd", "no memory batch 'batch_secnd'; did you mean 'batch_second'?"),
+        ("runs show zzzzzz", "`holdfast runs list` shows what there is"),
+    ],
+)
+def test_a_misspelt_name_is_recognised(typed: str, meant: str, here: Path, type_in: Type) -> None:
+    answer = type_in(*typed.split())
+    assert answer.code == 1
+    assert meant in answer.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("rnus list", "did you mean 'runs'?"), ("runs lsit", "did you mean 'list'?"), ("xyzzy", "there are")],
+)
+def test_a_misspelt_command_is_recognised(typed: str, meant: str, type_in: Type) -> None:
+    answer = type_in(*typed.split())
+    assert answer.code == 2
+    assert meant in answer.err
+
+
+def test_a_file_that_is_no_store_is_the_stores_failure(empty: Path, type_in: Type) -> None:
+    (empty / "agent.db").write_text("not a database " * 1000)
+    answer = type_in("runs", "list")
+    assert answer.code == 3
+    assert answer.err.startswith("holdfast: ")
+
+
+def test_damage_is_found_and_told(here: Path, type_in: Type) -> None:
+    path = here / "agent.db"
+    raw = bytearray(path.read_bytes())
+    place = raw.index(b"message 7 ")
+    raw[place : place + 7] = b"MESSAGE"
+    path.write_bytes(raw)
+    answer = type_in("check")
+    assert answer.code == 3
+    assert "bad" in answer.out
+
+
+def test_a_proposer_may_not_review(here: Path, type_in: Type) -> None:
+    answer = type_in("memories", "commit", "batch_second", "--reviewer", "agent-7")
+    assert answer.code == 1
+    assert "nothing changed" in answer.err
+
+
+def test_a_backup_never_overwrites(here: Path, type_in: Type) -> None:
+    (here / "precious").write_text("mine")
+    assert type_in("backup", "precious").code in (1, 3)
+    assert (here / "precious").read_text() == "mine"
+
+
+def test_an_interrupted_tail_says_so(here: Path) -> None:
+    tail = process("runs", "tail", "scraper", "--json")
+    assert tail.stdout is not None
+    tail.stdout.readline()  # it is following now
+    tail.send_signal(signal.SIGINT)
+    _, err = tail.communicate(timeout=60)
+    assert (tail.returncode, "Traceback" in err) == (130, False)
+    assert "interrupted" in err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(here: Path) -> None:
+    with holdfast.open(here / "agent.db") as ctx:
+        ctx.sessions.get("support").append([{"role": "user", "content": "x" * 1000} for _ in range(500)])
+    shown = process("sessions", "show", "support", "-n", "1000")
+    assert shown.stdout is not None
+    shown.stdout.readline()
+    shown.stdout.close()
+    assert shown.stderr is not None
+    err = shown.stderr.read()
+    shown.stderr.close()
+    assert (shown.wait(60), err) == (0, "")
+
+
+def test_a_terminal_that_knows_few_characters_is_served(here: Path) -> None:
+    with holdfast.open(here / "agent.db") as ctx:
+        ctx.runs.create(objective="猫 \u2026", run_id="cat")
+    shown = process("runs", "show", "cat", env={"PYTHONIOENCODING": "ascii"})
+    out, err = shown.communicate(timeout=60)
+    assert (shown.returncode, err) == (0, "")
+    assert r"\u732b" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("holdfast ru", "runs"),
+        ("holdfast runs sh", "show"),
+        ("holdfast runs show scr", "scraper"),
+        ("holdfast sessions window sup", "support"),
+        ("holdfast memories commit batch", "batch_second"),
+        ("holdfast --url missing.db runs show scr", ""),
+    ],
+)
+def test_tab_completes(words: str, expected: str, here: Path) -> None:
+    asked = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    out, err = process(env=asked).communicate(timeout=60)
+    assert out.split() == ([f"plain,{expected}"] if expected else [])
+    assert err == ""
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_is_made_for_a_shell(shell: str, here: Path) -> None:
+    out, _ = process(env={"_HOLDFAST_COMPLETE": f"{shell}_source"}).communicate(timeout=60)
+    assert "_HOLDFAST_COMPLETE" in out
+
+
+def test_the_demo_needs_no_terminal_and_loses_nothing(empty: Path) -> None:
+    out, err = process("demo").communicate(timeout=120)
+    assert "0 lost" in out
+    assert ("\x1b" in out, err) == (False, "")
+    assert list(empty.iterdir()) == []
+
+
+def test_sessions_of_a_contextstore_file_come_over(empty: Path, type_in: Type) -> None:
+    old = sqlite3.connect(empty / "old.db")
+    old.execute("CREATE TABLE tb_context (session_id TEXT PRIMARY KEY, context_json TEXT)")
+    old.execute("INSERT INTO tb_context VALUES (?, ?)", ("talk", '[{"role": "user", "content": "hello"}]'))
+    old.commit()
+    old.close()
+    dry = type_in("import", "contextstore", "old.db", "--dry-run")
+    assert (dry.code, sorted(path.name for path in empty.iterdir())) == (0, ["old.db"])
+    assert "nothing was written" in dry.out
+    assert type_in("import", "contextstore", "old.db", "--json").json["sessions"] == 1
+    assert "hello" in type_in("sessions", "show", "talk").out
+
+
+def test_run_folders_come_over(here: Path, empty: Path, type_in: Type) -> None:
+    for name in ("broken", "nothing"):
+        (empty / "old" / name / "state").mkdir(parents=True)
+    (empty / "old" / "broken" / "state" / "working_set.json").write_text("{")
+    for extra in ([], ["--dry-run"]):
+        refused = type_in("import", "aos", "old", "--url", "new.db", "--json", *extra)
+        assert [run["outcome"] for run in refused.json["runs"]] == ["refused"]
+        assert refused.code == 1
+        assert (empty / "new.db").exists() is not bool(extra) or not extra
+        (empty / "new.db").unlink(missing_ok=True)

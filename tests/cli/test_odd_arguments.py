@@ -1,0 +1,99 @@
+"""Whatever is typed, there is an exit code and a sentence, never a traceback."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.cli.commands import CASES, leaves
+from tests.cli.conftest import Type
+
+ODD = [
+    "", " ", "-", "-1", "0", "9" * 400, "nan", "1e999", "..", "../../etc/passwd", "/", "a" * 5000, "\udc80",
+    "\x1b[2J", "[/]", "{}", "{0.__class__}", "💥", "http://[", "sqlite://", "nothing://x", "memory://", "%s%n", "\n",
+    "agent.db", "pack.zip",
+]  # fmt: skip
+# What each kind of option takes, so that an odd argument gets past the parser.
+REQUIRED = {"--reason": "why", "--max-tokens": "100", "--role": "reader", "--space": "acme"}
+
+
+@pytest.fixture
+def harmless(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("uvicorn.run", lambda *args, **options: None)
+    monkeypatch.setattr("holdfast.client.connect", _unreachable)
+    monkeypatch.setenv("HOLDFAST_URL", "agent.db")
+    monkeypatch.setenv("HOLDFAST_SPACE", "default")
+    return here
+
+
+def _unreachable(*_: object, **__: object) -> None:
+    from holdfast.errors import Unavailable
+
+    raise Unavailable("nobody answers", reason="unreachable")
+
+
+def fitting(command: click.Command, odd: str) -> list[str]:
+    """Return arguments of which each is odd, and options that are in order."""
+    options = [
+        text
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and parameter.required
+        for text in (parameter.opts[0], REQUIRED[parameter.opts[0]])
+    ]
+    endless = [text for name in ("--idle",) if any(name in one.opts for one in command.params) for text in (name, "0")]
+    count = sum(isinstance(parameter, click.Argument) for parameter in command.params)
+    return [*options, *endless, "--", *[odd] * max(count, 1)]
+
+
+def acceptable(answer: object) -> bool:
+    return getattr(answer, "code", None) in (0, 1, 2, 3) and "should not happen" not in getattr(answer, "err", "")
+
+
+@pytest.mark.parametrize("name", [name for name, _ in leaves()])
+def test_odd_arguments(name: str, harmless: Path, type_in: Type, plain: Path) -> None:
+    command = dict(leaves())[name]
+    for odd in ODD:
+        answer = type_in(*name.split(), *fitting(command, odd))
+        assert acceptable(answer), (odd, answer)
+        if not (harmless / "agent.db").exists():
+            shutil.copy(plain / "agent.db", harmless)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("demo",)])
+def test_odd_options(name: str, harmless: Path, type_in: Type) -> None:
+    """Each option of each command takes odd values, another few for each."""
+    command = dict(leaves())[name]
+    options = [one for one in command.params if isinstance(one, click.Option) and not one.is_flag and not one.hidden]
+    for place, option in enumerate(options):
+        for odd in ODD[place % 3 :: 3]:
+            answer = type_in(*name.split(), *CASES[name][0], f"{option.opts[-1]}={odd}")
+            assert acceptable(answer), (option.opts, odd, answer)
+
+
+@pytest.mark.parametrize("option", ["--url", "--space", "--key"])
+def test_odd_addresses(option: str, harmless: Path, type_in: Type) -> None:
+    for odd in ODD:
+        for name in ("runs list", "doctor", "keys list"):
+            answer = type_in(*name.split(), f"{option}={odd}")
+            assert acceptable(answer), (odd, answer)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_commands(odd: str, harmless: Path, type_in: Type) -> None:
+    assert acceptable(type_in(odd))
+    assert acceptable(type_in("runs", odd))
+    assert acceptable(type_in(f"--{odd}"))
+
+
+def test_a_defect_would_be_seen(harmless: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("a defect")
+
+    monkeypatch.setattr("holdfast.cli.commands.show", broken)
+    answer = type_in("version")
+    assert answer.code == 3
+    assert not acceptable(answer)
+    assert "Traceback" not in answer.err

@@ -1,0 +1,76 @@
+"""What agents stored can not steer the terminal of whoever looks at it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.output import brief, clean
+from tests.cli.commands import CASES
+from tests.cli.conftest import HOSTILE, Type, memory_id
+
+STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+SHOWING = [
+    "runs show", "runs list", "runs events", "runs tail", "runs diff", "sessions list", "sessions show",
+    "sessions search", "sessions window", "threads show", "threads tail", "memories pending", "memories search",
+    "memories history",
+]  # fmt: skip
+
+
+@pytest.fixture
+def trap(empty: Path, hostile: Path) -> Path:
+    shutil.copytree(hostile, empty, dirs_exist_ok=True)
+    return empty
+
+
+def filled(name: str, folder: Path) -> list[str]:
+    return [*name.split(), *(memory_id(folder) if part == "MEMORY" else part for part in CASES[name][0])]
+
+
+@pytest.mark.parametrize("name", SHOWING)
+def test_people_see_text_and_nothing_else(name: str, trap: Path, type_in: Type) -> None:
+    shown = type_in(*filled(name, trap))
+    assert shown.code == 0
+    assert STEERING.findall(shown.out) == []
+    assert "[bold red]" in shown.out, "markup is shown, not obeyed"
+
+
+@pytest.mark.parametrize("name", SHOWING)
+def test_programs_get_the_very_text_without_its_powers(name: str, trap: Path, type_in: Type) -> None:
+    shown = type_in(*filled(name, trap), "--json")
+    assert STEERING.findall(shown.out) == []
+    documents = [json.loads(line) for line in shown.out.splitlines()] if name.endswith("tail") else shown.json
+    assert any(HOSTILE in text for text in texts(documents))
+
+
+@pytest.mark.parametrize("name", ["runs show", "sessions delete", "memories commit", "keys revoke", "worker"])
+def test_errors_do_not_repeat_what_could_steer(name: str, trap: Path, type_in: Type) -> None:
+    refused = type_in(*name.split(), "\x1b[2J[bold]x")
+    assert refused.code == 1
+    assert STEERING.findall(refused.err) == []
+    assert "[bold]x" in refused.err
+
+
+def test_the_check_above_would_see_a_sequence() -> None:
+    assert STEERING.findall(HOSTILE)
+
+
+def test_clean_text_stays_as_it_is() -> None:
+    assert clean("zwölf 猫 🐈\nlines") == "zwölf 猫 🐈\nlines"
+
+
+def test_a_brief_is_one_short_line() -> None:
+    assert brief("a\n b\t c") == "a b c"
+    assert brief("word " * 1000, 20) == "word word word word…"
+
+
+def texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in texts(item)]
+    return [text for item in value for text in texts(item)] if isinstance(value, list) else []

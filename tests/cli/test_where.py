@@ -1,0 +1,126 @@
+"""Where the data is, whose it is, and that looking changes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from tests.cli.commands import CASES
+from tests.cli.conftest import Type
+from tests.server.serving import served
+
+MAKING = {"keys create", "runs restore", "worker", "demo", "doctor", "version", "copy"}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in MAKING])
+def test_looking_creates_nothing(name: str, empty: Path, type_in: Type) -> None:
+    for url in ("missing.db", "sqlite:///missing.db", "no/such/folder/x.db"):
+        answer = type_in("--url", url, *name.split(), *CASES[name][0])
+        assert answer.code == 1
+        assert "there is no store" in answer.err
+    assert list(empty.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["doctor", "version"])
+def test_what_needs_no_store_makes_none(name: str, empty: Path, type_in: Type) -> None:
+    assert type_in(name).code == 0
+    assert list(empty.iterdir()) == []
+
+
+def test_copying_from_nowhere_makes_no_target(empty: Path, type_in: Type) -> None:
+    assert type_in("copy", "missing.db", "new.db").code == 1
+    assert list(empty.iterdir()) == []
+
+
+def test_restoring_nothing_makes_no_store(empty: Path, type_in: Type) -> None:
+    assert type_in("runs", "restore", "missing.zip").code == 1
+    assert list(empty.iterdir()) == []
+
+
+def test_a_worker_of_nothing_makes_no_store(empty: Path, type_in: Type) -> None:
+    for target in ("no.such.module:dispatcher", "tests.cli.program:not_one", "nonsense"):
+        assert type_in("worker", target).code == 1
+    assert list(empty.iterdir()) == []
+
+
+def test_an_empty_file_stays_empty(empty: Path, type_in: Type) -> None:
+    (empty / "agent.db").touch()
+    assert type_in("runs", "list").code == 1
+    assert (empty / "agent.db").stat().st_size == 0
+
+
+def test_a_pack_comes_back_into_a_new_store(here: Path, type_in: Type) -> None:
+    assert type_in("--url", "new.db", "runs", "restore", "pack.zip").code == 0
+    assert type_in("--url", "new.db", "runs", "verify", "scraper").code == 0
+
+
+@pytest.mark.parametrize("place", ["before", "after", "environment", "uri", "aos", "file"])
+def test_the_store_may_be_named_in_many_ways(
+    place: str, empty: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = empty / "else where"
+    folder.mkdir()
+    with holdfast.open(folder / "agent.db", space="acme") as ctx:
+        ctx.runs.create(objective="find me", run_id="found")
+    url = str(folder / "agent.db")
+    args = {
+        "before": ["--url", url, "runs", "list"],
+        "after": ["runs", "list", "--url", url],
+        "uri": ["runs", "list", "--url", f"sqlite:///{url}"],
+    }.get(place, ["runs", "list"])
+    if place == "environment":
+        monkeypatch.setenv("HOLDFAST_URL", url)
+    if place == "aos":
+        monkeypatch.setenv("AOS_RUNS_ROOT", str(folder))
+    if place == "file":
+        (empty / "holdfast.yaml").write_text(f"backend:\n  url: {url}\n  space: acme\n")
+    else:
+        monkeypatch.setenv("HOLDFAST_SPACE", "acme")
+    assert "find me" in type_in(*args).out
+
+
+def test_what_is_typed_wins_over_the_environment(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "missing.db")
+    monkeypatch.setenv("AOS_RUNS_ROOT", "missing")
+    assert type_in("--url", "agent.db", "runs", "list").code == 0
+    assert type_in("runs", "list").code == 1
+
+
+def test_a_space_shows_only_its_own(here: Path, type_in: Type) -> None:
+    assert type_in("--space", "other", "runs", "list", "--json").json["runs"] == []
+    assert "none at all in space 'other'" in type_in("runs", "show", "scraper", "--space", "other").err
+
+
+def test_a_wrong_settings_file_is_explained(here: Path, type_in: Type) -> None:
+    (here / "holdfast.yaml").write_text("backend:\n  urll: x\n")
+    answer = type_in("runs", "list")
+    assert answer.code == 1
+    assert "did you mean 'url'?" in answer.err
+
+
+def test_secrets_in_an_address_are_not_shown(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QDRANT_URL", "https://me:secret@vectors.example")
+    answer = type_in("doctor")
+    assert "vectors.example" in answer.out
+    assert "secret" not in answer.out
+
+
+def test_a_server_is_an_address_too(here: Path, type_in: Type) -> None:
+    with served(str(here / "agent.db"), snapshots=str(here / "s")) as server:
+        key = server.key("default", "admin")
+        remote = ("--url", server.url, "--key", key)
+        assert "scraper" in type_in(*remote, "runs", "list").out
+        assert type_in(*remote, "runs", "verify", "scraper").code == 0
+        assert "did you mean 'scraper'?" in type_in(*remote, "runs", "show", "scrapper").err
+        assert type_in(*remote, "memories", "commit", "batch_second").code == 0
+        assert "the space comes from the key" in type_in(*remote, "--space", "other", "runs", "list").err
+        assert "durability" in type_in(*remote, "doctor").out
+        copying = f"copy agent.db {server.url}"
+        for local in ("check", "backup x.db", "compact", copying, "keys list", "worker tests.cli.program:dispatcher"):
+            assert type_in(*remote, *local.split()).code == 1
+        assert "key is not known" in type_in("--url", server.url, "--key", "wrong", "runs", "list").err
+    assert not (here / "x.db").exists()
+    assert os.environ.get("HOLDFAST_URL") is None
