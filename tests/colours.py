@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
+BLOCKING = ("holdfast.blocking", "holdfast.client")
+
 
 class Awaitable:
     def __init__(self, target: Any) -> None:
@@ -57,8 +59,8 @@ class _Call:
 
 
 def _view(value: Any) -> Any:
-    if type(value).__module__.startswith("holdfast.blocking"):
+    if type(value).__module__.startswith(BLOCKING):
         return Awaitable(value)
-    if isinstance(value, (list, tuple)) and value and type(value[0]).__module__.startswith("holdfast.blocking"):
+    if isinstance(value, (list, tuple)) and value and type(value[0]).__module__.startswith(BLOCKING):
         return type(value)(Awaitable(item) for item in value)
     return value

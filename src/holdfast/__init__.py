@@ -41,7 +41,9 @@ __all__ = [
     "SchemaMismatch",
     "StoreError",
     "Unavailable",
+    "aconnect",
     "aopen",
+    "connect",
     "open",
 ]
 
@@ -54,3 +56,20 @@ def open(address: Address, *, space: str = "default", **options: Any) -> Context
 async def aopen(address: Address, *, space: str = "default", **options: Any) -> AsyncContext:
     """Open the same store for async code."""
     return AsyncContext(Scope(await open_async_store(address, **options), space))
+
+
+def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Context:
+    """Connect to a server for blocking code: the same Context, over HTTP. The key says which space it is of.
+
+    `retry_seconds` is how long to keep trying when the server can not be reached or is busy.
+    """
+    from holdfast import client
+
+    return client.connect(url, key=key, retry_seconds=retry_seconds)
+
+
+async def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> AsyncContext:
+    """Connect to the same server for async code."""
+    from holdfast import client
+
+    return await client.aconnect(url, key=key, retry_seconds=retry_seconds)

@@ -1,0 +1,103 @@
+"""The gate: who is asking, may they, and not too fast.
+
+Without any key in the store only this machine may come in, as an admin of one space: right for a laptop. As soon as a
+key exists, or OIDC is configured, everybody needs one. The space is the key's; nothing in a request can change it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from holdfast.server.keys import Caller, Keys, Right
+from holdfast.server.limits import Rates
+from holdfast.server.settings import Settings, is_loopback
+from holdfast.server.tokens import TokenVerifier
+from holdfast.server.wire import Refusal
+from holdfast.store import AsyncStore
+
+REMEMBER_SECONDS = 5.0  # a revoked key works for at most this long in another process
+MOST_REMEMBERED = 10_000
+NOBODY = Caller("anonymous", "-", "reader")
+
+
+class Gate:
+    """Lets callers in."""
+
+    def __init__(self, store: AsyncStore, settings: Settings) -> None:
+        self._keys = Keys(store)
+        self._settings = settings
+        self._rates = Rates(settings.requests_per_second)
+        self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
+        self._tokens = TokenVerifier(settings) if settings.jwt_keys_url else None
+        self._locked = (-math.inf, False)  # when we last looked, and whether there are keys
+
+    async def admit(self, request: Request, right: Right | None) -> Caller:
+        """Return the caller, or refuse."""
+        if right is None:
+            return NOBODY
+        caller = await self._identify(request)
+        self._rates.take(caller.name)
+        if not caller.may(right):
+            raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
+        return caller
+
+    async def _identify(self, request: Request) -> Caller:
+        header = request.headers.get("authorization", "")
+        scheme, _, credential = header.partition(" ")
+        if not header:
+            return await self._neighbour(request)
+        if scheme.lower() != "bearer" or not credential:
+            raise _unauthorised("send 'Authorization: Bearer <key>'")
+        if credential.startswith("hf_"):
+            caller = await self._lookup(credential)
+        else:
+            caller = await self._tokens.verify(credential) if self._tokens is not None else None
+        if caller is None:
+            raise _unauthorised("this key is not known, or no longer valid")
+        return caller
+
+    async def _neighbour(self, request: Request) -> Caller:
+        """Somebody without a key: fine on this machine as long as nobody has made one."""
+        host = request.client.host if request.client else ""
+        forwarded = any(name in request.headers for name in ("x-forwarded-for", "forwarded", "x-real-ip"))
+        if self._tokens is not None or await self._has_keys():
+            raise _unauthorised("a key is needed: send 'Authorization: Bearer <key>'")
+        if forwarded or not is_loopback(host):
+            raise _unauthorised("without keys only this machine is served; make one with `holdfast keys create`")
+        if not _from_here(request):
+            raise _unauthorised("without keys no web page of another site is served")
+        return Caller("local", self._settings.space, "admin")
+
+    async def _has_keys(self) -> bool:
+        looked, locked = self._locked
+        if not locked and time.monotonic() - looked > REMEMBER_SECONDS:
+            locked = await self._keys.any()
+            self._locked = (time.monotonic(), locked)
+        return locked
+
+    async def _lookup(self, credential: str) -> Caller | None:
+        moment, caller = self._known.get(credential, (-math.inf, None))
+        if time.monotonic() - moment > REMEMBER_SECONDS:
+            caller = await self._keys.find(credential)
+            self._known[credential] = (time.monotonic(), caller)
+            if len(self._known) > MOST_REMEMBERED:
+                self._known.popitem(last=False)
+        return caller
+
+
+def _from_here(request: Request) -> bool:
+    """Tell whether a browser, if it is one, shows a page of ours: other sites can reach this machine through it, by
+    posting to it or by pointing a name of their own at it."""
+    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    origin = request.headers.get("origin")
+    same = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    return is_loopback(name) and same and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+
+
+def _unauthorised(message: str) -> Refusal:
+    return Refusal(401, "unauthorised", message, headers={"WWW-Authenticate": "Bearer"})

@@ -1,0 +1,119 @@
+"""The OpenAPI description, made from the table of endpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+import holdfast
+from holdfast.server.endpoint import Endpoint, Nothing
+from holdfast.server.wire import JSON
+
+REF = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+
+ERROR = {
+    "type": "object",
+    "required": ["ok", "error", "code", "id"],
+    "properties": {
+        "ok": {"const": False},
+        "error": {"type": "string", "description": "what was wrong, what was expected, and whether anything changed"},
+        "code": {"type": "string", "description": "a stable word for the kind of problem"},
+        "id": {"type": "string", "description": "look for this in the server's log"},
+        "details": {"type": "object"},
+    },
+}
+
+
+def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Return the whole document."""
+    kinds = [
+        kind for each in endpoints for kind in (each.body, each.answer, each.query, each.conflict) if _is_typed(kind)
+    ]
+    unique = list(dict.fromkeys(kinds))
+    schemas, components = msgspec.json.schema_components(unique, ref_template=REF)
+    schema_of = dict(zip(unique, schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for each in endpoints:
+        path = _PARAMETER.sub(r"{\1}", each.path)
+        paths.setdefault(path, {})[each.method.lower()] = _operation(each, schema_of, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Holdfast", "version": holdfast.__version__, "description": ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Error": ERROR},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "hf_<name>.<secret>"}},
+        },
+    }
+
+
+ABOUT = (
+    "Everything an AI agent knows, over HTTP. The space (tenant) comes from the key, never from the request. "
+    "`If-Match` with the ETag of a run says which version you saw; `Idempotency-Key` makes a repeat safe."
+)
+
+
+def _operation(each: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"schema": schema_of.get(each.answer, {})}
+    if each.example is not None:
+        answer["example"] = each.example
+    operation: dict[str, Any] = {
+        "summary": each.summary,
+        "tags": [each.group],
+        "operationId": f"{each.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', each.path.lower()).strip('_')}",
+        "parameters": [*_path_parameters(each), *_query_parameters(each, schema_of, components)],
+        "responses": {
+            str(each.status): {"description": "done", "content": {each.media: answer}},
+            "default": {
+                "description": "refused",
+                "content": {"application/json": {"schema": {"$ref": REF.format(name="Error")}}},
+            },
+        },
+    }
+    if each.conflict is not None:
+        schema = {"schema": schema_of[each.conflict]}
+        operation["responses"]["409"] = {"description": "somebody else was first", "content": {JSON: schema}}
+    if each.right is not None:
+        operation["security"] = [{"key": []}, {}]
+        operation["description"] = f"Needs the right to {each.right}."
+    if each.accepts != JSON:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {each.accepts: {"schema": {"type": "string", "format": "binary"}}},
+        }
+    elif each.body is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of[each.body]}}}
+    return operation
+
+
+def _path_parameters(each: Endpoint) -> list[dict[str, Any]]:
+    name_schema = {"type": "string", "minLength": 1, "maxLength": 255}
+    number = {"type": "integer", "minimum": 0}
+    return [
+        {
+            "name": match.group(1),
+            "in": "path",
+            "required": True,
+            "schema": number if match.group(0).endswith(":int}") else name_schema,
+        }
+        for match in _PARAMETER.finditer(each.path)
+    ]
+
+
+def _query_parameters(each: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
+    if each.query is Nothing:
+        return []
+    schema = components[schema_of[each.query]["$ref"].rpartition("/")[2]]
+    required = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": part}
+        for name, part in schema["properties"].items()
+    ]
+
+
+def _is_typed(kind: Any) -> bool:
+    return kind is not None and kind is not Nothing

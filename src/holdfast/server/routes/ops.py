@@ -1,0 +1,77 @@
+"""For operators: is it alive, can it work, what does it promise, how is it doing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from holdfast.server.endpoint import Call, Endpoint, Nothing
+from holdfast.server.keys import SPACE
+from holdfast.server.wire import Refusal
+from holdfast.store import Durability, Scan
+
+
+async def health(_: Call[None, Nothing]) -> Any:
+    return {"status": "ok", "service": "aos-context-server"}
+
+
+async def ready(call: Call[None, Nothing]) -> Any:
+    """Ask the store something, so that "ready" means that a request would be answered."""
+    try:
+        await call.state.store.read([Scan(SPACE, "key", limit=1)])
+    except Exception as error:
+        raise Refusal(503, "not_ready", "the store does not answer", headers={"Retry-After": "1"}) from error
+    return {"status": "ready"}
+
+
+async def durability(call: Call[None, Nothing]) -> Durability:
+    stated: Durability = call.ctx.durability
+    return stated
+
+
+async def metrics(call: Call[None, Nothing]) -> Response:
+    return Response(call.state.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/health",
+        call=health,
+        right=None,
+        summary="Is the process alive?",
+        group="operations",
+        answer=dict[str, str],
+        example={"status": "ok", "service": "aos-context-server"},
+    ),
+    Endpoint(
+        method="GET",
+        path="/ready",
+        call=ready,
+        right=None,
+        summary="Would a request be answered?",
+        group="operations",
+        answer=dict[str, str],
+        example={"status": "ready"},
+    ),
+    Endpoint(
+        method="GET",
+        path="/durability",
+        call=durability,
+        right="read",
+        summary="What does an acknowledged write survive?",
+        group="operations",
+        answer=Durability,
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        call=metrics,
+        right="read",
+        summary="Counters for Prometheus",
+        group="operations",
+        answer=str,
+        media="text/plain",
+    ),
+)

@@ -1,0 +1,131 @@
+"""What surrounds every request: headers, one line of log without contents, figures, spans, and time limits."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from holdfast.server import limits, tracing
+from holdfast.server.app import WithoutQuery
+from tests.server.conftest import client
+from tests.server.serving import Served, process, served
+
+SECRET = "xylophone"
+
+
+@pytest.mark.parametrize("path", ["/health", "/runs", "/runs/nobody", "/no/such/path", "/docs", "/metrics"])
+def test_every_answer_carries_security_headers(admin: httpx.Client, path: str) -> None:
+    headers = admin.get(path).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in headers
+
+
+def test_a_refused_body_carries_them_too(tmp_path: Path) -> None:
+    with served(max_body_bytes=10) as started, client(started.url) as http:
+        answer = http.post("/runs", json={"objective": "long"})
+        assert answer.status_code == 413 and answer.headers["x-frame-options"] == "DENY"
+        assert answer.json()["id"] == answer.headers["x-request-id"]
+
+
+def test_no_other_site_may_read(admin: httpx.Client) -> None:
+    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "GET"}
+    answer = admin.options("/runs", headers=asked)
+    assert answer.status_code == 405 and "access-control-allow-origin" not in answer.headers
+
+
+def test_a_sensible_request_id_is_kept_and_another_is_not(admin: httpx.Client) -> None:
+    assert admin.get("/health", headers={"X-Request-Id": "abc-123"}).headers["x-request-id"] == "abc-123"
+    forged = admin.get("/health", headers={"X-Request-Id": "a b<script>"}).headers["x-request-id"]
+    assert "script" not in forged and len(forged) == 16
+
+
+def test_a_method_or_path_that_is_not_there_has_the_usual_shape(admin: httpx.Client) -> None:
+    for answer, status in ((admin.put("/runs"), 405), (admin.get("/nowhere"), 404)):
+        assert answer.status_code == status and answer.json()["ok"] is False and "code" in answer.json()
+
+
+def test_a_body_that_is_not_json_is_said_to_be_none(admin: httpx.Client) -> None:
+    answer = admin.post("/runs", content=b"<a/>", headers={"Content-Type": "application/xml"})
+    assert answer.status_code == 415
+
+
+def test_nothing_anybody_says_is_logged(tmp_path: Path) -> None:
+    """Whatever is stored, searched for or sent as a key, in a path or wrongly: the log does not hold it."""
+    with process(tmp_path / "agent.db") as server, client(server.url) as http:
+        run = http.post("/runs", json={"objective": SECRET}).json()["run_id"]
+        http.patch(f"/runs/{run}", json={"patch": {"next_action": SECRET}, "expected_seq": 0})
+        http.post("/runs", json={"objective": {SECRET: SECRET}})
+        http.get("/memories/search", params={"q": SECRET})
+        http.get("/sessions/search", params={"q": SECRET, "surprise": SECRET})
+        http.get("/runs", headers={"Authorization": f"Bearer hf_a.{SECRET}"})
+        server.stop()
+        logged = server.log.read_text()
+    assert "POST /runs" in logged and SECRET not in logged
+
+
+def test_an_unexpected_error_is_an_answer_and_its_message_stays_out_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served() as started, client(started.url) as http:
+
+        async def broken(*_: Any) -> Any:
+            raise RuntimeError(SECRET)
+
+        monkeypatch.setattr(started.app.state.store, "read", broken)
+        with caplog.at_level(logging.INFO, "holdfast.server"):
+            answer = http.get("/runs/a")
+    assert answer.status_code == 500 and answer.json()["code"] == "internal"
+    assert SECRET not in answer.text and "Traceback" not in answer.text
+    assert answer.json()["id"] in caplog.text and "RuntimeError" in caplog.text and SECRET not in caplog.text
+
+
+def test_the_web_servers_own_log_loses_its_queries() -> None:
+    record = logging.LogRecord("uvicorn.access", 20, "", 0, "%s %s", ("GET", f"/a?q={SECRET}"), None)
+    assert WithoutQuery().filter(record) and record.getMessage() == "GET /a"
+
+
+def test_figures_count_routes_and_not_ids(admin: httpx.Client) -> None:
+    admin.get("/runs/nobody")
+    admin.request("BREW", "/runs")
+    text = admin.get("/metrics").text
+    assert 'route="/runs/{run_id}",status="404"' in text and "nobody" not in text and "BREW" not in text
+    assert "holdfast_request_seconds_bucket" in text
+
+
+def test_a_span_tells_the_route_and_the_outcome(admin: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(tracing, "finish", lambda _, *told: seen.append(told))
+    answer = admin.get("/runs/nobody")
+    assert seen == [("GET", "/runs/{run_id}", 404, answer.headers["x-request-id"])]
+
+
+def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.05)
+    with served() as started:
+        host, port = started.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as raw:
+            raw.sendall(b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+            assert raw.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_readiness_is_about_the_store(shared: Served, admin: httpx.Client) -> None:
+    assert admin.get("/ready").json() == {"status": "ready"}
+    assert admin.get("/durability").json()["name"] == "durable"
+
+
+def test_a_server_whose_store_fails_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served() as started, client(started.url) as http:
+
+        async def broken(*_: Any) -> Any:
+            raise OSError
+
+        monkeypatch.setattr(started.app.state.store, "read", broken)
+        assert (http.get("/health").status_code, http.get("/ready").status_code) == (200, 503)

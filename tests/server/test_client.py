@@ -1,0 +1,293 @@
+"""The client: the same code against a server, the same errors, and nothing done twice when the line breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.client.trying import Ask, Tries
+from holdfast.client.wire import ERRORS, facts, revive
+from holdfast.errors import (
+    BudgetExceeded,
+    Closed,
+    CommitUnknown,
+    Conflict,
+    Damaged,
+    HoldfastError,
+    InvalidInput,
+    NotFound,
+    SchemaMismatch,
+    StoreError,
+    Unavailable,
+)
+from holdfast.store import Key
+from tests.server.samples import MCR
+from tests.server.serving import Process, Served, served
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with served(str(tmp_path / "agent.db")) as started:
+        yield started
+
+
+def tell_a_story(ctx: holdfast.Context) -> tuple[Any, ...]:
+    """A program that does not know where its data is."""
+    run = ctx.runs.create(objective="Build a scraper", run_id="r")
+    run.update(expected_seq=0, status="BUSY")
+    with pytest.raises(Conflict) as lost:
+        run.update(expected_seq=0, status="DONE")
+    run.update_with(lambda ws: {"blockers": [*ws.blockers, "429s"]})
+    session = ctx.sessions.open("s")
+    session.append([{"role": "user", "content": "Which languages?"}, {"role": "assistant", "content": "Python"}])
+    ctx.threads.append("t", {"text": "hi"}, from_id="a")
+    batch = ctx.memories.propose([{**MCR, "user_id": None}], proposer="agent-7")
+    done = ctx.memories.commit(batch.id, reviewer="ana")
+    return (
+        (lost.value.expected, lost.value.actual),
+        run.working_set.blockers,
+        [event.type for event in run.events()],
+        run.verify().ok,
+        [message.content for message in session.window(max_tokens=1000).messages],
+        len(ctx.threads.get("t")),
+        len(done.memory_ids),
+        [hit.memory.content for hit in ctx.memories.search("first proposed")],
+    )
+
+
+def test_one_changed_line_moves_a_program_to_a_server(server: Served, tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "other.db") as local, holdfast.connect(server.url) as remote:
+        assert tell_a_story(local) == tell_a_story(remote)
+        assert local.durability == remote.durability
+
+
+def test_an_async_program_moves_too(server: Served) -> None:
+    async def scene() -> Any:
+        async with await holdfast.aconnect(server.url) as ctx:
+            run = await ctx.runs.create(objective="x")
+            follower = run.follow(idle_seconds=30)
+            first = await anext(follower)
+            await run.record("TOOL_CALL", {"tool_name": "t", "arguments": {}})
+            second = await anext(follower)
+            return first.type, second.type
+
+    assert asyncio.run(scene()) == ("RUN_START", "TOOL_CALL")
+
+
+def test_importing_holdfast_does_not_import_the_client() -> None:
+    check = "import sys, holdfast; print('httpx' in sys.modules, 'fastapi' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", check], text=True).split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("role", ["reader", "reviewer"])
+def test_a_key_without_the_right_is_refused_and_nothing_changed(server: Served, role: str) -> None:
+    with holdfast.connect(server.url, key=server.key(role=role)) as ctx:
+        with pytest.raises(Unavailable) as refused:
+            ctx.runs.create(objective="x")
+        assert refused.value.reason == "permission"
+        assert list(ctx.runs.list()) == []
+
+
+def test_a_writer_proposes_and_only_a_reviewer_commits(server: Served) -> None:
+    with (
+        holdfast.connect(server.url, key=server.key(role="writer")) as writer,
+        holdfast.connect(server.url, key=server.key(role="reviewer")) as reviewer,
+    ):
+        batch = writer.memories.propose([MCR], proposer="agent-7")
+        with pytest.raises(Unavailable, match="review"):
+            writer.memories.commit(batch.id, reviewer="agent-7b")
+        assert reviewer.memories.commit(batch.id, reviewer="ana").reviewer == "ana"
+        assert len(writer.memories.search("1956")) == 1
+
+
+def test_a_wrong_key_is_refused_at_the_door(server: Served) -> None:
+    server.key()
+    with pytest.raises(Unavailable) as refused:
+        holdfast.connect(server.url, key="hf_nobody.secret")
+    assert refused.value.reason == "permission"
+
+
+def test_a_closed_connection_says_so(server: Served) -> None:
+    ctx = holdfast.connect(server.url)
+    ctx.close()
+    with pytest.raises(Closed):
+        ctx.runs.list()
+
+
+def test_what_is_no_server_is_said_to_be_none() -> None:
+    with pytest.raises(InvalidInput):
+        holdfast.connect("ftp://somewhere")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        with pytest.raises(Unavailable) as missing:
+            holdfast.connect(f"http://127.0.0.1:{nobody.getsockname()[1]}", retry_seconds=0.2)
+    assert missing.value.reason == "unreachable"
+
+
+# ---- when the line breaks -------------------------------------------------------------------------------------------
+
+
+class Line:
+    """A wire between client and server that can swallow answers: what was asked is done, and nobody hears of it."""
+
+    def __init__(self, url: str) -> None:
+        self._target = ("127.0.0.1", int(url.rsplit(":", 1)[1]))
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._door.getsockname()[1]}"
+        self.swallow = 0
+        self._commits: set[socket.socket] = set()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                near, _ = self._door.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._carry, args=(near,), daemon=True).start()
+
+    def _carry(self, near: socket.socket) -> None:
+        with near, socket.create_connection(self._target) as far:
+            threading.Thread(target=self._carry_back, args=(far, near), daemon=True).start()
+            while asked := _receive(near):
+                if b"/store/commit" in asked:
+                    self._commits.add(far)
+                far.sendall(asked)
+
+    def _carry_back(self, far: socket.socket, near: socket.socket) -> None:
+        while answer := _receive(far):
+            if self.swallow and far in self._commits:
+                self.swallow -= 1
+                break
+            self._commits.discard(far)
+            near.sendall(answer)
+        with suppress(OSError):  # the client may have hung up first
+            near.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._door.close()
+
+
+def _receive(end: socket.socket) -> bytes:
+    try:
+        return end.recv(1 << 20)
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def line(server: Served) -> Iterator[Line]:
+    made = Line(server.url)
+    yield made
+    made.close()
+
+
+def test_a_commit_whose_answer_was_lost_is_done_once(line: Line) -> None:
+    with holdfast.connect(line.url) as ctx:
+        ctx.threads.append("t", 0, from_id="a")
+        line.swallow = 2
+        assert ctx.threads.append("t", 1, from_id="a").index == 1
+        assert line.swallow == 0
+        assert [slot.payload for slot in ctx.threads.get("t")] == [0, 1]
+
+
+def test_a_commit_that_is_never_answered_is_unknown(line: Line) -> None:
+    with holdfast.connect(line.url, retry_seconds=0.5) as ctx:
+        ctx.threads.append("t", 0, from_id="a")
+        line.swallow = 1000
+        with pytest.raises(CommitUnknown) as unknown:
+            ctx.threads.append("t", 1, from_id="a", commit_id="mine")
+        assert unknown.value.commit_id == "mine"
+        line.swallow = 0
+        assert ctx.threads.append("t", 1, from_id="a", commit_id="mine").index == 1
+        assert len(ctx.threads.get("t")) == 2
+
+
+def test_a_client_lives_through_a_restart_of_the_server(tmp_path: Path) -> None:
+    first = Process(tmp_path / "agent.db")
+    with holdfast.connect(first.url, retry_seconds=60) as ctx:
+        ctx.threads.append("t", 0, from_id="a")
+        first.kill()
+        starting = threading.Thread(target=lambda: started.append(Process(tmp_path / "agent.db", port=first.port)))
+        started: list[Process] = []
+        starting.start()
+        assert ctx.threads.append("t", 1, from_id="a").index == 1
+        starting.join()
+        started[0].stop()
+
+
+# ---- deciding whether to try again ----------------------------------------------------------------------------------
+
+
+def tries(patience: float = 10.0, commit_id: str | None = None) -> Tries:
+    return Tries(Ask("/store/commit", commit_id=commit_id), patience, lambda: 0.0)
+
+
+def test_the_first_repeat_comes_at_once_and_later_ones_wait() -> None:
+    life = tries()
+    pauses = [life.lost(OSError(), sent=True) for _ in range(6)]
+    assert pauses[0] == 0 and 0 < pauses[1] < pauses[3] < pauses[5]
+
+
+def test_what_was_never_sent_is_not_unknown() -> None:
+    with pytest.raises(Unavailable):
+        tries(0.0, "c").lost(OSError(), sent=False)
+    with pytest.raises(CommitUnknown):
+        tries(0.0, "c").lost(OSError(), sent=True)
+    with pytest.raises(Unavailable):
+        tries(0.0).lost(OSError(), sent=True)
+
+
+def test_a_server_that_asks_for_time_gets_it() -> None:
+    pause = tries().answered(429, {"retry-after": "3"}, b'{"code": "too_many_requests", "error": "slow"}')
+    assert pause is not None and pause > 2
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "kind"),
+    [
+        (403, b'{"code": "forbidden", "error": "no"}', Unavailable),
+        (413, b'{"code": "body_too_large", "error": "no", "details": {"limit": 5, "needed": 9}}', BudgetExceeded),
+        (404, b"<html>", SchemaMismatch),
+        (404, b'{"code": "no_such_path", "error": "no"}', SchemaMismatch),
+        (500, b'{"code": "damaged", "error": "no", "details": {"reason": "gap"}}', Damaged),
+        (500, b'{"code": "internal", "error": "no"}', StoreError),
+    ],
+)
+def test_an_answer_becomes_the_right_error(status: int, content: bytes, kind: type[HoldfastError]) -> None:
+    with pytest.raises(kind):
+        tries().answered(status, {}, content)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidInput("wrong", path="a.b"),
+        NotFound("none", kind="run", id="r"),
+        Conflict("lost", expected=1, actual=2, key=Key("s", "k", "i")),
+        BudgetExceeded("over", limit=1, needed=2),
+        Damaged("bad", reason="checksum"),
+        CommitUnknown("perhaps", reason="io", commit_id="c"),
+    ],
+    ids=lambda error: error.code,
+)
+def test_an_error_is_the_same_on_the_other_side(error: HoldfastError) -> None:
+    again = revive(error.code, str(error), facts(error))
+    assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
+
+
+def test_every_error_can_travel() -> None:
+    def below(kind: type[HoldfastError]) -> set[type[HoldfastError]]:
+        return {kind}.union(*(below(one) for one in kind.__subclasses__() if one.__module__ == "holdfast.errors"))
+
+    assert {kind for kind, _ in ERRORS.values()} == below(HoldfastError) - {HoldfastError}

@@ -1,0 +1,204 @@
+"""Who comes in: keys, tokens of somebody else, and whoever sits at this machine."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from holdfast.server import gate
+from holdfast.server.keys import Keys
+from holdfast.server.settings import Settings, from_environment, is_loopback
+from tests.server.conftest import client
+from tests.server.serving import Served, served
+
+ISSUER, AUDIENCE = "https://issuer.example", "holdfast"
+
+
+def test_without_keys_this_machine_is_let_in(alone: httpx.Client) -> None:
+    assert alone.get("/runs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "10.0.0.1"},
+        {"Forwarded": "for=10.0.0.1"},
+        {"X-Real-IP": "10.0.0.1"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example:8000"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Authorization": "Basic YTpi"},
+        {"Authorization": "Bearer hf_nobody.secret"},
+        {"Authorization": "Bearer x.y.z"},
+    ],
+    ids=str,
+)
+def test_without_keys_nobody_else_is(alone: httpx.Client, headers: dict[str, str]) -> None:
+    assert alone.get("/runs", headers=headers).status_code == 401
+
+
+def test_the_first_key_closes_the_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "REMEMBER_SECONDS", 0.0)
+    with served(str(tmp_path / "a.db")) as started, client(started.url) as http:
+        assert http.get("/runs").status_code == 200
+        with client(started.url, started.key()) as known:
+            assert (http.get("/runs").status_code, known.get("/runs").status_code) == (401, 200)
+
+
+def test_a_revoked_key_is_useless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "REMEMBER_SECONDS", 0.0)
+    with served(str(tmp_path / "a.db")) as started:
+        key = started.key()
+        with client(started.url, key) as http:
+            assert http.get("/runs").status_code == 200
+            started.do(Keys(started.app.state.store).revoke(key[3:].split(".")[0]))
+            assert http.get("/runs").status_code == 401
+
+
+def test_a_secret_is_stored_nowhere(tmp_path: Path) -> None:
+    with served(str(tmp_path / "a.db")) as started:
+        key = started.key()
+        with client(started.url, key) as http:
+            http.get("/runs")
+    secret = key.split(".")[1].encode()
+    written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert secret not in written and key[3:].split(".")[0].encode() in written
+
+
+@pytest.mark.parametrize(
+    ("host", "is_here"),
+    [
+        *[(host, True) for host in ("127.0.0.1", "::1", "[::1]", "localhost", "127.9.9.9")],
+        *[(host, False) for host in ("0.0.0.0", "10.0.0.1", "example.org", "", "localhost.evil.org")],
+    ],
+)
+def test_what_counts_as_this_machine(host: str, is_here: bool) -> None:
+    assert is_loopback(host) is is_here
+
+
+def test_older_names_of_the_environment_still_work(tmp_path: Path) -> None:
+    assert from_environment({"AOS_RUNS_ROOT": str(tmp_path)}).url == str(tmp_path / "agent.db")
+    assert from_environment({"HOLDFAST_URL": "memory://", "AOS_RUNS_ROOT": "x"}).url == "memory://"
+    with pytest.raises(ValueError, match="HOLDFAST_MAX_STREAMS"):
+        from_environment({"HOLDFAST_MAX_STREAMS": "many"})
+
+
+# ---- tokens ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def signer() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@pytest.fixture(scope="module")
+def published(signer: rsa.RSAPrivateKey) -> Iterator[str]:
+    """The address where an issuer publishes its key."""
+    jwk = {**json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(signer.public_key())), "kid": "k1", "use": "sig"}
+    body = json.dumps({"keys": [jwk]}).encode()
+
+    class Published(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    issuer = HTTPServer(("127.0.0.1", 0), Published)
+    thread = threading.Thread(target=issuer.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{issuer.server_port}/keys"
+    issuer.shutdown()
+    issuer.server_close()
+
+
+@pytest.fixture(scope="module")
+def trusting(published: str) -> Iterator[Served]:
+    with served(jwt_issuer=ISSUER, jwt_audience=AUDIENCE, jwt_keys_url=published) as started:
+        yield started
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    good = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "ana",
+        "exp": int(time.time()) + 600,
+        "holdfast_space": "acme",
+        "holdfast_role": "writer",
+    }
+    return {name: value for name, value in {**good, **changes}.items() if value is not None}
+
+
+def status(server: Served, token: str) -> int:
+    with client(server.url, token) as http:
+        return http.post("/runs", json={"objective": "x"}).status_code
+
+
+def test_a_good_token_opens_the_space_it_names(trusting: Served, signer: rsa.RSAPrivateKey) -> None:
+    token = jwt.encode(claims(), signer, "RS256", headers={"kid": "k1"})
+    other = jwt.encode(claims(holdfast_space="other"), signer, "RS256", headers={"kid": "k1"})
+    with client(trusting.url, token) as acme, client(trusting.url, other) as stranger:
+        run = acme.post("/runs", json={"objective": "x"}).json()["run_id"]
+        assert acme.get(f"/runs/{run}").status_code == 200
+        assert stranger.get(f"/runs/{run}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"iss": "https://other.example"},
+        {"aud": "other"},
+        {"exp": 1},
+        {"exp": None},
+        {"sub": None},
+        {"holdfast_space": None},
+        {"holdfast_space": ""},
+        {"holdfast_space": "holdfast:keys"},
+        {"holdfast_space": 7},
+        {"holdfast_role": "god"},
+        {"holdfast_role": ["admin"]},
+    ],
+    ids=str,
+)
+def test_a_token_that_proves_too_little_is_refused(
+    trusting: Served, signer: rsa.RSAPrivateKey, changes: dict[str, Any]
+) -> None:
+    assert status(trusting, jwt.encode(claims(**changes), signer, "RS256", headers={"kid": "k1"})) == 401
+
+
+def test_a_role_in_a_token_is_a_role(trusting: Served, signer: rsa.RSAPrivateKey) -> None:
+    reader = jwt.encode(claims(holdfast_role=None), signer, "RS256", headers={"kid": "k1"})
+    assert status(trusting, reader) == 403
+
+
+def test_a_token_of_somebody_else_is_refused(trusting: Served, signer: rsa.RSAPrivateKey) -> None:
+    forger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    for token in (
+        jwt.encode(claims(), forger, "RS256", headers={"kid": "k1"}),
+        jwt.encode(claims(), signer, "RS256", headers={"kid": "k2"}),
+        jwt.encode(claims(), "", "none", headers={"kid": "k1"}),
+        jwt.encode(claims(), "a shared secret is no signature of the issuer", "HS256", headers={"kid": "k1"}),
+    ):
+        assert status(trusting, token) == 401
+
+
+def test_half_an_issuer_is_a_mistake() -> None:
+    from holdfast.server.tokens import TokenVerifier
+
+    with pytest.raises(ValueError, match="HOLDFAST_JWT_AUDIENCE"):
+        TokenVerifier(Settings(jwt_keys_url="http://localhost/keys", jwt_issuer=ISSUER))

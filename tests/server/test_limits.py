@@ -1,0 +1,165 @@
+"""What is refused before anything is parsed, and what is refused because of what it says."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.server.conftest import client
+from tests.server.serving import Served, served
+
+LIMIT = 100_000
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder: Path = tmp_path_factory.mktemp("small")
+    with served(
+        str(folder / "agent.db"), snapshots=str(folder / "s"), max_body_bytes=LIMIT, max_pack_bytes=LIMIT, max_streams=2
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def http(small: Served) -> Iterator[httpx.Client]:
+    with client(small.url) as made:
+        yield made
+
+
+def chunks(total: int) -> Iterator[bytes]:
+    for _ in range(total // 1000):
+        yield b"x" * 1000
+
+
+@pytest.mark.parametrize("path", ["/runs", "/runs/restore", "/store/commit"])
+def test_a_body_over_the_limit_is_413(http: httpx.Client, path: str) -> None:
+    answer = http.post(path, content=b"x" * (LIMIT + 1), headers={"Content-Type": "application/zip"})
+    assert answer.status_code == 413 and answer.json()["details"]["limit"] == LIMIT
+
+
+def test_a_body_that_hides_its_size_is_stopped_at_the_limit(http: httpx.Client) -> None:
+    answer = http.post("/runs", content=chunks(LIMIT * 5), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_a_body_is_refused_before_it_arrives(small: Served) -> None:
+    host, port = small.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n")
+        assert raw.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "abc", "1, 2"])
+def test_a_length_that_is_no_number_is_refused(small: Served, length: str) -> None:
+    host, port = small.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(f"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode())
+        assert raw.recv(1000)[9:12] in (b"400", b"413")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 90_000,
+        b'{"objective":' * 7_000,
+        b'{"objective": "x", "constraints": ' + b"[" * 2_000 + b"]" * 2_000 + b"}",
+        b'{"objective": "x", "objective": "y"}',
+        b'{"objective": "\\ud800"}',
+        b'{"objective": NaN}',
+        b'{"objective": ' + b"9" * 90_000 + b"}",
+        b'{"objective": "\x00"}',
+        b"\xff\xfe",
+        b"null",
+        b"[]",
+        b'"x"',
+        b'{"objective": {"$ne": null}}',
+        b'{"objective": "x", "__class__": "os.system"}',
+        b'{"objective": ""}',
+        b'{"objective": "x", "run_id": {"a": 1}}',
+    ],
+    ids=lambda body: body[:24].decode("latin1"),
+)
+def test_hostile_json_is_refused(http: httpx.Client, body: bytes) -> None:
+    answer = http.post("/runs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422 and answer.json()["code"] == "invalid_input"
+
+
+HOSTILE = ["../../etc/passwd", "..", "a/../../b", "') OR 1=1--", "{a}", "*", "a\x00b", "a\nb", "x" * 300, "\u202e", "%"]
+
+
+@pytest.mark.parametrize("id", HOSTILE, ids=repr)
+def test_a_hostile_id_is_refused_or_just_an_id(http: httpx.Client, small: Served, id: str, tmp_path: Path) -> None:
+    made = http.post("/runs", json={"objective": "x", "run_id": id})
+    assert made.status_code in (200, 422)
+    for path in ("/runs/{}", "/sessions/{}", "/threads/{}/slots", "/memories/{}", "/runs/{}/pack"):
+        assert http.get(path.format(quote(id, safe=""))).status_code < 500
+
+
+def test_a_hostile_id_matches_nothing_but_itself(http: httpx.Client) -> None:
+    http.post("/runs", json={"objective": "x", "run_id": "victim"})
+    assert http.get("/runs/" + quote("victim' OR '1'='1", safe="")).status_code == 404
+    assert http.get("/runs", params={"status": "') OR 1=1--"}).json()["runs"] == []
+    assert http.get("/sessions/search", params={"q": '") OR ("'}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["../../../etc/passwd", "/etc/passwd", "/etc/a.zip", "a/b.zip", "..", "x\x00.zip"])
+def test_only_snapshots_can_be_loaded(http: httpx.Client, path: str) -> None:
+    assert http.post("/runs/resume/load", json={"pack_path": path}).status_code in (404, 422)
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=-1", "limit=99999999999999999999", "after=x", "surprise=1", "limit=a"]
+)
+def test_a_query_that_makes_no_sense_is_refused(http: httpx.Client, query: str) -> None:
+    run = http.post("/runs", json={"objective": "x"}).json()["run_id"]
+    assert http.get(f"/runs/{run}/events?{query}").status_code == 422
+
+
+def test_a_caller_in_a_hurry_is_slowed_down(tmp_path: Path) -> None:
+    with served(str(tmp_path / "a.db"), requests_per_second=0.5) as started, client(started.url) as http:
+        answers = [http.get("/runs") for _ in range(8)]
+        assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 3
+        assert int(answers[-1].headers["retry-after"]) >= 1
+        assert http.get("/health").status_code == 200
+
+
+def test_streams_are_counted_and_given_back(http: httpx.Client) -> None:
+    def status() -> int:
+        with http.stream("GET", "/threads/t/follow") as answer:
+            return answer.status_code
+
+    with http.stream("GET", "/threads/t/follow"), http.stream("GET", "/threads/t/follow"):
+        assert status() == 429
+    http.post("/threads/t/slots", json={"payload": 1, "from_id": "a"})  # a dead stream is noticed when it is written to
+    statuses = {status() for _ in range(50)}
+    assert 200 in statuses
+
+
+@pytest.mark.parametrize("header", ["x", "-1", "9" * 30, "٣"])
+def test_a_last_event_id_that_is_none_is_refused(http: httpx.Client, header: str) -> None:
+    raw = {"Last-Event-ID": header.encode()}
+    assert http.get("/threads/t/follow", headers=raw).status_code == 422  # type: ignore[arg-type]
+
+
+def test_a_range_header_is_ignored(http: httpx.Client) -> None:
+    run = http.post("/runs", json={"objective": "x"}).json()["run_id"]
+    bomb = "bytes=" + ",".join(f"{start}-" for start in range(2_000))
+    assert http.get(f"/runs/{run}/pack", headers={"Range": bomb}).status_code == 200
+
+
+def test_too_many_headers_are_refused_by_the_web_server(small: Served) -> None:
+    host, port = small.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        try:
+            raw.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 100_000 + b"\r\n")
+            answer = raw.recv(1000)
+        except OSError:
+            answer = b""  # it hung up, which is fine too
+    assert answer[9:12] in (b"", b"400", b"431", b"200")
+    with client(small.url) as http:
+        assert http.get("/health").status_code == 200

@@ -1,0 +1,130 @@
+"""The description of the API is true: generated calls never break the server, and every answer is as described."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi import checks
+
+from holdfast.client import wire
+from holdfast.server.app import create_app
+from holdfast.server.endpoint import Endpoint, Nothing
+from holdfast.server.openapi import describe
+from holdfast.server.routes import ENDPOINTS
+from holdfast.server.settings import Settings
+from tests.server.conftest import client
+from tests.server.samples import MCR
+from tests.server.serving import served
+from tests.server.test_roles import name
+
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    checks.response_schema_conformance,
+    checks.content_type_conformance,
+    checks.status_code_conformance,
+]
+CALLS = int(os.environ.get("HOLDFAST_CALLS", "500"))
+STREAMS = [endpoint for endpoint in ENDPOINTS if endpoint.media == "text/event-stream"]
+CALLED = [endpoint for endpoint in ENDPOINTS if endpoint not in STREAMS]
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder: Path = tmp_path_factory.mktemp("described")
+    with served(str(folder / "agent.db"), snapshots=str(folder / "s")) as server, client(server.url) as made:
+        made.post("/runs", json={"objective": "x", "run_id": "known"})
+        made.post("/sessions/known/messages", json={"messages": [{"role": "user", "content": "Hello"}]})
+        made.post("/threads/known/slots", json={"payload": 1, "from_id": "a"})
+        made.post("/memories/propose", json={"mcrs": [{**MCR, "memory_id": "known"}], "batch_id": "known"})
+        made.post("/memories/batches/known/commit", json={"reviewer": "ana"})
+        yield made
+
+
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    return schemathesis.openapi.from_dict(describe(ENDPOINTS))
+
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["key", "id", "kind"]), inner),
+    max_leaves=6,
+)
+KEYS = st.fixed_dictionaries(
+    {"space": st.just("default") | PLAIN, "kind": st.text(max_size=3), "id": st.text(max_size=3)}
+)
+FIELDS = st.fixed_dictionaries(
+    {"key": KEYS | PLAIN},
+    optional={
+        "start": PLAIN,
+        "limit": PLAIN,
+        "value": PLAIN,
+        "entries": st.lists(PLAIN),
+        "space": PLAIN,
+        "words": PLAIN,
+    },
+)
+PARTS = st.lists(st.tuples(st.sampled_from([*wire.QUESTIONS, *wire.WRITES, "x"]), FIELDS) | PLAIN, max_size=3)
+PACKED = (
+    PARTS
+    | FIELDS
+    | st.fixed_dictionaries({"id": st.text(max_size=3), "expects": st.lists(PLAIN, max_size=1), "writes": PARTS})
+)
+schemathesis.openapi.media_type("application/zip", st.binary())
+schemathesis.openapi.media_type(wire.MEDIA, st.binary() | PACKED.map(msgspec.msgpack.encode))
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
+@pytest.mark.parametrize("endpoint", CALLED, ids=name)
+def test_no_generated_call_breaks_anything(
+    endpoint: Endpoint, mode: GenerationMode, schema: Any, http: httpx.Client
+) -> None:
+    """Half of the calls are about something that exists."""
+    operation = schema[endpoint.path][endpoint.method]
+    if mode is GenerationMode.NEGATIVE and endpoint.body is None and endpoint.query is Nothing:
+        pytest.skip("nothing can be wrong with this one")
+
+    @settings(
+        max_examples=max(1, CALLS // (2 * len(CALLED))),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    @given(case=operation.as_strategy(generation_mode=mode), known=st.booleans())
+    def call(case: Any, known: bool) -> None:
+        if known:
+            case.path_parameters = dict.fromkeys(case.path_parameters or {}, "known")
+        answer = case.call(base_url=str(http.base_url), timeout=60)
+        assert answer.status_code < 500, answer.text
+        case.validate_response(answer, checks=CHECKS)
+
+    call()
+
+
+def test_every_endpoint_is_described_once_and_served() -> None:
+    described = describe(ENDPOINTS)["paths"]
+    listed = [(path, method.upper()) for path, methods in described.items() for method in methods]
+    assert sorted(listed) == sorted((endpoint.path, endpoint.method) for endpoint in ENDPOINTS)
+    app = create_app(Settings(url="memory://"))
+    served_paths = {(route.path, method) for route in app.routes for method in getattr(route, "methods", ())}  # type: ignore[attr-defined]
+    assert set(listed) <= served_paths
+
+
+def test_the_description_is_served(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    assert document["info"]["title"] == "Holdfast" and http.get("/docs").status_code == 200

@@ -1,0 +1,101 @@
+"""Every endpoint against every role, from the table that the server itself is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from holdfast.client import wire
+from holdfast.codec import encode
+from holdfast.server.endpoint import Endpoint
+from holdfast.server.keys import RIGHTS
+from holdfast.server.routes import ENDPOINTS
+from holdfast.store import Append, Commit, Delete, Entry, Erase, Key, Put, Write, new_id
+from tests.server.conftest import ROLES, client
+from tests.server.samples import MCR, request
+from tests.server.serving import Served
+
+
+def name(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.right is not None]
+
+
+@pytest.fixture(scope="module")
+def stranger(shared: Served, roles: dict[str, httpx.Client]) -> Iterator[httpx.Client]:
+    with client(shared.url) as http:
+        yield http
+
+
+@pytest.mark.parametrize("endpoint", GUARDED, ids=name)
+def test_nobody_comes_in_without_a_key(endpoint: Endpoint, stranger: httpx.Client) -> None:
+    assert request(stranger, endpoint)[0] == 401
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("endpoint", GUARDED, ids=name)
+def test_a_role_may_do_what_its_rights_say(endpoint: Endpoint, role: str, roles: dict[str, httpx.Client]) -> None:
+    status, _ = request(roles[role], endpoint)
+    if endpoint.right in RIGHTS[role]:
+        assert status not in (401, 403) and status < 500
+    else:
+        assert status == 403
+
+
+def test_only_health_and_readiness_are_open() -> None:
+    assert {endpoint.path for endpoint in ENDPOINTS if endpoint.right is None} == {"/health", "/ready"}
+
+
+def test_a_wrong_secret_is_refused(shared: Served, roles: dict[str, httpx.Client]) -> None:
+    real = shared.key()
+    with client(shared.url, real[:-1] + ("0" if real[-1] != "0" else "1")) as forger:
+        assert forger.get("/runs").status_code == 401
+
+
+def test_a_proposer_can_not_commit_what_it_proposed(roles: dict[str, httpx.Client]) -> None:
+    batch = roles["writer"].post("/memories/propose", json={"mcrs": [MCR]}).json()["id"]
+    assert roles["writer"].post(f"/memories/batches/{batch}/commit", json={}).status_code == 403
+    assert roles["reviewer"].post(f"/memories/batches/{batch}/commit", json={}).status_code == 200
+
+
+def test_a_writer_can_not_commit_memories_through_a_milestone(roles: dict[str, httpx.Client]) -> None:
+    run = roles["writer"].post("/runs", json={"objective": "x"}).json()["run_id"]
+    batch = roles["writer"].post(f"/runs/{run}/memory/propose", json={"mcrs": [{**MCR, "content": "m"}]}).json()
+    asked = {"reason": "r", "memory_batch_id": batch["batch_id"]}
+    assert roles["writer"].post(f"/runs/{run}/milestone", json=asked).status_code == 403
+    assert roles["admin"].post(f"/runs/{run}/milestone", json=asked).json()["committed_memory_ids"]
+
+
+def test_a_writer_can_not_bring_memories_in_with_a_pack(roles: dict[str, httpx.Client]) -> None:
+    admin = roles["admin"]
+    run = admin.post("/runs", json={"objective": "x"}).json()["run_id"]
+    batch = admin.post(f"/runs/{run}/memory/propose", json={"mcrs": [{**MCR, "content": "smuggled"}]}).json()
+    admin.post(f"/runs/{run}/milestone", json={"memory_batch_id": batch["batch_id"]})
+    pack = admin.get(f"/runs/{run}/pack").content
+    zipped = {"Content-Type": "application/zip"}
+    refused = roles["writer"].post("/runs/restore?run_id=copy", content=pack, headers=zipped)
+    assert refused.status_code == 422 and "memories" in refused.json()["error"]
+    assert admin.get("/runs/copy").status_code == 404
+    assert admin.post("/runs/restore?run_id=copy", content=pack, headers=zipped).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("write", "role_that_may_not"),
+    [
+        (Put(Key("default", "memory", "m"), encode({})), "writer"),
+        (Put(Key("default", "memory_batch", "b"), encode({})), "writer"),
+        (Append(Key("default", "memory_log", "log"), (Entry("t", encode({})),)), "writer"),
+        (Delete(Key("default", "run", "r")), "writer"),
+        (Erase(Key("default", "ledger", "r"), 0, 1), "writer"),
+        (Put(Key("default", "thing", "t"), encode({})), "reviewer"),
+    ],
+    ids=lambda value: f"{type(value).__name__} {value.key.kind}" if hasattr(value, "key") else value,
+)
+def test_the_port_is_guarded_too(write: Write, role_that_may_not: str, roles: dict[str, httpx.Client]) -> None:
+    body = wire.dump_commit(Commit(new_id(), (), (write,)))
+    asked = {"content": body, "headers": {"Content-Type": wire.MEDIA}}
+    assert roles[role_that_may_not].post("/store/commit", **asked).status_code == 403  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""Several processes, several clients, one run: every acknowledged change is there, once, in one order."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import holdfast
+from tests.server.conftest import client
+from tests.server.serving import process
+
+SECONDS = float(os.environ.get("HOLDFAST_SECONDS", "2"))
+CLIENTS = 4
+
+
+def test_two_workers_and_four_clients_patch_one_run(tmp_path: Path) -> None:
+    acknowledged: list[int] = []
+    trouble: list[str] = []
+    with process(tmp_path / "agent.db", workers=2) as server:
+        with client(server.url) as http:
+            run = http.post("/runs", json={"objective": "x"}).json()["run_id"]
+
+        def work(number: int) -> None:
+            end = time.monotonic() + SECONDS
+            with client(server.url) as http:
+                while time.monotonic() < end:
+                    seq = http.get(f"/runs/{run}").json()["_update_seq"]
+                    patch = {"patch": {"next_action": f"{number} after {seq}"}, "expected_seq": seq}
+                    answer = http.patch(f"/runs/{run}", json=patch)
+                    if answer.status_code == 200:
+                        acknowledged.append(answer.json()["ws"]["_update_seq"])
+                    elif answer.status_code != 409:
+                        trouble.append(answer.text)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with client(server.url) as http:
+            final = http.get(f"/runs/{run}").json()["_update_seq"]
+            verified = http.get(f"/runs/{run}/verify").json()
+    assert trouble == []
+    assert sorted(acknowledged) == list(range(1, len(acknowledged) + 1))
+    assert final == len(acknowledged) > 0
+    assert verified["ok"] is True
+
+
+def test_what_was_acknowledged_before_a_stop_is_there_after_it(tmp_path: Path) -> None:
+    """Clients write without pause while the server is told to stop; it finishes what it has begun."""
+    done: list[int] = []
+    with process(tmp_path / "agent.db") as server:
+
+        def work() -> None:
+            with client(server.url) as http:
+                try:
+                    while True:
+                        answer = http.post("/threads/t/slots", json={"payload": len(done), "from_id": "a"})
+                        if answer.status_code == 200:
+                            done.append(answer.json()["index"])
+                except Exception:
+                    return  # the server is gone
+
+        threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        while len(done) < 50:
+            time.sleep(0.01)
+        assert server.stop() in (0, -15)
+        for thread in threads:
+            thread.join()
+    with holdfast.open(tmp_path / "agent.db") as ctx:
+        kept = [slot.index for slot in ctx.threads.get("t")]
+    assert set(done) <= set(kept) and len(set(done)) == len(done)
+    assert kept == list(range(len(kept)))

@@ -1,0 +1,75 @@
+"""The service tests of tests/services, run unchanged through the HTTP client, in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.colours import Awaitable
+from tests.server.serving import Served, served
+
+# HOLDFAST_COLOURS=http,http-async runs all of them; otherwise the main ones run, blocking.
+COLOURS = os.environ.get("HOLDFAST_COLOURS", "").split(",")
+MAIN = {"test_runs", "test_sessions", "test_threads", "test_memories"}
+
+
+@pytest.fixture(params=["sqlite"])
+def address(tmp_path: Path) -> str:
+    return str(tmp_path / "agent.db")
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[Served]:
+    with served() as started:
+        yield started
+
+
+@pytest.fixture
+def server(running: Served, address: str) -> Iterator[Served]:
+    """One server for all tests, with an empty store for each."""
+    running.reset(address)
+    yield running
+    running.reset("memory://")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what comes along with the imports and does not go through a context."""
+    here = Path(__file__).parent
+    items[:] = [item for item in items if here not in item.path.parents or _goes_through(item)]
+
+
+def _goes_through(item: pytest.Item) -> bool:
+    return "make_ctx" in getattr(item, "fixturenames", ()) and (COLOURS != [""] or item.path.stem in MAIN)
+
+
+@pytest.fixture(params=[colour for colour in COLOURS if colour] or ["http"])
+def make_ctx(request: pytest.FixtureRequest, server: Served, runner: asyncio.Runner) -> Iterator[Callable[..., Any]]:
+    """Connect to one server, each time with a key of the space that is asked for."""
+    opened: list[Any] = []
+
+    def make(*, space: str = "default") -> Any:
+        key = server.key(space)
+        if request.param == "http":
+            context = holdfast.connect(server.url, key=key)
+            opened.append(context)
+            return Awaitable(context)
+        async_context = runner.run(holdfast.aconnect(server.url, key=key))
+        opened.append(async_context)
+        return async_context
+
+    yield make
+    for context in opened:
+        closing = context.close()
+        if inspect.isawaitable(closing):
+            runner.run(_await(closing))
+
+
+async def _await(thing: Any) -> Any:
+    return await thing

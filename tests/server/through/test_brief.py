@@ -1,0 +1,1 @@
+from tests.services.test_brief import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.services.test_episodes import *  # noqa: F403

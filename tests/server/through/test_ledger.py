@@ -1,0 +1,1 @@
+from tests.services.test_ledger import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.services.test_memories import *  # noqa: F403

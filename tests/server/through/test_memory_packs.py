@@ -1,0 +1,1 @@
+from tests.services.test_memory_packs import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.services.test_memory_trust import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.services.test_packs import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.services.test_registry import *  # noqa: F403

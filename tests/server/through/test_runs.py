@@ -1,0 +1,1 @@
+from tests.services.test_runs import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.services.test_runs_artifacts import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.services.test_runs_erasure import *  # noqa: F403

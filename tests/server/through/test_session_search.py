@@ -1,0 +1,1 @@
+from tests.services.test_session_search import *  # noqa: F403

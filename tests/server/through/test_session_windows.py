@@ -1,0 +1,1 @@
+from tests.services.test_session_windows import *  # noqa: F403

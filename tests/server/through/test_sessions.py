@@ -1,0 +1,1 @@
+from tests.services.test_sessions import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.services.test_threads import *  # noqa: F403

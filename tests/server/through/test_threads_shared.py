@@ -1,0 +1,1 @@
+from tests.services.test_threads_shared import *  # noqa: F403
