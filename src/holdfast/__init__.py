@@ -1,12 +1,14 @@
-"""Holdfast keeps everything an AI agent knows in one crash-safe, transactional store."""
+"""Holdfast keeps everything an AI agent knows in one crash-safe, transactional store.
+
+Importing this brings in the names and little else; what a name needs is loaded when it is first used, so that a
+command line that only prints its help, or a worker that only catches `holdfast.Conflict`, starts at once.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
-from holdfast.blocking import Context
-from holdfast.bridge import Inline
-from holdfast.context import AsyncContext
 from holdfast.errors import (
     BudgetExceeded,
     Closed,
@@ -21,8 +23,11 @@ from holdfast.errors import (
     StoreError,
     Unavailable,
 )
-from holdfast.opening import Address, open_async_store, open_store
-from holdfast.scope import Scope
+
+if TYPE_CHECKING:
+    from holdfast.blocking import Context as Context
+    from holdfast.context import AsyncContext as AsyncContext
+    from holdfast.tokens import fit as fit
 
 __version__ = "0.1.0"
 
@@ -44,17 +49,28 @@ __all__ = [
     "aconnect",
     "aopen",
     "connect",
+    "fit",
     "open",
 ]
 
 
-def open(address: Address, *, space: str = "default", **options: Any) -> Context:
-    """Open a store for blocking code: a path, or `memory://`. Options go to the store."""
+def open(address: str | os.PathLike[str], *, space: str = "default", **options: Any) -> Context:
+    """Open a store for blocking code: a path, `memory://`, `postgresql://` or `redis://`. Options go to the store."""
+    from holdfast.blocking import Context
+    from holdfast.bridge import Inline
+    from holdfast.context import AsyncContext
+    from holdfast.opening import open_store
+    from holdfast.scope import Scope
+
     return Context(AsyncContext(Scope(Inline(open_store(address, **options)), space)))
 
 
-async def aopen(address: Address, *, space: str = "default", **options: Any) -> AsyncContext:
+async def aopen(address: str | os.PathLike[str], *, space: str = "default", **options: Any) -> AsyncContext:
     """Open the same store for async code."""
+    from holdfast.context import AsyncContext
+    from holdfast.opening import open_async_store
+    from holdfast.scope import Scope
+
     return AsyncContext(Scope(await open_async_store(address, **options), space))
 
 
@@ -73,3 +89,19 @@ async def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 1
     from holdfast import client
 
     return await client.aconnect(url, key=key, retry_seconds=retry_seconds)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Context":
+        from holdfast.blocking import Context
+
+        return Context
+    if name == "AsyncContext":
+        from holdfast.context import AsyncContext
+
+        return AsyncContext
+    if name == "fit":
+        from holdfast.tokens import fit
+
+        return fit
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
