@@ -1,0 +1,1 @@
+"""`xml_pipeline.message_bus` under its earlier name."""

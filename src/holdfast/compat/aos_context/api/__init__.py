@@ -1,0 +1,1 @@
+"""The HTTP API: `uvicorn holdfast.compat.aos_context.api.main:app`."""

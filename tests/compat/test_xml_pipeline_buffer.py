@@ -1,0 +1,350 @@
+"""The context buffer by its own names, in this process."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archives import FolderArchive
+from holdfast.compat.agentserver.memory import context_buffer as earlier
+from holdfast.compat.xml_pipeline.memory import context_buffer as later
+from holdfast.compat.xml_pipeline.memory.context_buffer import (
+    BufferSlot,
+    ContextBuffer,
+    SlotMetadata,
+    ThreadContext,
+    get_context_buffer,
+    reset_context_buffer,
+    slot_to_handler_metadata,
+)
+from holdfast.compat.xml_pipeline.memory.shared_backend import BackendConfig, get_shared_backend
+from holdfast.compat.xml_pipeline.message_bus.message_state import HandlerMetadata, HandlerResponse
+from holdfast.errors import InvalidInput
+
+
+@dataclass
+class Greeting:
+    message: str
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Farewell:
+    message: str
+
+
+@pytest.fixture
+def buffer() -> ContextBuffer:
+    return ContextBuffer()
+
+
+@pytest.fixture
+def singleton() -> Iterator[None]:
+    reset_context_buffer()
+    yield
+    reset_context_buffer()
+
+
+def fill(buffer: ContextBuffer, thread_id: str, count: int) -> None:
+    for number in range(count):
+        buffer.append(thread_id, Greeting(str(number)), "user", "router")
+
+
+# ---- slots ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_tells_everything_about_its_message(buffer: ContextBuffer) -> None:
+    payload = Greeting("hello")
+    slot = buffer.append("t", payload, "user", "router", "router", True, "use it", "do it")
+    assert slot.payload is payload
+    assert (slot.thread_id, slot.from_id, slot.to_id, slot.index) == ("t", "user", "router", 0)
+    told = slot.metadata
+    assert (told.slot_index, told.payload_type, told.own_name) == (0, "Greeting", "router")
+    assert (told.is_self_call, told.usage_instructions, told.todo_nudge) == (True, "use it", "do it")
+    assert datetime.fromisoformat(told.timestamp).tzinfo is not None
+
+
+@pytest.mark.parametrize("name", ["payload", "metadata", "index", "anything"])
+def test_a_slot_can_not_be_changed(buffer: ContextBuffer, name: str) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(buffer.append("t", Greeting("x"), "a", "b"), name, None)
+
+
+def test_metadata_can_not_be_changed(buffer: ContextBuffer) -> None:
+    slot = buffer.append("t", Greeting("x"), "a", "b")
+    with pytest.raises(FrozenInstanceError):
+        slot.metadata.from_id = "mallory"  # type: ignore[misc]
+
+
+def test_slots_can_be_made_by_hand_and_are_as_frozen() -> None:
+    metadata = SlotMetadata("t", "a", "b", 3, "2024-01-01T00:00:00+00:00", "Greeting")
+    slot = BufferSlot(payload=Greeting("x"), metadata=metadata)
+    assert (slot.thread_id, slot.from_id, slot.to_id, slot.index) == ("t", "a", "b", 3)
+    with pytest.raises(FrozenInstanceError):
+        slot.payload = None  # type: ignore[misc]
+
+
+def test_an_edit_of_the_payload_never_shows_in_the_history(buffer: ContextBuffer) -> None:
+    payload = Greeting("original", ["x"])
+    slot = buffer.append("t", payload, "a", "b")
+    payload.message = "TAMPERED"
+    payload.tags.append("y")
+    thread = buffer.get_thread("t")
+    assert thread is not None
+    assert slot.payload == thread[0].payload == Greeting("original", ["x"])
+
+
+def test_a_slot_can_be_copied_and_compared(buffer: ContextBuffer) -> None:
+    slot = buffer.append("t", Greeting("x"), "a", "b")
+    thread = buffer.get_thread("t")
+    assert thread is not None
+    assert thread[0] == slot
+    copied = copy.deepcopy(slot)
+    assert (copied.payload, copied.metadata) == (slot.payload, slot.metadata)
+    assert repr(slot).startswith("BufferSlot(payload=Greeting")
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_indexes_count_from_nothing(buffer: ContextBuffer) -> None:
+    fill(buffer, "t", 3)
+    thread = buffer.get_thread("t")
+    assert thread is not None
+    assert [slot.index for slot in thread] == [0, 1, 2]
+    assert (len(thread), thread[1].index, thread[-1].index) == (3, 1, 2)
+    assert [slot.index for slot in thread[1:]] == [1, 2]
+
+
+@pytest.mark.parametrize("index", [3, -4])
+def test_there_is_nothing_beyond_the_ends(buffer: ContextBuffer, index: int) -> None:
+    fill(buffer, "t", 3)
+    with pytest.raises(IndexError):
+        buffer.get_or_create_thread("t")[index]
+
+
+def test_slices_are_those_of_a_list(buffer: ContextBuffer) -> None:
+    fill(buffer, "t", 5)
+    thread = buffer.get_or_create_thread("t")
+    everything = list(thread)
+    for start in (-6, -2, 0, 1, 4, 5, 9):
+        for end in (None, -6, -1, 0, 2, 5, 9):
+            assert thread.get_slice(start, end) == everything[start:end]
+
+
+def test_slots_are_found_by_type_and_sender(buffer: ContextBuffer) -> None:
+    buffer.append("t", Greeting("a"), "ana", "bob")
+    buffer.append("t", Farewell("b"), "bob", "ana")
+    thread = buffer.get_or_create_thread("t")
+    assert [slot.index for slot in thread.get_by_type("Farewell")] == [1]
+    assert [slot.index for slot in thread.get_from("ana")] == [0]
+    assert thread.get_from("nobody") == thread.get_by_type("Nothing") == []
+
+
+def test_iterating_ends_although_the_thread_grows(buffer: ContextBuffer) -> None:
+    fill(buffer, "t", 2)
+    thread = buffer.get_or_create_thread("t")
+    for _ in thread:
+        thread.append(Greeting("more"), "a", "b")
+    assert len(thread) == 4
+
+
+def test_a_thread_is_the_same_object_each_time(buffer: ContextBuffer) -> None:
+    first = buffer.get_or_create_thread("t")
+    assert len(first) == 0
+    assert buffer.get_or_create_thread("t") is first
+    buffer.append("t", Greeting("x"), "a", "b")
+    assert buffer.get_thread("t") is first
+
+
+def test_threads_do_not_see_each_other(buffer: ContextBuffer) -> None:
+    fill(buffer, "a", 2)
+    fill(buffer, "b", 1)
+    assert [len(buffer.get_or_create_thread(name)) for name in "ab"] == [2, 1]
+
+
+def test_a_thread_nobody_asked_for_does_not_exist(buffer: ContextBuffer) -> None:
+    assert buffer.get_thread("t") is None
+    assert not buffer.thread_exists("t")
+    assert buffer.get_thread_slots("t") == []
+    assert not buffer.delete_thread("t")
+    buffer.get_or_create_thread("t")
+    assert buffer.thread_exists("t")
+
+
+def test_deleting_removes_a_thread_once(buffer: ContextBuffer) -> None:
+    fill(buffer, "t", 2)
+    assert buffer.delete_thread("t")
+    assert not buffer.delete_thread("t")
+    assert buffer.get_thread("t") is None
+
+
+def test_a_thread_can_stand_alone() -> None:
+    thread = ThreadContext("t")
+    slot = thread.append(Greeting("x"), from_id="a", to_id="b")
+    assert (slot.index, len(thread), thread[0].payload) == (0, 1, Greeting("x"))
+
+
+def test_stats_count(buffer: ContextBuffer) -> None:
+    fill(buffer, "a", 2)
+    fill(buffer, "b", 3)
+    assert buffer.get_stats() == {
+        "thread_count": 2,
+        "total_slots": 5,
+        "max_threads": 1000,
+        "max_slots_per_thread": 10000,
+        "threads": ["a", "b"],
+        "backend": "local",
+    }
+
+
+def test_clearing_removes_everything_and_begins_anew(buffer: ContextBuffer) -> None:
+    fill(buffer, "t", 2)
+    held = buffer.get_or_create_thread("t")
+    buffer.clear()
+    assert (buffer.get_stats()["thread_count"], len(held)) == (0, 0)
+    assert buffer.append("t", Greeting("x"), "a", "b").index == 0
+
+
+def test_what_can_not_be_stored_is_refused(buffer: ContextBuffer) -> None:
+    with pytest.raises(InvalidInput, match="payload"):
+        buffer.append("t", object(), "a", "b")
+    assert len(buffer.get_or_create_thread("t")) == 0
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_thread_takes_no_more(buffer: ContextBuffer) -> None:
+    buffer.max_slots_per_thread = 3
+    fill(buffer, "t", 3)
+    with pytest.raises(MemoryError, match=r"exceeded max slots \(3\)"):
+        buffer.append("t", Greeting("one more"), "a", "b")
+    with pytest.raises(MemoryError, match="exceeded max slots"):
+        buffer.get_or_create_thread("t").append(Greeting("one more"), "a", "b")
+    assert len(buffer.get_thread_slots("t")) == 3
+
+
+def test_the_limit_holds_whoever_appends(buffer: ContextBuffer) -> None:
+    buffer.max_slots_per_thread = 200
+
+    def work() -> None:
+        for _ in range(100):
+            try:
+                buffer.append("t", Greeting("x"), "a", "b")
+            except MemoryError:
+                return
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert [slot.index for slot in buffer.get_thread_slots("t")] == list(range(200))
+
+
+def test_the_thread_that_waited_longest_leaves_and_it_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    buffer = ContextBuffer(archive=FolderArchive(tmp_path))
+    buffer.max_threads = 3
+    for name in ("first", "second", "third", "first"):
+        fill(buffer, name, 1)
+    with caplog.at_level(logging.WARNING):
+        fill(buffer, "fourth", 1)
+    assert sorted(buffer.get_stats()["threads"]) == ["first", "fourth", "third"]
+    assert buffer.get_thread("second") is None
+    assert "'second' left" in caplog.text
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_oldest_of_threads_without_messages_leaves(buffer: ContextBuffer) -> None:
+    buffer.max_threads = 3
+    for name in "abcd":
+        buffer.get_or_create_thread(name)
+    assert [buffer.thread_exists(name) for name in "abcd"] == [False, True, True, True]
+
+
+def test_whoever_holds_a_thread_that_left_appends_to_the_real_one(buffer: ContextBuffer) -> None:
+    buffer.max_threads = 2
+    fill(buffer, "held", 2)
+    held = buffer.get_or_create_thread("held")
+    fill(buffer, "b", 1)
+    fill(buffer, "c", 1)
+    assert not buffer.thread_exists("held")
+    slot = held.append(Greeting("back"), "a", "b")
+    assert slot.index == 2
+    assert buffer.get_thread("held") is held
+    assert (len(held), held[0].payload, [one.index for one in held]) == (1, Greeting("back"), [2])
+
+
+# ---- the rest -------------------------------------------------------------------------------------------------------
+
+
+def test_handlers_are_told_what_concerns_them(buffer: ContextBuffer) -> None:
+    slot = buffer.append("t", Greeting("x"), "user", "router", own_name="router", is_self_call=True, todo_nudge="n")
+    assert slot_to_handler_metadata(slot) == HandlerMetadata("t", "user", "router", True, "", "n")
+
+
+def test_responses_go_to_the_caller_or_to_a_name() -> None:
+    assert HandlerResponse.respond("x").is_response
+    assert not HandlerResponse("x", to="router").is_response
+
+
+@pytest.mark.usefixtures("singleton")
+def test_a_process_has_one_buffer() -> None:
+    assert get_context_buffer() is get_context_buffer()
+    before = get_context_buffer()
+    fill(before, "t", 1)
+    reset_context_buffer()
+    assert get_context_buffer() is not before
+    assert get_context_buffer().get_stats()["thread_count"] == 0
+
+
+@pytest.mark.usefixtures("singleton")
+def test_a_backend_that_comes_late_is_taken_on_or_refused_but_never_ignored() -> None:
+    early = get_context_buffer()
+    backend = get_shared_backend(BackendConfig("memory"))
+    assert get_context_buffer(backend=backend) is early
+    assert early.is_shared
+    assert get_context_buffer(backend=backend) is early
+    with pytest.raises(InvalidInput, match="reset_context_buffer"):
+        get_context_buffer(backend=get_shared_backend())
+
+
+@pytest.mark.usefixtures("singleton")
+def test_a_buffer_in_use_does_not_change_its_store() -> None:
+    fill(get_context_buffer(), "t", 1)
+    with pytest.raises(InvalidInput, match="reset_context_buffer"):
+        get_context_buffer(backend=get_shared_backend())
+    assert len(get_context_buffer().get_thread_slots("t")) == 1
+
+
+@pytest.mark.usefixtures("singleton")
+@pytest.mark.parametrize("module", [earlier, later])
+def test_the_documented_usage(module: Any) -> None:
+    thread_id, payload, metadata = "t", Greeting("hello"), HandlerMetadata("t", "user", own_name="router")
+    seen: list[Any] = []
+
+    def handler(*told: Any) -> None:
+        seen.append(told)
+
+    buffer = module.get_context_buffer()
+    ref = buffer.append(thread_id, payload, metadata)
+    handler(ref.payload, ref.metadata)
+    history = buffer.get_thread(thread_id)
+
+    assert seen[0][0] is payload
+    assert (ref.from_id, ref.to_id, ref.metadata.own_name) == ("user", "router", "router")
+    assert [slot.payload for slot in history] == [payload]
+
+
+def test_the_earlier_names_are_the_same_objects() -> None:
+    for name in later.__all__:
+        assert getattr(earlier, name) is getattr(later, name)

@@ -1,0 +1,267 @@
+"""Shared backends by their own names: several processes, one set of threads and chains."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from holdfast.compat.xml_pipeline.memory.context_buffer import ContextBuffer, get_context_buffer, reset_context_buffer
+from holdfast.compat.xml_pipeline.memory.shared_backend import (
+    BackendConfig,
+    SharedBackend,
+    StoreBackend,
+    deserialize_slot,
+    get_shared_backend,
+    serialize_slot,
+)
+from holdfast.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry
+from holdfast.errors import Damaged, InvalidInput
+from holdfast.services.payloads import Inert, PayloadTypes
+
+spawn = multiprocessing.get_context("spawn")
+
+
+@dataclass
+class Text:
+    message: str
+
+
+@pytest.fixture(params=["memory", "manager", "redis"])
+def config(request: pytest.FixtureRequest) -> BackendConfig:
+    made = BackendConfig(request.param)
+    if request.param == "redis":
+        made.redis_url = request.getfixturevalue("redis")
+        made.redis_prefix = f"xp:{os.urandom(4).hex()}:"
+    return made
+
+
+@pytest.fixture
+def backend(config: BackendConfig) -> Iterator[StoreBackend]:
+    opened = get_shared_backend(config)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def manager() -> Iterator[StoreBackend]:
+    opened = get_shared_backend(BackendConfig("manager"))
+    yield opened
+    opened.close()
+
+
+# ---- the backend itself ---------------------------------------------------------------------------------------------
+
+
+def test_bytes_are_kept_in_order_as_they_came(backend: StoreBackend) -> None:
+    assert isinstance(backend, SharedBackend)
+    parts = [b"slot0", b"\x00\xff", b""]
+    assert [backend.buffer_append("t", part) for part in parts] == [0, 1, 2]
+    assert backend.buffer_get_thread("t") == parts
+    assert [backend.buffer_get_slot("t", index) for index in (1, 3, -1)] == [parts[1], None, None]
+    assert backend.buffer_thread_len("t") == 3
+
+
+def test_threads_are_listed_by_the_names_they_have(backend: StoreBackend) -> None:
+    for name in ("a:b", "c"):
+        backend.buffer_append(name, b"x")
+    assert sorted(backend.buffer_list_threads()) == ["a:b", "c"]
+    assert all(backend.buffer_thread_exists(name) for name in backend.buffer_list_threads())
+
+
+def test_a_thread_is_deleted_once(backend: StoreBackend) -> None:
+    backend.buffer_append("t", b"x")
+    assert [backend.buffer_delete_thread("t") for _ in range(2)] == [True, False]
+    assert not backend.buffer_thread_exists("t")
+    assert backend.buffer_get_thread("t") == []
+
+
+def test_clearing_leaves_no_thread(backend: StoreBackend) -> None:
+    for name in "ab":
+        backend.buffer_append(name, b"x")
+    backend.buffer_clear()
+    assert backend.buffer_list_threads() == []
+
+
+def test_chains_and_ids_are_found_both_ways(backend: StoreBackend) -> None:
+    backend.registry_set("console.router", "u1")
+    assert backend.registry_get_uuid("console.router") == "u1"
+    assert backend.registry_get_chain("u1") == "console.router"
+    assert backend.registry_list_all() == {"u1": "console.router"}
+    assert [backend.registry_delete("u1") for _ in range(2)] == [True, False]
+    assert backend.registry_get_uuid("console.router") is None
+    backend.registry_set("a", "u2")
+    backend.registry_clear()
+    assert backend.registry_list_all() == {}
+
+
+def test_a_full_thread_takes_no_more_bytes() -> None:
+    backend = get_shared_backend(BackendConfig(max_slots_per_thread=2))
+    for _ in range(2):
+        backend.buffer_append("t", b"x")
+    with pytest.raises(MemoryError, match="exceeded max slots"):
+        backend.buffer_append("t", b"x")
+    assert backend.buffer_thread_len("t") == 2
+
+
+def test_an_unknown_kind_of_backend_is_refused() -> None:
+    with pytest.raises(ValueError, match="Unknown backend type"):
+        get_shared_backend(BackendConfig("postgres"))  # type: ignore[arg-type]
+
+
+def test_a_memory_backend_does_not_pretend_to_be_shared() -> None:
+    with pytest.raises(InvalidInput, match="belongs to its process"):
+        get_shared_backend().__reduce__()
+
+
+def test_a_managers_file_goes_with_it() -> None:
+    backend = get_shared_backend(BackendConfig("manager"))
+    folder = Path(str(backend.config.manager_address)).parent
+    assert (folder.exists(), folder.stat().st_mode & 0o077) == (True, 0)
+    backend.close()
+    del backend
+    assert not folder.exists()
+
+
+# ---- a buffer over it -----------------------------------------------------------------------------------------------
+
+
+def test_a_buffer_keeps_its_threads_in_the_backend(backend: StoreBackend) -> None:
+    buffer = ContextBuffer(backend=backend)
+    payload = Text("hello")
+    slot = buffer.append("t", payload, "a", "b")
+    assert (buffer.is_shared, slot.payload is payload, slot.index) == (True, True, 0)
+    thread = buffer.get_thread("t")
+    assert thread is not None
+    assert thread is buffer.get_thread("t")
+    assert [one.payload for one in thread] == [payload]
+    assert [one.payload for one in buffer.get_thread_slots("t")] == [payload]
+    stats = buffer.get_stats()
+    assert (stats["backend"], stats["threads"], stats["total_slots"]) == ("shared", ["t"], 1)
+
+
+def test_whoever_holds_a_thread_reaches_everybody(backend: StoreBackend) -> None:
+    one, other = ContextBuffer(backend), ContextBuffer(backend)
+    one.get_or_create_thread("t").append(Text("from one"), "a", "b")
+    there = other.get_thread("t")
+    assert there is not None
+    there.append(Text("from the other"), "b", "a")
+    assert [slot.from_id for slot in one.get_thread_slots("t")] == ["a", "b"]
+
+
+def test_an_unknown_thread_of_a_backend_is_none(backend: StoreBackend) -> None:
+    buffer = ContextBuffer(backend)
+    assert (buffer.get_thread("t"), buffer.get_thread_slots("t"), buffer.delete_thread("t")) == (None, [], False)
+
+
+def test_both_limits_hold_over_a_backend(backend: StoreBackend) -> None:
+    buffer = ContextBuffer(backend)
+    buffer.max_slots_per_thread, buffer.max_threads = 2, 2
+    for _ in range(2):
+        buffer.append("a", Text("x"), "a", "b")
+    with pytest.raises(MemoryError, match="exceeded max slots"):
+        buffer.append("a", Text("x"), "a", "b")
+    buffer.append("b", Text("x"), "a", "b")
+    buffer.append("c", Text("x"), "a", "b")
+    assert sorted(buffer.get_stats()["threads"]) == ["b", "c"]
+    assert buffer.append("a", Text("x"), "a", "b").index == 2
+
+
+def test_a_type_nobody_named_comes_back_as_data(backend: StoreBackend) -> None:
+    ContextBuffer(backend).append("t", {"plain": 1}, "a", "b")
+    slot = ContextBuffer(backend).append("t", Text("x"), "a", "b")
+    raw = deserialize_slot(backend.buffer_get_thread("t")[1])
+    assert isinstance(raw.payload, Inert)
+    assert (raw.payload.type, raw.payload.data, raw.metadata) == ("Text", {"message": "x"}, slot.metadata)
+
+
+def test_resetting_the_buffer_of_one_process_leaves_what_others_share(backend: StoreBackend) -> None:
+    reset_context_buffer()
+    get_context_buffer(backend=backend).append("t", Text("x"), "a", "b")
+    reset_context_buffer()
+    assert backend.buffer_thread_len("t") == 1
+
+
+def test_nothing_ends_by_itself_and_sweeping_ends_what_waited(backend: StoreBackend) -> None:
+    backend.buffer_append("t", b"x")
+    assert tuple(backend.sweep()) == ()
+    assert backend.buffer_thread_len("t") == 1
+    ended = backend.context.threads.limited(ttl_seconds=1e-6).sweep()
+    assert ended == ("t",)
+    assert backend.buffer_append("t", b"y") == 1
+
+
+def test_a_slot_travels_as_json() -> None:
+    types = PayloadTypes()
+    types.register(Text)
+    slot = ContextBuffer().append("t", Text("x"), "a", "b", own_name="b")
+    again = deserialize_slot(serialize_slot(slot), types)
+    assert (again.payload, again.metadata) == (slot.payload, slot.metadata)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80\x04\x95", b"cos\nsystem\n(S'true'\ntR.", b'{"type": 1}', b"[]"])
+def test_what_is_no_slot_is_refused_and_nothing_runs(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        deserialize_slot(data)
+
+
+def test_an_entry_that_is_no_slot_leaves_its_thread_readable(backend: StoreBackend) -> None:
+    buffer = ContextBuffer(backend)
+    buffer.append("t", Text("before"), "a", "b")
+    backend.buffer_append("t", b"\x80\x04 not a slot")
+    buffer.append("t", Text("after"), "a", "b")
+    assert [slot.metadata.payload_type for slot in buffer.get_thread_slots("t")] == ["Text", "SlotBytes", "Text"]
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+def _append(backend: StoreBackend, name: str, count: int, indexes: multiprocessing.Queue[list[int]]) -> None:
+    buffer = ContextBuffer(backend)
+    indexes.put([buffer.append("t", Text(f"{name}{number}"), name, "b").index for number in range(count)])
+
+
+def test_two_processes_never_get_the_same_index(manager: StoreBackend) -> None:
+    queue: multiprocessing.Queue[list[int]] = spawn.Queue()
+    workers = [spawn.Process(target=_append, args=(manager, name, 100, queue)) for name in ("a", "b")]
+    for worker in workers:
+        worker.start()
+    given = [*queue.get(timeout=60), *queue.get(timeout=60)]
+    for worker in workers:
+        worker.join()
+    assert sorted(given) == list(range(200))
+    assert manager.buffer_thread_len("t") == 200
+
+
+def _answer(config: BackendConfig, thread_id: str, found: multiprocessing.Queue[object]) -> None:
+    backend = get_shared_backend(config)
+    buffer = ContextBuffer(backend)
+    buffer.register(Text)
+    found.put(
+        (ThreadRegistry(backend).lookup(thread_id), [slot.payload for slot in buffer.get_thread_slots(thread_id)])
+    )
+
+
+def test_a_worker_given_the_configuration_sees_chains_and_messages(manager: StoreBackend) -> None:
+    thread_id = ThreadRegistry(manager).start_chain("console", "worker")
+    ContextBuffer(manager).append(thread_id, Text("to do"), "console", "worker")
+    queue: multiprocessing.Queue[object] = spawn.Queue()
+    worker = spawn.Process(target=_answer, args=(manager.config, thread_id, queue))
+    worker.start()
+    assert queue.get(timeout=60) == ("console.worker", [Text("to do")])
+    worker.join()
+
+
+def test_the_documented_redis_usage(redis: str) -> None:
+    reset_context_buffer()
+    config = BackendConfig(backend_type="redis", redis_url=redis)
+    backend = get_shared_backend(config)
+    buffer = get_context_buffer(backend=backend)
+    buffer.append("t", Text("x"), "a", "b")
+    assert buffer.get_stats()["total_slots"] == 1
+    reset_context_buffer()
+    backend.close()
