@@ -6,6 +6,7 @@ from pathlib import Path
 
 import apsw
 
+from holdfast.errors import StoreError
 from holdfast.store import Commit, Receipt
 from holdfast.testing.faults import Checkpointing
 
@@ -41,6 +42,16 @@ class Forgetful(Checkpointing):
     def commit(self, commit: Commit) -> Receipt:
         self._calls += 1
         return super().commit(Commit(f"{commit.id}-{id(self)}-{self._calls}", commit.expects, commit.writes))
+
+
+class Careless(Checkpointing):
+    """Says "done" whatever the disk said."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        try:
+            return super().commit(commit)
+        except (StoreError, MemoryError):
+            return Receipt(commit.id, ())
 
 
 class NeverSyncing(Checkpointing):

@@ -7,6 +7,6 @@ import os
 SEED = int(os.environ.get("SEED", "0"))
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "200"))
 CUTS = int(os.environ.get("HOLDFAST_CUTS", "2000"))
-FLIPS = int(os.environ.get("HOLDFAST_FLIPS", "1000"))
+FLIPS = int(os.environ.get("HOLDFAST_FLIPS", "500"))
 ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "1"))
-ALLOCATIONS = int(os.environ.get("HOLDFAST_ALLOCATIONS", "120"))
+ALLOCATIONS = int(os.environ.get("HOLDFAST_ALLOCATIONS", "100"))

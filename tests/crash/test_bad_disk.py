@@ -12,23 +12,17 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore
+from holdfast.backends.sqlite import SqliteStore, group
 from holdfast.codec import encode
-from holdfast.errors import CommitUnknown, Damaged, StoreError, Unavailable
+from holdfast.errors import CommitUnknown, Unavailable
 from holdfast.store import Append, Commit, Entry, Get, Key, Put, Range
-from holdfast.testing.disk import Disk
-from holdfast.testing.faults import Checkpointing, check, document, repeat, step
+from holdfast.testing.disk import Disk, Kind
+from holdfast.testing.faults import Broken, Checkpointing, Lost, check, document, repeat, step
+from tests.crash.broken import Careless, Hasty
 from tests.crash.processes import apart, ended_well, forked
 
 ALWAYS = float("inf")
 BIG = Key("faults", "big", "1")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    return folder / "agent.db"
 
 
 @pytest.fixture
@@ -187,16 +181,36 @@ def test_a_store_whose_creation_fails_can_be_created_afterwards(path: Path, nth:
         repeat(store, 0, 1)
 
 
-def test_a_slow_disk_is_only_slow(store: SqliteStore, disk: Disk) -> None:
-    disk.fsync_seconds = 0.05
+def _sixteen_at_once(store: SqliteStore, disk: Disk) -> int:
+    """Let sixteen threads commit to a slow disk; all must be there. Return how many fsyncs that took."""
+    disk.fsync_seconds = 0.02
     before = disk.count("sync")
-    threads = [threading.Thread(target=repeat, args=(store, writer, 1)) for writer in range(1, 17)]
+    threads = [threading.Thread(target=store.commit, args=(step(writer, 1),)) for writer in range(1, 17)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    taken = disk.count("sync") - before
     check(store, [1] * 17, in_flight=0)
-    assert disk.count("sync") - before < 16  # those who wait anyway share an fsync
+    return taken
+
+
+def test_a_slow_disk_is_only_slow_and_those_who_wait_share_an_fsync(store: SqliteStore, disk: Disk) -> None:
+    assert _sixteen_at_once(store, disk) < 16
+
+
+def test_a_store_that_does_not_share_needs_an_fsync_for_each(
+    store: SqliteStore, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "MAX_BATCH", 1)
+    assert _sixteen_at_once(store, disk) >= 16
+
+
+def test_the_check_sees_a_store_that_does_not_wait_for_a_slow_disk(disk: Disk, path: Path) -> None:
+    with Hasty(path) as store:
+        store.commit(step(0, 1))
+        with pytest.raises(Broken):
+            _sixteen_at_once(store, disk)
 
 
 # ---- the disk is full, the file too large, everything read-only -----------------------------------------------------
@@ -338,24 +352,36 @@ def test_a_disk_that_turns_read_only_under_a_live_store_still_answers_reads(stor
 # ---- negative control -----------------------------------------------------------------------------------------------
 
 
-def test_the_check_sees_a_store_that_acknowledges_in_spite_of_a_failed_fsync(path: Path) -> None:
-    class Careless(SqliteStore):
-        def commit(self, commit: Commit):  # type: ignore[no-untyped-def]
-            try:
-                return super().commit(commit)
-            except StoreError:
-                return None
-
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("sync", apsw.SQLITE_IOERR_FSYNC), ("write", apsw.SQLITE_FULL), ("write", apsw.SQLITE_READONLY)],
+)
+def test_the_check_sees_a_store_that_acknowledges_in_spite_of_an_error(path: Path, kind: Kind, code: int) -> None:
     with Disk(path) as disk, Careless(path) as store:
-        disk.fail("sync", apsw.SQLITE_IOERR_FSYNC)
         store.commit(step(0, 1))
-        with pytest.raises(AssertionError):
-            check(store, [1])
+        disk.fail(kind, code)
+        store.commit(step(0, 2))
+        with pytest.raises(Lost):
+            check(store, [2])
+
+
+def _outgrow_carelessly(path: Path) -> bool:
+    with Careless(path) as store:
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
+        for number in range(50):
+            _append(store, number)
+        try:
+            _intact(store, 50)
+        except AssertionError:
+            return True
+    return False
+
+
+def test_the_check_sees_a_store_that_acknowledges_beyond_the_size_limit(path: Path) -> None:
+    assert apart(_outgrow_carelessly, path)
 
 
 def test_reading_a_sound_store_never_raises(store: SqliteStore) -> None:
     store.commit(Commit("plain", (), (Put(document(5), encode(1)),)))
-    try:
-        assert store.read([Get(document(5))])[0].value == encode(1)
-    except Damaged:  # pragma: no cover - the point of the test
-        pytest.fail("a sound row was called damaged")
+    assert store.read([Get(document(5))])[0].value == encode(1)

@@ -7,28 +7,23 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from holdfast.backends.sqlite import SqliteStore, committer
 from holdfast.errors import CommitUnknown, Unavailable
-from holdfast.store import Get, Range
-from holdfast.testing.faults import SHARED, Broken, check, document, repeat, step
+from holdfast.store import Commit, Get, Question, Receipt, Slice
+from holdfast.testing.faults import Broken, check, document, repeat, step
+from tests.crash.broken import Careless
 from tests.crash.processes import apart, forked
 from tests.crash.scale import ALLOCATIONS
 
 HOUR = 3600 * 1_000_000_000
 YEAR = 365 * 24 * HOUR
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    return folder / "agent.db"
 
 
 class Clock:
@@ -39,27 +34,60 @@ class Clock:
 
     def __init__(self) -> None:
         self.offset = 0
+        self.stopped_at: int | None = None
 
     def time_ns(self) -> int:
-        return time.time_ns() + self.offset
+        return (time.time_ns() if self.stopped_at is None else self.stopped_at) + self.offset
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
+    monkeypatch.setattr(committer, "SWEEP_EVERY", 8)
     monkeypatch.setattr(committer, "time", clock)
     return clock
+
+
+def _in_order(store: SqliteStore, clock: Clock, jump: int) -> None:
+    for number in range(1, 11):
+        clock.offset = jump if number % 2 else 0
+        store.commit(step(0, number))
+    check(store, [10], in_flight=0)
 
 
 @pytest.mark.parametrize("jump", [-3 * HOUR, -30 * YEAR, 10 * YEAR])
 def test_order_is_by_index_whatever_the_clock_does(path: Path, clock: Clock, jump: int) -> None:
     with SqliteStore(path) as store:
-        for number in range(1, 11):
-            clock.offset = jump if number % 2 else 0
+        _in_order(store, clock, jump)
+
+
+def test_a_thousand_commits_in_the_same_instant_keep_their_order(path: Path, clock: Clock) -> None:
+    clock.stopped_at = time.time_ns()
+    with SqliteStore(path, durability="relaxed") as store:
+        for number in range(1, 1001):
             repeat(store, 0, number)
-        check(store, [10], in_flight=0)
-        records = store.read([Range(SHARED)])[0].records
-        assert [record.body.load()[1] for record in records] == list(range(1, 11))
+        check(store, [1000], in_flight=0)
+
+
+def test_the_check_sees_a_store_that_orders_by_the_clock(path: Path, clock: Clock) -> None:
+    class ByTheClock(SqliteStore):
+        times: list[int] = []
+
+        def commit(self, commit: Commit) -> Receipt:
+            self.times.append(clock.time_ns())
+            return super().commit(commit)
+
+        def read(self, questions: Sequence[Question]) -> list[Any]:
+            return [self._sort(answer) for answer in super().read(questions)]
+
+        def _sort(self, answer: Any) -> Any:
+            if not isinstance(answer, Slice):
+                return answer
+            by_time = sorted(answer.records, key=lambda record: self.times[record.index])
+            return Slice(answer.length, answer.first, tuple(by_time))
+
+    with ByTheClock(path) as store, pytest.raises(Broken):
+        _in_order(store, clock, -3 * HOUR)
 
 
 @pytest.mark.parametrize("jump", [-3 * HOUR, 3 * HOUR])
@@ -87,11 +115,11 @@ def test_the_check_sees_an_id_that_was_forgotten(path: Path, clock: Clock) -> No
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 
-def _python_runs_out(path: Path, last: int) -> Counter[str]:
+def _python_runs_out(path: Path, last: int, make: type[SqliteStore] = SqliteStore) -> Counter[str]:
     """Let the nth allocation by Python fail, for each n, while committing; return what became of the attempts."""
     seen: Counter[str] = Counter()
     for nth in range(1, last):
-        _, status = os.waitpid(forked(_commit_without_memory, path, nth), 0)
+        _, status = os.waitpid(forked(_commit_without_memory, path, nth, make), 0)
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 1:
             raise Broken(f"allocation {nth}: what was said is not true; see the error above")
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
@@ -108,10 +136,10 @@ def _python_runs_out(path: Path, last: int) -> Counter[str]:
 OUTCOMES = {0: "done", 2: "nothing changed", 3: "unknown", 4: "raised"}
 
 
-def _commit_without_memory(path: Path, nth: int) -> None:
+def _commit_without_memory(path: Path, nth: int, make: type[SqliteStore]) -> None:
     testcapi = importlib.import_module("_testcapi")  # CPython's own means of testing this; not everywhere installed
     signal.alarm(60)
-    store, commit = SqliteStore(path), step(0, nth)
+    store, commit = make(path), step(0, nth)
     store.commit(step(1, 1))  # a repeat after the first time: what is loaded lazily is loaded now
     told = 0
     testcapi.set_nomemory(nth, nth + 1)
@@ -136,19 +164,25 @@ def _commit_without_memory(path: Path, nth: int) -> None:
 
 
 def test_when_python_runs_out_of_memory_nothing_is_half_done_and_what_is_said_is_true(
-    path: Path, record_property: Callable[[str, object], None]
+    fast_folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
     pytest.importorskip("_testcapi")
-    seen = apart(_python_runs_out, path, ALLOCATIONS)
+    seen = apart(_python_runs_out, fast_folder / "agent.db", ALLOCATIONS)
     for what, times in seen.items():
         record_property(what, times)
     assert seen["nothing changed"] > 0
 
 
-def _sqlite_runs_out(path: Path) -> int:
+def test_the_check_sees_a_store_that_says_done_without_memory(fast_folder: Path) -> None:
+    pytest.importorskip("_testcapi")
+    with pytest.raises(Broken, match="not true"):
+        apart(_python_runs_out, fast_folder / "agent.db", ALLOCATIONS, Careless)
+
+
+def _sqlite_runs_out(path: Path, make: type[SqliteStore] = SqliteStore) -> int:
     """Commit under a memory limit of SQLite's own that starts at nothing and grows."""
     failures = 0
-    with SqliteStore(path) as store:
+    with make(path) as store:
         repeat(store, 0, 1)
         number = 1
         for room in range(0, 120_000, 1500):
@@ -162,7 +196,10 @@ def _sqlite_runs_out(path: Path) -> int:
             finally:
                 apsw.hard_heap_limit(0)
             found = check(store, [number])[0]
-            assert not (told is Unavailable and found != number), f"{room} bytes: said that nothing changed, but it has"
+            if told is Unavailable and found != number:
+                raise Broken(f"{room} bytes: said that nothing changed, but it has")
+            if told is None and found != number + 1:
+                raise Broken(f"{room} bytes: said that it was done, but it is not")
             number += 1
             repeat(store, 0, number)
         check(store, [number], in_flight=0)
@@ -171,3 +208,8 @@ def _sqlite_runs_out(path: Path) -> int:
 
 def test_when_sqlite_runs_out_of_memory_nothing_is_half_done_and_the_store_goes_on(path: Path) -> None:
     assert apart(_sqlite_runs_out, path) > 0
+
+
+def test_the_check_sees_a_store_that_says_done_when_sqlite_has_no_memory(path: Path) -> None:
+    with pytest.raises(Broken, match="said that it was done"):
+        apart(_sqlite_runs_out, path, Careless)

@@ -20,13 +20,6 @@ from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import ROUNDS
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    return folder / "agent.db"
-
-
 def _together(count: int, work: Callable[[int], None]) -> int:
     """Fork processes that start at the same moment; return how many failed."""
     gate, opener = os.pipe()
@@ -62,7 +55,7 @@ def test_a_reader_that_stays_does_not_stop_writers(path: Path) -> None:
 
 def test_reading_all_the_time_keeps_the_log_bounded(path: Path) -> None:
     stop = threading.Event()
-    with SqliteStore(path) as store:
+    with SqliteStore(path, durability="relaxed") as store:
         store.commit(step(0, 1))
 
         def read() -> None:
@@ -81,14 +74,14 @@ def test_reading_all_the_time_keeps_the_log_bounded(path: Path) -> None:
 
 def test_the_log_is_not_bounded_while_a_snapshot_is_held_open(path: Path) -> None:
     # The negative control: this is what a read that did not materialise its answer would do.
-    with SqliteStore(path) as store:
+    with SqliteStore(path, durability="relaxed") as store:
         store.commit(step(0, 1))
         held = apsw.Connection(str(path))
         held.execute("BEGIN; SELECT count(*) FROM head").fetchall()
         _overwrite(store, 1500)
         while_held = _log_bytes(path)
         held.close()
-    with SqliteStore(path) as store:
+    with SqliteStore(path, durability="relaxed") as store:
         _overwrite(store, 1500, "again")
         assert _log_bytes(path) < while_held / 2
 

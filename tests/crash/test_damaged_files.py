@@ -8,8 +8,7 @@ so the test demands: an answer is right, or lacks something and `check()` says s
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ from holdfast.store import (
     Slice,
     Tail,
 )
-from holdfast.testing.faults import Broken, check, damage, glance, step
+from holdfast.testing.faults import PAGE, Broken, check, damage, glance, step
 from tests.crash.scale import FLIPS, SEED
 
 DOCUMENTS = [Key("faults", "document", f"d{n}") for n in range(30)]
@@ -50,18 +49,6 @@ QUESTIONS: list[Question] = [
     Scan("faults", "document", {"odd": "1"}),
     Scan("faults", "document", reverse=True, limit=3),
 ]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory if there is one: thousands of files are written and thrown away."""
-    fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    try:
-        made = tempfile.mkdtemp(prefix="holdfast damage ", dir=fast)
-    except OSError:
-        made = tempfile.mkdtemp(prefix="holdfast damage ")
-    yield Path(made)
-    shutil.rmtree(made)
 
 
 def _fill(path: Path) -> None:
@@ -152,18 +139,17 @@ def _campaign(folder: Path, count: int, seed: int) -> Counter[str]:
 
 
 def test_a_damaged_file_never_serves_what_was_not_written(
-    folder: Path, record_property: Callable[[str, object], None]
+    fast_folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    seen = _campaign(folder, FLIPS, SEED)
+    seen = _campaign(fast_folder, FLIPS, SEED)
     for what, times in seen.items():
         record_property(what, times)
     assert seen["refused"] > FLIPS // 3
     assert seen["lacking"] < FLIPS // 10
 
 
-def test_a_damaged_log_leaves_a_whole_earlier_state_and_never_a_mixture(folder: Path) -> None:
-    # SQLite ends a log at its first bad frame, as after a torn write; commits behind it are gone, and nothing in the
-    # file can tell. A client that remembers a head (a run's, a receipt) can.
+def _damage_logs(folder: Path, count: int, spoil: Callable[[Path, random.Random], str]) -> Counter[str]:
+    """Spoil the log of a store that was killed after 20 steps, again and again; return what was found afterwards."""
     live = folder / "live"
     live.mkdir()
     with SqliteStore(live / "agent.db") as store:
@@ -171,29 +157,70 @@ def test_a_damaged_log_leaves_a_whole_earlier_state_and_never_a_mixture(folder: 
             store.commit(step(0, number))
         good = {part: (live / f"agent.db{part}").read_bytes() for part in ("", "-wal")}
     rng = random.Random(SEED)
-    path = folder / "agent.db"
-    shorter = 0
-    for _ in range(max(100, FLIPS // 20)):
+    seen: Counter[str] = Counter()
+    for _ in range(count):
         for old in folder.glob("agent.db*"):
             old.unlink()
         for part, content in good.items():
             (folder / f"agent.db{part}").write_bytes(content)
-        what = damage(folder / "agent.db-wal", rng)
+        what = spoil(folder / "agent.db-wal", rng)
         try:
-            with SqliteStore(path) as store:
+            with SqliteStore(folder / "agent.db") as store:
                 found = glance(store, 1)
                 check(store, found, in_flight=0)
-                assert store.check().ok, what
-                shorter += found[0] < 20
-        except StoreError:
-            shorter += 1
-    assert shorter > 0
+                sound = store.check()
+                if not sound.ok:
+                    raise Broken(f"{what}: {sound.problems}")
+                seen["all there" if found == [20] else "an earlier state"] += 1
+        except (StoreError, Broken):
+            seen["a mixture"] += 1
+    return seen
 
 
-def test_the_campaign_catches_a_store_that_skips_its_checksums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _damage_and_seal(log: Path, rng: random.Random) -> str:
+    """Flip a bit of what a log holds, and make the checksums match: what SQLite would read if it had none."""
+    data = bytearray(log.read_bytes())
+    frames = range(32, len(data), 24 + PAGE)
+    live = {data[at : at + 4].hex(): at for at in frames}  # of each page, the last frame is the one that counts
+    first = rng.choice(sorted(live.values()))
+    spot = rng.choice([at for at in range(first + 24, first + 24 + PAGE) if data[at]])
+    data[spot] ^= 1 << rng.randrange(8)
+    sums = struct.unpack_from(">II", data, first - PAGE - 8 if first > 32 else 24)
+    for at in range(first, len(data), 24 + PAGE):
+        sums = _log_sum(data[at : at + 8], sums)
+        sums = _log_sum(data[at + 24 : at + 24 + PAGE], sums)
+        struct.pack_into(">II", data, at + 16, *sums)
+    log.write_bytes(data)
+    return f"flip at {spot}"
+
+
+def _log_sum(data: bytearray, start: tuple[int, ...]) -> tuple[int, int]:
+    first, second = start
+    words = struct.unpack(f"<{len(data) // 4}I", data)
+    for one, two in zip(words[::2], words[1::2], strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + two + first) & 0xFFFFFFFF
+    return first, second
+
+
+def test_a_damaged_log_leaves_a_whole_earlier_state_and_never_a_mixture(fast_folder: Path) -> None:
+    # SQLite ends a log at its first bad frame, as after a torn write; commits behind it are gone, and nothing in the
+    # file can tell. A client that remembers a head (a run's, a receipt) can.
+    seen = _damage_logs(fast_folder, max(100, FLIPS // 20), damage)
+    assert seen["a mixture"] == 0
+    assert seen["an earlier state"] > 0
+
+
+def test_the_check_sees_the_mixture_that_a_log_without_checksums_would_leave(fast_folder: Path) -> None:
+    assert _damage_logs(fast_folder, 30, _damage_and_seal)["a mixture"] > 0
+
+
+def test_the_campaign_catches_a_store_that_skips_its_checksums(
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def believe(key: Key, row: tuple[Any, ...], index: int) -> Any:
         return Record(index, row[1], row[2] and Json(row[2]), *row[3:-1])
 
     monkeypatch.setattr(rows, "to_record", believe)
     with pytest.raises(Broken, match="served"):
-        _campaign(folder, 2000, SEED)
+        _campaign(fast_folder, 2000, SEED)

@@ -13,13 +13,6 @@ from tests.crash.processes import apart
 from tests.crash.scale import KILLS, SEED
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    return folder / "agent.db"
-
-
 def test_a_writer_killed_at_random_instants_loses_nothing_it_was_told(path: Path) -> None:
     report = apart(campaign, path, kills=KILLS, seed=SEED)
     assert report.kills == KILLS
@@ -31,8 +24,8 @@ def test_killing_one_of_eight_processes_neither_stops_nor_harms_the_others(path:
     assert report.commits > report.kills * 7  # each kill waited for a commit of each of the seven others
 
 
-def test_a_writer_killed_before_and_after_each_single_operation_loses_nothing(tmp_path: Path) -> None:
-    report = apart(sweep, tmp_path)
+def test_a_writer_killed_before_and_after_each_single_operation_loses_nothing(fast_folder: Path) -> None:
+    report = apart(sweep, fast_folder)
     assert report.kills > 100
 
 
@@ -46,6 +39,14 @@ def test_the_campaign_catches_a_broken_store(path: Path, make: type[Checkpointin
 
 
 @pytest.mark.parametrize(("make", "complaint"), BROKEN)
-def test_the_sweep_catches_a_broken_store(tmp_path: Path, make: type[Checkpointing], complaint: str) -> None:
+def test_the_campaign_of_eight_processes_catches_a_broken_store(
+    path: Path, make: type[Checkpointing], complaint: str
+) -> None:
     with pytest.raises(Broken, match=complaint):
-        apart(sweep, tmp_path, make=make)
+        apart(campaign, path, kills=2000, writers=8, seed=SEED, make=make)
+
+
+@pytest.mark.parametrize(("make", "complaint"), BROKEN)
+def test_the_sweep_catches_a_broken_store(fast_folder: Path, make: type[Checkpointing], complaint: str) -> None:
+    with pytest.raises(Broken, match=complaint):
+        apart(sweep, fast_folder, commits=2, make=make)

@@ -14,17 +14,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, files
+from holdfast.backends.sqlite import SqliteStore, committer, files
+from holdfast.backends.sqlite import store as module
 from holdfast.errors import Damaged, Unavailable
-from holdfast.testing.faults import Lost, check, check_file, repeat, step
+from holdfast.testing.faults import Broken, Lost, check, check_file, repeat, step
 from tests.crash.processes import apart, ended_well, forked
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    return folder / "agent.db"
 
 
 @pytest.fixture
@@ -87,9 +81,8 @@ def test_closing_a_stopped_store_does_not_touch_the_file_that_is_there_now(path:
     assert path.read_bytes() == content
 
 
-def test_an_older_backup_restored_into_the_live_file_is_noticed_before_the_next_acknowledgement(
-    store: SqliteStore, path: Path
-) -> None:
+def _restore_an_older_copy(store: SqliteStore, path: Path) -> None:
+    """Let the store acknowledge step 4, and put a copy in its place that was made before."""
     old = _part(path, ".old")
     store.backup(old)
     store.commit(step(0, 4))
@@ -98,6 +91,12 @@ def test_an_older_backup_restored_into_the_live_file_is_noticed_before_the_next_
         running.step(-1)
     source.close()
     target.close()
+
+
+def test_an_older_backup_restored_into_the_live_file_is_noticed_before_the_next_acknowledgement(
+    store: SqliteStore, path: Path
+) -> None:
+    _restore_an_older_copy(store, path)
     with pytest.raises(Damaged) as damaged:
         store.commit(step(0, 5))
     assert damaged.value.reason == "regressed"
@@ -238,3 +237,83 @@ def _lose_a_commit(path: Path) -> bool:
         except Lost:
             return True
     return False
+
+
+def test_without_asking_for_the_last_receipt_an_older_copy_would_be_written_to(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer.Committer, "_check_not_older", lambda *_: None)
+    _restore_an_older_copy(store, path)
+    store.commit(step(1, 1))
+    with pytest.raises(Lost):
+        check(store, [4, 1])
+
+
+def _write_under_two_names(path: Path) -> bool:
+    """Commit under one name and end without closing, commit under the other; tell whether harm was done."""
+    module.refuse_hard_link = lambda path: None  # type: ignore[attr-defined]
+    other = _part(path, ".other")
+    SqliteStore(path).close()
+    os.link(path, other)
+
+    def write(name: Path, writer: int, leave: bool) -> None:
+        store = SqliteStore(name)
+        for number in range(1, 6):
+            store.commit(step(writer, number))
+        if leave:
+            os._exit(0)
+        store.close()
+
+    assert ended_well(forked(write, path, 0, True))
+    assert ended_well(forked(write, other, 1, False))
+    try:
+        with SqliteStore(path) as store:
+            check(store, [5, 5], in_flight=0)
+    except (Broken, Damaged):
+        return True
+    return False
+
+
+def test_without_refusing_hard_links_acknowledged_commits_would_be_lost(path: Path) -> None:
+    assert apart(_write_under_two_names, path)
+
+
+def _fork_unguarded(path: Path) -> list[str]:
+    SqliteStore._check_usable = lambda self: None  # type: ignore[method-assign]
+    module._inherited = _Nothing()
+    return _fork(path)
+
+
+class _Nothing(set[Path]):
+    def add(self, _: Path) -> None:
+        pass
+
+
+def test_the_check_sees_a_store_that_lets_a_forked_child_in(path: Path) -> None:
+    assert "allowed" in apart(_fork_unguarded, path)
+
+
+def _commit_in_a_childs_copy_of_the_transaction(path: Path) -> bool:
+    """Fork while a transaction is open, and let both go on with it; tell whether harm was done."""
+    store = SqliteStore(path)
+    store.commit(step(0, 1))
+    owner = store._committer
+
+    def child() -> None:
+        writer.apply(step(1, 1), 0)
+        owner._make_durable(writer)
+        os._exit(0)  # it was told that step 1 of writer 1 is done
+
+    with owner._transaction() as writer:
+        assert ended_well(forked(child))
+        writer.apply(step(0, 2), 0)
+        owner._make_durable(writer)
+    try:
+        check(store, [2, 1], in_flight=0)
+    except (Broken, Damaged):
+        return True
+    return False
+
+
+def test_without_the_refusal_what_a_forked_child_commits_would_be_lost(path: Path) -> None:
+    assert apart(_commit_in_a_childs_copy_of_the_transaction, path)

@@ -24,13 +24,6 @@ MOUNTS = "\n".join(
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    return folder / "agent.db"
-
-
 @pytest.mark.parametrize(
     ("folder", "kind"),
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import shake_128
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def stream(writer: int) -> Key:
     return Key(SPACE, "stream", str(writer))
 
 
+@lru_cache(10_000)
 def content(writer: int, number: int) -> Json:
     """Return what a step writes: from 0 to about 1,500 characters that follow from its name."""
     noise = shake_128(f"{writer}-{number}".encode()).hexdigest((number * 37 + writer * 11) % 750)

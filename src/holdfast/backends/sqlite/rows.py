@@ -46,6 +46,8 @@ def answer(con: apsw.Connection, question: Question) -> Any:
         raise wrong_shape(key, is_stream=False)
     if not alive:
         return EMPTY
+    if last is None and not first:  # a stream begins with its first record, and only dropping records raises `first`
+        raise Damaged(f"{key.kind} {key.id!r}: its records are missing", reason="gap")
     length = first if last is None else (last & MASK) + 1
     base = ref << INDEX_BITS
     if type(question) is Range:

@@ -17,7 +17,7 @@ from holdfast.backends.sqlite.rows import MASK, checksum
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.backends.sqlite.search import unindex_document, unindex_records
 from holdfast.codec import encode
-from holdfast.errors import InvalidInput
+from holdfast.errors import Damaged, InvalidInput
 from holdfast.store import (
     Append,
     Commit,
@@ -305,4 +305,7 @@ class Writer:
                 ref = head[0]
                 last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
             place = self._places[key] = Place(head, last)
+            if place.stream and place.alive and place.length == 0:
+                # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
+                raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
         return place
