@@ -48,8 +48,11 @@ bench: .venv/bench ## run the benchmarks; writes bench-results/results.json and 
 crash: .venv/test ## the long crash campaign: 5,000 kills, 100,000 power cuts, 20 opening races (SEED=, see tests/crash)
 	HOLDFAST_KILLS=5000 HOLDFAST_CUTS=100000 HOLDFAST_ROUNDS=20 HOLDFAST_FLIPS=100000 HOLDFAST_CRASHES=20 $(PY) -m pytest tests/crash tests/postgres tests/redis
 
-fuzz: .venv/test ## long property campaigns: state machines and tampering (STEPS=100000)
-	HOLDFAST_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/properties tests/interleavings -n $(WORKERS)
+fuzz: .venv/test ## long campaigns: lockstep machines, properties, linearizability, the HTTP API (STEPS=, EXAMPLES=)
+	HOLDFAST_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/postgres/test_machine.py tests/redis/test_machine.py -n $(WORKERS)
+	HOLDFAST_STEPS=$(or $(EXAMPLES),700) HOLDFAST_EXAMPLES=$(or $(EXAMPLES),700) $(PY) -m pytest tests/properties tests/interleavings -n $(WORKERS)
+	HOLDFAST_HISTORIES=1000 $(PY) -m pytest tests/linearizability
+	HOLDFAST_CALLS=20000 HOLDFAST_FOLLOWERS=200 HOLDFAST_SECONDS=10 HOLDFAST_COLOURS=http,http-async $(PY) -m pytest tests/server
 
 coverage: .venv/test ## write an HTML coverage report to htmlcov/
 	$(PY) -m coverage run -m pytest && $(PY) -m coverage html && $(PY) -m coverage report | tail -n 1

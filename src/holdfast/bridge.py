@@ -158,14 +158,14 @@ class Threaded:
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream is longer than `length`, or the time is up. Any number of tasks share one thread."""
-        deadline = time.monotonic() + timeout_seconds
         self._bell.waiting += 1
         try:
-            while True:
-                news = self._bell.next()
-                if self.blocking.read([Range(key, 0, 0)])[0].length > length:
-                    return
-                await asyncio.wait_for(news.wait(), max(deadline - time.monotonic(), 0))
+            async with asyncio.timeout(timeout_seconds):  # not wait_for, which can swallow a cancellation on 3.11
+                while True:
+                    news = self._bell.next()
+                    if self.blocking.read([Range(key, 0, 0)])[0].length > length:
+                        return
+                    await news.wait()
         except TimeoutError:
             return
         finally:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.errors import InvalidInput, StoreError
-from holdfast.store import Movable, Parcel, Store
+from holdfast.store import Key, Movable, Parcel, Store
 
 STEP = 1_000
 
@@ -60,29 +61,26 @@ def copy(
 
 def survey(store: Movable) -> Copied:
     """Read everything once and return what there is, with a fingerprint that does not depend on the order of keys."""
-    keys: dict[str, int] = {}
-    records, total, cursor = 0, 0, None
+    last: Key | None = None
+    keys, records, total, cursor = 0, 0, 0, None
     while True:
         shipment = store.unload(cursor, STEP)
         for parcel in shipment.parcels:
-            keys[str(parcel.key)] = 1
+            if parcel.key != last:  # the stretches of a stream follow each other
+                last = parcel.key
+                keys += 1
+                total += _head(parcel)
             records += len(parcel.records)
-            total += _digest(parcel)
+            total += sum(_number(repr((parcel.key, replace(record, native=None)))) for record in parcel.records)
         cursor = shipment.next
         if cursor is None:
-            return Copied(len(keys), records, f"{total % 2**256:064x}")
+            return Copied(keys, records, f"{total % 2**256:064x}")
 
 
-def _digest(parcel: Parcel) -> int:
-    """Sum up a parcel so that cutting a stream into other stretches gives the same total."""
-    key = parcel.key
-    total = 0
-    if not parcel.stream:
-        head = (key.space, key.kind, key.id, parcel.alive, parcel.version, parcel.value, sorted(parcel.tags.items()))
-        total = _number(repr((head, parcel.text)))
-    for record in parcel.records:
-        total += _number(repr((key, record.index, record.type, record.body, record.text, record.chain)))
-    return total
+def _head(parcel: Parcel) -> int:
+    """Sum up what is said of a key besides its records: whether it lives, its count, its chain or its value."""
+    facts = (parcel.stream, parcel.alive, parcel.version, parcel.value, parcel.text, parcel.chain)
+    return _number(repr((parcel.key, facts, sorted(parcel.tags.items()))))
 
 
 def _number(text: str) -> int:

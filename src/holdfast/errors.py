@@ -98,7 +98,7 @@ class Unavailable(StoreError):
 
     Reasons: `locked`, `disk_full`, `file_too_large`, `read_only`, `io`, `forked`, `network_filesystem`,
     `hard_link`, `sqlite_version`, `permission`, `missing`, `unreachable`, `evicting`, `memory`, `server_version`,
-    `encoding`, `stalled`, `not_durable`.
+    `encoding`, `stalled`, `not_durable`, `too_many_requests`.
     """
 
     code = "unavailable"

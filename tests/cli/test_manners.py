@@ -15,6 +15,7 @@ import pytest
 
 import holdfast
 from tests.cli.conftest import Type
+from tests.compat.aos_samples import old_folder
 
 ROOT = Path(__file__).parents[2]
 DESTRUCTIVE = ["runs erase scraper --reason x", "sessions delete support", "threads delete errands"]
@@ -182,13 +183,14 @@ def test_sessions_of_a_contextstore_file_come_over(empty: Path, type_in: Type) -
     assert "hello" in type_in("sessions", "show", "talk").out
 
 
-def test_run_folders_come_over(here: Path, empty: Path, type_in: Type) -> None:
-    for name in ("broken", "nothing"):
-        (empty / "old" / name / "state").mkdir(parents=True)
-    (empty / "old" / "broken" / "state" / "working_set.json").write_text("{")
-    for extra in ([], ["--dry-run"]):
-        refused = type_in("import", "aos", "old", "--url", "new.db", "--json", *extra)
-        assert [run["outcome"] for run in refused.json["runs"]] == ["refused"]
-        assert refused.code == 1
-        assert (empty / "new.db").exists() is not bool(extra) or not extra
-        (empty / "new.db").unlink(missing_ok=True)
+def test_run_folders_come_over(empty: Path, type_in: Type) -> None:
+    old_folder(empty / "old" / "one")
+    (empty / "old" / "two" / "state").mkdir(parents=True)
+    (empty / "old" / "two" / "state" / "working_set.v2.1.json").write_text("{")
+    dry = type_in("import", "aos", "old", "--dry-run", "--json")
+    assert not (empty / "agent.db").exists()
+    made = type_in("import", "aos", "old", "--json")
+    assert [run["outcome"] for run in dry.json["runs"]] == ["would be imported", "refused"]
+    assert [run["outcome"] for run in made.json["runs"]] == ["imported", "refused"]
+    assert (dry.code, made.code) == (1, 1), "one was refused"
+    assert type_in("runs", "verify", made.json["runs"][0]["run_id"]).code == 0

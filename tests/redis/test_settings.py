@@ -10,8 +10,8 @@ import pytest
 from holdfast.backends.redis.failures import Refused
 from holdfast.backends.redis.guarantees import DURABLE, RELAXED, UNKNOWN, UNSYNCED, VOLATILE, parse_settings, weakest
 from holdfast.errors import CommitUnknown, HoldfastError, InvalidInput, Unavailable
-from holdfast.store import Durability
-from tests.redis.words import append, bodies, put, value
+from holdfast.store import Commit, Delete, Durability, Erase, Range, Truncate, Write, new_id
+from tests.redis.words import DOC, LOG, append, bodies, put, value
 from tests.servers.valkey import ValkeyServer, start_or_skip
 
 Connect = Callable[..., Any]
@@ -199,3 +199,56 @@ def test_a_store_does_not_show_its_password(connect: Connect, server: ValkeyServ
 def test_an_address_of_another_kind_is_refused(connect: Connect) -> None:
     with pytest.raises(InvalidInput, match="redis://"):
         connect("http://127.0.0.1/0")
+
+
+# ---- access rules ---------------------------------------------------------------------------------------------------
+
+
+def as_guest(server: ValkeyServer, *rules: str) -> str:
+    """Return the address of a store for a user with all rights but these."""
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "guest", "reset", "on", ">pw", "~*", "&*", "+@all", *rules)
+    return server.address().replace("redis://", "redis://guest:pw@")
+
+
+@pytest.mark.parametrize(
+    "removal", [Truncate(LOG, 2), Truncate(LOG, 3), Delete(LOG)], ids=["some", "everything", "the stream"]
+)
+def test_a_removal_that_the_rules_forbid_is_refused_and_changes_nothing(
+    connect: Connect, server: ValkeyServer, removal: Write
+) -> None:
+    store = connect(as_guest(server, "-hdel"))
+    store.commit(append(1, 2, 3))
+    commit = Commit(new_id(), (), (removal, *put("new").writes))
+    with pytest.raises(Unavailable, match="nothing changed") as caught:
+        store.commit(commit)
+    assert caught.value.reason == "permission"
+    assert (bodies(store), value(store)) == ([1, 2, 3], None)
+    as_guest(server)
+    store.commit(commit)
+    assert value(store) == "new"
+
+
+@pytest.mark.parametrize("forbidden", ["unlink", "zrem", "lpop", "lindex", "rpush"])
+def test_a_commit_that_is_made_is_acknowledged_whatever_the_rules_forbid(
+    connect: Connect, server: ValkeyServer, forbidden: str
+) -> None:
+    store = connect(as_guest(server, f"-{forbidden}"))
+    for n in range(20):
+        assert (
+            store.commit(Commit(new_id(), (), (*append(n).writes, *put(n, t=str(n)).writes))).versions == (n + 1,) * 2
+        )
+    store.commit(Commit(new_id(), (), (Erase(LOG, 0, 5), Truncate(LOG, 4))))
+    assert store.read([Range(LOG)])[0].records[0].body is None
+    store.commit(Commit(new_id(), (), (Delete(LOG), Delete(DOC))))
+    assert (bodies(store), value(store)) == ([], None)
+
+
+def test_what_is_deleted_is_gone_from_the_server_even_without_unlink(connect: Connect, server: ValkeyServer) -> None:
+    address = as_guest(server, "-unlink", "-del")
+    store = connect(address)
+    store.commit(append("secret"))
+    store.commit(Commit(new_id(), (), (Delete(LOG),)))
+    prefix = address.partition("prefix=")[2]
+    with server.client() as client:
+        assert not [key for key in client.scan_iter(match=f"*{prefix}*") if b"records" in key]

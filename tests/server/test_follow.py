@@ -12,10 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
+from holdfast.server.leaving import end
 from tests.server.conftest import client
 from tests.server.serving import Process, Served, process
 
-FOLLOWERS = int(os.environ.get("HOLDFAST_FOLLOWERS", "40"))
+FOLLOWERS = int(os.environ.get("HOLDFAST_FOLLOWERS", "20"))
 EVENTS = 30
 
 
@@ -139,3 +140,23 @@ def test_a_server_with_followers_stops_when_asked(tmp_path: Path) -> None:
         assert next(lines) == "retry: 1000"
         assert server.stop() in (0, -15)
         assert "data" not in "".join(lines)
+
+
+def test_a_task_that_misses_one_request_to_stop_hears_the_next() -> None:
+    async def scene() -> int:
+        heard = 0
+
+        async def deaf() -> None:
+            nonlocal heard
+            while heard < 2:
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    heard += 1
+
+        task = asyncio.ensure_future(deaf())
+        await asyncio.sleep(0)
+        await end(task)
+        return heard
+
+    assert asyncio.run(scene()) == 2

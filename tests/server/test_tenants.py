@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -49,8 +50,9 @@ def victim(shared: Served) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def thief(shared: Served) -> httpx.Client:
-    return client(shared.url, shared.key("thief"))
+def thief(shared: Served) -> Iterator[httpx.Client]:
+    with client(shared.url, shared.key("thief")) as http:
+        yield http
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=name)

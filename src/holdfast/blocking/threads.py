@@ -91,6 +91,7 @@ class Threads:
     stats = blocking(AsyncThreads.stats)
     delete = blocking(AsyncThreads.delete)
     sweep = blocking(AsyncThreads.sweep)
+    make_room = blocking(AsyncThreads.make_room)
 
     def follow(self, thread_id: str, *, after: int = -1, idle_seconds: float | None = None) -> Iterator[Slot]:
         """See `AsyncThreads.follow`."""

@@ -28,6 +28,11 @@ def main(args: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     given = list(sys.argv[1:] if args is None else args)
     try:
+        "".join(given).encode()
+    except UnicodeEncodeError:  # bytes that are no text can be neither a name nor a content
+        complain("what was typed is not valid UTF-8; nothing changed")
+        sys.exit(2)
+    try:
         code = cli.main(given, prog_name="holdfast", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Exit as leaving:

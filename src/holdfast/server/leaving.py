@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -40,3 +41,15 @@ def on_exit(closing: asyncio.Event) -> Iterator[None]:
         for number, previous in before.items():
             if signal.getsignal(number) is heard:
                 signal.signal(number, previous)
+
+
+async def end(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait until they are over. Ask again if need be: `wait_for` of Python 3.11 can lose a request to
+    stop that comes in the very moment it was waiting for."""
+    while pending := {task for task in tasks if not task.done()}:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=0.1)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import InvalidInput
 from holdfast.server.endpoint import MOST, Call
+from holdfast.server.leaving import end
 
 HEARTBEAT_SECONDS = 15.0
 Shown = AsyncIterator[tuple[int, str, Any]]  # id, name, data
@@ -70,9 +71,7 @@ async def _lines(shown: Shown, closing: asyncio.Event) -> AsyncGenerator[bytes, 
             line = "".join(letter for letter in name if letter.isprintable()).encode("utf-8", "replace")
             yield b"id: %d\nevent: %s\ndata: %s\n\n" % (id, line, msgspec.json.encode(data))
     finally:
-        for task in (coming, leaving):
-            task.cancel()
-        await asyncio.wait({coming, leaving})
+        await end(coming, leaving)
 
 
 async def _next(shown: Shown) -> Any:

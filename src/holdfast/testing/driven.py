@@ -7,8 +7,22 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from holdfast.bridge import can_search
 from holdfast.errors import Closed
-from holdfast.store import AsyncStore, Commit, Durability, Key, Question, Receipt, Watchable
+from holdfast.store import (
+    AsyncStore,
+    Commit,
+    Durability,
+    Find,
+    Found,
+    Key,
+    Movable,
+    Parcel,
+    Question,
+    Receipt,
+    Shipment,
+    Watchable,
+)
 
 T = TypeVar("T")
 
@@ -31,6 +45,10 @@ class Driven:
             raise
         if isinstance(self._store, Watchable):
             self.wait = self._wait
+        if can_search(self._store):
+            self.search = self._search
+        if isinstance(self._store, Movable):
+            self.unload, self.load = self._unload, self._load
 
     @property
     def durability(self) -> Durability:
@@ -52,6 +70,15 @@ class Driven:
         assert isinstance(self._store, Watchable)
         store = self._store
         self._call(lambda: store.wait(key, length, timeout_seconds))
+
+    def _search(self, find: Find) -> Found:
+        return self._call(lambda: self._store.search(find))  # type: ignore[attr-defined, no-any-return]
+
+    def _unload(self, after: str | None, limit: int) -> Shipment:
+        return self._call(lambda: self._store.unload(after, limit))  # type: ignore[attr-defined, no-any-return]
+
+    def _load(self, parcels: Sequence[Parcel]) -> None:
+        self._call(lambda: self._store.load(parcels))  # type: ignore[attr-defined]
 
     def _call(self, verb: Callable[[], Awaitable[T]]) -> T:
         if not self._open:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from holdfast.errors import CommitUnknown, Conflict, HoldfastError
-from holdfast.store import EXISTS, Append, Commit, Durability, Get, Key, Put, Question, Range, Receipt, Store
+from holdfast.store import EXISTS, Append, Commit, Durability, Get, Key, Put, Question, Range, Receipt, Store, Tail
 
 S = TypeVar("S", bound=Hashable)
 
@@ -106,22 +106,29 @@ class Recorder:
 # ---- what the port's verbs do, as far as a recorded history needs to know -------------------------------------------
 
 
-State = frozenset[tuple[Key, int, bytes]]
-"""For each key that exists, its version and its value, or for a stream the bodies of its records, joined."""
+State = frozenset[tuple[Key | str, int, bytes]]
+"""For each key that exists, its version and its value, or for a stream the bodies of its records, joined.
+
+For each commit that was made, by its id, the versions of its receipt.
+"""
 
 EMPTY: State = frozenset()
 
 
 def store_step(state: State, operation: Operation) -> Iterable[State]:
-    """`step` for histories of `Get`, `Range`, `Put`, `Append` and `Expect`, whatever number of keys they touch."""
+    """`step` for histories of `Get`, `Range`, `Tail`, `Put`, `Append` and `Expect`, however many keys they touch."""
     held = {key: (version, value) for key, version, value in state}
     if not isinstance(operation.call, Commit):
+        if operation.ended is None or isinstance(operation.result, HoldfastError):
+            return [state]  # nothing was learnt
         right = all(
             _answers(held, question, answer)
             for question, answer in zip(operation.call, operation.result or (), strict=True)
         )
         return [state] if right else []
     commit = operation.call
+    if commit.id in held:  # a repeat gets the first receipt and changes nothing
+        return [state] if _repeats(operation.result, held[commit.id][1]) else []
     met = all(_meets(held.get(expect.key, (0, b""))[0], expect.version) for expect in commit.expects)
     if isinstance(operation.result, Conflict):
         return [] if met else [state]
@@ -132,14 +139,25 @@ def store_step(state: State, operation: Operation) -> Iterable[State]:
     versions = tuple([_write(held, write) for write in commit.writes])
     if operation.result is not None and operation.result.versions != versions:
         return []
+    held[commit.id] = (0, _sealed(versions))
     return [frozenset((key, version, value) for key, (version, value) in held.items())]
+
+
+def _repeats(result: Any, sealed: bytes) -> bool:
+    if isinstance(result, Receipt):
+        return _sealed(result.versions) == sealed
+    return not isinstance(result, Conflict)  # whoever was not answered, or not served, learnt nothing
+
+
+def _sealed(versions: tuple[int, ...]) -> bytes:
+    return repr(versions).encode()
 
 
 def _meets(actual: int, expected: int) -> bool:
     return actual > 0 if expected == EXISTS else actual == expected
 
 
-def _write(held: dict[Key, tuple[int, bytes]], write: Any) -> int:
+def _write(held: dict[Key | str, tuple[int, bytes]], write: Any) -> int:
     version, value = held.get(write.key, (0, b""))
     if isinstance(write, Put):
         held[write.key] = (version + 1, write.value)
@@ -151,10 +169,13 @@ def _write(held: dict[Key, tuple[int, bytes]], write: Any) -> int:
     return held[write.key][0]
 
 
-def _answers(held: dict[Key, tuple[int, bytes]], question: Any, answer: Any) -> bool:
+def _answers(held: dict[Key | str, tuple[int, bytes]], question: Any, answer: Any) -> bool:
     version, value = held.get(question.key, (0, b""))
     if isinstance(question, Get):
         return (version, value) == (0, b"") if answer is None else (answer.version, answer.value) == (version, value)
     if isinstance(question, Range) and question == Range(question.key):
         return bool(answer.length == version and b"".join(record.body + b"\n" for record in answer.records) == value)
-    raise TypeError(f"a recorded history may ask for documents and whole streams, but not {question!r}")
+    if isinstance(question, Tail) and question.count is not None and question == Tail(question.key, question.count):
+        wanted = value.splitlines(keepends=True)[-question.count :] if question.count else []
+        return bool(answer.length == version and [record.body + b"\n" for record in answer.records] == wanted)
+    raise TypeError(f"a recorded history may ask for documents, whole streams and tails, but not {question!r}")

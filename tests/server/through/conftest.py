@@ -17,7 +17,7 @@ from tests.server.serving import Served, served
 
 # HOLDFAST_COLOURS=http,http-async runs all of them; otherwise the main ones run, blocking.
 COLOURS = os.environ.get("HOLDFAST_COLOURS", "").split(",")
-MAIN = {"test_runs", "test_sessions", "test_threads", "test_memories"}
+MAIN = {"test_runs", "test_memories"}
 
 
 @pytest.fixture(params=["sqlite"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ def shipment(rows: list[Row], limit: int) -> Shipment:
     """Return the parcels, and where to go on unless everything came."""
     parcels: list[Parcel] = []
     heads = [place for place, row in enumerate(rows) if row[1] is None]
-    for place, end in zip(heads, [*heads[1:], len(rows)], strict=True):
+    for place, end in pairwise([*heads, len(rows)]):
         parcels.append(_parcel(rows[place], rows[place + 1 : end]))
     if sum(max(len(parcel.records), 1) for parcel in parcels) < limit or not parcels:
         return Shipment(tuple(parcels), None)

@@ -10,24 +10,25 @@ local function seal(field, rest)
   return string.sub(redis.sha1hex(field .. rest), 1, 8) .. rest
 end
 
--- Return what a head says, or nil if it is damaged. `count` is a document's version or a stream's length.
+-- Return what a head says, or nil if it is damaged. `count` is a document's version or a stream's length. All fields that
+-- a commit will set have their place from the start: a table that grows is moved.
 local function open_head(field, head)
   local rest = string.sub(head, 9)
-  if seal(field, rest) ~= head then return nil end
-  local shape, alive, count, order, own = string.match(rest, '^([sd])|([01])|(%d+)|(%d+)|(.*)$')
-  if not shape then return nil end
-  local thing = {exists = true, stream = shape == 's', alive = alive == '1', count = tonumber(count),
-    order = tonumber(order)}
-  if thing.stream then
-    local first, size, links = string.match(own, '^(%d+)|(%d+)|(.*)$')
-    if not first then return nil end
-    thing.first = tonumber(first)
-    thing.base, thing.chain = string.sub(links, 1, tonumber(size)), string.sub(links, tonumber(size) + 1)
-  else
-    thing.crc, thing.tags = string.match(own, '^(%x*)|(.*)$')
-    if not thing.crc then return nil end
+  if string.sub(redis.sha1hex(field .. rest), 1, 8) ~= string.sub(head, 1, 8) then return nil end
+  local alive, count, order, first, size, links = string.match(rest, '^s|([01])|(%d+)|(%d+)|(%d+)|(%d+)|(.*)$')
+  if alive then
+    count, first, size, alive = tonumber(count), tonumber(first), tonumber(size), alive == '1'
+    return {exists = true, stream = true, alive = alive, count = count, order = tonumber(order), first = first,
+      base = string.sub(links, 1, size), chain = string.sub(links, size + 1), tags = '', field = field, key = '',
+      old_first = first, old_count = count, old_tags = '', was_alive = alive, changed = false, new = false}
   end
-  return thing
+  local crc, tags
+  alive, count, order, crc, tags = string.match(rest, '^d|([01])|(%d+)|(%d+)|(%x*)|(.*)$')
+  if not alive then return nil end
+  count, alive = tonumber(count), alive == '1'
+  return {exists = true, stream = false, alive = alive, count = count, order = tonumber(order), first = 0,
+    base = '', chain = '', tags = tags, field = field, key = '', crc = crc, value = nil,
+    old_first = 0, old_count = count, old_tags = tags, was_alive = alive, changed = false}
 end
 
 -- Tags are stored as name and value, each as `bytes:text`. Return the set of such pairs.

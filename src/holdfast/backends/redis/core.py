@@ -15,6 +15,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import OrderedDict
@@ -94,6 +95,8 @@ class Core:
         # Sets, because adding and discarding are atomic: these are touched by every thread that uses the store.
         self._watchers: set[tuple[Key, Signal]] = set()
         self._under_way: set[object] = set()
+        # What names a call among those of all processes; the scripts expect hex digits.
+        self._name, self._calls = os.urandom(8).hex(), itertools.count()
 
     # ---- the verbs --------------------------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class Core:
 
     async def apply(self, commit: Commit, call: Call) -> Receipt:
         """Run the commit script until it has answered; `commit` says what a refusal is about."""
-        space, name = commit.space, os.urandom(8).hex()
+        space, name = commit.space, f"{self._name}{next(self._calls):x}"
 
         async def send(number: int) -> list[Any]:
             attempt = Attempt(self._last_receipt(space), name, number, self._waits)

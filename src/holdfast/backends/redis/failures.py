@@ -6,9 +6,9 @@ answered (a value or an error word), or it was sent and no answer came (`Lost`).
 
 from __future__ import annotations
 
-import redis
 import redis.exceptions
 
+import redis
 from holdfast.errors import Damaged, StoreError, Unavailable
 
 _NOTHING = "nothing changed"
@@ -95,8 +95,13 @@ def translate(error: Exception, shown: str) -> StoreError:
         )
     for word, (reason, meaning) in _REASONS.items():
         # Servers before version 7 wrap the word of an error inside a script in a sentence of their own.
-        if error.word == word or f"-{word} " in error.text:
+        if error.word == word or f"-{word} " in error.text or (word == "NOPERM" and _forbids(error.text)):
             return Unavailable(f"{shown}: {meaning}; {_NOTHING}", reason=reason)
     if "user_script" in error.text or "running script" in error.text:
         return Damaged(f"{shown} holds data that can not be read; {_NOTHING}", reason="corrupt")
     return Unavailable(f"{shown} refused the request ({error.word:.20}); {_NOTHING}", reason="io")
+
+
+def _forbids(text: str) -> bool:
+    """Tell whether a script met the server's access rules: the server then uses a sentence in place of the word."""
+    return "ACL failure in script" in text or "The user executing the script can't" in text

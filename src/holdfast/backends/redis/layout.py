@@ -24,6 +24,7 @@ counts is invisible. A list is some 10 % smaller and must be walked.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -43,7 +44,7 @@ class Layout(Struct, frozen=True):
     prefix: str
 
     def space(self, space: str) -> bytes:
-        return b"{%b:%b}\x1f" % (self.prefix.encode(), space.encode())
+        return _tag(self.prefix, space)
 
     def heads(self, space: str) -> bytes:
         return self.space(space) + b"heads"
@@ -56,6 +57,11 @@ class Layout(Struct, frozen=True):
 
     def records(self, key: Key) -> bytes:
         return self.space(key.space) + b"records\x1f" + field(key)
+
+
+@lru_cache(1024)
+def _tag(prefix: str, space: str) -> bytes:
+    return b"{%b:%b}\x1f" % (prefix.encode(), space.encode())
 
 
 def field(key: Key) -> bytes:

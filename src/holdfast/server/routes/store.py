@@ -18,6 +18,7 @@ from holdfast.client import wire
 from holdfast.errors import InvalidInput
 from holdfast.server.endpoint import Call, Endpoint, Nothing
 from holdfast.server.keys import Right
+from holdfast.server.leaving import end
 from holdfast.server.wire import Refusal
 from holdfast.services import ledger, memory_keys, run_state
 from holdfast.store import Delete, Erase, Key, Range, Scan, Truncate, Write
@@ -100,9 +101,7 @@ async def _longer(call: Call[Any, Any], key: Key, length: int, timeout_seconds: 
         [here] = await store.read([Range(key, 0, 0)])
         return bool(here.length > length)
     finally:
-        waiting.cancel()
-        leaving.cancel()
-        await asyncio.wait({waiting, leaving})
+        await end(waiting, leaving)
 
 
 def _require_space(call: Call[Any, Any], space: str) -> None:

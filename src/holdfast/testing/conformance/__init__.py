@@ -20,8 +20,10 @@ from msgspec import Struct
 from holdfast.testing.conformance.commits import Commits, Expectations
 from holdfast.testing.conformance.documents import Documents
 from holdfast.testing.conformance.lifecycle import Lifecycle
+from holdfast.testing.conformance.moving import Moves
 from holdfast.testing.conformance.races import Races
 from holdfast.testing.conformance.scans import Scans
+from holdfast.testing.conformance.searching import Searches
 from holdfast.testing.conformance.spaces import Spaces
 from holdfast.testing.conformance.streams import Streams
 from holdfast.testing.conformance.suite import Suite, race, raises
@@ -39,11 +41,15 @@ GROUPS: tuple[type[Suite], ...] = (
     Spaces,
     Races,
     Lifecycle,
+    Searches,
+    Moves,
 )
 
 
-class StoreConformance(Commits, Expectations, Documents, Streams, Windows, Scans, Spaces, Races, Lifecycle):
-    """Every promise of the port. Subclass it with a `make_store`."""
+class StoreConformance(
+    Commits, Expectations, Documents, Streams, Windows, Scans, Spaces, Races, Lifecycle, Searches, Moves
+):
+    """Every promise of the port. Subclass it with a `make_store`. What a store does not declare to do is skipped."""
 
 
 class Guarantee(Struct, frozen=True):

@@ -1,0 +1,92 @@
+"""The store behind a server keeps every promise, in both colours."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from holdfast.backends.memory import MemoryStore
+from holdfast.bridge import OnLoop
+from holdfast.client.store import AsyncHttpStore, HttpStore
+from holdfast.errors import Closed
+from holdfast.server.app import furnish
+from holdfast.store import AsyncStore, Commit, Durability, Key, Question, Receipt, Scan, Store
+from holdfast.testing import Driven, StoreConformance
+from tests.server.serving import Served, served
+
+
+@pytest.fixture(autouse=True, scope="module")
+def server() -> Iterator[None]:
+    with served() as started:
+        furnish(started.app, OnLoop(MemoryStore(max_record_bytes=TestHttp.max_record_bytes)))
+        TestHttp.server = started
+        yield
+
+
+class Tenants:
+    """One store over many. A server answers only for the space of a key; the suite makes spaces as it likes."""
+
+    def __init__(self, server: Served, colour: type[TestHttp]) -> None:
+        self._server = server
+        self._colour = colour
+        self._stores: dict[str, Any] = {}
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def durability(self) -> Durability:
+        stated: Durability = self._of("any").durability
+        return stated
+
+    def read(self, questions: Sequence[Question]) -> list[Any]:
+        spaces = [question.space if isinstance(question, Scan) else question.key.space for question in questions]
+        if len(set(spaces)) < 2:
+            found: list[Any] = self._of(spaces[0] if spaces else "any").read(questions)
+            return found
+        return [self._of(space).read([question])[0] for space, question in zip(spaces, questions, strict=True)]
+
+    def commit(self, commit: Commit) -> Receipt:
+        receipt: Receipt = self._of(commit.space).commit(commit)
+        return receipt
+
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        self._of(key.space).wait(key, length, timeout_seconds)
+
+    def close(self) -> None:
+        self._closed = True
+        for store in self._stores.values():
+            store.close()
+
+    def _of(self, space: str) -> Any:
+        if self._closed:
+            raise Closed("closed")
+        with self._lock:
+            if space not in self._stores:
+                self._stores[space] = self._colour.opened(self._server.url, self._server.key(space))
+            return self._stores[space]
+
+
+class TestHttp(StoreConformance):
+    server: Served
+    max_record_bytes = 65536
+
+    def make_store(self) -> Store:
+        return Tenants(self.server, type(self))
+
+    @staticmethod
+    def opened(url: str, key: str) -> Store:
+        return HttpStore(url, key=key)
+
+
+@pytest.mark.skipif("HOLDFAST_COLOURS" not in os.environ, reason="a minute; HOLDFAST_COLOURS=http,http-async runs it")
+class TestHttpAsync(TestHttp):
+    @staticmethod
+    def opened(url: str, key: str) -> Store:
+        async def made() -> AsyncStore:
+            return await AsyncHttpStore.open(url, key=key)
+
+        return Driven(made)

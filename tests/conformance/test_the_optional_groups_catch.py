@@ -1,0 +1,173 @@
+"""Stores that search or move wrongly must fail the suite, at the very guarantee that they break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.backends.memory import MemoryStore, Stream
+from holdfast.store import Erase, Find, Found, Key, Match, Parcel, Shipment, Store, Write
+from holdfast.testing import StoreConformance, failures
+
+
+class FindsErased(MemoryStore):
+    """Forgets to take what is erased out of its index."""
+
+    def _apply(self, write: Write) -> int:
+        thing = self._things.get(write.key)
+        texts = [record.text for record in thing.records] if type(thing) is Stream else []
+        length = super()._apply(write)
+        if type(write) is Erase and type(thing) is Stream:
+            thing.records = [replace(record, text=text) for record, text in zip(thing.records, texts, strict=True)]
+        return length
+
+
+class IndexesLate(MemoryStore):
+    """Searches what there was when it last searched."""
+
+    _late: Found | None = None
+
+    def search(self, find: Find) -> Found:
+        found, self._late = self._late, super().search(find)
+        return found or self._late
+
+
+class IgnoresTags(MemoryStore):
+    def search(self, find: Find) -> Found:
+        return super().search(replace(find, tags={}))
+
+
+class SearchesAllSpaces(MemoryStore):
+    def _texts(self, find: Find) -> Iterator[tuple[Match, str]]:
+        for space in {key.space for key in self._things}:
+            yield from super()._texts(replace(find, space=space))
+
+
+class SearchesAllStreams(MemoryStore):
+    def search(self, find: Find) -> Found:
+        return super().search(replace(find, id=None))
+
+
+class KnowsNoLimit(MemoryStore):
+    def search(self, find: Find) -> Found:
+        return super().search(replace(find, limit=500))
+
+
+class CountsWrong(MemoryStore):
+    def search(self, find: Find) -> Found:
+        found = super().search(find)
+        return replace(found, counts={word: count + 1 for word, count in found.counts.items()})
+
+
+class LeavesTombstones(MemoryStore):
+    """Unloads only what is alive."""
+
+    def unload(self, after: str | None, limit: int) -> Shipment:
+        found = super().unload(after, limit)
+        return replace(found, parcels=tuple(parcel for parcel in found.parcels if parcel.alive))
+
+
+class ShipsTooMuch(MemoryStore):
+    def unload(self, after: str | None, limit: int) -> Shipment:
+        return super().unload(after, limit + 1)
+
+
+class SortsByName(MemoryStore):
+    def unload(self, after: str | None, limit: int) -> Shipment:
+        found = super().unload(after, limit)
+        return replace(found, parcels=tuple(sorted(found.parcels, key=lambda parcel: parcel.key)))
+
+
+class LoadsTwice(MemoryStore):
+    """Appends what it is given, whether it has it or not."""
+
+    def _load_stream(self, parcel: Parcel) -> None:
+        thing = self._things.get(parcel.key)
+        again = [replace(record, index=record.index + 99) for record in parcel.records] if thing else []
+        super()._load_stream(parcel)
+        if type(thing) is Stream:
+            thing.records += again
+
+
+class StartsAnew(MemoryStore):
+    """Forgets how many of a stream's records are gone."""
+
+    def _load_stream(self, parcel: Parcel) -> None:
+        super()._load_stream(replace(parcel, version=0) if not parcel.records else parcel)
+
+
+class LosesTags(MemoryStore):
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        super().load([replace(parcel, tags={}) for parcel in parcels])
+
+
+class KeepsTheFirstStretch(MemoryStore):
+    def _load_stream(self, parcel: Parcel) -> None:
+        if parcel.key not in self._things:
+            super()._load_stream(parcel)
+
+
+class BreaksTheChain(MemoryStore):
+    def _load_stream(self, parcel: Parcel) -> None:
+        super()._load_stream(parcel)
+        thing: Any = self._things[parcel.key]
+        thing.chain = None
+
+
+class LoadsNothingWrong(MemoryStore):
+    """Leaves something behind when there is nothing to load."""
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        if not parcels:
+            spaces = {key.space for key in self._things}
+            assert spaces, "there is nothing to load"
+        super().load(parcels)
+
+
+class DocumentsAreForGood(MemoryStore):
+    """What was loaded can not be removed."""
+
+    _loaded: frozenset[Key] = frozenset()
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        self._loaded |= {parcel.key for parcel in parcels}
+        super().load(parcels)
+
+    def _apply(self, write: Write) -> int:
+        return self._version(write.key) if write.key in self._loaded else super()._apply(write)
+
+
+WRONG: list[tuple[type[MemoryStore], str]] = [
+    (FindsErased, "test_what_was_erased_is_never_found"),
+    (IndexesLate, "test_a_record_is_found_at_once"),
+    (IndexesLate, "test_a_document_is_found_by_what_it_says_now"),
+    (IgnoresTags, "test_tags_narrow_a_search"),
+    (IgnoresTags, "test_a_search_goes_by_the_tags_of_now"),
+    (IgnoresTags, "test_a_search_finds_what_the_reference_finds"),
+    (SearchesAllSpaces, "test_a_search_stays_in_its_space"),
+    (SearchesAllStreams, "test_a_search_stays_in_its_kind_and_stream"),
+    (KnowsNoLimit, "test_a_search_stops_at_its_limit"),
+    (CountsWrong, "test_places_and_words_are_counted"),
+    (LeavesTombstones, "test_everything_is_unloaded_as_it_is"),
+    (ShipsTooMuch, "test_small_shipments_carry_the_same"),
+    (SortsByName, "test_documents_are_unloaded_in_order_of_creation"),
+    (LoadsTwice, "test_loading_twice_changes_nothing"),
+    (LosesTags, "test_what_was_loaded_reads_as_before"),
+    (StartsAnew, "test_what_was_loaded_can_be_unloaded"),
+    (KeepsTheFirstStretch, "test_a_stream_can_be_loaded_in_stretches"),
+    (BreaksTheChain, "test_counting_goes_on_after_a_move"),
+    (LoadsNothingWrong, "test_loading_nothing_is_no_error"),
+    (DocumentsAreForGood, "test_what_was_loaded_can_be_erased_and_deleted"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "guarantee"), WRONG, ids=[f"{wrong.__name__}-{name}" for wrong, name in WRONG])
+def test_a_wrong_store_fails_the_guarantee_it_breaks(wrong: type[MemoryStore], guarantee: str) -> None:
+    class Suite(StoreConformance):
+        def make_store(self) -> Store:
+            return wrong()
+
+    assert list(failures(Suite, only=guarantee)) == [guarantee]

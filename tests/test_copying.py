@@ -1,0 +1,260 @@
+"""Everything can be moved from any store to any other: resumable, verified, and with little memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast import copying
+from holdfast.backends.memory import MemoryStore
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.codec import encode
+from holdfast.copying import copy, survey
+from holdfast.errors import InvalidInput, StoreError
+from holdfast.opening import open_store
+from holdfast.store import (
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Get,
+    Key,
+    Parcel,
+    Put,
+    Range,
+    Scan,
+    Shipment,
+    Truncate,
+    Write,
+    new_id,
+)
+from tests.conftest import STORES
+from tests.servers.postgres import fresh_schema
+
+SPACES = ("acme", "zeta{x}", "ünï")
+
+
+def history(space: str) -> Iterator[tuple[Write, ...]]:
+    """One of everything, in one space."""
+    log, gone, dead = Key(space, "log", "long"), Key(space, "log", "gone"), Key(space, "doc", "dead")
+    for n in range(12):
+        entry = Entry("note", encode([space, n]), n, n, "from", "to", f"apple {n}", bytes([n]) * 32)
+        yield Append(log, (entry, Entry("n", encode(n)))), Put(Key(space, "doc", f"d{11 - n}"), encode(n), {"n": "1"})
+    yield Truncate(log, 5), Erase(log, 8, 10), Append(gone, (Entry("t", encode(1)),)), Put(dead, encode("secret"))
+    yield Delete(gone), Delete(dead)
+
+
+def fill(store: Any) -> None:
+    for space in SPACES:
+        for writes in history(space):
+            store.commit(Commit(new_id(), (), writes))
+
+
+def contents(store: Any) -> list[Any]:
+    found: list[Any] = []
+    for space in SPACES:
+        scans = [Scan(space, "doc"), Scan(space, "doc", {"n": "1"}, reverse=True)]
+        found += [page.documents for page in store.read(scans)]
+        found += store.read([Range(Key(space, "log", "long")), Range(Key(space, "log", "gone"))])
+        found += store.read([Get(Key(space, "doc", "dead"))])
+    return found
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
+    """Open empty stores of any kind."""
+    with ExitStack() as stack:
+
+        def open_one(kind: str) -> Any:
+            address = f"{tmp_path / new_id()}.db" if kind == "sqlite" else "memory://"
+            if kind == "postgres":
+                address = stack.enter_context(fresh_schema(request.getfixturevalue("postgres_url")))
+            elif kind == "redis":
+                given: str = request.getfixturevalue("redis_url")
+                address = f"{given}{'&' if '?' in given else '?'}prefix=t{new_id()}"
+            store = open_store(address)
+            stack.callback(store.close)
+            return store
+
+        yield open_one
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "STEP", 7)
+
+
+# ---- any to any -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", STORES)
+@pytest.mark.parametrize("source", STORES)
+def test_a_copy_holds_the_same(make: Callable[[str], Any], source: str, target: str) -> None:
+    here, there = make(source), make(target)
+    fill(here)
+    copied = copy(here, there)
+    assert copied == survey(here) == survey(there)
+    assert contents(there) == contents(here)
+    assert (copied.keys, copied.records) == (len(SPACES) * 15, len(SPACES) * 19)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_an_empty_store_can_be_copied(make: Callable[[str], Any], kind: str) -> None:
+    copied = copy(make(kind), make(kind))
+    assert (copied.keys, copied.records) == (0, 0)
+
+
+class Breaking:
+    """A store that can be moved, until it breaks."""
+
+    def __init__(self, store: Any, loads: int) -> None:
+        self.store, self.left = store, loads
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        if not self.left:
+            self.store.load(parcels[: len(parcels) // 2])  # half of it arrives
+            raise StoreError("the connection broke", reason="io")
+        self.left -= 1
+        self.store.load(parcels)
+
+    def unload(self, after: str | None, limit: int) -> Shipment:
+        shipment: Shipment = self.store.unload(after, limit)
+        return shipment
+
+
+@pytest.mark.parametrize("target", STORES)
+@pytest.mark.parametrize("source", STORES)
+def test_a_copy_that_broke_is_resumed(make: Callable[[str], Any], source: str, target: str) -> None:
+    here, there = make(source), make(target)
+    fill(here)
+    told: list[tuple[int, str | None]] = []
+    with pytest.raises(StoreError, match="broke"):
+        copy(here, Breaking(there, 3), progress=lambda *news: told.append(news))  # type: ignore[arg-type]
+    before, cursor = told[-1]
+    copied = copy(here, there, after=cursor, progress=lambda *news: told.append(news))
+    assert copied == survey(here)
+    assert contents(there) == contents(here)
+    assert before + told[-1][0] <= copied.keys + copied.records  # what had arrived was not carried again
+
+
+def test_progress_counts_records_and_documents(make: Callable[[str], Any]) -> None:
+    here, there = make("memory"), make("memory")
+    fill(here)
+    told: list[tuple[int, str | None]] = []
+    copy(here, there, progress=lambda moved, cursor: told.append((moved, cursor)))
+    assert [moved for moved, _ in told] == sorted(moved for moved, _ in told)
+    assert told[-1][1] is None and all(cursor for _, cursor in told[:-1])
+
+
+# ---- verified -------------------------------------------------------------------------------------------------------
+
+
+def spoil(parcel: Parcel, what: str) -> Parcel:
+    """Change one thing about a parcel, if it has it."""
+    if what in ("alive", "version"):
+        changed = {"alive": not parcel.alive, "version": parcel.version + (not parcel.records)}[what]
+        return replace(parcel, **{what: changed})
+    if parcel.stream and what in ("weight", "at", "sender", "type", "text", "commitment", "chain"):
+        different: Any = {"weight": 77, "at": 77, "commitment": b"x" * 32, "chain": b"x" * 32}.get(what, "else")
+        return replace(parcel, records=tuple(replace(record, **{what: different}) for record in parcel.records))
+    if not parcel.stream and what in ("value", "tags"):
+        return replace(parcel, **{what: {"value": encode("else"), "tags": {"n": "2"}}[what]})
+    return parcel
+
+
+class Spoiling(MemoryStore):
+    """Puts something else in place than it is given."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        super().load([spoil(parcel, self.what) for parcel in parcels])
+
+
+ASPECTS = ["alive", "version", "value", "tags", "weight", "at", "sender", "type", "text", "commitment", "chain"]
+
+
+@pytest.mark.parametrize("what", ASPECTS)
+def test_a_copy_that_differs_in_anything_is_refused(what: str) -> None:
+    here = MemoryStore()
+    fill(here)
+    with pytest.raises(StoreError) as caught:
+        copy(here, Spoiling(what))
+    assert caught.value.reason == "differs"
+
+
+def test_a_record_that_got_lost_is_noticed() -> None:
+    class Losing(MemoryStore):
+        def _load_stream(self, parcel: Parcel) -> None:
+            super()._load_stream(replace(parcel, records=parcel.records[:3]))
+
+    here = MemoryStore()
+    fill(here)
+    with pytest.raises(StoreError, match="differs"):
+        copy(here, Losing())
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_target_that_was_not_empty_is_noticed(make: Callable[[str], Any], kind: str) -> None:
+    here, there = make("memory"), make(kind)
+    fill(here)
+    there.commit(Commit(new_id(), (), (Put(Key("acme", "doc", "of somebody else"), encode(1)),)))
+    with pytest.raises(StoreError, match="was the target empty"):
+        copy(here, there)
+
+
+def test_a_store_that_can_not_move_is_refused() -> None:
+    class Stuck:
+        """Has none of the verbs."""
+
+    with pytest.raises(InvalidInput, match="nothing was copied"):
+        copy(Stuck(), MemoryStore())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_fingerprint_does_not_depend_on_the_steps(
+    make: Callable[[str], Any], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make(kind)
+    fill(store)
+    found = set()
+    for step in (1, 2, 19, 1000):
+        monkeypatch.setattr(copying, "STEP", step)
+        found.add(survey(store))
+    assert len(found) == 1
+
+
+# ---- bounded --------------------------------------------------------------------------------------------------------
+
+
+def peak_of_copying(here: Any, there: Any) -> int:
+    tracemalloc.start()
+    try:
+        copy(here, there)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("target", [kind for kind in STORES if kind != "memory"])
+def test_copying_takes_no_more_memory_for_a_longer_stream(
+    make: Callable[[str], Any], target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "STEP", 200)
+    peaks = []
+    for length in (1_000, 6_000):
+        with SqliteStore(tmp_path / f"{length}.db", durability="relaxed") as here:
+            entries = tuple(Entry("note", encode("x" * 300)) for _ in range(500))
+            for _ in range(length // 500):
+                here.commit(Commit(new_id(), (), (Append(Key("acme", "log", "long"), entries),)))
+            peaks.append(peak_of_copying(here, make(target)))
+    assert peaks[1] < 1.5 * peaks[0]
