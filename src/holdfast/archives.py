@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holdfast.files import opened, writing
-from holdfast.services.payloads import PayloadTypes
-from holdfast.services.thread_packs import pack_thread, unpack_thread
-from holdfast.services.thread_values import Slot
+from holdfast.services.threads.packs import pack_thread, unpack_thread
+from holdfast.services.threads.payloads import PayloadTypes
+from holdfast.services.threads.values import Slot
 
 __all__ = ["FolderArchive", "pack_thread", "read_archive", "unpack_thread"]
 

@@ -24,7 +24,7 @@ from holdfast.context import AsyncContext
 from holdfast.errors import InvalidInput
 from holdfast.opening import open_async_store, open_store
 from holdfast.scope import Scope
-from holdfast.services.thread_values import Limits
+from holdfast.services.threads.values import Limits
 
 FILE = "holdfast.yaml"
 BackendType = Literal["memory", "sqlite", "postgres", "redis"]

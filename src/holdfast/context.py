@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from holdfast.scope import Scope
-from holdfast.services.memories import AsyncMemories
-from holdfast.services.registry import AsyncRegistry
-from holdfast.services.runs import AsyncRuns
-from holdfast.services.sessions import AsyncSessions
-from holdfast.services.threads import AsyncThreads
+from holdfast.services.memories.memories import AsyncMemories
+from holdfast.services.runs.runs import AsyncRuns
+from holdfast.services.sessions.sessions import AsyncSessions
+from holdfast.services.threads.registry import AsyncRegistry
+from holdfast.services.threads.threads import AsyncThreads
 from holdfast.store import AsyncStore, Durability
 
 

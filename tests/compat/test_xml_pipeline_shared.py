@@ -21,7 +21,7 @@ from holdfast.compat.xml_pipeline.memory.shared_backend import (
 )
 from holdfast.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry
 from holdfast.errors import Damaged, InvalidInput
-from holdfast.services.payloads import Inert, PayloadTypes
+from holdfast.services.threads.payloads import Inert, PayloadTypes
 
 spawn = multiprocessing.get_context("spawn")
 

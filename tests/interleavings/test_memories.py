@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.errors import CommitUnknown, Conflict, HoldfastError, InvalidInput
 from holdfast.scope import Scope
-from holdfast.services.memories import AsyncMemories
-from holdfast.services.memory_policy import Policy
-from holdfast.services.memory_values import Batch, Committed, Revoked
+from holdfast.services.memories.memories import AsyncMemories
+from holdfast.services.memories.policy import Policy
+from holdfast.services.memories.values import Batch, Committed, Revoked
 from holdfast.store import AsyncStore, Commit, new_id
 from holdfast.testing.explore import CRASHED, Program, explore
 from tests.hashed import hashing

@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.errors import Conflict, NotFound
 from holdfast.scope import Scope
-from holdfast.services.session import AsyncSession
-from holdfast.services.sessions import AsyncSessions
+from holdfast.services.sessions.session import AsyncSession
+from holdfast.services.sessions.sessions import AsyncSessions
 from holdfast.store import AsyncStore
 from holdfast.testing import explore
 

@@ -14,11 +14,11 @@ from holdfast.dispatch.letters import Letters
 from holdfast.dispatch.routes import Outgoing, Respond, Route, Send
 from holdfast.errors import BudgetExceeded, CommitUnknown, Conflict
 from holdfast.scope import Scope
-from holdfast.services.deliveries import Delivery
-from holdfast.services.registry import AsyncRegistry
-from holdfast.services.thread_plans import count_key
-from holdfast.services.thread_values import Limits, Slot
-from holdfast.services.threads import AsyncThreads
+from holdfast.services.threads.deliveries import Delivery
+from holdfast.services.threads.plans import count_key
+from holdfast.services.threads.registry import AsyncRegistry
+from holdfast.services.threads.threads import AsyncThreads
+from holdfast.services.threads.values import Limits, Slot
 from holdfast.store import Append, AsyncStore, Commit, Expect, Get, Key, Put, Range, Write, new_id
 from holdfast.testing import CRASHED, explore
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from holdfast.codec import encode
 from holdfast.errors import BudgetExceeded
-from holdfast.services.eviction import make_room, tokens_of
-from holdfast.services.working_set import initial, instant
+from holdfast.services.runs.eviction import make_room, tokens_of
+from holdfast.services.runs.working_set import initial, instant
 from holdfast.tokens import tokenizer
 
 COUNT = tokenizer("default")
@@ -170,7 +170,7 @@ def test_hash_seed_locale_and_timezone_do_not_matter() -> None:
         for place in range(40)
     ]
     program = (
-        "import json,sys;from holdfast.services.eviction import make_room;from holdfast.tokens import tokenizer\n"
+        "import json,sys;from holdfast.services.runs.eviction import make_room;from holdfast.tokens import tokenizer\n"
         "from holdfast.codec import encode\n"
         "s=json.load(sys.stdin);print(encode(make_room(s,s,max_tokens=300,tokenizer=tokenizer('default'))[0]).hex())"
     )

@@ -22,8 +22,8 @@ from holdfast.context import AsyncContext
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.opening import open_store
 from holdfast.scope import Scope
-from holdfast.services.memory_policy import Policy
-from holdfast.services.trust import at_least
+from holdfast.services.memories.policy import Policy
+from holdfast.services.memories.trust import at_least
 from holdfast.store import Store
 from holdfast.values import moment
 from holdfast.vectors.local import LocalVectors

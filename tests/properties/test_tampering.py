@@ -17,7 +17,7 @@ import pytest
 import holdfast
 from holdfast.backends.memory import MemoryStore, Stream, link
 from holdfast.codec import Json, trusted
-from holdfast.services import verifying
+from holdfast.services.runs import verifying
 from holdfast.store import Key, Record
 from holdfast.values import Head
 

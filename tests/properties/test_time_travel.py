@@ -10,8 +10,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 import holdfast
 from holdfast.errors import BudgetExceeded
-from holdfast.services.changes import apply, change
-from holdfast.services.working_set import initial, view
+from holdfast.services.runs.changes import apply, change
+from holdfast.services.runs.working_set import initial, view
 from holdfast.values import WorkingSet
 
 WORDS = st.text("abc ", max_size=6)

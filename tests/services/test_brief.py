@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from holdfast.bridge import can_search
 from holdfast.errors import BudgetExceeded, InvalidInput
-from holdfast.services.brief import HEADINGS, compose
-from holdfast.services.working_set import initial
+from holdfast.services.runs.brief import HEADINGS, compose
+from holdfast.services.runs.working_set import initial
 from holdfast.tokens import tokenizer
 
 COUNT = tokenizer("default")

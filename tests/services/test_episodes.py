@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import schemas
 from holdfast.errors import InvalidInput
-from holdfast.services.episodes import MAX_SUMMARY, summarize
+from holdfast.services.runs.episodes import MAX_SUMMARY, summarize
 from holdfast.values import Event
 
 REQUEST = {

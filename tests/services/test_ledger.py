@@ -14,8 +14,8 @@ from holdfast.bridge import Inline, run
 from holdfast.codec import encode
 from holdfast.errors import InvalidInput
 from holdfast.scope import Scope
-from holdfast.services.run_state import event_writes
-from holdfast.services.runs import AsyncRuns
+from holdfast.services.runs.runs import AsyncRuns
+from holdfast.services.runs.state import event_writes
 from holdfast.store import Commit, Put, Store
 from holdfast.values import Head
 from tests.colours import Awaitable

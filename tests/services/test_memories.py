@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.codec import encode
 from holdfast.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
-from holdfast.services.memory_policy import AUTO_REVIEWER, Policy
+from holdfast.services.memories.policy import AUTO_REVIEWER, Policy
 from holdfast.store import Append, Commit, Entry, Get, Key, new_id
 from tests.services.memory_samples import contents, known, mcr, settled, using
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.codec import encode, parse
 from holdfast.errors import InvalidInput
-from holdfast.services.memory_policy import Policy
+from holdfast.services.memories.policy import Policy
 from holdfast.store import Commit, new_id
 from tests.services.memory_samples import contents, known, mcr, settled, using
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import BudgetExceeded, HoldfastError, InvalidInput
-from holdfast.services.memory_policy import Policy
-from holdfast.services.screening import flags, normal, plain
-from holdfast.services.trust import at_least
+from holdfast.services.memories.policy import Policy
+from holdfast.services.memories.screening import flags, normal, plain
+from holdfast.services.memories.trust import at_least
 from tests.hashed import hashing
 from tests.services.hostile import SOURCE, attacks, malformed
 from tests.services.memory_samples import known, mcr, using

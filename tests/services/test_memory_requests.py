@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidInput
-from holdfast.services.memory_policy import Policy
-from holdfast.services.memory_requests import stage
+from holdfast.services.memories.policy import Policy
+from holdfast.services.memories.requests import stage
 from tests.services.memory_samples import mcr
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from holdfast.bridge import Inline
 from holdfast.context import AsyncContext
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.scope import Scope, now
-from holdfast.services.memory_policy import Policy
-from holdfast.services.trust import LABELS, at_least, lowest
+from holdfast.services.memories.policy import Policy
+from holdfast.services.memories.trust import LABELS, at_least, lowest
 from holdfast.store import Store
 from tests.colours import Awaitable
 from tests.conftest import COLOURS

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import holdfast
 from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.services.working_set import initial
+from holdfast.services.runs.working_set import initial
 from holdfast.store import Scan
 from holdfast.values import Head
 from tests.services.pack_files import Part, build, contents, mended, write
@@ -209,7 +209,7 @@ def test_memories_come_along(tmp_path: Path) -> None:
     from holdfast.bridge import Inline
     from holdfast.opening import open_store
     from holdfast.scope import Scope
-    from holdfast.services.runs import AsyncRuns
+    from holdfast.services.runs.runs import AsyncRuns
 
     memories = Memories()
     runs = Runs(AsyncRuns(Scope(Inline(open_store("memory://"))), memories=memories))
@@ -448,7 +448,7 @@ def test_a_pack_larger_than_allowed_is_refused(honest: dict[str, bytes], tmp_pat
 def test_a_pack_that_changes_between_the_two_readings_writes_nothing(
     honest: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.services import restores
+    from holdfast.services.runs import restores
 
     path = write(tmp_path / "pack.zip", honest)
     check = restores.check

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.services.registry import Caller
+from holdfast.services.threads.registry import Caller
 
 
 async def test_the_root_is_the_same_each_time(ctx: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import BudgetExceeded, InvalidInput, NotFound
-from holdfast.services.artifacts import CHUNK
-from holdfast.services.staging import FLUSH_BYTES
+from holdfast.services.runs.artifacts import CHUNK
+from holdfast.services.runs.staging import FLUSH_BYTES
 from holdfast.store import Scan
 
 SMALL = b"a few bytes"

@@ -20,10 +20,10 @@ import holdfast
 from holdfast.blocking.sessions import Session, Sessions
 from holdfast.bridge import can_search
 from holdfast.errors import Conflict, InvalidInput, NotFound, Unavailable
-from holdfast.services import session_writes
-from holdfast.services.session import AsyncSession
-from holdfast.services.session_handle import Handle
-from holdfast.services.sessions import AsyncSessions
+from holdfast.services.sessions import writes as session_writes
+from holdfast.services.sessions.handle import Handle
+from holdfast.services.sessions.session import AsyncSession
+from holdfast.services.sessions.sessions import AsyncSessions
 from holdfast.store import Commit, Key, Range, new_id
 
 HELLO = {"role": "user", "content": "Hello!"}

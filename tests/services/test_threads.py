@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast.codec import encode
 from holdfast.errors import BudgetExceeded, Closed, InvalidInput, NotFound
-from holdfast.services.payloads import Inert
+from holdfast.services.threads.payloads import Inert
 
 
 @dataclass

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.codec import encode
 from holdfast.errors import Damaged, InvalidInput, NotFound
-from holdfast.services.payloads import Inert
+from holdfast.services.threads.payloads import Inert
 from holdfast.store import Append, Commit, Entry, Erase, Key
 
 HOSTILE = b"cos\nsystem\n(S'touch owned'\ntR."

@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.bridge import blocking
 from holdfast.embedders import Embedder
-from holdfast.services.memories import AsyncMemories
-from holdfast.services.memory_policy import Policy
+from holdfast.services.memories.memories import AsyncMemories
+from holdfast.services.memories.policy import Policy
 from holdfast.vectors import VectorIndex
 
 

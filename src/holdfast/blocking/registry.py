@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.bridge import blocking
-from holdfast.services.registry import AsyncRegistry
+from holdfast.services.threads.registry import AsyncRegistry
 
 
 class Registry:

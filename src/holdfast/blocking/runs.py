@@ -1,4 +1,4 @@
-"""Runs for blocking code: the names of `services.runs` and `services.run`, each running to its end."""
+"""Runs for blocking code: the names of `services.runs.runs` and `services.runs.run`, each running to its end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.bridge import blocking, iterate, run
-from holdfast.services.run import AsyncRun
-from holdfast.services.runs import AsyncRuns
+from holdfast.services.runs.run import AsyncRun
+from holdfast.services.runs.runs import AsyncRuns
 from holdfast.values import Event, Eviction, Listing, RunConfig, Step, WorkingSet
 
 

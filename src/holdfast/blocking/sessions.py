@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.bridge import blocking
 from holdfast.embedders import Embedder
-from holdfast.services.session import AsyncSession
-from holdfast.services.sessions import AsyncSessions
+from holdfast.services.sessions.session import AsyncSession
+from holdfast.services.sessions.sessions import AsyncSessions
 
 
 class Session:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar, overload
 
 from holdfast.bridge import blocking, iterate, run
-from holdfast.services.thread import AsyncThread
-from holdfast.services.thread_here import Here
-from holdfast.services.thread_values import Limits, Slot
-from holdfast.services.threads import AsyncThreads
+from holdfast.services.threads.here import Here
+from holdfast.services.threads.thread import AsyncThread
+from holdfast.services.threads.threads import AsyncThreads
+from holdfast.services.threads.values import Limits, Slot
 
 T = TypeVar("T", bound=type)
 

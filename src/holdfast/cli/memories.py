@@ -8,8 +8,8 @@ import click
 
 from holdfast.cli.output import as_json, brief, done, moment, say, show, styled, wants_json, write
 from holdfast.cli.root import argument, cli, context, me
-from holdfast.services.memory_values import Batch, ScopeName, Type
-from holdfast.services.trust import Trust
+from holdfast.services.memories.trust import Trust
+from holdfast.services.memories.values import Batch, ScopeName, Type
 
 BATCH = argument("batch_id", "memory_batch")
 REVIEWER = click.option("--reviewer", default=me, show_default="login name", help="Who decides.")

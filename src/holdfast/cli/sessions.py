@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.output import as_json, brief, confirm, done, facts, moment, page, say, wants_json, write
 from holdfast.cli.root import argument, cli, context
-from holdfast.services.session_values import Message
+from holdfast.services.sessions.values import Message
 from holdfast.tokens.choosing import STRATEGIES
 
 SESSION = argument("session_id", "session")

@@ -11,7 +11,7 @@ from holdfast.blocking.threads import Thread
 from holdfast.cli.output import as_json_line, brief, confirm, done, moment, page, say, styled, wants_json
 from holdfast.cli.root import argument, cli, context
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.services.thread_values import Slot
+from holdfast.services.threads.values import Slot
 
 THREAD = argument("thread_id", "thread")
 STATES = ("live", "deleted", "expired", "archived")

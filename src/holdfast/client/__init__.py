@@ -14,7 +14,7 @@ from holdfast.client.memories import BlockingRemoteMemories, RemoteMemories
 from holdfast.client.store import AsyncHttpStore, HttpStore
 from holdfast.context import AsyncContext
 from holdfast.scope import Scope
-from holdfast.services.runs import AsyncRuns
+from holdfast.services.runs.runs import AsyncRuns
 
 __all__ = ["aconnect", "connect"]
 

@@ -20,9 +20,9 @@ from holdfast.client.store import AsyncHttpStore, HttpStore, json_ask
 from holdfast.client.trying import Ask
 from holdfast.codec import encode
 from holdfast.scope import Scope
-from holdfast.services.memories import AsyncMemories
-from holdfast.services.memory_requests import name
-from holdfast.services.memory_values import Batch, Committed, Revoked
+from holdfast.services.memories.memories import AsyncMemories
+from holdfast.services.memories.requests import name
+from holdfast.services.memories.values import Batch, Committed, Revoked
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@
 from holdfast.dispatch.dispatcher import AsyncDispatcher, Dispatcher
 from holdfast.dispatch.routes import Call, Respond, Send, respond, send
 from holdfast.dispatch.worker import work
-from holdfast.services.deliveries import DeadLetter, DeadLetterPage, DeliveryFailed, Retry
+from holdfast.services.threads.deliveries import DeadLetter, DeadLetterPage, DeliveryFailed, Retry
 
 __all__ = [
     "AsyncDispatcher",

@@ -23,7 +23,7 @@ from msgspec import Struct
 from holdfast.codec import pack
 from holdfast.dispatch.routes import Outgoing, Respond, Route, Send
 from holdfast.errors import BudgetExceeded, CommitUnknown, Conflict, HoldfastError, Unavailable
-from holdfast.services.deliveries import (
+from holdfast.services.threads.deliveries import (
     DELIVERY,
     Delivery,
     DeliveryFailed,
@@ -41,12 +41,12 @@ from holdfast.services.deliveries import (
     taken,
     unchanged,
 )
-from holdfast.services.payloads import NO_META, Meta
-from holdfast.services.registry import CHAIN, Step, call_key, plan_call
-from holdfast.services.thread import read_slice
-from holdfast.services.thread_plans import count_key, found, plan_appends, questions
-from holdfast.services.thread_values import Slot
-from holdfast.services.threads import AsyncThreads
+from holdfast.services.threads.payloads import NO_META, Meta
+from holdfast.services.threads.plans import count_key, found, plan_appends, questions
+from holdfast.services.threads.registry import CHAIN, Step, call_key, plan_call
+from holdfast.services.threads.thread import read_slice
+from holdfast.services.threads.threads import AsyncThreads
+from holdfast.services.threads.values import Slot
 from holdfast.store import (
     AsyncStore,
     Commit,

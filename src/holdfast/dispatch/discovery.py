@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.errors import Damaged
-from holdfast.services.deliveries import DELIVERY, MAIL, due, read_delivery, start
-from holdfast.services.thread import read_slice
-from holdfast.services.thread_plans import INFO
-from holdfast.services.threads import AsyncThreads
+from holdfast.services.threads.deliveries import DELIVERY, MAIL, due, read_delivery, start
+from holdfast.services.threads.plans import INFO
+from holdfast.services.threads.thread import read_slice
+from holdfast.services.threads.threads import AsyncThreads
 from holdfast.store import Get, Range, Scan
 
 PAGE = 100

@@ -28,9 +28,9 @@ from holdfast.dispatch.routes import Function, Route, Routes
 from holdfast.dispatch.running import Runner
 from holdfast.errors import Closed, InvalidInput, StoreError
 from holdfast.opening import Address
-from holdfast.services.deliveries import DeadLetterPage, DeliveryFailed, Retry
-from holdfast.services.payloads import PLAIN
-from holdfast.services.thread_values import Slot
+from holdfast.services.threads.deliveries import DeadLetterPage, DeliveryFailed, Retry
+from holdfast.services.threads.payloads import PLAIN
+from holdfast.services.threads.values import Slot
 
 logger = logging.getLogger("holdfast.dispatch")
 F = TypeVar("F", bound=Function)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import BudgetExceeded, Conflict, NotFound
-from holdfast.services.deliveries import DEAD, DeadLetterPage, raise_flag, read_dead_letter
-from holdfast.services.payloads import NO_META, Inert, unseal
-from holdfast.services.thread_plans import count_key, found, plan_appends, questions
-from holdfast.services.thread_values import Slot
-from holdfast.services.threads import AsyncThreads
+from holdfast.services.threads.deliveries import DEAD, DeadLetterPage, raise_flag, read_dead_letter
+from holdfast.services.threads.payloads import NO_META, Inert, unseal
+from holdfast.services.threads.plans import count_key, found, plan_appends, questions
+from holdfast.services.threads.threads import AsyncThreads
+from holdfast.services.threads.values import Slot
 from holdfast.store import Commit, Delete, Entry, Expect, Get, Record, Scan, Write, new_id
 
 

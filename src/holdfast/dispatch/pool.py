@@ -20,7 +20,7 @@ from holdfast.context import AsyncContext
 from holdfast.dispatch.routes import Call, Outgoing, Respond, Route, Send, outgoing
 from holdfast.opening import open_store
 from holdfast.scope import Scope
-from holdfast.services.payloads import PLAIN, Inert, seal, type_name, unseal
+from holdfast.services.threads.payloads import PLAIN, Inert, seal, type_name, unseal
 
 Answer = tuple[str | None, str, bytes]
 Place = tuple[str, str]

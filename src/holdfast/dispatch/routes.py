@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.errors import InvalidInput
-from holdfast.services.deliveries import DeliveryFailed, Retry
-from holdfast.services.thread_values import Metadata
+from holdfast.services.threads.deliveries import DeliveryFailed, Retry
+from holdfast.services.threads.values import Metadata
 
 Function = Callable[[Any, Any], Any]
 

@@ -13,9 +13,9 @@ from holdfast.dispatch.pool import Pool, answers, call, reference
 from holdfast.dispatch.routes import Outgoing, Route, outgoing
 from holdfast.errors import InvalidInput
 from holdfast.scope import Scope
-from holdfast.services.thread import AsyncThread
-from holdfast.services.thread_values import Slot
-from holdfast.services.threads import AsyncThreads
+from holdfast.services.threads.thread import AsyncThread
+from holdfast.services.threads.threads import AsyncThreads
+from holdfast.services.threads.values import Slot
 from holdfast.store import AsyncStore, Commit, Durability, Key, Question, Receipt
 
 T = TypeVar("T")

@@ -23,11 +23,11 @@ from holdfast.codec import encode, parse
 from holdfast.compat.aos_context import _places
 from holdfast.compat.aos_context.validation import ValidationError, assert_valid
 from holdfast.errors import InvalidInput
-from holdfast.services import packs, restores
-from holdfast.services.ledger import GENESIS, SALT_BYTES, Identity
-from holdfast.services.packs import PackReader, PackWriter
-from holdfast.services.unzip import refused
-from holdfast.services.working_set import require_valid
+from holdfast.services.runs import packs, restores
+from holdfast.services.runs.ledger import GENESIS, SALT_BYTES, Identity
+from holdfast.services.runs.packs import PackReader, PackWriter
+from holdfast.services.runs.unzip import refused
+from holdfast.services.runs.working_set import require_valid
 from holdfast.values import RunConfig, iso, moment
 
 MAX_BYTES = 1 << 28

@@ -6,9 +6,9 @@ from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.blocking import Context
-from holdfast.services.memory_keys import MEMORY
-from holdfast.services.memory_values import Memory
-from holdfast.services.memory_writes import load
+from holdfast.services.memories.keys import MEMORY
+from holdfast.services.memories.values import Memory
+from holdfast.services.memories.writes import load
 from holdfast.store import Scan
 from holdfast.values import plain
 

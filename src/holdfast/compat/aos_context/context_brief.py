@@ -8,8 +8,8 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from holdfast.compat.aos_context.token_estimator import estimate_tokens
-from holdfast.services.brief import compose
-from holdfast.services.working_set import LISTS
+from holdfast.services.runs.brief import compose
+from holdfast.services.runs.working_set import LISTS
 from holdfast.tokens import tokenizer
 
 _EMPTY: dict[str, Any] = {

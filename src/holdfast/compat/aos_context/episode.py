@@ -12,7 +12,7 @@ from holdfast.compat.aos_context._exports import write_json
 from holdfast.compat.aos_context.ledger import utc_iso
 from holdfast.compat.aos_context.validation import validate_instance
 from holdfast.errors import HoldfastError
-from holdfast.services.episodes import summarize
+from holdfast.services.runs.episodes import summarize
 from holdfast.values import SCHEMA_VERSION, Event
 
 

@@ -21,10 +21,10 @@ from holdfast.compat.aos_context._exports import export_ledger, extend
 from holdfast.compat.aos_context.validation import validate_instance
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.scope import Scope
-from holdfast.services.ledger import PAGE, EventTypes, Identity, body_of, entry
-from holdfast.services.ledger import event as event_of
-from holdfast.services.run_state import event_writes
-from holdfast.services.working_set import instant
+from holdfast.services.runs.ledger import PAGE, EventTypes, Identity, body_of, entry
+from holdfast.services.runs.ledger import event as event_of
+from holdfast.services.runs.state import event_writes
+from holdfast.services.runs.working_set import instant
 from holdfast.store import Append, Commit, Entry, Expect, Key, Range, Write, new_id
 from holdfast.values import EPOCH, iso
 

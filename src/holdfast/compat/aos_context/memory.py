@@ -13,10 +13,10 @@ from holdfast.blocking.memories import Memories
 from holdfast.compat.aos_context._views import BatchView, MemoryView
 from holdfast.compat.aos_context.validation import assert_valid, validate_instance
 from holdfast.errors import HoldfastError, InvalidInput, NotFound
-from holdfast.services import screening
-from holdfast.services.memory_policy import Policy
-from holdfast.services.memory_search import Filters
-from holdfast.services.memory_values import Committed, Memory, Status
+from holdfast.services.memories import screening
+from holdfast.services.memories.policy import Policy
+from holdfast.services.memories.search import Filters
+from holdfast.services.memories.values import Committed, Memory, Status
 from holdfast.stemming import words
 
 # Here whoever proposes may also commit: the two steps are a rhythm, not a review.

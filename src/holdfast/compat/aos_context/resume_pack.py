@@ -13,8 +13,8 @@ from holdfast.codec import encode
 from holdfast.compat.aos_context import _legacy, _places
 from holdfast.compat.aos_context.ws_manager import WorkingSetManager
 from holdfast.errors import HoldfastError
-from holdfast.services import packs
-from holdfast.services.packs import PackReader, PackWriter
+from holdfast.services.runs import packs
+from holdfast.services.runs.packs import PackReader, PackWriter
 
 
 @dataclass

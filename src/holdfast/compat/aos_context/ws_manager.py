@@ -22,8 +22,8 @@ from holdfast.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig
 from holdfast.compat.aos_context.token_estimator import estimate_tokens
 from holdfast.compat.aos_context.validation import ValidationError, validate_instance
 from holdfast.errors import BudgetExceeded, Conflict, HoldfastError, InvalidInput
-from holdfast.services.brief import frame_tokens
-from holdfast.services.working_set import IMMUTABLE, MUTABLE
+from holdfast.services.runs.brief import frame_tokens
+from holdfast.services.runs.working_set import IMMUTABLE, MUTABLE
 from holdfast.values import RunConfig
 
 

@@ -16,7 +16,7 @@ from holdfast.compat.contextstore.interfaces import MemoryBackend
 from holdfast.compat.contextstore.models import messages
 from holdfast.context import AsyncContext
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound, Unavailable
-from holdfast.services.session import AsyncSession
+from holdfast.services.sessions.session import AsyncSession
 
 
 class _StoreMemory(MemoryBackend):

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from holdfast.errors import InvalidInput
 from holdfast.server.endpoint import Call, Endpoint, Limit, Nothing
-from holdfast.services.memory_values import Batch, Change, Committed, Hit, Memory, Revoked
-from holdfast.services.trust import Trust
+from holdfast.services.memories.trust import Trust
+from holdfast.services.memories.values import Batch, Change, Committed, Hit, Memory, Revoked
 
 
 class Proposed(Struct, frozen=True):

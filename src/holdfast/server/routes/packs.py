@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.server.endpoint import Call, Endpoint, Nothing
 from holdfast.server.wire import Refusal
-from holdfast.services.runs import AsyncRuns
+from holdfast.services.runs.runs import AsyncRuns
 from holdfast.values import WorkingSet
 
 CHUNK = 256 * 1024

@@ -12,7 +12,7 @@ from holdfast.errors import Conflict, InvalidInput
 from holdfast.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
 from holdfast.server.sse import Shown, last_seen, stream
 from holdfast.server.wire import CONFLICT, Refusal, reply
-from holdfast.services.run import AsyncRun
+from holdfast.services.runs.run import AsyncRun
 from holdfast.values import Brief, Diff, Episode, Erasure, Event, Verification, WorkingSet
 
 

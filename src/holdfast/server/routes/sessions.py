@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from holdfast.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
 from holdfast.server.sse import HEARTBEAT_SECONDS, Shown, last_seen, stream
-from holdfast.services.session import AsyncSession
-from holdfast.services.session_state import MESSAGE
-from holdfast.services.session_values import Cut, Hit, Message, SessionInfo
+from holdfast.services.sessions.session import AsyncSession
+from holdfast.services.sessions.state import MESSAGE
+from holdfast.services.sessions.values import Cut, Hit, Message, SessionInfo
 from holdfast.store import Range
 from holdfast.tokens.windows import Window
 

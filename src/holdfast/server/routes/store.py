@@ -20,7 +20,9 @@ from holdfast.server.endpoint import Call, Endpoint, Nothing
 from holdfast.server.keys import Right
 from holdfast.server.leaving import end
 from holdfast.server.wire import Refusal
-from holdfast.services import ledger, memory_keys, run_state
+from holdfast.services.memories import keys as memory_keys
+from holdfast.services.runs import ledger
+from holdfast.services.runs import state as run_state
 from holdfast.store import Delete, Erase, Key, Range, Scan, Truncate, Write
 
 MOST_PARTS = 10_000

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from holdfast.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
 from holdfast.server.sse import Shown, last_seen, stream
-from holdfast.services.payloads import unseal
-from holdfast.services.thread_values import Slot, ThreadPage, ThreadStats
+from holdfast.services.threads.payloads import unseal
+from holdfast.services.threads.values import Slot, ThreadPage, ThreadStats
 
 
 class NewSlot(Struct, frozen=True, forbid_unknown_fields=True):

@@ -29,7 +29,7 @@ from holdfast.codec import encode
 from holdfast.compat.xml_pipeline.memory.backend_config import BackendConfig, SharedBackend
 from holdfast.compat.xml_pipeline.memory.slots import deserialize_slot, serialize_slot, stored_slot
 from holdfast.errors import BudgetExceeded, InvalidInput
-from holdfast.services.thread_values import Slot, ThreadInfo
+from holdfast.services.threads.values import Slot, ThreadInfo
 from holdfast.store import Commit, Delete, Get, Key, Put, Scan, new_id
 
 __all__ = [

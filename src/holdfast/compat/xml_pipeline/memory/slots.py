@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.compat.xml_pipeline.message_bus.message_state import HandlerMetadata
 from holdfast.errors import Damaged
-from holdfast.services.payloads import NO_META, PayloadTypes, seal, type_name, unseal
-from holdfast.services.thread_values import Slot
+from holdfast.services.threads.payloads import NO_META, PayloadTypes, seal, type_name, unseal
+from holdfast.services.threads.values import Slot
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import msgspec
 import holdfast
 from holdfast.compat.xml_pipeline.memory.shared_backend import StoreBackend
 from holdfast.errors import Conflict, NotFound
-from holdfast.services.registry import CHAIN, Link
+from holdfast.services.threads.registry import CHAIN, Link
 from holdfast.store import Scan
 
 

@@ -1,0 +1,109 @@
+"""Where long-term memory lives in a store: kinds, keys and tags. Pure.
+
+| kind | shape | one for each | holds |
+|---|---|---|---|
+| `memory` | document | memory | the memory; searchable text only while it is active |
+| `memory_batch` | document | batch | the proposals and what became of them |
+| `memory_content` | document | owner and content of an active memory | its id: two active memories never say the same |
+| `memory_revocation` | document | revoked source | the source, and whether all that came from it is gone |
+| `memory_log` | stream | space | every change, in order: the audit trail, and what vector indexes follow |
+| `memory_staged`, `memory_decided` | streams | proposer | batch ids: their lengths tell how many are pending |
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+
+from holdfast.codec import encode, pack
+from holdfast.services.memories import screening
+from holdfast.services.memories.values import Batch, Memory, Request
+from holdfast.store import MAX_NAME, Append, Entry, Key, Put
+
+MEMORY = "memory"
+BATCH = "memory_batch"
+CONTENT = "memory_content"
+REVOCATION = "memory_revocation"
+LOG = "memory_log"
+STAGED = "memory_staged"
+DECIDED = "memory_decided"
+
+# How the ids we make begin. A source that begins like this is a memory, or a mistake.
+OUR_IDS = "mem_"
+
+
+def digest(*parts: str) -> str:
+    """Hash parts so that no two lists of parts can be confused."""
+    return sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
+
+
+def owner(user_id: str | None, project_id: str | None) -> str:
+    """Return the tag shared by the memories of one user, one project, one user in one project, or nobody."""
+    if user_id is None and project_id is None:
+        return "-"
+    return digest("u" + user_id if user_id else "", "p" + project_id if project_id else "")[:32]
+
+
+def source_tag(source_ref: str) -> str:
+    return "source:" + digest(source_ref)[:32]
+
+
+def content_key(space: str, memory: Memory | Request) -> Key:
+    """Return the key that only one active memory of this scope, owner and content can hold."""
+    return Key(space, CONTENT, _content_id(memory.scope, memory.user_id, memory.project_id, memory.content))
+
+
+@lru_cache(maxsize=2_048)
+def _content_id(scope: str, user_id: str | None, project_id: str | None, content: str) -> str:
+    return digest(scope, owner(user_id, project_id), screening.normal(content))
+
+
+def revocation_key(space: str, source_ref: str) -> Key:
+    return Key(space, REVOCATION, digest(source_ref))
+
+
+def log_key(space: str) -> Key:
+    return Key(space, LOG, "log")
+
+
+def can_be_id(source_ref: str) -> bool:
+    """Tell whether a source could be a memory's id, which keys are stricter about than sources."""
+    return 0 < len(source_ref) <= MAX_NAME and source_ref.isprintable()
+
+
+def put_memory(space: str, memory: Memory) -> Put:
+    """Write a memory. Only an active one is given to the full-text index, so nothing else can be found in it."""
+    tags = {
+        "status": memory.status,
+        "owner": owner(memory.user_id, memory.project_id),
+        **{source_tag(ref): "1" for ref in memory.source_refs},
+    }
+    text = screening.plain(memory.content) if memory.status == "active" else None
+    return Put(Key(space, MEMORY, memory.id), pack(memory), tags, text)
+
+
+def put_batch(space: str, batch: Batch) -> Put:
+    tags = {"status": batch.status, "proposer": digest(batch.proposer)[:32]}
+    return Put(Key(space, BATCH, batch.id), pack(batch), tags)
+
+
+def log(
+    space: str,
+    type: str,
+    now: int,
+    by: str,
+    *,
+    batch_id: str | None = None,
+    added: list[str] | None = None,
+    removed: list[str] | None = None,
+    reason: str = "",
+) -> Append:
+    """Record a change. `added` and `removed` are the memories that became findable, and those that no longer are."""
+    body = {"batch_id": batch_id, "added": added or [], "removed": removed or [], "reason": reason}
+    return Append(log_key(space), (Entry(type, encode(body), at=now, sender=by),))
+
+
+def tally(space: str, kind: str, batch: Batch, now: int, max_length: int | None = None) -> Append:
+    """Count a batch of its proposer as staged or decided."""
+    entry = Entry("BATCH", encode({"batch_id": batch.id}), at=now)
+    return Append(Key(space, kind, digest(batch.proposer)), (entry,), max_length)

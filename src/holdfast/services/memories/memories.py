@@ -1,0 +1,429 @@
+"""Long-term memory: propose, review, commit; search, history, revocation.
+
+Theory of operation
+-------------------
+A *batch* of requests is staged in a document of its own. Nothing in it can be found: a memory's text reaches the
+full-text index in the same commit that makes the memory active, and leaves it in the commit that ends it. Committing
+a batch is one `Commit` over the batch, the memories, the contents they claim and the log, with an expectation on
+every document the decision rested on. So a batch is committed wholly or not at all, and once: whoever loses the race
+finds it committed and returns the same receipt.
+
+Rules
+-----
+1. A memory that names a user or a project is found only by a search that names the same ones.
+2. Two active memories of one scope and owner never say the same; a request that repeats one is superseded at once.
+3. A memory's content never changes. Superseding makes a new memory; the old one stays in `history` and `at`.
+4. A memory is trusted no more than its proposer, than it asked for, and than every memory among its sources.
+5. Revoking a source takes effect in one commit. Tombstones follow in bounded commits; until they are all written,
+   searches look at each hit's ancestry.
+6. Vectors are derived: the store's text is the truth, and whatever an index says is checked against it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+from msgspec.structs import replace
+
+from holdfast.embedders import Embedder
+from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
+from holdfast.scope import Scope
+from holdfast.services.memories import keys
+from holdfast.services.memories import packs as memory_packs
+from holdfast.services.memories import writes as memory_writes
+from holdfast.services.memories.history import changes
+from holdfast.services.memories.packs import PackWrites
+from holdfast.services.memories.policy import AUTO_REVIEWER, Policy
+from holdfast.services.memories.requests import name, stage
+from holdfast.services.memories.revocations import Revocations
+from holdfast.services.memories.search import Filters, Lens, Search
+from holdfast.services.memories.values import (
+    Batch,
+    Change,
+    Committed,
+    Hit,
+    Memory,
+    Mode,
+    Results,
+    Revoked,
+    Status,
+)
+from holdfast.services.memories.vectors import Vectors
+from holdfast.services.memories.writes import BatchWrites, Decision, load, receipt
+from holdfast.services.runs.state import event_writes
+from holdfast.store import Commit, Document, Expect, Get, Key, Question, Range, Scan, new_id
+from holdfast.values import moment
+from holdfast.vectors import VectorIndex
+
+ATTEMPTS = 20
+
+
+class AsyncMemories:
+    """What is known for longer than a run, in one space."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        policy: Policy = Policy(),
+        embedder: Embedder | None = None,
+        index: VectorIndex | None = None,
+        threads: bool = True,
+    ) -> None:
+        self._scope = scope
+        self._policy = policy
+        self._vectors = Vectors(scope, embedder, index, threads)
+        self._search = Search(scope, self._vectors)
+        self._revocations = Revocations(scope)
+
+    def using(
+        self,
+        *,
+        policy: Policy | None = None,
+        embedder: Embedder | Callable[..., Any] | None = None,
+        index: VectorIndex | None = None,
+    ) -> AsyncMemories:
+        """Return the same memories under another policy, embedder or vector index. What is not given stays."""
+        made = embedder if embedder is None or isinstance(embedder, Embedder) else Embedder(embedder)
+        return AsyncMemories(
+            self._scope,
+            policy=policy or self._policy,
+            embedder=made or self._vectors.embedder,
+            index=index or (None if made else self._vectors.index),
+            threads=self._vectors.threads,
+        )
+
+    def inline(self) -> AsyncMemories:
+        """Return the same memories for code without an event loop: nothing is moved to another thread."""
+        vectors = self._vectors
+        return AsyncMemories(
+            self._scope, policy=self._policy, embedder=vectors.embedder, index=vectors.index, threads=False
+        )
+
+    # ---- propose, review, commit ------------------------------------------------------------------------------------
+
+    async def propose(
+        self, mcrs: Sequence[Any], *, proposer: str, run_id: str | None = None, batch_id: str | None = None
+    ) -> Batch:
+        """Stage requests for review, or commit them now if the policy says so.
+
+        Give a `batch_id` to make a repeat safe: the same requests return the batch that is there.
+        """
+        id = "batch_" + os.urandom(10).hex() if batch_id is None else name(batch_id, "a batch_id")
+        now = self._scope.clock()
+        proposals = stage(mcrs, id, name(proposer, "a proposer"), self._policy, moment(now))
+        batch = Batch(
+            id=id,
+            status="pending",
+            proposer=proposer,
+            created_at=moment(now),
+            proposals=proposals,
+            run_id=None if run_id is None else name(run_id, "a run_id"),
+        )
+        for _ in range(ATTEMPTS):
+            stored, decided = await self._staged(batch)
+            if stored is not None:
+                return _same(batch, load(stored, Batch))
+            decision = await self._decide(batch, 0, AUTO_REVIEWER, None, {})
+            if decision is None:
+                continue
+            commit, result = self._stage_or_commit(batch, decision, decided, now)
+            try:
+                await self._scope.store.commit(await self._told(commit, result, proposer, proposed=True))
+            except Conflict as conflict:
+                lost = conflict
+                continue
+            return result
+        raise lost
+
+    async def batch(self, batch_id: str) -> Batch:
+        """Return a batch, whatever became of it."""
+        return load(await self._document(keys.BATCH, batch_id), Batch)
+
+    async def pending(
+        self, *, proposer: str | None = None, after: str | None = None, limit: int = 50
+    ) -> Results[Batch]:
+        """Return the batches that wait for a decision, oldest first, each with what it resembles and would replace."""
+        tags = {"status": "pending"} | ({"proposer": keys.digest(proposer)[:32]} if proposer is not None else {})
+        [page] = await self._scope.store.read([Scan(self._scope.space, keys.BATCH, tags, after, limit)])
+        batches = [load(document, Batch) for document in page.documents]
+        return Results([await self._search.review(batch) for batch in batches], next=page.next)
+
+    async def commit(
+        self, batch_id: str, *, reviewer: str, run_id: str | None = None, reject: Mapping[int, str] | None = None
+    ) -> Committed:
+        """Make a whole batch known, once. `reject` leaves single proposals out: their places, each with a reason.
+
+        Committing it again returns the same receipt. A batch of a run can be committed only with that `run_id` or none.
+        """
+        name(reviewer, "a reviewer")
+        for _ in range(ATTEMPTS):
+            plan = await self.batch_writes(batch_id, reviewer=reviewer, run_id=run_id, reject=reject)
+            if not plan.writes:
+                return receipt(plan.batch)
+            commit = Commit(new_id(), plan.expects, plan.writes)
+            try:
+                await self._scope.store.commit(await self._told(commit, plan.batch, reviewer))
+            except Conflict as conflict:
+                lost = conflict
+                continue
+            return receipt(plan.batch)
+        raise lost
+
+    async def batch_writes(
+        self, batch_id: str, *, reviewer: str, run_id: str | None = None, reject: Mapping[int, str] | None = None
+    ) -> BatchWrites:
+        """Say what to join to a commit of your own so that it commits this batch too. This writes nothing itself.
+
+        A batch that is already committed needs no writes: they come back empty, with its memory ids.
+        """
+        decision = None
+        while decision is None:
+            stored = await self._document(keys.BATCH, batch_id)
+            batch = load(stored, Batch)
+            if batch.status == "committed":
+                done = receipt(batch)
+                return BatchWrites((Expect(stored.key, stored.version),), (), done.memory_ids, batch)
+            if batch.status == "rejected":
+                raise _decided(batch, stored.version)
+            self._policy.check_reviewer(batch, reviewer)
+            if run_id is not None and batch.run_id is not None and run_id != batch.run_id:
+                raise InvalidInput(f"batch {batch_id!r} is of run {batch.run_id!r}, not {run_id!r}; nothing changed")
+            decision = await self._decide(batch, stored.version, reviewer, run_id, reject or {})
+        return decision.writes(stored.version)
+
+    async def reject(self, batch_id: str, *, reason: str, reviewer: str = "") -> Batch:
+        """Decline a whole batch. Rejecting it again changes nothing; one that is committed can not be rejected."""
+        stored = await self._document(keys.BATCH, batch_id)
+        batch = load(stored, Batch)
+        if batch.status == "rejected":
+            return batch
+        if batch.status == "committed":
+            raise _decided(batch, stored.version)
+        self._policy.check_rejecter(batch, reviewer)
+        now = self._scope.clock()
+        space = self._scope.space
+        refused = tuple(replace(proposal, outcome="rejected", reason=reason) for proposal in batch.proposals)
+        batch = replace(
+            batch, status="rejected", proposals=refused, reviewer=reviewer, decided_at=moment(now), reason=reason
+        )
+        writes = (
+            keys.put_batch(space, batch),
+            keys.log(space, "REJECTED", now, reviewer, batch_id=batch_id, reason=reason),
+            keys.tally(space, keys.DECIDED, batch, now),
+        )
+        commit = Commit(new_id(), (Expect(stored.key, stored.version),), writes)
+        try:
+            await self._scope.store.commit(await self._told(commit, batch, reviewer or batch.proposer))
+        except Conflict:
+            return await self.reject(batch_id, reason=reason, reviewer=reviewer)
+        return batch
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    async def search(
+        self, query: str, k: int = 8, *, mode: Mode = "hybrid", **filters: Unpack[Filters]
+    ) -> Results[Hit]:
+        """Return the `k` active memories that answer a query best.
+
+        Without an embedder a hybrid search is a lexical one. If vectors can not be had right now, the result's
+        `degraded` says why and the words alone decide.
+        """
+        return await self._search.search(query, k, mode, Lens.of(filters))
+
+    async def get(self, memory_id: str) -> Memory:
+        """Return a memory, whatever its status."""
+        return load(await self._document(keys.MEMORY, memory_id), Memory)
+
+    async def list(
+        self, *, status: Status = "active", after: str | None = None, limit: int = 50, **filters: Unpack[Filters]
+    ) -> Results[Memory]:
+        """Return memories by order of creation, a page at a time. A page may be short and still have a `next`."""
+        lens = Lens.of(filters)
+        now = moment(self._scope.clock())
+        [page] = await self._scope.store.read([Scan(self._scope.space, keys.MEMORY, {"status": status}, after, limit)])
+        memories = [load(document, Memory) for document in page.documents]
+        shown = [memory for memory in memories if lens.shows(memory, now, status=status)]
+        return Results(shown, next=page.next)
+
+    async def history(self, memory_id: str) -> Results[Change]:
+        """Return what happened to a memory, to those it replaced and to those that replaced it, oldest first."""
+        lineage = {memory_id: await self.get(memory_id)}
+        frontier = lineage
+        while frontier:
+            ids = {id for memory in frontier.values() for id in (*memory.supersedes, memory.superseded_by) if id}
+            frontier = await self._memories(ids - lineage.keys())
+            lineage = lineage | frontier
+        return Results(changes(lineage.values()))
+
+    async def at(
+        self, time: datetime, *, after: str | None = None, limit: int = 50, **filters: Unpack[Filters]
+    ) -> Results[Memory]:
+        """Return the memories that were active at that time, a page at a time, as `list` does."""
+        if time.tzinfo is None:
+            raise InvalidInput("at() needs an aware time, such as datetime.now(UTC)")
+        lens = Lens.of(filters)
+        [page] = await self._scope.store.read([Scan(self._scope.space, keys.MEMORY, {}, after, limit)])
+        memories = [load(document, Memory) for document in page.documents]
+        return Results([memory for memory in memories if lens.showed(memory, time)], next=page.next)
+
+    # ---- letting go, and keeping up ---------------------------------------------------------------------------------
+
+    async def revoke(self, *, source_ref: str, by: str = "", reason: str = "") -> Revoked:
+        """Stop believing a source: whatever was derived from it, directly or not, is found no more.
+
+        The source may be anything that stands in `source_refs`, or a memory's own id. If the process dies meanwhile,
+        nothing of it is found either way; calling again finishes the work.
+        """
+        return await self._revocations.revoke(source_ref, by, reason)
+
+    async def sweep(self) -> int:
+        """Finish interrupted revocations and retire what has expired. Return how many memories ended."""
+        return await self._revocations.sweep()
+
+    async def index(self) -> int:
+        """Bring the vector index up to date now rather than at the next search. Return how many changes it took."""
+        return await self._vectors.catch_up()
+
+    async def reembed(
+        self, embedder: Embedder | Callable[..., Any], *, progress: Callable[[int, int], object] | None = None
+    ) -> int:
+        """Make every vector anew with another embedder, then use it. Return how many texts were embedded now.
+
+        Searches go on with the old vectors until all new ones are stored. After an interruption, calling again
+        continues: a text whose new vector is stored is not embedded twice. `progress` gets (done, total).
+        """
+        made = embedder if isinstance(embedder, Embedder) else Embedder(embedder)
+        return await self._vectors.reembed(made, progress)
+
+    async def pack_items(self, memory_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """Return memories as plain JSON, for a resume pack. Ids that are not there are left out."""
+        found = await self._memories(set(memory_ids))
+        return memory_packs.items([found[id] for id in memory_ids if id in found])
+
+    async def unpack_writes(self, items: Sequence[Mapping[str, Any]]) -> PackWrites:
+        """Say what brings memories from a pack back, leaving those already known alone. This writes nothing itself."""
+        memories = [memory_packs.read(item, place) for place, item in enumerate(items)]
+        world = await self._world(memory_packs.questions(self._scope.space, memories))
+        return memory_packs.decide(self._scope.space, memories, world, self._scope.clock())
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    async def _document(self, kind: str, id: str) -> Document:
+        [document] = await self._scope.store.read([Get(self._scope.key(kind, id))])
+        if document is None:
+            what = kind.replace("_", " ")
+            raise NotFound(f"there is no {what} {id!r:.80}; nothing changed", kind=kind, id=id)
+        found: Document = document
+        return found
+
+    async def _memories(self, ids: set[str]) -> dict[str, Memory]:
+        if not ids:
+            return {}
+        questions = [Get(self._scope.key(keys.MEMORY, id)) for id in sorted(ids)]
+        found = [load(document, Memory) for document in await self._scope.store.read(questions) if document]
+        return {memory.id: memory for memory in found}
+
+    async def _staged(self, batch: Batch) -> tuple[Document | None, int]:
+        """Return the batch if it is already there, and how many of the proposer's batches have been decided."""
+        decided = Range(self._scope.key(keys.DECIDED, keys.digest(batch.proposer)), limit=0)
+        stored, slice = await self._scope.store.read([Get(self._scope.key(keys.BATCH, batch.id)), decided])
+        return stored, slice.length
+
+    async def _decide(
+        self, batch: Batch, version: int, reviewer: str, run_id: str | None, reject: Mapping[int, str]
+    ) -> Decision | None:
+        """Decide what committing a batch writes; None if somebody decided the batch itself meanwhile."""
+        space = self._scope.space
+        kept = [proposal for place, proposal in enumerate(batch.proposals) if place not in reject]
+        requests = [proposal.request for proposal in kept]
+        first = memory_writes.first_questions(space, requests, [proposal.memory_id for proposal in kept])
+        world = await self._world(first)
+        world |= await self._world(memory_writes.more_questions(space, requests, world))
+        try:
+            return Decision(
+                space,
+                batch,
+                world,
+                policy=self._policy,
+                reviewer=reviewer,
+                run_id=run_id,
+                reject=reject,
+                now=self._scope.clock(),
+            )
+        except HoldfastError:
+            # What stands in the way may be this very batch, committed since we read it.
+            [stored] = await self._scope.store.read([Get(self._scope.key(keys.BATCH, batch.id))])
+            if (stored.version if stored else 0) != version:
+                return None
+            raise
+
+    async def _world(self, wanted: Sequence[Key]) -> dict[Key, Document | None]:
+        if not wanted:
+            return {}
+        questions: list[Question] = [Get(key) for key in wanted]
+        return dict(zip(wanted, await self._scope.store.read(questions), strict=True))
+
+    async def _told(self, commit: Commit, batch: Batch, actor: str, *, proposed: bool = False) -> Commit:
+        """Join to a commit the events that tell it in the ledger of the batch's run, if there is such a run."""
+        if batch.run_id is None:
+            return commit
+        expects, writes = commit.expects, commit.writes
+        for type, payload in run_events(batch, proposed):
+            try:
+                more = await event_writes(self._scope, batch.run_id, type, payload, actor=actor)
+            except NotFound:
+                return commit
+            expects, writes = (*expects, *more[0]), (*writes, *more[1])
+        return Commit(commit.id, expects, writes)
+
+    def _stage_or_commit(self, batch: Batch, decision: Decision, decided: int, now: int) -> tuple[Commit, Batch]:
+        """Stage the batch, or commit it at once if its proposer is trusted with that and nothing in it is odd."""
+        space = self._scope.space
+        staged = keys.tally(space, keys.STAGED, batch, now, decided + self._policy.max_pending_batches)
+        note = keys.log(space, "PROPOSED", now, batch.proposer, batch_id=batch.id)
+        settled = decision.settled.proposals
+        if batch.proposer in self._policy.auto_commit and not any(proposal.flags for proposal in settled):
+            plan = decision.writes(0)
+            return Commit(new_id(), plan.expects, (staged, note, *plan.writes)), plan.batch
+        batch = replace(batch, proposals=tuple(replace(proposal, outcome="pending") for proposal in settled))
+        absent = Expect(self._scope.key(keys.BATCH, batch.id), 0)
+        return Commit(new_id(), (absent,), (staged, note, keys.put_batch(space, batch))), batch
+
+
+def run_events(batch: Batch, proposed: bool) -> list[tuple[str, dict[str, Any]]]:
+    """Say what happened to a batch, in the words of a run's ledger."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    if proposed:
+        events.append(
+            ("MEMORY_PROPOSED", {"batch_id": batch.id, "proposer": batch.proposer, "count": len(batch.proposals)})
+        )
+    if batch.status == "committed":
+        done = receipt(batch)
+        events.append(
+            (
+                "MEMORY_COMMITTED",
+                {"batch_id": batch.id, "memory_ids": list(done.memory_ids), "reviewer": batch.reviewer or ""},
+            )
+        )
+    if batch.status == "rejected":
+        told = {"batch_id": batch.id, "reviewer": batch.reviewer or "", "reason": batch.reason}
+        events.append(("MEMORY_REJECTED", told))
+    return events
+
+
+def _same(wanted: Batch, found: Batch) -> Batch:
+    """Return the batch that is there if it asks for the same, else raise."""
+    asked = [(proposal.request, proposal.memory_id) for proposal in wanted.proposals]
+    if wanted.proposer == found.proposer and asked == [(p.request, p.memory_id) for p in found.proposals]:
+        return found
+    raise Conflict(f"there already is another batch {found.id!r}; nothing changed", expected=0, actual=1)
+
+
+def _decided(batch: Batch, version: int) -> Conflict:
+    return Conflict(
+        f"batch {batch.id!r} was {batch.status} by {batch.reviewer!r}; nothing changed", expected=1, actual=version
+    )

@@ -1,0 +1,102 @@
+"""Memories that travel in a resume pack. Pure.
+
+Restoring a pack is an operator's act, like restoring a backup, so its memories need no review; but a pack comes from
+outside, so what it says about trust is not believed: everything in it comes back `untrusted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.codec import encode, pack
+from holdfast.errors import InvalidInput
+from holdfast.services.memories import keys
+from holdfast.services.memories.requests import name
+from holdfast.services.memories.values import Memory
+from holdfast.services.memories.writes import World, end, holder_of
+from holdfast.store import Expect, Key, Put, Write
+from holdfast.values import moment
+
+RESTORER = "pack"
+
+
+class PackWrites(Struct, frozen=True):
+    """What to join to a commit so that the memories of a pack are known with it."""
+
+    expects: tuple[Expect, ...]
+    writes: tuple[Write, ...]
+    memory_ids: tuple[str, ...]
+
+
+def items(memories: Sequence[Memory]) -> list[dict[str, Any]]:
+    """Return memories as plain JSON, everything included."""
+    return [msgspec.to_builtins(memory) for memory in memories]
+
+
+def read(item: Mapping[str, Any], place: int) -> Memory:
+    """Read one item, believing nothing: neither its form nor its trust."""
+    path = f"memories[{place}]"
+    try:
+        memory = msgspec.convert(dict(item), Memory)
+    except msgspec.ValidationError as problem:
+        raise InvalidInput(f"{problem}; nothing changed", path=path) from None
+    name(memory.id, f"{path}.id")
+    for field in ("user_id", "project_id", "proposer", "reviewer", "batch_id"):
+        value = getattr(memory, field)
+        if value is not None:
+            name(value, f"{path}.{field}")
+    times = (memory.proposed_at, memory.created_at, memory.updated_at, memory.expires_at, *(e.at for e in memory.ended))
+    if any(time is not None and time.tzinfo is None for time in times):
+        raise InvalidInput("a time without a zone; nothing changed", path=path)
+    if not 0 <= memory.confidence <= 1 or not memory.content or memory.derived_from != _cited(memory):
+        raise InvalidInput("not a memory this system could have made; nothing changed", path=path)
+    pack(memory)
+    return replace(memory, trust="untrusted")
+
+
+def questions(space: str, memories: Sequence[Memory]) -> list[Key]:
+    """Return the keys that bringing these memories back depends on."""
+    found: dict[Key, None] = {}
+    for memory in memories:
+        found[Key(space, keys.MEMORY, memory.id)] = None
+        found[keys.content_key(space, memory)] = None
+        for ref in memory.source_refs:
+            found[keys.revocation_key(space, ref)] = None
+    return list(found)
+
+
+def decide(space: str, memories: Sequence[Memory], world: World, now: int) -> PackWrites:
+    """Say what brings these memories back: those already known stay as they are, and nothing is known twice."""
+    writes: list[Write] = []
+    added: list[str] = []
+    claimed: dict[Key, str] = {}
+    brought: dict[str, Memory] = {}
+    for memory in memories:
+        if world[Key(space, keys.MEMORY, memory.id)] is not None or memory.id in brought:
+            continue
+        key = keys.content_key(space, memory)
+        twin = claimed.get(key) or holder_of(world[key])
+        if any(world[keys.revocation_key(space, ref)] is not None for ref in memory.source_refs):
+            memory = end(memory, "revoked", RESTORER, "its source was revoked here", moment(now))
+        elif memory.status == "active" and twin is not None:
+            memory = replace(end(memory, "superseded", RESTORER, "known already", moment(now)), superseded_by=twin)
+        if memory.status == "active":
+            claimed[key] = memory.id
+            added.append(memory.id)
+        brought[memory.id] = memory
+    writes += [keys.put_memory(space, memory) for memory in brought.values()]
+    writes += [Put(key, encode({"memory_id": id})) for key, id in claimed.items()]
+    if brought:
+        writes.append(keys.log(space, "RESTORED", now, RESTORER, added=added))
+    expects = [Expect(key, document.version if document else 0) for key, document in world.items()]
+    return PackWrites(tuple(expects), tuple(writes), tuple(brought))
+
+
+def _cited(memory: Memory) -> tuple[str, ...]:
+    """Return what a memory says it derives from, as far as it also cites it."""
+    return tuple(ref for ref in memory.derived_from if ref in memory.source_refs)

@@ -1,0 +1,117 @@
+"""From what a proposer sent to requests that obey the schema and every rule a request can break on its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from holdfast.codec import pack
+from holdfast.errors import InvalidInput
+from holdfast.services.memories import screening
+from holdfast.services.memories.keys import OUR_IDS
+from holdfast.services.memories.policy import Policy
+from holdfast.services.memories.trust import lowest
+from holdfast.services.memories.values import Proposal, Request
+
+
+def name(value: object, what: str) -> str:
+    """Return `value` if it can name somebody or something, else raise `InvalidInput`."""
+    if type(value) is not str or not 0 < len(value) <= 255 or not value.isprintable():
+        raise InvalidInput(f"{what} must be 1 to 255 printable characters, not {value!r:.80}")
+    return value
+
+
+def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now: datetime) -> tuple[Proposal, ...]:
+    """Turn requests into the proposals of a batch. Raise `InvalidInput` naming the first thing that is wrong."""
+    if isinstance(mcrs, (str, bytes, Mapping)) or not isinstance(mcrs, Sequence):
+        raise InvalidInput(f"proposals come as a list of requests, not as a {type(mcrs).__name__}")
+    if not 0 < len(mcrs) <= policy.max_items:
+        raise InvalidInput(f"a batch holds 1 to {policy.max_items} requests, not {len(mcrs)}; nothing was staged")
+    requests = [_read(mcr, f"$[{place}]") for place, mcr in enumerate(mcrs)]
+    ids = [_memory_id(request, batch_id, place) for place, request in enumerate(requests)]
+    targets: set[str] = set()
+    for place, request in enumerate(requests):
+        path = f"$[{place}]"
+        _check_rules(request, path, policy, now)
+        for target in replaced(request):
+            if target in targets:
+                raise InvalidInput(f"two requests of one batch would replace {target!r}", path=path)
+            targets.add(target)
+        _check_order(request, ids, place)
+    return tuple(
+        Proposal(
+            request=request,
+            memory_id=ids[place],
+            trust=lowest(policy.ceiling(proposer), [request.trust] if request.trust else ()),
+            flags=screening.flags(f"{request.content}\n{request.rationale}"),
+        )
+        for place, request in enumerate(requests)
+    )
+
+
+def replaced(request: Request) -> tuple[str, ...]:
+    """Return the ids of the memories a request would end."""
+    if request.op == "supersede":
+        return request.supersedes
+    return (request.target_memory_id,) if request.op == "deprecate" and request.target_memory_id else ()
+
+
+def _read(mcr: Any, path: str) -> Request:
+    if isinstance(mcr, Request):
+        mcr = msgspec.to_builtins(mcr)
+    try:
+        return msgspec.convert(mcr, Request)
+    except msgspec.ValidationError as problem:
+        raise InvalidInput(f"{problem}; nothing was staged", path=path) from None
+
+
+def _check_rules(request: Request, path: str, policy: Policy, now: datetime) -> None:
+    if request.op == "supersede" and not request.supersedes:
+        raise InvalidInput("op 'supersede' needs at least one id in supersedes", path=path)
+    if request.op != "supersede" and request.supersedes:
+        raise InvalidInput(f"op {request.op!r} takes no supersedes", path=path)
+    if request.op == "deprecate" and not request.target_memory_id:
+        raise InvalidInput("op 'deprecate' needs target_memory_id", path=path)
+    if request.op != "deprecate" and request.target_memory_id:
+        raise InvalidInput(f"op {request.op!r} takes no target_memory_id", path=path)
+    if request.op in ("deprecate", "noop") and request.memory_id:
+        raise InvalidInput(f"op {request.op!r} makes no memory, so it takes no memory_id", path=path)
+    if request.scope == "global" and (request.user_id or request.project_id):
+        raise InvalidInput("a global memory belongs to nobody: it takes no user_id and no project_id", path=path)
+    if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
+        raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters", path=path)
+    if not screening.normal(request.content):
+        raise InvalidInput("content holds nothing a reader could see", path=path)
+    if len(request.source_refs) > policy.max_source_refs:
+        raise InvalidInput(f"a request may cite {policy.max_source_refs} sources", path=path)
+    if any(len(ref) > 2_000 for ref in request.source_refs):
+        raise InvalidInput("a source_ref is limited to 2000 characters", path=path)
+    if request.expires_at is not None and request.expires_at <= now:
+        raise InvalidInput(f"expires_at {request.expires_at} has passed", path=path)
+    for field in ("memory_id", "target_memory_id", "user_id", "project_id"):
+        value = getattr(request, field)
+        if value is not None:
+            name(value, f"{path}.{field}")
+    for target in request.supersedes:
+        name(target, f"{path}.supersedes")
+    pack(request)  # refuses lone surrogates, which no store could hold
+
+
+def _check_order(request: Request, ids: Sequence[str | None], place: int) -> None:
+    own = ids[place]
+    if own is not None and ids.index(own) != place:
+        raise InvalidInput(f"two requests of one batch have the memory_id {own!r}", path=f"$[{place}]")
+    later = {id for id in ids[place:] if id is not None}
+    for ref in request.source_refs:
+        if ref in later:
+            raise InvalidInput(f"{ref!r} can not be a source of itself or of what comes before it", path=f"$[{place}]")
+
+
+def _memory_id(request: Request, batch_id: str, place: int) -> str | None:
+    if request.op not in ("add", "supersede"):
+        return None
+    return request.memory_id or OUR_IDS + sha256(f"{batch_id}\n{place}".encode()).hexdigest()[:20]

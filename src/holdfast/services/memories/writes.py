@@ -1,0 +1,291 @@
+"""What committing a batch would write, decided from what was read. Pure.
+
+Every document a decision rests on is expected to be unchanged, so the commit holds exactly when the decision does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.codec import encode
+from holdfast.errors import Conflict, InvalidInput, NotFound
+from holdfast.services.memories import keys
+from holdfast.services.memories.policy import Policy
+from holdfast.services.memories.requests import replaced
+from holdfast.services.memories.trust import Trust, at_least, lowest
+from holdfast.services.memories.values import Batch, Committed, End, Ended, Memory, Proposal, Request
+from holdfast.store import Delete, Document, Expect, Key, Put, Write
+from holdfast.values import moment
+
+World = Mapping[Key, Document | None]
+T = TypeVar("T")
+
+
+class BatchWrites(Struct, frozen=True):
+    """What to join to a commit so that a batch is committed with it; `batch` is what the batch is then."""
+
+    expects: tuple[Expect, ...]
+    writes: tuple[Write, ...]
+    memory_ids: tuple[str, ...]
+    batch: Batch
+
+
+def load(document: Document, type: type[T]) -> T:
+    return msgspec.json.decode(document.value, type=type)
+
+
+def first_questions(space: str, requests: Iterable[Request], ids: Iterable[str | None]) -> list[Key]:
+    """Return the keys that deciding about these requests starts from."""
+    found: dict[Key, None] = {}
+    for request, id in zip(requests, ids, strict=True):
+        if id is not None:
+            if request.memory_id is not None:  # an id we made ourselves is new; expecting that is enough
+                found[Key(space, keys.MEMORY, id)] = None
+            found[keys.content_key(space, request)] = None
+        for target in replaced(request):
+            found[Key(space, keys.MEMORY, target)] = None
+        for ref in request.source_refs:
+            found[keys.revocation_key(space, ref)] = None
+            if keys.can_be_id(ref):
+                found[Key(space, keys.MEMORY, ref)] = None
+    return list(found)
+
+
+def more_questions(space: str, requests: Iterable[Request], world: World) -> list[Key]:
+    """Return the keys that only the first answers could name: who holds a content, and what a target holds."""
+    found: dict[Key, None] = {}
+    for request in requests:
+        holder = holder_of(world.get(keys.content_key(space, request)))
+        if holder is not None:
+            found[Key(space, keys.MEMORY, holder)] = None
+        for target in replaced(request):
+            document = world[Key(space, keys.MEMORY, target)]
+            if document is not None:
+                found[keys.content_key(space, load(document, Memory))] = None
+    return [key for key in found if key not in world]
+
+
+def receipt(batch: Batch) -> Committed:
+    """Return what committing this batch did: a function of the batch, so every asker gets the same."""
+    assert batch.reviewer is not None and batch.decided_at is not None
+    done = [proposal for proposal in batch.proposals if proposal.outcome in ("committed", "duplicate")]
+    return Committed(
+        batch.id,
+        batch.reviewer,
+        batch.decided_at,
+        tuple(p.memory_id for p in done if p.outcome == "committed" and p.memory_id),
+        tuple(target for p in done for target in replaced(p.request)),
+        tuple(p.duplicate_of for p in done if p.duplicate_of),
+        tuple(place for place, p in enumerate(batch.proposals) if p.outcome == "rejected"),
+    )
+
+
+class Decision:
+    """What committing a batch would do. Made by applying its requests to the world one by one.
+
+    Raises if the batch can not be committed as it stands. `settled` is the batch as it would be then.
+    """
+
+    def __init__(
+        self,
+        space: str,
+        batch: Batch,
+        world: World,
+        *,
+        policy: Policy,
+        reviewer: str,
+        run_id: str | None,
+        reject: Mapping[int, str],
+        now: int,
+    ) -> None:
+        self.space, self.batch, self.world, self.policy = space, batch, world, policy
+        self.reviewer, self.run_id, self.now = reviewer, run_id or batch.run_id, now
+        self.at = moment(now)
+        self.changed: dict[str, Memory] = {}
+        self.contents: dict[Key, str | None] = {}
+        self.added: list[str] = []
+        self.removed: list[str] = []
+        self.refused: set[str] = set()
+
+        self.settled = replace(
+            batch, status="committed", proposals=tuple(self._settle(reject)), reviewer=reviewer, decided_at=self.at
+        )
+
+    def writes(self, version: int) -> BatchWrites:
+        """Return what to commit if the batch is stored at `version`."""
+        expected = {Key(self.space, keys.MEMORY, id): 0 for id in self.changed}
+        expected |= {key: document.version if document else 0 for key, document in self.world.items()}
+        expected[Key(self.space, keys.BATCH, self.batch.id)] = version
+        expects = [Expect(key, number) for key, number in expected.items()]
+        return BatchWrites(tuple(expects), tuple(self._writes(self.settled)), tuple(self.added), self.settled)
+
+    def _settle(self, reject: Mapping[int, str]) -> Iterator[Proposal]:
+        for place in reject:
+            if type(place) is not int or not 0 <= place < len(self.batch.proposals):
+                raise InvalidInput(f"batch {self.batch.id!r} has no proposal {place!r:.40}; nothing changed")
+        for place, proposal in enumerate(self.batch.proposals):
+            if place in reject:
+                if proposal.memory_id is not None:
+                    self.refused.add(proposal.memory_id)
+                yield replace(proposal, outcome="rejected", reason=reject[place])
+            else:
+                yield self._apply(proposal, f"$[{place}]")
+
+    def _writes(self, batch: Batch) -> Iterable[Write]:
+        yield keys.put_batch(self.space, batch)
+        for memory in self.changed.values():
+            yield keys.put_memory(self.space, memory)
+        for key, holder in self.contents.items():
+            if holder is not None:
+                yield Put(key, encode({"memory_id": holder}))
+            elif self.world.get(key) is not None:
+                yield Delete(key)
+        yield keys.log(
+            self.space, "COMMITTED", self.now, self.reviewer, batch_id=batch.id, added=self.added, removed=self.removed
+        )
+        yield keys.tally(self.space, keys.DECIDED, batch, self.now)
+
+    def _apply(self, proposal: Proposal, path: str) -> Proposal:
+        request = proposal.request
+        if request.op == "noop":
+            return replace(proposal, outcome="committed")
+        derived, trust = self._provenance(proposal, path)
+        flags = [flag for flag in proposal.flags if flag != "replaces_more_trusted"]
+        ended = [self._target(target, request, path) for target in replaced(request)]
+        if any(not at_least(trust, memory.trust) for memory in ended):
+            flags.append("replaces_more_trusted")
+        proposal = replace(proposal, trust=trust, flags=tuple(flags), outcome="committed")
+        if request.op == "deprecate":
+            for memory in ended:
+                self._end(memory, "deprecated", request.rationale)
+            return proposal
+        for memory in ended:
+            self._end(memory, "superseded", request.rationale)
+        memory = self._make(proposal, derived)
+        if self._get(memory.id) is not None:
+            raise Conflict(
+                f"{path}: there already is a memory {memory.id!r}; nothing changed",
+                expected=0,
+                actual=self._version(memory.id),
+            )
+        twin = self._twin(request)
+        self._succeed(ended, twin or memory.id)
+        if twin is not None:
+            # Kept, though never active: what cites it must not lose its sources, or a revocation would miss it.
+            repeated = end(memory, "superseded", self.reviewer, "known already", self.at)
+            self.changed[memory.id] = replace(repeated, superseded_by=twin)
+            return replace(proposal, outcome="duplicate", duplicate_of=twin)
+        self.changed[memory.id] = memory
+        self.contents[keys.content_key(self.space, memory)] = memory.id
+        self.added.append(memory.id)
+        return proposal
+
+    def _provenance(self, proposal: Proposal, path: str) -> tuple[tuple[str, ...], Trust]:
+        request = proposal.request
+        labels = [request.trust] if request.trust else []
+        derived = []
+        for ref in dict.fromkeys(request.source_refs):
+            if ref in self.refused:
+                raise InvalidInput(f"its source {ref!r} was rejected; reject it too; nothing changed", path=path)
+            if self.world.get(keys.revocation_key(self.space, ref)) is not None:
+                raise InvalidInput(f"its source {ref!r:.200} was revoked; nothing changed", path=path)
+            source = self._get(ref) if keys.can_be_id(ref) else None
+            if source is None and ref.startswith(keys.OUR_IDS):
+                # Citing a memory before it is known would escape the limit its trust will set.
+                raise NotFound(f"{path}: its source {ref!r:.80} is not known; nothing changed", kind="memory", id=ref)
+            if source is None:
+                continue
+            if source.status == "revoked":
+                raise InvalidInput(f"its source {ref!r} was revoked; nothing changed", path=path)
+            derived.append(ref)
+            labels.append(source.trust)
+        return tuple(derived), lowest(self.policy.ceiling(self.batch.proposer), labels)
+
+    def _target(self, id: str, request: Request, path: str) -> Memory:
+        memory = self._get(id)
+        if memory is None or id in self.added:
+            raise NotFound(f"{path}: there is no memory {id!r}; nothing changed", kind="memory", id=id)
+        if (memory.scope, memory.user_id, memory.project_id) != (request.scope, request.user_id, request.project_id):
+            raise InvalidInput(f"{id!r} is of another scope, user or project; nothing changed", path=path)
+        if memory.status != "active" or expired(memory, self.at):
+            status = "expired" if memory.status == "active" else memory.status
+            raise Conflict(
+                f"{path}: memory {id!r} is {status}, not active; nothing changed", expected=1, actual=self._version(id)
+            )
+        return memory
+
+    def _twin(self, request: Request) -> str | None:
+        """Return the active memory that already says this. One that has expired makes room."""
+        key = keys.content_key(self.space, request)
+        holder = self.contents[key] if key in self.contents else holder_of(self.world.get(key))
+        memory = self._get(holder) if holder is not None else None
+        if memory is not None and expired(memory, self.at):
+            self._end(memory, "expired", "")
+            return None
+        return holder
+
+    def _end(self, memory: Memory, status: End, reason: str) -> None:
+        ended = end(memory, status, self.reviewer, reason, self.at)
+        self.changed[memory.id] = ended
+        self.contents[keys.content_key(self.space, memory)] = None
+        self.removed.append(memory.id)
+
+    def _succeed(self, ended: Iterable[Memory], successor: str) -> None:
+        for memory in ended:
+            self.changed[memory.id] = replace(self.changed[memory.id], superseded_by=successor)
+
+    def _make(self, proposal: Proposal, derived: tuple[str, ...]) -> Memory:
+        request = proposal.request
+        assert proposal.memory_id is not None
+        return Memory(
+            id=proposal.memory_id,
+            type=request.type,
+            scope=request.scope,
+            content=request.content,
+            rationale=request.rationale,
+            confidence=request.confidence,
+            status="active",
+            trust=proposal.trust,
+            proposer=self.batch.proposer,
+            reviewer=self.reviewer,
+            batch_id=self.batch.id,
+            proposed_at=self.batch.created_at,
+            created_at=self.at,
+            updated_at=self.at,
+            source_refs=tuple(dict.fromkeys(request.source_refs)),
+            derived_from=derived,
+            supersedes=request.supersedes,
+            user_id=request.user_id,
+            project_id=request.project_id,
+            run_id=self.run_id,
+            expires_at=request.expires_at,
+        )
+
+    def _version(self, id: str) -> int:
+        document = self.world.get(Key(self.space, keys.MEMORY, id))
+        return document.version if document else 0
+
+    def _get(self, id: str) -> Memory | None:
+        if id in self.changed:
+            return self.changed[id]
+        document = self.world.get(Key(self.space, keys.MEMORY, id))
+        return load(document, Memory) if document else None
+
+
+def end(memory: Memory, status: End, by: str, reason: str, at: datetime) -> Memory:
+    """Return the memory as it is once it is no longer active, or no longer believed."""
+    return replace(memory, status=status, updated_at=at, ended=(*memory.ended, Ended(status, at, by, reason)))
+
+
+def expired(memory: Memory, at: datetime) -> bool:
+    return memory.expires_at is not None and memory.expires_at <= at
+
+
+def holder_of(document: Document | None) -> str | None:
+    return document.value.load()["memory_id"] if document else None

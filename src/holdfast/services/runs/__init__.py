@@ -1,0 +1,1 @@
+"""Runs: working set, ledger, episodes, brief, time travel, artifacts, resume packs."""

@@ -1,0 +1,1 @@
+"""Sessions: conversations under a token budget."""

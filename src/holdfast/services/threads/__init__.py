@@ -1,0 +1,1 @@
+"""Threads: immutable message buffers, call chains, deliveries."""
