@@ -42,8 +42,8 @@ MOST_CANDIDATES = 10_000
 NEAR = 0.6
 OPEN = 1_000
 
-# What meaning weighs against words. Found on conversations with questions about them: with a small static model equal
-# weights were worse than words alone, with half the weight both together were better than either.
+# What meaning weighs against words: the best of five weights tried on conversations with questions about them, both
+# with a small static model and with a sentence transformer. With equal weights the static model made words alone worse.
 MEANING = 0.5
 _PUNCTUATION = ".,;:!?()[]{}\"'"
 
