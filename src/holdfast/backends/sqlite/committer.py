@@ -221,9 +221,14 @@ class Committer:
         `secure_delete` alone does not do it: it zeroes deleted cells, but not the copies that balancing a B-tree leaves
         in the gaps of its pages. If a reader is in the way of emptying the log, the next commit tries again.
         """
-        writer.execute("VACUUM")
-        writer.forget()
-        busy: Any = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        # VACUUM takes the write lock itself, outside our queue; let SQLite wait for it as long as we would.
+        writer.con.set_busy_timeout(int(self._timeout * 1000))
+        try:
+            writer.execute("VACUUM")
+            writer.forget()
+            busy: Any = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            writer.con.set_busy_timeout(0)
         writer.committed()
         self._scrub = bool(busy[0])
 
