@@ -30,9 +30,11 @@ STEP = 2_000  # how many records one catching-up transaction indexes, so that wr
 _tags = msgspec.json.Decoder(dict[str, str])
 
 _HEAD = "SELECT ref, stream, alive, version FROM head WHERE space = ? AND kind = ? AND id = ?"
+# From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
+# through every document of a kind for each one that is missing.
 _BEHIND = """
-SELECT u.ref, u.start, h.id, h.stream FROM unindexed AS u JOIN head AS h ON h.ref = u.ref
-WHERE h.space = ? AND h.kind = ? AND (? IS NULL OR h.id = ?) LIMIT 1"""
+SELECT u.ref, u.start, h.id, h.stream FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref
+WHERE h.space = ? AND h.kind = ? AND (? IS NULL OR h.id = ?) LIMIT ?"""
 _TEXTS = "SELECT pos, text FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?"
 _ADD = "INSERT INTO word (rowid, text) VALUES (?, ?)"
 _SECURE = "INSERT INTO word (word, rank) VALUES ('secure-delete', ?)"
@@ -41,18 +43,17 @@ _REMOVE = "INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)"
 
 def is_behind(con: apsw.Connection, find: Find) -> bool:
     """Tell whether the index lacks something that this search could ask for."""
-    return con.execute(_BEHIND, (find.space, find.kind, find.id, find.id)).fetchone() is not None
+    return con.execute(_BEHIND, (find.space, find.kind, find.id, find.id, 1)).fetchone() is not None
 
 
 def catch_up(con: apsw.Connection, find: Find) -> None:
     """Index the next stretch of what is missing, inside the caller's transaction."""
     left = STEP
-    while left > 0:
-        row: Any = con.execute(_BEHIND, (find.space, find.kind, find.id, find.id)).fetchone()
-        if row is None:
+    missing: list[Any] = con.execute(_BEHIND, (find.space, find.kind, find.id, find.id, STEP)).fetchall()
+    for ref, start, id, stream in missing:
+        if left <= 0:
             return
-        ref, start, id, stream = row
-        key = Key(find.space, find.kind, str(id))
+        key = Key(find.space, find.kind, id)
         left -= _index_stream(con, key, ref, start, left) if stream else _index_document(con, key, ref)
 
 
