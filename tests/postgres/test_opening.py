@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -45,6 +47,21 @@ def test_many_processes_can_start_on_an_empty_database_at_once(postgres_server: 
     assert [starter.communicate(timeout=60)[1] for starter in starters] == [""] * STARTERS
     with PostgresStore(url) as store:
         assert store.read([Range(Key("acme", "log", "a"))])[0].length == STARTERS
+
+
+def test_a_starter_that_waited_for_another_sees_what_it_made(connect: Connect, postgres: str) -> None:
+    address = parse(postgres)
+    with psycopg.connect(address.conninfo, autocommit=True) as first, ThreadPoolExecutor() as pool:
+        steps = schema.opening(address)
+        statement = next(steps)
+        while statement[0] != "COMMIT":
+            done = first.execute(*statement)
+            statement = steps.send(done.fetchall() if done.description else [])
+        second = pool.submit(connect, postgres)
+        while not first.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").rowcount:
+            time.sleep(0.01)
+        first.execute("COMMIT")
+        assert second.result(timeout=60).read([Get(Key("acme", "doc", "a"))]) == [None]
 
 
 def test_a_newer_format_is_refused(connect: Connect, postgres: str) -> None:

@@ -23,10 +23,13 @@ MIGRATIONS: dict[int, str] = {}
 
 DURABLE = Durability("durable", True, True, "nothing")
 
+# The catalogue's own tables are asked, not to_regclass(): that may answer from a session's memory of a moment ago.
 _FACTS = """
 SELECT current_setting('server_version_num')::integer, current_setting('server_encoding'),
        current_setting('fsync'), current_setting('full_page_writes'),
-       to_regnamespace(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL"""
+       EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s),
+       EXISTS (SELECT FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+               WHERE n.nspname = %s AND c.relname = 'format')"""
 # Any two openers agree on this number, whatever the schema: creation is rare and short.
 _LOCK = "SELECT pg_advisory_xact_lock(5218546081732487014)"
 
@@ -69,7 +72,7 @@ def opening(address: Address) -> Generator[Statement, Rows, Facts]:
 
 
 def _facts(address: Address) -> Statement:
-    return _FACTS, (f'"{address.schema}"', address.sql(":schema.format"))
+    return _FACTS, (address.schema, address.schema)
 
 
 def _judge(rows: Rows) -> tuple[Facts, bool, bool]:
