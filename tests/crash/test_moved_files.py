@@ -21,8 +21,11 @@ from holdfast.testing.faults import Broken, Lost, check, check_file, repeat, ste
 from tests.crash.processes import apart, ended_well, forked
 
 
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
+@pytest.fixture(params=["by its events", "by its time"])
+def store(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
+    """A store that watches its folder in one of the two ways."""
+    if request.param == "by its time":
+        monkeypatch.setattr(files, "_NOTIFYING", ())
     with SqliteStore(path) as store:
         for number in (1, 2, 3):
             store.commit(step(0, number))
@@ -304,7 +307,7 @@ def _commit_in_a_childs_copy_of_the_transaction(path: Path) -> bool:
         owner._make_durable(writer)
         os._exit(0)  # it was told that step 1 of writer 1 is done
 
-    with owner._transaction() as writer:
+    with owner._transaction as writer:
         assert ended_well(forked(child))
         writer.apply(step(0, 2), 0)
         owner._make_durable(writer)

@@ -76,6 +76,14 @@ class Group:
     def commit(self, commit: Commit) -> Receipt:
         """Apply a commit together with whatever else is waiting; block until it is settled."""
         ticket = Ticket(commit)
+        if not self._waiting and self._lead.acquire(blocking=False):
+            # Nobody to share with. Whoever arrives from now on queues up, and is looked for when we let go.
+            try:
+                self._apply([ticket])
+            finally:
+                self._lead.release()
+                self._wake_next()
+            return ticket.result()
         try:
             ticket.sleep = threading.Lock()
         except RuntimeError:  # "can't allocate lock": Python has no better word for it
@@ -88,7 +96,7 @@ class Group:
                     self._lead_until(ticket)
                 finally:
                     self._lead.release()
-                self._wake_next()
+                    self._wake_next()
             else:
                 ticket.sleep.acquire(timeout=LOOK_AROUND_SECONDS)
         return ticket.result()
@@ -135,6 +143,8 @@ class Group:
 
     def _wake_next(self) -> None:
         """Let somebody who is still waiting take the lead. Called after letting go of it, never before."""
+        if not self._waiting:
+            return
         try:
             heir = self._waiting[0]
         except IndexError:

@@ -62,6 +62,10 @@ RELAXED = Durability("relaxed", True, False, "the last commits before a power cu
 
 _PRAGMAS = "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0"
 
+# Emptying the log costs two fsyncs and a write for each page that changed, however often: four times less often than
+# SQLite would, at 16 MB instead of 4, which a crash makes the next opening read.
+_WRITER_PRAGMAS = "PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 4000"
+
 # Forked children must neither use nor close what they inherit; see _leak().
 _alive: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 _inherited: set[Path] = set()
@@ -209,6 +213,7 @@ class SqliteStore:
             drop(con, self._committer.failed is not None)
         self._readers.clear()
         self._queue.close()
+        self._committer.close()
         _alive.discard(self)
 
     def __enter__(self) -> SqliteStore:
@@ -252,7 +257,7 @@ class SqliteStore:
         con.execute(_PRAGMAS)
         con.execute(f"PRAGMA synchronous = {'FULL' if self.durability is DURABLE else 'NORMAL'}")
         if writer:
-            con.execute("PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 67108864")
+            con.execute(_WRITER_PRAGMAS)
         return con
 
     @contextmanager

@@ -35,11 +35,13 @@ from holdfast.store import (
 
 MAX_PLACES = 4096
 
+_encode = msgspec.json.Encoder().encode
 _versions = msgspec.json.Decoder(tuple[int, ...])
 _tags = msgspec.json.Decoder(dict[str, str])
 
 _HEAD = "SELECT ref, stream, alive, version, tags, text, chain FROM head WHERE space = ? AND kind = ? AND id = ?"
 _LAST = "SELECT pos, chain FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
+_NEWEST = "SELECT max(id) FROM receipt WHERE space = ?"
 _RECEIPT = "SELECT versions FROM receipt WHERE space = ? AND id = ?"
 _TOUCH = "UPDATE receipt SET at = at + 1 WHERE space = ? AND id = ?"
 _NEW_RECEIPT = "INSERT INTO receipt (space, id, at, versions) VALUES (?, ?, ?, ?)"
@@ -92,8 +94,8 @@ class Place:
 class Writer:
     """The connection that writes, and what it knows about the keys it wrote last.
 
-    `places` stays true as long as nobody else commits, which SQLite's data version tells; a store that has the file to
-    itself then appends without reading first.
+    `places` and `newest` stay true as long as nobody else commits, which SQLite's data version tells; a store that has
+    the file to itself then appends without reading first, since ids from `new_id()` grow with time.
     """
 
     def __init__(self, con: apsw.Connection) -> None:
@@ -105,6 +107,7 @@ class Writer:
         self.writing = False  # whether a commit is half applied
         self.scrub = False  # whether it erased content that must leave every page and the log too
         self._places: dict[Key, Place] = {}
+        self._newest: dict[str, str] = {}  # by space: an id greater than all that were used was never used
         self._version = -1
 
     def start(self) -> bool:
@@ -114,12 +117,14 @@ class Writer:
         changed = version != self._version
         if changed or len(self._places) > MAX_PLACES:
             self._places.clear()
+            self._newest.clear()
             self._version = version
         return changed
 
     def forget(self) -> None:
-        """Drop what is known about keys, after something else than a commit changed them."""
+        """Drop what is known, after something else than a commit changed it."""
         self._places.clear()
+        self._newest.clear()
 
     def committed(self) -> None:
         """Remember the data version that our own COMMIT made."""
@@ -130,49 +135,35 @@ class Writer:
 
     def apply(self, commit: Commit, at: int) -> Receipt:
         """Return the receipt, new or first; raise without having written anything if the commit is refused."""
-        space = commit.space
-        row = self.execute(_RECEIPT, (space, commit.id)).fetchone()
-        if row is not None:
-            # A crash may have left the first one in the page cache alone, never synced. Our answer must be durable too:
-            # any change makes it so, because the fsync of its COMMIT covers the whole log.
-            self.wrote = True
-            self.execute(_TOUCH, (space, commit.id))
-            return Receipt(commit.id, _versions.decode(row[0]))
+        space, id = commit.space, commit.id
+        newest = self._newest.get(space)
+        if newest is None:
+            newest = self._newest[space] = self.execute(_NEWEST, (space,)).fetchone()[0] or ""
+        if id <= newest:
+            row = self.execute(_RECEIPT, (space, id)).fetchone()
+            if row is not None:
+                # A crash may have left the first one in the page cache alone, never synced. Our answer must be durable
+                # too: any change makes it so, because the fsync of its COMMIT covers the whole log.
+                self.wrote = True
+                self.execute(_TOUCH, (space, id))
+                return Receipt(id, _versions.decode(row[0]))
         for expect in commit.expects:
             check_expectation(expect, self._place(expect.key).seen)
-        self._check_writes(commit.writes)
+        steps = [(write, self._place(write.key)) for write in commit.writes]
+        _check(steps)
         self.wrote = self.writing = True
-        versions = tuple([self._write(write) for write in commit.writes])
-        self.execute(_NEW_RECEIPT, (space, commit.id, at, msgspec.json.encode(versions)))
+        versions = tuple([self._write(write, place) for write, place in steps])
+        self.execute(_NEW_RECEIPT, (space, id, at, _encode(versions)))
+        if id > newest:
+            self._newest[space] = id
         self.writing = False
-        return Receipt(commit.id, versions)
+        return Receipt(id, versions)
 
-    def _check_writes(self, writes: Sequence[Write]) -> None:
-        """Refuse what does not fit what is there, or what earlier writes of the same commit will have put there."""
-        shapes: dict[Key, bool] = {}
-        lengths: dict[Key, int] = {}
-        for write in writes:
-            place = self._place(write.key)
-            if type(write) is Delete:
-                continue
-            wants_stream = type(write) is not Put
-            known = shapes.get(write.key, bool(place.stream) if place.ref else None)
-            if known is not None and known != wants_stream:
-                raise wrong_shape(write.key, known)
-            shapes[write.key] = wants_stream
-            if type(write) is Append:
-                length = lengths.get(write.key, place.length)
-                check_length(write, length)
-                lengths[write.key] = length + len(write.entries)
-                if lengths[write.key] > MASK:
-                    raise InvalidInput(f"{write.key.kind} {write.key.id!r} can hold {MASK} records at most")
-
-    def _write(self, write: Write) -> int:
-        place = self._place(write.key)
-        if type(write) is Put:
-            return self._put(write, place)
+    def _write(self, write: Write, place: Place) -> int:
         if type(write) is Append:
             return self._append(write, place)
+        if type(write) is Put:
+            return self._put(write, place)
         if not place.ref:
             return 0
         if type(write) is Delete:
@@ -203,11 +194,13 @@ class Writer:
             place.stream = 1
             self._save_head(write.key, place, alive=1, version=place.first)
         base = place.ref << INDEX_BITS
-        if not place.unindexed and any(entry.text is not None for entry in write.entries):
-            self.execute(_LATER, (place.ref, place.length))
-            place.unindexed = True
         for entry in write.entries:
-            place.chain = link(place.chain, entry.commitment)
+            text, commitment = entry.text, entry.commitment
+            if text is not None and not place.unindexed:
+                self.execute(_LATER, (place.ref, place.length))
+                place.unindexed = True
+            if commitment is not None:
+                place.chain = link(place.chain, commitment)
             row = (
                 base + place.length,
                 entry.type,
@@ -216,8 +209,8 @@ class Writer:
                 entry.at,
                 entry.sender,
                 entry.receiver,
-                entry.text,
-                entry.commitment,
+                text,
+                commitment,
                 place.chain,
             )
             self.execute(_ADD, (*row, checksum(*row)))
@@ -309,3 +302,22 @@ class Writer:
                 # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
                 raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
         return place
+
+
+def _check(steps: Sequence[tuple[Write, Place]]) -> None:
+    """Refuse what does not fit what is there, or what earlier writes of the same commit will have put there."""
+    shapes: dict[Key, bool] = {}
+    lengths: dict[Key, int] = {}
+    for write, place in steps:
+        if type(write) is Delete:
+            continue
+        wants_stream = type(write) is not Put
+        is_stream = bool(place.stream) if place.ref else shapes.setdefault(write.key, wants_stream)
+        if is_stream != wants_stream:
+            raise wrong_shape(write.key, is_stream)
+        if type(write) is Append:
+            length = lengths.get(write.key, place.length)
+            check_length(write, length)
+            lengths[write.key] = length + len(write.entries)
+            if lengths[write.key] > MASK:
+                raise InvalidInput(f"{write.key.kind} {write.key.id!r} can hold {MASK} records at most")
