@@ -42,6 +42,7 @@ class Committer:
         self, path: Path, connect: Callable[[], apsw.Connection], queue: Queue, timeout_seconds: float
     ) -> None:
         self.failed: HoldfastError | None = None
+        self.about_to_wait: Callable[[], None] = lambda: None  # called before each wait for the disk or for others
         self.batches = 0
         self._path = path
         self._connect = connect
@@ -156,6 +157,7 @@ class Committer:
                 return
             except apsw.BusyError:
                 pass
+        self.about_to_wait()
         deadline = time.monotonic() + self._timeout
         with self._queue.turn(deadline):
             while True:
@@ -169,6 +171,7 @@ class Committer:
 
     def _make_durable(self, writer: Writer) -> None:
         self._ending = True
+        self.about_to_wait()
         try:
             writer.execute("COMMIT")
         except DRIVER_ERRORS as error:

@@ -113,6 +113,7 @@ class SqliteStore:
                 ) from error
         self._committer = Committer(self.path, lambda: self._connect(writer=True), self._queue, timeout_seconds)
         self._group = Group(self._apply)
+        self._committer.about_to_wait = self._group.tell
         _alive.add(self)
 
     # ---- the two verbs ----------------------------------------------------------------------------------------------
