@@ -109,7 +109,7 @@ def _look(path: Path) -> tuple[int, bool]:
     con = apsw.Connection(str(path))
     try:
         columns = [row[1] for row in con.execute("PRAGMA table_info(head)").fetchall()]
-        return con.pragma("user_version"), "colour" in columns
+        return con.pragma("user_version") & 0xFF, "colour" in columns
     finally:
         con.close()
 

@@ -14,18 +14,22 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, committer, files
+from holdfast.backends.sqlite import SqliteStore, committer, identity
 from holdfast.backends.sqlite import store as module
 from holdfast.errors import Damaged, Unavailable
 from holdfast.testing.faults import Broken, Lost, check, check_file, repeat, step
 from tests.crash.processes import apart, ended_well, forked
 
 
-@pytest.fixture(params=["by its events", "by its time"])
-def store(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
-    """A store that watches its folder in one of the two ways."""
-    if request.param == "by its time":
-        monkeypatch.setattr(files, "_NOTIFYING", ())
+@pytest.fixture(params=["events", "times"])
+def watched_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stores watch their files in one of the two ways."""
+    if request.param == "times":
+        monkeypatch.setattr(identity, "_NOTIFYING", ())
+
+
+@pytest.fixture
+def store(path: Path, watched_by: None) -> Iterator[SqliteStore]:
     with SqliteStore(path) as store:
         for number in (1, 2, 3):
             store.commit(step(0, number))
@@ -103,6 +107,47 @@ def test_an_older_backup_restored_into_the_live_file_is_noticed_before_the_next_
     with pytest.raises(Damaged) as damaged:
         store.commit(step(0, 5))
     assert damaged.value.reason == "regressed"
+
+
+def _overwrite_by_an_older_copy(path: Path) -> SqliteStore:
+    """Return a store whose file was overwritten, in place, by a copy made before step 2 was acknowledged."""
+    with SqliteStore(path) as store:
+        store.commit(step(0, 1))
+    old = path.read_bytes()
+    with SqliteStore(path) as store:
+        store.commit(step(0, 2))
+    store = SqliteStore(path)
+    path.write_bytes(old)
+    return store
+
+
+@pytest.mark.usefixtures("watched_by")
+def test_an_older_copy_written_over_the_live_file_is_noticed_before_the_next_acknowledgement(path: Path) -> None:
+    with _overwrite_by_an_older_copy(path) as store, pytest.raises(Damaged) as damaged:
+        store.commit(step(1, 1))
+    assert damaged.value.reason == "regressed"
+
+
+def test_a_copy_from_before_the_log_was_emptied_is_noticed_too(store: SqliteStore, path: Path) -> None:
+    other, copies = apsw.Connection(str(path)), []
+    for number in (4, 5, 6):
+        store.commit(step(0, number))
+        assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall() == [(0, 0, 0)]
+        copies.append(path.read_bytes())
+    other.close()
+    path.write_bytes(copies[0])
+    with pytest.raises(Damaged) as damaged:
+        store.commit(step(0, 7))
+    assert damaged.value.reason == "regressed"
+
+
+def test_a_file_that_lost_its_tables_is_called_damaged(store: SqliteStore, path: Path) -> None:
+    con = apsw.Connection(str(path))
+    con.execute("DROP TABLE record")
+    con.close()
+    with pytest.raises(Damaged) as damaged:
+        store.commit(step(0, 4))
+    assert damaged.value.reason == "corrupt"
 
 
 def test_a_file_with_a_second_name_is_not_opened(path: Path) -> None:
@@ -226,7 +271,7 @@ def _lose_a_commit(path: Path) -> bool:
     """Acknowledge a commit into a deleted log, end without closing, and tell whether it is gone afterwards."""
 
     def careless() -> None:
-        files.Identity.check = lambda self: None  # type: ignore[method-assign]
+        identity.Identity.check = lambda self: False  # type: ignore[method-assign]
         store = SqliteStore(path)
         store.commit(step(0, 2))
         _part(path, "-wal").unlink()
@@ -250,6 +295,16 @@ def test_without_asking_for_the_last_receipt_an_older_copy_would_be_written_to(
     store.commit(step(1, 1))
     with pytest.raises(Lost):
         check(store, [4, 1])
+
+
+def test_without_looking_at_the_stamp_an_older_copy_would_be_written_to(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity.Identity, "check", lambda self: False)
+    with _overwrite_by_an_older_copy(path) as store:
+        store.commit(step(1, 1))
+        with pytest.raises(Lost):
+            check(store, [2, 1])
 
 
 def _write_under_two_names(path: Path) -> bool:

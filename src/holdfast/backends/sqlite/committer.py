@@ -2,9 +2,9 @@
 
 * `apply` settles a batch of commits in one BEGIN IMMEDIATE ... COMMIT. In WAL mode with synchronous=FULL the COMMIT
   returns after the fsync; only then are the callers told.
-* Between processes `files.Queue` takes turns. After each COMMIT, and before its acknowledgement, `files.Identity` makes
-  sure that the files are still the ones at the path; and when somebody else has written, a receipt we gave before must
-  still be there, or the file is older than we are.
+* Between processes `files.Queue` takes turns. After each COMMIT, and before its acknowledgement, `identity.Identity`
+  makes sure that the files are still the ones at the path; and when somebody else has written, a receipt we gave
+  before must still be there, or the file is older than we are.
 * After any failure the connection is thrown away. The next commit opens a fresh one, so a full disk or a bad fsync
   heals without a restart.
 
@@ -16,15 +16,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import apsw
 
 from holdfast.backends.sqlite.failures import DRIVER_ERRORS, keep_errno, translate, translate_commit
-from holdfast.backends.sqlite.files import Identity, Queue
+from holdfast.backends.sqlite.files import Queue
 from holdfast.backends.sqlite.group import Ticket
+from holdfast.backends.sqlite.identity import Identity
 from holdfast.backends.sqlite.moving import load
+from holdfast.backends.sqlite.schema import stamp
 from holdfast.backends.sqlite.search import catch_up
 from holdfast.backends.sqlite.writes import Writer
 from holdfast.errors import CommitUnknown, Damaged, HoldfastError, StoreError
@@ -39,20 +40,20 @@ class Committer:
     """Applies batches. `failed` is set once the files can no longer be trusted; nothing is written from then on."""
 
     def __init__(
-        self, path: Path, connect: Callable[[], apsw.Connection], queue: Queue, timeout_seconds: float
+        self, identity: Identity, connect: Callable[[], apsw.Connection], queue: Queue, timeout_seconds: float
     ) -> None:
         self.failed: HoldfastError | None = None
         self.about_to_wait: Callable[[], None] = lambda: None  # called before each wait for the disk or for others
         self.batches = 0
-        self._path = path
         self._connect = connect
         self._queue = queue
         self._timeout = timeout_seconds
-        self._identity = Identity(path)
+        self._identity = identity
         self._writer: Writer | None = None
         self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and time
         self._swept = ("", "")
         self._scrub = False
+        self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
         self._transaction = _Transaction(self)
 
@@ -115,6 +116,8 @@ class Committer:
                 self.batches += 1
                 if self.batches % SWEEP_EVERY == 0:
                     self._sweep(writer, now)
+                if self._stamp:
+                    stamp(writer.con)
                 self._make_durable(writer)
             else:
                 writer.execute("ROLLBACK")
@@ -179,7 +182,7 @@ class Committer:
             raise translate_commit(error) from error
         writer.committed()
         try:
-            self._identity.check()
+            self._stamp = self._identity.check()
         except Damaged as damage:
             # What was just written went into a file nobody will find.
             self.failed = damage
@@ -193,7 +196,7 @@ class Committer:
             return  # the receipt may have been swept by now
         if not writer.has_receipt(space, id):
             self.failed = Damaged(
-                f"{self._path} is older than what this process has already acknowledged: it was replaced by an earlier "
+                "the file is older than what this process has already acknowledged: it was replaced by an earlier "
                 "copy. Writing has stopped; open the store again if that is what you want",
                 reason="regressed",
             )

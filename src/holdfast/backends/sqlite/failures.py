@@ -43,6 +43,8 @@ def translate(error: BaseException) -> HoldfastError:
             return Unavailable(f"the database or its disk is read-only; {_NOTHING}", reason="read_only")
         case apsw.CorruptError():
             return Damaged(f"the database file is damaged ({detail}); restore a backup", reason="corrupt")
+        case apsw.SQLError() if "no such table" in detail:
+            return Damaged(f"the database file has lost its tables ({detail}); restore a backup", reason="corrupt")
         case apsw.NotADBError():
             return SchemaMismatch(f"the file is not a SQLite database; {_NOTHING}", reason="foreign")
         case apsw.CantOpenError():

@@ -1,8 +1,6 @@
-"""What the file system can do to a live database, and how we notice.
+"""What file systems do to databases: locks that do not work, second names, unfair turns.
 
 * A network file system breaks the locks that WAL needs: refused at open.
-* A file deleted, replaced or restored under a live store would swallow commits: `Identity` compares inodes after
-  every commit, before it is acknowledged.
 * SQLite's own waiting is unfair: a busy process re-takes the lock it just released while others sleep. `Queue` is a
   turnstile in front of it. Whoever wants to write first gets the queue, keeps it until the write lock is theirs, and
   only then lets the next one in; so nobody is overtaken by a process that has just written.
@@ -13,13 +11,12 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.errors import Damaged, Unavailable
+from holdfast.errors import Unavailable
 
 try:
     import fcntl
@@ -27,11 +24,6 @@ except ImportError:  # pragma: no cover - Windows has no flock; SQLite's own loc
     fcntl = None  # type: ignore[assignment]
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.", "vboxsf", "prl_fs")
-# Where every change of a name passes through this kernel, so that its events tell of all of them.
-_NOTIFYING = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs")
-_NAMES_CHANGE = 0xFC0  # moved from or to, created, deleted; the folder itself deleted or moved
-_COARSE_NS = 50_000_000
-_SIDECARS = ("", "-wal", "-shm")
 
 
 def refuse_network(path: Path) -> None:
@@ -71,112 +63,6 @@ def filesystem_of(folder: str, mounts: str) -> str:
         if inside and len(point) >= best:
             best, kind = len(point), fields[2]
     return kind
-
-
-class Identity:
-    """Which files a store opened, so that it can tell when they are no longer the ones at its path.
-
-    Deleting, replacing or renaming a file changes its folder, so one look at the folder stands for all of them. The
-    files themselves are asked only when it has changed: asking Linux (6.13 and later) for a file's times makes the
-    next write stamp it afresh, and the next fdatasync then costs a journal commit more (measured: 60 us, half of a
-    whole commit).
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._folder = _folder_of(path.parent)
-        self._names = [f"{path}{suffix}" for suffix in _SIDECARS]
-        self._ids = [_inode(name) for name in self._names]
-
-    def check(self) -> None:
-        """Raise `Damaged` if the database or a sidecar was deleted or exchanged."""
-        if self._folder.changed():
-            self._compare()
-
-    def close(self) -> None:
-        self._folder.close()
-
-    def _compare(self) -> None:
-        for name, known in zip(self._names, self._ids, strict=True):
-            found = _inode(name)
-            if found != known:
-                happened = "deleted" if found is None else "replaced"
-                raise Damaged(
-                    f"{name} was {happened} while the store was open; it has stopped writing, so that what is "
-                    "there now is not damaged further. Commits acknowledged before this may be missing from the "
-                    "file. Stop every process that uses it, restore a backup, and open it again",
-                    reason="replaced",
-                )
-
-
-def _inode(name: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(name)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _folder_of(path: Path) -> NotifiedFolder | PlainFolder:
-    try:
-        mounts = Path("/proc/self/mounts").read_text(errors="replace")
-        if filesystem_of(str(path), mounts) in _NOTIFYING:
-            return NotifiedFolder(str(path))
-    except OSError:
-        pass  # not Linux, or this user watches too much already
-    return PlainFolder(str(path))
-
-
-class NotifiedFolder:
-    """Asks the kernel's own queue of events (inotify) whether names in a folder changed: half the price of a stat."""
-
-    def __init__(self, folder: str) -> None:
-        import ctypes  # here, because it takes milliseconds that a user of another store need not spend
-
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._fd = -1
-        self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._fd < 0:
-            raise OSError(ctypes.get_errno(), "inotify_init1")
-        if libc.inotify_add_watch(self._fd, os.fsencode(folder), _NAMES_CHANGE) < 0:
-            os.close(self._fd)
-            raise OSError(ctypes.get_errno(), "inotify_add_watch")
-        news = select.poll()
-        news.register(self._fd, select.POLLIN)
-        self._poll = news.poll
-
-    def changed(self) -> bool:
-        if not self._poll(0):
-            return False
-        while self._poll(0):
-            os.read(self._fd, 65536)
-        return True
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    __del__ = close  # a user may watch 128 folders: a store that nobody closed must not keep one
-
-
-class PlainFolder:
-    """Compares a folder's own time, where there are no events."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._seen: tuple[int, int] | None = None
-
-    def changed(self) -> bool:
-        try:
-            found = os.stat(self._folder)
-        except OSError:
-            return True
-        seen, self._seen = self._seen, (found.st_ino, found.st_mtime_ns)
-        # A folder's time may be coarse: one that changed a moment ago may change again without showing it.
-        return seen != self._seen or time.time_ns() - found.st_mtime_ns < _COARSE_NS
-
-    def close(self) -> None:
-        pass
 
 
 class Queue:

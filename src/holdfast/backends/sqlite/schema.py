@@ -18,6 +18,7 @@ from holdfast.errors import SchemaMismatch
 APPLICATION_ID = 0x486C6466  # "Hldf"
 FORMAT = 1
 INDEX_BITS = 32
+_FORMAT_MASK = 0xFF  # user_version holds the format in its lowest byte, and a stamp that only grows above it
 
 TABLES = """
 CREATE TABLE head (
@@ -103,12 +104,22 @@ def bring_up_to_date(con: apsw.Connection, deadline: float) -> None:
             for step in range(version, FORMAT):
                 con.execute(MIGRATIONS[step])
         con.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        con.execute(f"PRAGMA user_version = {FORMAT}")
+        con.execute(f"PRAGMA user_version = {_stamped(con) | FORMAT}")
         con.execute("COMMIT")
     except BaseException:
         if con.in_transaction:
             con.execute("ROLLBACK")
         raise
+
+
+def stamp(con: apsw.Connection) -> None:
+    """Mark the state that the open transaction makes as later than all before.
+
+    Once for each time that the log is copied into the file is enough, and is what `Committer` does: an earlier copy of
+    the file then carries a smaller number, and a later one differs by nothing that the log does not hold.
+    """
+    if (number := con.pragma("user_version") + _FORMAT_MASK + 1) < 2**31:
+        con.execute(f"PRAGMA user_version = {number}")
 
 
 def _use_log(con: apsw.Connection, deadline: float) -> None:
@@ -124,7 +135,11 @@ def _use_log(con: apsw.Connection, deadline: float) -> None:
 
 
 def _numbers(con: apsw.Connection) -> tuple[int, int]:
-    return con.pragma("application_id"), con.pragma("user_version")
+    return con.pragma("application_id"), con.pragma("user_version") & _FORMAT_MASK
+
+
+def _stamped(con: apsw.Connection) -> int:
+    return int(con.pragma("user_version")) & ~_FORMAT_MASK
 
 
 def _journal(con: apsw.Connection) -> str:

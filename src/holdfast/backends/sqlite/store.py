@@ -31,6 +31,7 @@ from holdfast.backends.sqlite.committer import Committer, drop
 from holdfast.backends.sqlite.failures import DRIVER_ERRORS, translate, translated
 from holdfast.backends.sqlite.files import Queue, refuse_hard_link, refuse_network
 from holdfast.backends.sqlite.group import Group, Ticket
+from holdfast.backends.sqlite.identity import Identity
 from holdfast.backends.sqlite.moving import unload
 from holdfast.backends.sqlite.rows import answer
 from holdfast.backends.sqlite.search import is_behind, search
@@ -111,7 +112,8 @@ class SqliteStore:
                     f"{self.path.parent} is read-only, so the log of {self.path.name} can not be made; nothing changed",
                     reason="read_only",
                 ) from error
-        self._committer = Committer(self.path, lambda: self._connect(writer=True), self._queue, timeout_seconds)
+        identity = Identity(self.path, self._anchor)
+        self._committer = Committer(identity, lambda: self._connect(writer=True), self._queue, timeout_seconds)
         self._group = Group(self._apply)
         self._committer.about_to_wait = self._group.tell
         _alive.add(self)
@@ -210,11 +212,11 @@ class SqliteStore:
         self._closed = True
         self._group.stop()
         self._watch.stop()
+        self._committer.close()
         for con in self._connections():
             drop(con, self._committer.failed is not None)
         self._readers.clear()
         self._queue.close()
-        self._committer.close()
         _alive.discard(self)
 
     def __enter__(self) -> SqliteStore:

@@ -48,7 +48,9 @@ _NEW_RECEIPT = "INSERT INTO receipt (space, id, at, versions) VALUES (?, ?, ?, ?
 _NEW_HEAD = """
 INSERT INTO head (ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_SET_HEAD = "UPDATE head SET alive = ?, version = ?, value = ?, tags = ?, text = ?, chain = ?, sum = ? WHERE ref = ?"
+_SET_HEAD = "UPDATE head SET version = ?, value = ?, tags = ?, text = ?, chain = ?, sum = ? WHERE ref = ?"
+# Apart, because naming `alive` rewrites an entry of head_by_order: two pages more in the log.
+_SET_ALIVE = "UPDATE head SET alive = ? WHERE ref = ?"
 _LATER = "INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)"
 _ADD = """
 INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, sum)
@@ -261,6 +263,7 @@ class Writer:
         if new:
             # Chosen here and not by SQLite, because the checksum covers it. We hold the write lock.
             place.ref = self.execute("SELECT coalesce(max(ref), 0) + 1 FROM head").fetchone()[0]
+        turned = place.alive != alive
         place.alive = alive
         if not place.stream:
             place.version = version
@@ -270,7 +273,9 @@ class Writer:
         if new:
             self.execute(_NEW_HEAD, (place.ref, key.space, key.kind, key.id, place.stream, *tail, total))
         else:
-            self.execute(_SET_HEAD, (*tail, total, place.ref))
+            self.execute(_SET_HEAD, (*tail[1:], total, place.ref))
+            if turned:
+                self.execute(_SET_ALIVE, (alive, place.ref))
 
     def _unindex_document(self, key: Key, place: Place) -> None:
         if place.text is not None:
