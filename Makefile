@@ -47,6 +47,7 @@ bench: .venv/bench ## run the benchmarks; writes bench-results/results.json and 
 
 crash: .venv/test ## the long crash campaign: 5,000 kills, 100,000 power cuts, 20 opening races (SEED=, see tests/crash)
 	HOLDFAST_KILLS=5000 HOLDFAST_CUTS=100000 HOLDFAST_ROUNDS=20 HOLDFAST_FLIPS=100000 HOLDFAST_CRASHES=20 $(PY) -m pytest tests/crash tests/postgres tests/redis
+	HOLDFAST_SECONDS=60 $(PY) -m pytest tests/dispatch -k killing
 
 fuzz: .venv/test ## long campaigns: lockstep machines, properties, linearizability, the HTTP API (STEPS=, EXAMPLES=)
 	HOLDFAST_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/postgres/test_machine.py tests/redis/test_machine.py -n $(WORKERS)

@@ -110,7 +110,7 @@ def many_clients(path: Path) -> Iterator[Result]:
 
 
 def slow_disk(path: Path) -> Iterator[Result]:
-    with Disk(path) as disk, opened(path) as store:
+    with Disk(path, writes=False) as disk, opened(path) as store:
         disk.fsync_seconds = 0.002
         one = 1 / seconds(lambda: store.commit(append()), 200)
         for name, work in (("threads", threads), ("tasks", tasks)):

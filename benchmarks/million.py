@@ -1,12 +1,14 @@
 """One session of a million messages: what appending, windows, pages, search and deletion cost, and how much memory.
 
-Run by itself: `python -m benchmarks.million [messages] [path]`. The peak of the process's memory is what counts.
+Run by itself: `python -m benchmarks.million [messages] [path]`. The peak of the process's memory is what counts, so
+among the other benchmarks it runs in a process of its own.
 """
 
 from __future__ import annotations
 
 import re
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,10 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from benchmarks.measuring import Result
 
 BATCH = 1000
+MOST_MEGABYTES = 200
 SENTENCE = "the quick brown fox jumps over a lazy dog while seven wizards quietly judge boxes of strange vexing liquor"
 WORDS = tuple(re.findall(r"\w+", SENTENCE))
+
+
+def measure() -> Iterator[Result]:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.million"], capture_output=True, text=True, check=True)
+    print(done.stdout)
+    peak = float(re.findall(r"peak memory ([0-9.]+) MB", done.stdout)[-1])
+    yield Result("peak memory, a million messages", peak, MOST_MEGABYTES, True, f"{peak:.0f} MB")
 
 
 def messages(count: int) -> Iterator[list[dict[str, Any]]]:

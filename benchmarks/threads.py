@@ -8,9 +8,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import holdfast
-from benchmarks.measuring import Result, duel, median, micro
+from benchmarks.measuring import ROUNDS, Result, duel, median, micro, rate
+from holdfast.dispatch import Dispatcher
+
+CONVERSATIONS, MESSAGES = 8, 4
+BUSY = 300_000  # rounds of `spin`: some 20 ms of one processor, as much as a small tool call
 
 
 @dataclass
@@ -22,6 +27,8 @@ def measure() -> Iterator[Result]:
     yield in_process()
     with tempfile.TemporaryDirectory() as folder:
         yield following(Path(folder) / "follow.db")
+    with tempfile.TemporaryDirectory() as folder:
+        yield from computing(Path(folder))
 
 
 def in_process() -> Result:
@@ -70,3 +77,49 @@ def _watch(path: str, appends: int, ready: object, taken: object) -> None:
         for _ in range(appends):
             slot = next(followed)
             taken.put(time.time() - slot.payload)  # type: ignore[attr-defined]
+
+
+def computing(folder: Path) -> Iterator[Result]:
+    """The same messages, four at a time: in this process, or in two others that are already running."""
+    with (
+        holdfast.open(folder / "alone.db") as one,
+        holdfast.open(folder / "beside.db") as other,
+        Dispatcher(one, max_concurrent=4) as alone,
+        Dispatcher(other, max_concurrent=4, max_workers=2) as beside,
+    ):
+        alone.handler("spin")(spin)
+        beside.handler("spin", cpu_bound=True)(spin)
+        handled(alone, 0)
+        start_up = handled(beside, 0)
+        trips = [handled(beside, 0) / (CONVERSATIONS * MESSAGES) for _ in range(ROUNDS)]
+        pairs = [(handled(beside, BUSY), handled(alone, BUSY)) for _ in range(ROUNDS)]
+    ours, peer = sorted(pairs, key=lambda pair: pair[1] / pair[0])[ROUNDS // 2]
+    total = CONVERSATIONS * MESSAGES
+    yield Result(
+        "CPU-bound messages, two processes",
+        peer / ours,
+        1.5,
+        ours=rate(total / ours),
+        peer=rate(total / peer),
+        note="one process is the peer; four messages at a time in both",
+    )
+    trip = median(trips)
+    yield Result("a CPU-bound message, milliseconds of dispatch", trip * 1e3, 20, at_most=True, ours=micro(trip))
+    start_up -= trip * total
+    yield Result("starting two worker processes, seconds", start_up, 10, at_most=True, ours=f"{start_up:.2f} s")
+
+
+def handled(dispatcher: Dispatcher, busy: int) -> float:
+    """Return the seconds it takes until a number of new messages are handled and their answers committed."""
+    for number in range(CONVERSATIONS * MESSAGES):
+        dispatcher.send(f"t{number % CONVERSATIONS}", busy, from_id="user", to_id="spin")
+    start = time.perf_counter()
+    dispatcher.drain()
+    return time.perf_counter() - start
+
+
+def spin(payload: int, call: Any) -> int:
+    total = 0
+    for number in range(payload):
+        total += number * number % 7
+    return total

@@ -193,7 +193,7 @@ async def test_an_unexpected_error_reaches_its_task_and_the_next_commit_works(ga
 
     def broken(batch: list[Ticket]) -> None:
         for ticket in batch:
-            ticket.error = ZeroDivisionError("a bug")
+            ticket.answer, ticket.done = ZeroDivisionError("a bug"), True
         raise ZeroDivisionError("a bug")
 
     gated._group._apply = broken

@@ -19,10 +19,25 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.errors import HoldfastError
-from holdfast.store import Commit, Durability, Find, Found, Get, Key, Question, Range, Receipt, Searchable, Store
+from holdfast.store import (
+    Commit,
+    Durability,
+    Find,
+    Found,
+    Get,
+    Key,
+    Movable,
+    Parcel,
+    Question,
+    Range,
+    Receipt,
+    Searchable,
+    Shipment,
+    Store,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,6 +80,23 @@ def blocking(
     return call
 
 
+async def finish(call: Coroutine[Any, Any, T]) -> T:
+    """Await a call to its end, whoever cancels us meanwhile; then be cancelled."""
+    # A task of its own: one that declined to be cancelled would be deaf to a driver's timeouts too.
+    task = asyncio.ensure_future(call)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is what the caller hears about
+        raise cancelled
+    return task.result()
+
+
 def iterate(source: AsyncIterator[T]) -> Iterator[T]:
     """Turn an async iterator that never suspends into a plain one."""
 
@@ -83,6 +115,8 @@ class Inline:
 
     def __init__(self, store: Store) -> None:
         self.blocking = store
+        if isinstance(store, Movable):  # declared only where it is so
+            self.unload, self.load = self._unload, self._load
 
     @property
     def durability(self) -> Durability:
@@ -99,6 +133,12 @@ class Inline:
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         self.blocking.wait(key, length, timeout_seconds)  # type: ignore[attr-defined]
+
+    async def _unload(self, after: str | None, limit: int) -> Shipment:
+        return _movable(self.blocking).unload(after, limit)  # type: ignore[no-any-return]
+
+    async def _load(self, parcels: Sequence[Parcel]) -> None:
+        _movable(self.blocking).load(parcels)
 
     async def close(self) -> None:
         self.blocking.close()
@@ -138,13 +178,15 @@ class Threaded:
         self.blocking = store
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="holdfast-read")
         self._bell = _Bell(store.changed)
+        if isinstance(store, Movable):
+            self.unload, self.load = self._unload, self._load
 
     @property
     def durability(self) -> Durability:
         return self.blocking.durability
 
     async def read(self, questions: Sequence[Question]) -> list[Any]:
-        if all(type(question) is Get for question in questions):
+        if all(map(_is_quick, questions)):
             # A few look-ups by key take microseconds; the way to another thread and back takes ten times that.
             return self.blocking.read(questions)
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.read, questions)
@@ -171,10 +213,23 @@ class Threaded:
         finally:
             self._bell.waiting -= 1
 
+    async def _unload(self, after: str | None, limit: int) -> Shipment:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, _movable(self.blocking).unload, after, limit)
+
+    async def _load(self, parcels: Sequence[Parcel]) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._readers, _movable(self.blocking).load, parcels)
+
     async def close(self) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.blocking.close)
         self._readers.shutdown(wait=False)
+
+
+def _is_quick(question: Question) -> bool:
+    """Tell whether the answer is one document, or only how long a stream is."""
+    return type(question) is Get or (type(question) is Range and 0 in (question.limit, question.stop))
 
 
 class _Bell:
@@ -216,9 +271,15 @@ class _Bell:
 
 def can_search(store: object) -> bool:
     """Tell whether a store has a full-text index, looking through the adapters of this module."""
-    return isinstance(getattr(store, "blocking", store), Searchable)
+    # Not isinstance(): with a protocol that takes longer than a search of a small store.
+    return hasattr(getattr(store, "blocking", store), "search")
 
 
 def _searchable(store: Store) -> Searchable:
-    assert isinstance(store, Searchable), "ask can_search() first"
+    assert can_search(store), "ask can_search() first"
+    return cast("Searchable", store)
+
+
+def _movable(store: object) -> Movable:
+    assert isinstance(store, Movable)
     return store

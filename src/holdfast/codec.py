@@ -32,14 +32,17 @@ class Json(bytes):
         return _decoder.decode(self)
 
 
-def encode(value: object) -> Json:
-    """Turn plain data into canonical bytes, or raise `InvalidInput` naming the path of what can not be stored."""
-    if not _storable(value, 0):
-        _explain(value, "$", 0)
+def encode(value: object, *, depth: int = 0) -> Json:
+    """Turn plain data into canonical bytes, or raise `InvalidInput` naming the path of what can not be stored.
+
+    `depth` is how many levels deep it will stand in something larger, which must not be nested too deep either.
+    """
+    if not _storable(value, depth):
+        _explain(value, "$", depth)
     try:
         return Json(_encoder.encode(value))
     except UnicodeEncodeError:
-        _explain(value, "$", 0)
+        _explain(value, "$", depth)
 
 
 def pack(struct: msgspec.Struct) -> Json:

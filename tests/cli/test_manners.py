@@ -112,7 +112,7 @@ def test_an_interrupted_tail_says_so(here: Path) -> None:
     assert tail.stdout is not None
     tail.stdout.readline()  # it is following now
     tail.send_signal(signal.SIGINT)
-    _, err = tail.communicate(timeout=60)
+    _, err = tail.communicate(timeout=180)
     assert (tail.returncode, "Traceback" in err) == (130, False)
     assert "interrupted" in err
 
@@ -127,14 +127,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(here: Path) -> None:
     assert shown.stderr is not None
     err = shown.stderr.read()
     shown.stderr.close()
-    assert (shown.wait(60), err) == (0, "")
+    assert (shown.wait(180), err) == (0, "")
 
 
 def test_a_terminal_that_knows_few_characters_is_served(here: Path) -> None:
     with holdfast.open(here / "agent.db") as ctx:
         ctx.runs.create(objective="猫 \u2026", run_id="cat")
     shown = process("runs", "show", "cat", env={"PYTHONIOENCODING": "ascii"})
-    out, err = shown.communicate(timeout=60)
+    out, err = shown.communicate(timeout=180)
     assert (shown.returncode, err) == (0, "")
     assert r"\u732b" in out
 
@@ -152,19 +152,19 @@ def test_a_terminal_that_knows_few_characters_is_served(here: Path) -> None:
 )
 def test_tab_completes(words: str, expected: str, here: Path) -> None:
     asked = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-    out, err = process(env=asked).communicate(timeout=60)
+    out, err = process(env=asked).communicate(timeout=180)
     assert out.split() == ([f"plain,{expected}"] if expected else [])
     assert err == ""
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_is_made_for_a_shell(shell: str, here: Path) -> None:
-    out, _ = process(env={"_HOLDFAST_COMPLETE": f"{shell}_source"}).communicate(timeout=60)
+    out, _ = process(env={"_HOLDFAST_COMPLETE": f"{shell}_source"}).communicate(timeout=180)
     assert "_HOLDFAST_COMPLETE" in out
 
 
 def test_the_demo_needs_no_terminal_and_loses_nothing(empty: Path) -> None:
-    out, err = process("demo").communicate(timeout=120)
+    out, err = process("demo").communicate(timeout=300)
     assert "0 lost" in out
     assert ("\x1b" in out, err) == (False, "")
     assert list(empty.iterdir()) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import holdfast.compat.aos_context as package
-from holdfast.compat import importing_aos
 from holdfast.compat.aos_context.cli import main as cli
 from holdfast.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig, LLMConfig
 from holdfast.compat.aos_context.context_brief import render_context_brief
@@ -226,18 +223,3 @@ def test_the_demo_runs_and_leaves_a_run_behind(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "LOCK_ERROR expected_seq=0 current_seq=1" in done.output
     assert len(list((tmp_path / "runs").glob("run_*/resume/task_task_demo_resume_*.zip"))) == 1
-
-
-# ---- thinness -------------------------------------------------------------------------------------------------------
-
-
-def modules() -> list[Path]:
-    return [*sorted(Path(str(package.__file__)).parent.rglob("*.py")), Path(importing_aos.__file__)]
-
-
-@pytest.mark.parametrize("path", modules(), ids=lambda path: path.name)
-def test_a_module_is_short_and_sees_no_backend(path: Path) -> None:
-    source = path.read_text()
-    assert len(source.splitlines()) <= 280
-    names = [node.module or "" for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-    assert not [name for name in names if name.startswith("holdfast.backends")]

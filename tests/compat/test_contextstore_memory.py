@@ -7,12 +7,13 @@ import multiprocessing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from holdfast.compat.contextstore import InMemoryMemory, Interaction, MemoryBackend, SQLiteMemory
 from holdfast.errors import Unavailable
-from holdfast.store import Key, Range
+from holdfast.store import Key, Range, Scan
 
 
 @pytest.fixture(params=["in memory", "sqlite", "sqlite :memory:"])
@@ -42,6 +43,65 @@ async def test_what_is_missing_is_filled_in(memory: MemoryBackend) -> None:
     [message] = await memory.load_context("s")
     assert len(message["id"]) == 36
     assert datetime.fromisoformat(message["timestamp"]).tzinfo is not None
+
+
+async def test_an_id_that_is_filled_in_is_a_uuid_of_its_own_at_every_load(memory: MemoryBackend) -> None:
+    for session_id in ("one", "two"):
+        await memory.save_context(session_id, chat("a", "b"))
+        await memory.append_context(session_id, chat("c"))
+    ids = [one["id"] for session_id in ("one", "two") for one in await memory.load_context(session_id)]
+    assert [str(UUID(one)) for one in ids] == ids
+    assert len(set(ids)) == 6
+    assert [one["id"] for one in await memory.load_context("two", 2)] == ids[-2:]
+
+
+async def test_an_id_that_is_filled_in_costs_no_document(memory: Any) -> None:
+    await memory.save_context("s", chat("a"))
+    await memory.append_context("s", chat("b"))
+    [noted] = await memory._context().store.read([Scan("default", "mid")])
+    assert noted.documents == ()
+
+
+async def test_a_message_is_deleted_by_an_id_that_was_filled_in(memory: MemoryBackend) -> None:
+    await memory.save_context("s", chat("a", "b", "c"))
+    history = await memory.load_context("s")
+    await memory.delete_interaction("s", history[1]["id"])
+    assert said(await memory.load_context("s")) == ["a"]
+    with pytest.raises(ValueError, match="not found"):
+        await memory.delete_interaction("s", history[2]["id"])
+
+
+async def test_an_id_that_was_filled_in_stays_with_its_message_when_the_history_is_edited(
+    memory: MemoryBackend,
+) -> None:
+    await memory.save_context("s", chat("a", "b", "c"))
+    a, _, c = await memory.load_context("s")
+    await memory.save_context("s", [{**a, "content": "A"}, c])
+    await memory.append_context("s", chat("d"))
+    history = await memory.load_context("s")
+    assert said(history) == ["A", "c", "d"]
+    assert [one["id"] for one in history[:2]] == [a["id"], c["id"]]
+    await memory.delete_interaction("s", c["id"])
+    assert said(await memory.load_context("s")) == ["A"]
+
+
+async def test_an_id_that_was_filled_in_is_taken(memory: MemoryBackend) -> None:
+    await memory.save_context("s", chat("a"))
+    [a] = await memory.load_context("s")
+    with pytest.raises(ValueError, match="already"):
+        await memory.append_context("s", [a])
+    assert said(await memory.load_context("s")) == ["a"]
+
+
+async def test_messages_copied_from_another_store_keep_their_ids_apart_from_new_ones(memory: MemoryBackend) -> None:
+    other = InMemoryMemory()
+    await other.save_context("s", chat("a", "b", "c"))
+    copied = (await other.load_context("s"))[1:]
+    await memory.save_context("s", copied)
+    await memory.append_context("s", chat("d", "e"))
+    history = await memory.load_context("s")
+    assert history[:2] == copied
+    assert len({one["id"] for one in history}) == 4
 
 
 async def test_ids_times_and_metadata_that_were_given_are_kept(memory: MemoryBackend) -> None:

@@ -169,8 +169,10 @@ def test_killing_workers_loses_nothing_doubles_nothing_and_keeps_the_order(
     for worker in workers:
         worker.kill()
         worker.wait()
+    print(f"{kills} workers killed, {sum(sent.values())} messages sent")
     work("tests.dispatch.program:dispatcher", url=address, drain=True)
     with holdfast.open(address) as ctx:
+        assert not Dispatcher(ctx).dead_letters().letters
         ctx.threads.register(Number)
         for thread_id, count in sent.items():
             answers = [slot.payload.n for slot in ctx.threads.get(thread_id).sent_by("step")]

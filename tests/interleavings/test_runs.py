@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,14 +130,38 @@ ATTACH = on_run(lambda run: run.attach(b"content", type="t"))
 FORK = on_run(lambda run: run.fork(0, run_id="child"))
 
 
+async def again_and_again(store: AsyncStore) -> None:
+    """Update twice through one handle, which goes on from what it remembers; whatever it is told, try the second."""
+    run = await context(store).runs.get("r")
+    for number in range(2):
+        with suppress(Conflict, CommitUnknown):
+            await run.update(next_action=f"{number}")
+
+
 async def erase(store: AsyncStore) -> Any:
     return await context(store).runs.erase("r", reason="asked to")
 
 
 @pytest.mark.parametrize(
     "programs",
-    [[MILESTONE, UPDATE], [PLAIN_MILESTONE, PLAIN_MILESTONE], [ATTACH, ATTACH], [erase, UPDATE], [FORK, UPDATE]],
-    ids=["milestone-update", "milestone-milestone", "attach-attach", "erase-update", "fork-update"],
+    [
+        [MILESTONE, UPDATE],
+        [PLAIN_MILESTONE, PLAIN_MILESTONE],
+        [ATTACH, ATTACH],
+        [erase, UPDATE],
+        [FORK, UPDATE],
+        [again_and_again, UPDATE],
+        [again_and_again, erase],
+    ],
+    ids=[
+        "milestone-update",
+        "milestone-milestone",
+        "attach-attach",
+        "erase-update",
+        "fork-update",
+        "again-update",
+        "again-erase",
+    ],
 )
 def test_whoever_comes_first_everything_agrees(programs: list[Program]) -> None:
     found = explore(programs, check_agreement, setup=proposed)
@@ -270,4 +295,9 @@ def test_an_update_of_unknown_outcome_is_applied_once_when_repeated_by_its_id() 
         assert results[0].seq == 2
 
     found = explore([stubborn], check, setup=boot, unknowns=2)
+    assert found.failure is None, str(found.failure)
+
+
+def test_a_handle_that_lost_an_answer_never_goes_on_from_what_may_not_be() -> None:
+    found = explore([again_and_again], check_agreement, setup=boot, unknowns=1)
     assert found.failure is None, str(found.failure)

@@ -7,10 +7,13 @@ from typing import Any
 
 from holdfast.errors import Conflict, NotFound
 from holdfast.scope import Scope
+from holdfast.services.sessions.recounts import recount
 from holdfast.services.sessions.session import AsyncSession
 from holdfast.services.sessions.sessions import AsyncSessions
+from holdfast.services.sessions.view import look
 from holdfast.store import AsyncStore
 from holdfast.testing import explore
+from holdfast.tokens import count_message
 
 Program = Callable[[AsyncStore], Coroutine[Any, Any, Any]]
 
@@ -136,3 +139,72 @@ async def test_a_pin_and_a_cut_both_hold() -> None:
         assert (await opened.info()).pinned == (0,)
 
     assert explore([pinning, truncating("b")], check, setup=begun).failure is None
+
+
+class Fixed:
+    """A tokenizer to which all texts are alike, and which knows how often it was asked."""
+
+    approximate = False
+
+    def __init__(self, name: str, tokens: int) -> None:
+        self.name = name
+        self.tokens = tokens
+        self.asked = 0
+
+    def count(self, text: str) -> int:
+        self.asked += 1
+        return self.tokens
+
+
+ONES, TWOS = Fixed("ones", 1), Fixed("twos", 2)
+
+
+async def counted_by_ones(store: AsyncStore) -> None:
+    await begun(store)
+    await AsyncSessions(Scope(store)).open("s", tokenizer=ONES)
+
+
+async def counting(store: AsyncStore) -> Any:
+    """Count anew, as an ordinary call would, whatever the tokenizer is now."""
+    view, _ = await look(Scope(store), "s", lambda name: {"ones": ONES, "twos": TWOS}[name])
+    return await recount(view, 1)
+
+
+async def counts(store: AsyncStore, force: Fixed) -> None:
+    opened = await AsyncSessions(Scope(store)).open("s", tokenizer=force)
+    await opened.wait()
+    assert (await opened.backlog()).uncounted == 0
+    before = force.asked
+    stored = await opened.load()
+    assert force.asked == before
+    assert [one.tokens for one in stored] == [count_message(one, force) for one in stored]
+
+
+async def test_counting_anew_never_mixes_the_counts_of_two_tokenizers() -> None:
+    async def changing(store: AsyncStore) -> Any:
+        return await AsyncSessions(Scope(store)).open("s", tokenizer=TWOS)
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        await counts(store, TWOS)
+
+    assert explore([counting, changing], check, setup=counted_by_ones).failure is None
+
+
+async def test_two_who_count_the_same_messages_anew_store_that_once() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert any(result == 0 for result in results)
+        await counts(store, ONES)
+
+    assert explore([counting, counting], check, setup=counted_by_ones).failure is None
+
+
+async def test_counting_anew_and_an_append_do_not_disturb_each_other() -> None:
+    async def adding(store: AsyncStore) -> Any:
+        opened = await AsyncSessions(Scope(store, tokenizer=ONES)).get("s")
+        return await opened.append([{"role": "user", "content": "x"}])
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        await counts(store, ONES)
+        assert [message["content"] for message in results[1]] == ["x"]
+
+    assert explore([counting, adding], check, setup=counted_by_ones).failure is None

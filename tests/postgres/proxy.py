@@ -75,6 +75,9 @@ class Proxy(Listening):
         self._open: list[tuple[socket.socket, socket.socket]] = []
         self._lose_replies = 0
         self._lose_requests = 0
+        self._hold_requests = 0
+        self._released = threading.Event()
+        self.late = threading.Event()  # set once a request that was held has been answered, and nobody listened
         self._flowing = threading.Event()
         self._flowing.set()
         self.refusing = False
@@ -88,6 +91,13 @@ class Proxy(Listening):
     def lose_requests(self, count: int = 1) -> None:
         """Cut the connection when the client has asked, before the server hears it; `count` times."""
         self._lose_requests = count
+
+    def hold_requests(self, count: int = 1) -> None:
+        """Cut the client off when it has asked, and let the server hear it only after `release`; `count` times."""
+        self._hold_requests = count
+
+    def release(self) -> None:
+        self._released.set()
 
     def stall(self) -> None:
         """Keep connections open and let nothing through."""
@@ -104,25 +114,37 @@ class Proxy(Listening):
         self._open.append((client, server))
         back = threading.Thread(target=self._pump, args=(server, client, self._is_reply_lost), daemon=True)
         back.start()
-        self._pump(client, server, self._is_request_lost)
+        held = self._pump(client, server, self._is_request_lost)
+        if held:
+            self._released.wait()
+            server.sendall(held)
         back.join()
         server.close()
+        if held:
+            self.late.set()
 
     def close(self) -> None:
         super().close()
         self._flowing.set()
+        self._released.set()
         for pair in self._open:
             reset(*pair)
 
-    def _pump(self, source: socket.socket, target: socket.socket, is_lost: Callable[[], bool]) -> None:
+    def _pump(self, source: socket.socket, target: socket.socket, is_lost: Callable[[], bool]) -> bytes:
+        """Pass bytes on until one side closes; return what is to be passed on later."""
         with suppress(OSError):
             while data := source.recv(65536):
                 if is_lost():
                     self.lost += 1
                     break
                 self._flowing.wait()
+                if is_lost == self._is_request_lost and self._hold_requests > 0:
+                    self._hold_requests -= 1
+                    reset(source)
+                    return data
                 target.sendall(data)
         reset(source, target)
+        return b""
 
     def _is_reply_lost(self) -> bool:
         self._lose_replies -= 1
@@ -142,6 +164,7 @@ class Pooler(Listening):
         self._backends = backends
         self._lock = threading.Condition()
         self._greeting = b""
+        self._closed = False
         self.transactions = 0
         super().__init__()
 
@@ -153,7 +176,7 @@ class Pooler(Listening):
             (size,) = struct.unpack(">i", receive(client, 4))
             startup = receive(client, size - 4)
         with self._lock:
-            while not self._greeting or len(self._idle) < self._backends:
+            while not self._closed and len(self._idle) < self._backends:
                 self._connect(struct.pack(">i", size) + startup)
         client.sendall(self._greeting)
         while True:
@@ -164,25 +187,29 @@ class Pooler(Listening):
                 kind, more = message(client)
                 request += more
             with self._lock:
-                server = self._idle.pop(0)  # the one that has rested longest: never the same twice in a row
+                if self._closed:
+                    return
+                server = self._idle[0]  # the one that has rested longest: never the same twice in a row
+                self._idle.append(self._idle.pop(0))
                 self.transactions += 1
                 server.sendall(request)
                 reply = _until_ready(server)
                 assert reply.endswith(b"I"), "a transaction was left open"
                 server.sendall(b"Q" + struct.pack(">i", 16) + b"DISCARD ALL\0")
                 _until_ready(server)
-                self._idle.append(server)
             client.sendall(reply)
 
     def close(self) -> None:
         super().close()
-        reset(*self._idle)
+        with self._lock:
+            self._closed = True
+            reset(*self._idle)
 
     def _connect(self, startup: bytes) -> None:
         server = socket.create_connection(("127.0.0.1", self._upstream))
+        self._idle.append(server)
         server.sendall(startup)
         self._greeting = _until_ready(server)
-        self._idle.append(server)
 
 
 def _until_ready(server: socket.socket) -> bytes:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 
+from holdfast.backends.postgres import commits
+from holdfast.backends.postgres.address import Address, parse
+from holdfast.backends.postgres.wire import adapters_map
 from holdfast.codec import encode
 from holdfast.errors import CommitUnknown, Conflict, Unavailable
-from holdfast.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, new_id
+from holdfast.store import EXISTS, Append, Commit, Entry, Expect, Get, Key, Put, Range, new_id
 from tests.postgres.proxy import Proxy
 from tests.servers.postgres import PostgresServer
 
 KEY = Key("acme", "log", "a")
+DOC = Key("acme", "doc", "a")
 Connect = Callable[..., Any]
 
 
@@ -118,6 +123,66 @@ def test_a_refusal_found_after_a_lost_reply_is_a_refusal(store: Any, proxy: Prox
     with pytest.raises(Conflict) as refused:
         store.commit(append(expected=7))
     assert (refused.value.expected, refused.value.actual) == (7, 1)
+
+
+def test_a_late_copy_of_a_refused_commit_changes_nothing(store: Any, proxy: Proxy) -> None:
+    proxy.hold_requests()
+    commit = Commit(new_id(), (Expect(DOC, EXISTS),), append().writes)
+    with pytest.raises(Conflict):  # the first copy is still on its way when the second is refused
+        store.commit(commit)
+    store.commit(Commit(new_id(), (), (Put(DOC, encode("now it exists")),)))
+    proxy.release()
+    assert proxy.late.wait(60)
+    assert length(store) == 1
+    assert store.commit(commit).versions == (2,)  # the id itself is free: the caller may try again
+
+
+def test_without_the_void_a_late_copy_is_applied(
+    connect: Connect, behind: str, proxy: Proxy, postgres_server: PostgresServer
+) -> None:
+    """The negative control of the test above."""
+    schema = behind.rpartition("=")[2]
+    store = connect(behind, max_connections=1)
+    with psycopg.connect(postgres_server.superuser("agent"), autocommit=True) as con:
+        [(source,)] = con.execute(f"SELECT pg_get_functiondef('{schema}.commit'::regproc)").fetchall()
+        con.execute(source.replace("outcome BETWEEN 1 AND 3 AND p_copy > 1", "false"))
+    store.commit(append())
+    proxy.hold_requests()
+    with pytest.raises(Conflict):
+        store.commit(Commit(new_id(), (Expect(DOC, EXISTS),), append().writes))
+    store.commit(Commit(new_id(), (), (Put(DOC, encode("now it exists")),)))
+    proxy.release()
+    assert proxy.late.wait(60)
+    assert length(store) == 2
+
+
+def test_a_repeat_waits_for_the_copy_that_still_runs(
+    connect: Connect, postgres: str, postgres_server: PostgresServer
+) -> None:
+    """Two connections: the first copy holds its locks, and has not committed, when the second comes."""
+    store = connect(postgres)
+    store.commit(append())
+    commit, call, address = append(expected=1), commits.new_call(), parse(postgres)
+    sql, arguments = address.sql(commits.CALL), commits.arguments(commit, 60)
+    with psycopg.connect(address.conninfo, context=adapters_map()) as first, ThreadPoolExecutor(1) as other:
+        assert commits.settled(commit, first.execute(sql, (*arguments, call, 1)).fetchone()).versions == (2,)
+        repeat = other.submit(_alone, address, sql, (*arguments, call, 2))
+        _wait_for_a_lock(postgres_server)
+        first.commit()
+        assert commits.settled(commit, repeat.result(60)).versions == (2,)
+    assert length(store) == 2
+
+
+def _alone(address: Address, sql: str, arguments: tuple[Any, ...]) -> Any:
+    with psycopg.connect(address.conninfo, context=adapters_map()) as con:
+        return con.execute(sql, arguments).fetchone()
+
+
+def _wait_for_a_lock(server: PostgresServer) -> None:
+    """Return once somebody waits for a lock that somebody else holds."""
+    with psycopg.connect(server.superuser("agent"), autocommit=True) as con:
+        while not con.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall()[0][0]:
+            pass
 
 
 def test_terminated_backends_are_replaced(connect: Connect, postgres: str, postgres_server: PostgresServer) -> None:

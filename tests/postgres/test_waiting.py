@@ -24,8 +24,7 @@ def append(key: Key = LOG) -> Commit:
 def test_a_commit_elsewhere_wakes_the_waiter(
     connect: Callable[..., Any], postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("store", "aio"):
-        monkeypatch.setattr(f"holdfast.backends.postgres.{module}.POLL_SECONDS", 300.0)
+    monkeypatch.setattr("holdfast.backends.postgres.core.POLL_SECONDS", 300.0)
     here, there = connect(postgres), connect(postgres)
     looked = threading.Event()
     answers = reads.answers

@@ -16,14 +16,30 @@ from holdfast.backends.redis import RedisStore, core, encoding, scripts
 from holdfast.backends.redis.layout import Layout
 from holdfast.backends.redis.scripts import COMMIT, Script
 from holdfast.codec import encode
-from holdfast.errors import Damaged, InvalidInput
-from holdfast.store import Append, Commit, Delete, Entry, Erase, Expect, Get, Key, Put, Range, Scan, Truncate, new_id
+from holdfast.errors import Conflict, Damaged, InvalidInput
+from holdfast.store import (
+    EXISTS,
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Expect,
+    Get,
+    Key,
+    Put,
+    Range,
+    Scan,
+    Truncate,
+    new_id,
+)
+from tests.redis.proxy import Proxy
 from tests.redis.words import DOC, LOG, append, bodies, put, value
 from tests.servers.valkey import ValkeyServer
 
 Connect = Callable[..., Any]
 HASH = (Path(scripts.__file__).parent / "sha256.lua").read_text() + "\nreturn sha256(ARGV[1])"
-COMMIT_POINT = "redis.call('HSET', HEADS, ORDER"
+COMMIT_POINT = "redis.call('HSET', HEADS, unpack(heads))"
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(str.isprintable)
 
@@ -175,21 +191,42 @@ def test_the_largest_commit_is_made(valkey_server: ValkeyServer) -> None:
 def test_old_receipts_are_forgotten_and_young_ones_are_not(valkey_server: ValkeyServer) -> None:
     prefix = new_id()
     address = valkey_server.address(prefix)
+    heads = Layout(prefix).heads("space")
     with RedisStore(address) as store, valkey_server.client() as client:
-        old = [append(n) for n in range(20)]
-        for commit in old:
+        old, young, newest = ([append(n) for n in range(16)] for _ in range(3))
+        for commit in (*old, *young):
             store.commit(commit)
-        space = Layout(prefix).space("space")
         day_old = int(client.time()[0]) - 26 * 3600
-        for commit in old:
-            client.hset(space + b"heads", f"\x1freceipt\x1f{commit.id}", f"{day_old}|1")
-        client.delete(space + b"expiry")
-        client.rpush(space + b"expiry", *[f"{day_old} \x1freceipt\x1f{commit.id}" for commit in old])
-        young = [append(n) for n in range(20)]
-    with RedisStore(address) as store, valkey_server.client() as client:
-        for commit in young:
+        client.hset(heads, "\x1fdue\x1f16", f"{day_old} {old[-1].id}")
+        for commit in newest:
             store.commit(commit)
-        kept = {
-            field.rpartition(b"\x1f")[2].decode() for field in client.hkeys(space + b"heads") if b"receipt" in field
-        }
-    assert kept == {commit.id for commit in young}
+        left = client.hkeys(heads)
+        receipts = {field[len("\x1freceipt\x1f") :].decode() for field in left if field.startswith(b"\x1freceipt")}
+        due = [field for field in left if field.startswith(b"\x1fdue")]
+    assert receipts == {commit.id for commit in (*young, *newest)}
+    assert len(due) == len(receipts)
+
+
+def test_a_receipt_that_was_written_again_is_as_young_as_the_second_one(
+    connect: Connect, valkey_server: ValkeyServer, proxy: Proxy
+) -> None:
+    """A voided id that was used again has two numbers; forgetting the first must not take the second with it."""
+    prefix = new_id()
+    store = connect(valkey_server.address(prefix, proxy.port))
+    heads = Layout(prefix).heads("space")
+    commit = Commit(new_id(), (Expect(DOC, EXISTS),), append("again").writes)
+    store.commit(append("before"))
+    proxy.cut_replies = 1
+    with pytest.raises(Conflict):
+        store.commit(commit)
+    for n in range(14):
+        store.commit(append(n))
+    store.commit(put("now it exists"))
+    receipt = store.commit(commit)
+    with valkey_server.client() as client:
+        day_old = int(client.time()[0]) - 26 * 3600
+        client.hset(heads, "\x1fdue\x1f16", f"{day_old} anything")
+        for n in range(16):
+            store.commit(append(n))
+        assert not client.hexists(heads, "\x1fdue\x1f1")
+    assert store.commit(commit) == receipt

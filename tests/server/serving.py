@@ -23,6 +23,8 @@ from holdfast.server.app import create_app, furnish
 from holdfast.server.keys import Keys
 from holdfast.server.settings import Settings
 
+PATIENCE_SECONDS = 120  # a limit for what hangs, not for what is slow
+
 
 class Served:
     """A server in a thread of this process."""
@@ -50,7 +52,7 @@ class Served:
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run something on the server's own loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
 
     def reset(self, url: str) -> None:
         """Exchange the store for another one, as if the server had just started."""
@@ -69,7 +71,7 @@ class Served:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self.app.state.closing.set)
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "the server did not stop"
 
 
@@ -93,10 +95,20 @@ class Process:
     """`uvicorn holdfast.server:app`, as a user would start it."""
 
     def __init__(self, store: Path, *, port: int | None = None, workers: int = 1, **environment: str) -> None:
-        self.port = port or free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.log = store.parent / f"server-{self.port}.log"
-        command = [sys.executable, "-m", "uvicorn", "holdfast.server:app", "--port", str(self.port)]
+        for _ in range(5):
+            self._start(store, port or free_port(), workers, environment)
+            if self._comes_up():
+                return
+            self.kill()
+            if port or "address already in use" not in self.log.read_text():
+                break
+        raise RuntimeError(f"the server did not start:\n{self.log.read_text()}")
+
+    def _start(self, store: Path, port: int, workers: int, environment: dict[str, str]) -> None:
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = store.parent / f"server-{port}.log"
+        command = [sys.executable, "-m", "uvicorn", "holdfast.server:app", "--port", str(port)]
         environment = {"HOLDFAST_REQUESTS_PER_SECOND": "1000000", **environment}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -106,14 +118,23 @@ class Process:
                 stdout=log,
                 stderr=log,
             )
-        end = time.monotonic() + 30
-        while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > end:
-                self.kill()
-                raise RuntimeError(f"the server did not start:\n{self.log.read_text()}")
+
+    def _comes_up(self) -> bool:
+        end = time.monotonic() + PATIENCE_SECONDS
+        while self._process.poll() is None and time.monotonic() < end:
+            if self._ready():
+                return True
             time.sleep(0.02)
+        return False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def _ready(self) -> bool:
+        # Somebody else may have taken the port meanwhile, and would answer: ours says when it has it.
+        if f":{self.port} " not in self.log.read_text():
+            return False
         try:
             return httpx.get(f"{self.url}/ready", timeout=5, trust_env=False).status_code == 200
         except httpx.TransportError:
@@ -122,7 +143,7 @@ class Process:
     def stop(self) -> int:
         """Ask it to stop and return its exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(30)
+        return self._process.wait(PATIENCE_SECONDS)
 
     def kill(self) -> None:
         if self._process.poll() is None:

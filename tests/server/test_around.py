@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.server import limits, tracing
-from holdfast.server.app import WithoutQuery
+from holdfast.server import asking, tracing
+from holdfast.server.around import WithoutQuery
 from tests.server.conftest import client
 from tests.server.serving import Served, process, served
 
@@ -112,7 +112,7 @@ def test_a_span_tells_the_route_and_the_outcome(admin: httpx.Client, monkeypatch
 
 
 def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(asking, "BODY_SECONDS", 0.05)
     with served() as started:
         host, port = started.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as raw:

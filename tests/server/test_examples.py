@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def run(name: str, *arguments: str, **environment: str) -> str:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

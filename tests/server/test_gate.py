@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from holdfast.server import gate
 from holdfast.server.keys import Keys
 from holdfast.server.settings import Settings, from_environment, is_loopback
+from holdfast.server.tokens import KEPT_SECONDS, PAUSE_SECONDS, IssuerKeys
 from tests.server.conftest import client
 from tests.server.serving import Served, served
 
@@ -36,6 +37,8 @@ def test_without_keys_this_machine_is_let_in(alone: httpx.Client) -> None:
         {"X-Real-IP": "10.0.0.1"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Host": "me@localhost"},
         {"Host": "evil.example"},
         {"Host": "evil.example:8000"},
         {"Sec-Fetch-Site": "cross-site"},
@@ -195,6 +198,50 @@ def test_a_token_of_somebody_else_is_refused(trusting: Served, signer: rsa.RSAPr
         jwt.encode(claims(), "a shared secret is no signature of the issuer", "HS256", headers={"kid": "k1"}),
     ):
         assert status(trusting, token) == 401
+
+
+class Issuer:
+    """An issuer that publishes what it is told to, and the time."""
+
+    def __init__(self, *names: str) -> None:
+        self.names: tuple[str, ...] | None = names
+        self.asked, self.now = 0, 0.0
+        self.keys = IssuerKeys(self.fetch, lambda: self.now)
+
+    def fetch(self) -> list[jwt.PyJWK]:
+        self.asked += 1
+        if self.names is None:
+            raise OSError
+        return [jwt.PyJWK({"kty": "oct", "k": "AAAA", "kid": name}, "HS256") for name in self.names]
+
+
+def test_a_new_key_of_the_issuer_is_fetched_when_a_token_names_it() -> None:
+    issuer = Issuer("old")
+    assert issuer.keys.get("old") and issuer.keys.get("new") is None
+    issuer.names, issuer.now = ("old", "new"), PAUSE_SECONDS + 1
+    assert issuer.keys.get("new") and issuer.asked == 2
+
+
+def test_names_that_are_made_up_do_not_trouble_the_issuer() -> None:
+    issuer = Issuer("old")
+    assert [issuer.keys.get(f"made-up-{number}") for number in range(100)] == [None] * 100
+    assert issuer.asked == 1
+
+
+def test_a_key_the_issuer_has_taken_back_is_forgotten() -> None:
+    issuer = Issuer("old", "stolen")
+    assert issuer.keys.get("stolen")
+    issuer.names, issuer.now = ("old",), KEPT_SECONDS + 1
+    assert issuer.keys.get("stolen") is None and issuer.keys.get("old")
+
+
+def test_while_the_issuer_is_away_what_it_said_last_holds() -> None:
+    issuer = Issuer("old")
+    assert issuer.keys.get("old")
+    issuer.names, issuer.now = None, KEPT_SECONDS + 1
+    assert issuer.keys.get("old") and issuer.keys.get("new") is None
+    issuer.names, issuer.now = ("new",), 2 * KEPT_SECONDS
+    assert issuer.keys.get("new")
 
 
 def test_half_an_issuer_is_a_mistake() -> None:

@@ -66,8 +66,9 @@ def test_what_was_acknowledged_before_a_stop_is_there_after_it(tmp_path: Path) -
         threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
         for thread in threads:
             thread.start()
-        while len(done) < 50:
+        while len(done) < 50 and any(thread.is_alive() for thread in threads):
             time.sleep(0.01)
+        assert len(done) >= 50
         assert server.stop() in (0, -15)
         for thread in threads:
             thread.join()

@@ -11,7 +11,7 @@ import holdfast
 from holdfast import schemas
 from holdfast.blocking.runs import Runs
 from holdfast.bridge import Inline, run
-from holdfast.codec import encode
+from holdfast.codec import MAX_DEPTH, encode
 from holdfast.errors import InvalidInput
 from holdfast.scope import Scope
 from holdfast.services.runs.runs import AsyncRuns
@@ -69,6 +69,22 @@ async def test_what_does_not_fit_its_schema_is_not_recorded(here: Any, type: Any
     with pytest.raises(InvalidInput):
         await run.record(type, payload)
     assert len(await run.events()) == 1
+
+
+def nested(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def test_a_payload_as_deep_as_can_be_stored_verifies_and_a_deeper_one_is_refused(here: Any) -> None:
+    run = await here.runs.create(objective="o")
+    inside = MAX_DEPTH - 2  # the body of the event and the payload are two levels themselves
+    await run.record("TOOL_CALL", {"tool_name": "t", "arguments": nested(inside)})
+    with pytest.raises(InvalidInput, match="nested"):
+        await run.record("TOOL_CALL", {"tool_name": "t", "arguments": nested(inside + 1)})
+    assert (await run.verify()).ok
 
 
 @pytest.mark.parametrize("type", ["ERASED", "RESTORED", "FORKED", "ROLLED_BACK", "SNAPSHOT", "MEMORY_COMMITTED"])

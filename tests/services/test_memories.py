@@ -259,6 +259,21 @@ async def test_pending_shows_near_duplicates_and_what_would_be_replaced(ctx: Any
     assert [memory.id for memory in ended.replaces] == [old]
 
 
+async def test_pending_names_the_memory_that_already_says_the_same(ctx: Any) -> None:
+    [old] = (await known(ctx, mcr("To be, or not to be"))).memory_ids
+    await ctx.memories.propose([mcr("to be,  OR not to be"), mcr("Lunch is at noon")], proposer="agent-7")
+    [batch] = await ctx.memories.pending()
+    assert [proposal.duplicate_of for proposal in batch.proposals] == [old, None]
+
+
+async def test_what_became_known_while_a_batch_waited_is_not_known_twice(ctx: Any) -> None:
+    batch = await ctx.memories.propose([mcr(), mcr("Lunch is at noon")], proposer="agent-7")
+    [first] = (await known(ctx, mcr("deploys HAPPEN on friday"))).memory_ids
+    committed = await ctx.memories.commit(batch.id, reviewer="ana")
+    assert committed.duplicate_ids == (first,)
+    assert len(committed.memory_ids) == 1
+
+
 async def test_pending_is_paged_oldest_first_and_narrowed_by_proposer(ctx: Any) -> None:
     ids = [(await ctx.memories.propose([mcr(f"fact {n}")], proposer=f"agent-{n % 2}")).id for n in range(5)]
     page = await ctx.memories.pending(limit=3)

@@ -95,3 +95,9 @@ def test_ids_depend_on_the_batch_and_the_place_only() -> None:
     ids = [proposal.memory_id for proposal in (*once, *other)]
     assert [proposal.memory_id for proposal in once] == [proposal.memory_id for proposal in again]
     assert len(set(ids)) == 4
+
+
+def test_the_ids_of_one_batch_are_neighbours_in_its_order() -> None:
+    batches = [stage([mcr(f"fact {n}") for n in range(200)], f"batch_{n}", "a", Policy(), NOW) for n in range(5)]
+    ids = [[proposal.memory_id or "" for proposal in batch] for batch in batches]
+    assert sorted(id for batch in ids for id in batch) == [id for batch in sorted(ids) for id in batch]

@@ -134,6 +134,44 @@ async def test_a_handle_that_saw_less_is_stale_by_default(ctx: Any) -> None:
         await run.update(next_action="mine")
 
 
+async def test_a_handle_overtaken_after_its_own_update_is_stale_too(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(next_action="mine")
+    await (await ctx.runs.get(run.id)).update(next_action="theirs")
+    with pytest.raises(Conflict) as refused:
+        await run.update(next_action="mine again")
+    assert (refused.value.expected, refused.value.actual) == (1, 2)
+    assert await types(run) == ["RUN_START", "WS_UPDATE_APPLIED", "WS_UPDATE_APPLIED", "WS_UPDATE_REJECTED"]
+
+
+async def test_an_overtaken_handle_that_asks_for_the_impossible_is_told_that_it_is_stale(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(next_action="mine")
+    await (await ctx.runs.get(run.id)).update(next_action="theirs")
+    with pytest.raises(Conflict):
+        await run.update(status="NO SUCH STATUS")
+
+
+async def test_a_handle_brings_nothing_back_after_an_erasure(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="secret")
+    await run.update(next_action="secret")
+    await ctx.runs.erase(run.id, reason="asked to")
+    with pytest.raises(Conflict):
+        await run.update(status="BUSY")
+    assert "secret" not in str(await run.refresh())
+    assert (await run.verify()).ok
+
+
+def test_a_handle_goes_on_from_its_own_update_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o")
+        run.update(next_action="first")
+        with monkeypatch.context() as blind:
+            blind.setattr(ctx.store, "read", None)
+            assert run.update(next_action="second").seq == 2
+        assert run.verify().ok
+
+
 @pytest.mark.parametrize(
     "field", ["_schema_version", "_update_seq", "seq", "task_id", "thread_id", "run_id", "objective"]
 )
@@ -245,6 +283,22 @@ async def test_a_repeat_with_the_same_commit_id_is_applied_once(ctx: Any) -> Non
     assert (await run.refresh()).seq == 2
 
 
+async def test_a_commit_id_of_an_update_can_not_be_used_for_an_event(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(next_action="once", commit_id="c1")
+    with pytest.raises(InvalidInput, match="something else"):
+        await run.record("TOOL_CALL", {"tool_name": "t"}, commit_id="c1")
+
+
+async def test_after_a_repeat_the_next_update_goes_on_from_what_is_there(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(next_action="once", commit_id="c1")
+    await run.update(next_action="not what was done", expected_seq=0, commit_id="c1")
+    await run.update(blockers=["b"])
+    assert (await ctx.runs.get(run.id)).working_set.next_action == "once"
+    assert (await run.verify()).ok
+
+
 async def test_a_frozen_working_set_can_not_be_changed(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o")
     with pytest.raises(AttributeError):
@@ -320,6 +374,19 @@ async def test_every_version_is_readable(ctx: Any) -> None:
         await run.record("MODEL_ACTION", {"action": place})
         seen.append(await run.update(next_action=f"step {place}", append={"blockers": [f"b{place}"]}))
     assert [await run.at(seq) for seq in range(30)] == seen
+
+
+async def test_after_many_events_an_update_stores_the_whole_state_again(
+    here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.services.runs.state.SNAPSHOT_RECORDS", 8)
+    run = await here.runs.create(objective="o", acceptance_criteria=["long enough that a change is cheaper"] * 20)
+    await run.update(next_action="near")
+    for _ in range(8):
+        await run.record("TOOL_CALL", {"tool_name": "t"})
+    await run.update(next_action="far")
+    near, far = await run.events(types=["WS_UPDATE_APPLIED"])
+    assert ("state" in near.detail, "state" in far.detail) == (False, True)
 
 
 async def test_a_version_that_never_was_is_not_found(ctx: Any) -> None:

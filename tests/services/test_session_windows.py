@@ -292,3 +292,27 @@ def test_a_window_of_nothing_is_empty() -> None:
         for strategy in ("truncate_oldest", "recent_only", "priority", "summarize_oldest"):
             window = session.window(max_tokens=0, strategy=strategy)
             assert (window.messages, window.total_tokens, window.receipt.messages_before) == ([], 0, 0)
+
+
+HALF = {"role": "tool", "content": "of a call that is not there", "tool_call_id": "c1", "pinned": True}
+
+
+def test_recent_only_asks_for_the_newest_message_that_can_be_sent() -> None:
+    with holdfast.open("memory://") as ctx:
+        session = ctx.sessions.open("s", tokenizer=WORDS)
+        session.append([*said("too long to fit into this window at all"), HALF])
+        with pytest.raises(BudgetExceeded):
+            session.window(max_tokens=8, strategy="recent_only")
+
+
+def test_half_a_tool_call_is_neither_sent_nor_summarized() -> None:
+    with holdfast.open("memory://") as ctx:
+        session = ctx.sessions.open("s", tokenizer=WORDS)
+        prompt = {"role": "system", "content": "Be brief."}
+        session.append([HALF, prompt, *said(*["one two three four five"] * 20)])
+        window = session.window(max_tokens=60, strategy="summarize_oldest", summarizer=lambda older: f"{len(older)}")
+        older = 20 - len(window.messages[2:])
+        assert window.messages[:2] == [
+            prompt,
+            {"role": "system", "content": f"Summary of the conversation so far:\n{older}"},
+        ]

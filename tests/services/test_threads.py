@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -336,6 +338,32 @@ def test_the_short_way_in_memory_does_what_the_long_one_does() -> None:
             assert (one.index, one.type, one.record.body) == (other.index, other.type, other.record.body)
         bodies = [[slot.record.body for slot in ctx.threads.get("t")] for ctx in (short, long)]
         assert bodies[0] == bodies[1]
+
+
+def test_an_object_that_knows_its_own_slot_and_store_is_let_go_with_them() -> None:
+    ctx = holdfast.open("memory://")
+    for _ in range(2):  # the first message begins the thread, the second takes the short way
+        payload = Text("x")
+        payload.__dict__.update(slot=ctx.threads.append("t", payload, from_id="a", to_id="b"), ctx=ctx)
+    gone = weakref.ref(payload)
+    ctx.close()
+    del ctx, payload
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_thread_that_is_deleted_lets_go_of_the_objects_it_held() -> None:
+    with holdfast.open("memory://") as ctx:
+        held = []
+        for _ in range(2):
+            payload = Text("x")
+            held.append(weakref.ref(payload))
+            ctx.threads.append("t", payload, from_id="a", to_id="b")
+        del payload
+        assert all(one() is not None for one in held)
+        ctx.threads.delete("t")
+        gc.collect()
+        assert all(one() is None for one in held)
 
 
 def test_after_closing_nothing_can_be_appended() -> None:

@@ -14,6 +14,7 @@ from holdfast.codec import encode
 from holdfast.errors import Damaged, InvalidInput, NotFound
 from holdfast.services.threads.payloads import Inert
 from holdfast.store import Append, Commit, Entry, Erase, Key
+from redis import Redis
 
 HOSTILE = b"cos\nsystem\n(S'touch owned'\ntR."
 
@@ -69,6 +70,29 @@ def test_hostile_bytes_in_the_file_execute_nothing_and_the_rest_stays_readable(t
         with pytest.raises(Damaged):
             _ = bad.payload
     assert not (tmp_path / "owned").exists() and not Path("owned").exists()
+
+
+def test_hostile_bytes_on_a_redis_server_execute_nothing_and_the_rest_stays_readable(
+    redis: str, redis_url: str
+) -> None:
+    victim = "v" * (len(HOSTILE) - len('[""]'))  # as long as what takes its place, so that only the bytes are wrong
+    with holdfast.open(redis) as ctx:
+        ctx.threads.append_many("t", ["before", victim, "after"], from_id="a")
+    with Redis.from_url(redis_url) as client:
+        changed = 0
+        for key in client.scan_iter(match=f"{{{redis.partition('prefix=')[2]}:*", _type="hash"):
+            for field, value in client.hgetall(key).items():
+                hostile = value.replace(encode([victim]), HOSTILE)
+                if hostile != value:
+                    client.hset(key, field, hostile)
+                    changed += 1
+        assert changed == 1
+    with holdfast.open(redis) as ctx:
+        first, bad, last = list(ctx.threads.get("t"))
+        assert (first.payload, last.payload) == ("before", "after")
+        with pytest.raises(Damaged):
+            _ = bad.payload
+    assert not Path("owned").exists()
 
 
 def test_what_does_not_fit_the_registered_type_is_said_and_still_readable_as_data(ctx: Any) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import psycopg
 import pytest
 
 from holdfast.embedders import Fingerprint, unit
@@ -18,20 +17,10 @@ from holdfast.vectors import Row, Vector, VectorIndex
 from holdfast.vectors.local import LocalVectors
 from holdfast.vectors.pgvector import PgvectorMemories
 from holdfast.vectors.qdrant import QdrantMemories
-from tests.servers.postgres import ROLE, fresh_schema
+from tests.servers.postgres import fresh_schema
 
 PRINT = Fingerprint("test", "1", 16)
 OWNERS = ["-", "u1", "u2"]
-
-
-@pytest.fixture(scope="session")
-def vector_url(postgres_url: str, request: pytest.FixtureRequest) -> str:
-    """The address of a database with the `vector` extension, which only an administrator may add."""
-    if "HOLDFAST_TEST_POSTGRES" not in os.environ:
-        server = request.getfixturevalue("postgres_server")
-        with psycopg.connect(server.superuser(ROLE), autocommit=True) as con:
-            con.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    return postgres_url
 
 
 @pytest.fixture(params=["exact", "graph", "qdrant", "pgvector"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.codec import Json
+from holdfast.codec import Json, trusted
 from holdfast.errors import Closed
 from holdfast.retrieval import MOST_PLACES, choose
 from holdfast.stemming import words
@@ -71,6 +71,9 @@ class Stream:
     def __init__(self) -> None:
         self.first = 0
         self.records: list[Record] = []
+        # What `extend` keeps out of its records, by index: the callers' own objects. Such a record, its body plain
+        # bytes, refers to nothing that the garbage collector has to follow; walking through them was half an append.
+        self.natives: dict[int, Any] = {}
         self.base: bytes | None = None  # the chain just before records[0]
         self.chain: bytes | None = None
         self.alive = False
@@ -79,12 +82,24 @@ class Stream:
     def length(self) -> int:
         return self.first + len(self.records)
 
+    def slice(self, start: int, stop: int) -> tuple[Record, ...]:
+        """Return the records with start <= index < stop, complete."""
+        found = self.records[start - self.first : max(stop - self.first, 0)]
+        return tuple([self._whole(one) for one in found] if self.natives else found)
+
     def drop(self, count: int) -> None:
         """Let go of the oldest records."""
         if count:
             self.base = self.records[count - 1].chain
             del self.records[:count]
+            for index in range(self.first, self.first + count) if self.natives else ():
+                self.natives.pop(index, None)
             self.first += count
+
+    def _whole(self, record: Record) -> Record:
+        if record.body is None or type(record.body) is Json:
+            return record
+        return msgspec.structs.replace(record, body=trusted(record.body), native=self.natives[record.index])
 
 
 class MemoryStore:
@@ -156,19 +171,20 @@ class MemoryStore:
         key: Key,
         max_length: int | None,
         type_: str,
-        body: Json,
+        body: bytes,
         at: int,
         sender: str | None,
         receiver: str | None,
         native: Any,
     ) -> Record | None:
-        """Append one record to a stream that exists and has room, and return it; otherwise None.
+        """Append one record to a stream that exists and has room, and return it without `native`; otherwise None.
 
         What `commit` would do for one `Append` under an id nobody ever sees, without the receipt nobody could ask for:
         in process that ceremony costs several times the append itself. When in doubt it declines, and `commit` says
-        what is wrong.
+        what is wrong. `body` is canonical, and stays plain bytes in the record returned.
         """
-        with self._lock:
+        self._lock.acquire()  # half the price of `with`
+        try:
             stream = self._things.get(key)
             if type(stream) is not Stream or not stream.alive or self._closed or len(body) > self._limit:
                 return None
@@ -176,11 +192,14 @@ class MemoryStore:
             index = stream.first + len(records)
             if max_length is not None and index >= max_length:
                 return None
-            record = Record(index, type_, body, 0, at, sender, receiver, None, None, stream.chain, native)
+            record = Record(index, type_, body, 0, at, sender, receiver, None, None, stream.chain)  # type: ignore[arg-type]
+            stream.natives[index] = native
             records.append(record)
             if self._waiting:
                 self._changed.notify_all()
             return record
+        finally:
+            self._lock.release()
 
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream is longer than `length`, or the time is up."""
@@ -206,7 +225,7 @@ class MemoryStore:
                     continue
                 assert type(thing) is Stream
                 start = max(index - thing.first, 0)
-                stretch = tuple(thing.records[start : start + limit])
+                stretch = thing.slice(thing.first + start, thing.first + start + limit)
                 parcels.append(_parcel_stream(key, thing, stretch))
                 limit -= max(len(stretch), 1)
                 done = start + len(stretch) >= len(thing.records)
@@ -261,8 +280,7 @@ class MemoryStore:
                 stop = min(stop, start + question.limit)
         else:
             start, stop = _tail_bounds(question, stream)  # type: ignore[arg-type]
-        chosen = stream.records[start - stream.first : max(stop - stream.first, 0)]
-        return Slice(stream.length, stream.first, tuple(chosen))
+        return Slice(stream.length, stream.first, stream.slice(start, stop))
 
     def _scan(self, scan: Scan) -> Page:
         found = [
@@ -325,6 +343,7 @@ class MemoryStore:
                 thing.records[place] = msgspec.structs.replace(
                     thing.records[place], body=None, text=None, sender=None, receiver=None, native=None
                 )
+                thing.natives.pop(thing.first + place, None)
         return thing.length
 
     def _new_document(self, key: Key) -> Doc:

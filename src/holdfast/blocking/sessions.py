@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from holdfast.bridge import blocking
@@ -21,6 +22,10 @@ class Session:
     def id(self) -> str:
         return self._async.id
 
+    @property
+    def created_at(self) -> datetime:
+        return self._async.created_at
+
     append = blocking(AsyncSession.append)
     replace = blocking(AsyncSession.replace)
     truncate_from = blocking(AsyncSession.truncate_from)
@@ -38,6 +43,7 @@ class Session:
     info = blocking(AsyncSession.info)
     window = blocking(AsyncSession.window)
     search = blocking(AsyncSession.search)
+    backlog = blocking(AsyncSession.backlog)
     wait = blocking(AsyncSession.wait)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.client import wire
+from holdfast.client.paging import Reading
 from holdfast.client.trying import Ask, Tries
 from holdfast.errors import Closed, InvalidInput
 from holdfast.store import Commit, Durability, Find, Found, Key, Question, Receipt
@@ -50,7 +51,10 @@ class HttpStore(_Known):
     def read(self, questions: Sequence[Question]) -> list[Any]:
         if not questions:
             return []
-        return wire.load_answers(self.ask(Ask("/store/read", wire.dump_questions(questions))), questions)
+        reading = Reading(questions)
+        while asked := reading.next():
+            reading.answered(asked, self.ask(_reading(asked)))
+        return reading.answers()
 
     def commit(self, commit: Commit) -> Receipt:
         made: Receipt = wire.load(self.ask(_committing(commit)), Receipt)
@@ -110,7 +114,10 @@ class AsyncHttpStore(_Known):
     async def read(self, questions: Sequence[Question]) -> list[Any]:
         if not questions:
             return []
-        return wire.load_answers(await self.ask(Ask("/store/read", wire.dump_questions(questions))), questions)
+        reading = Reading(questions)
+        while asked := reading.next():
+            reading.answered(asked, await self.ask(_reading(asked)))
+        return reading.answers()
 
     async def commit(self, commit: Commit) -> Receipt:
         # A cancelled caller waits until its commit has landed or failed, as with every other store.
@@ -172,6 +179,10 @@ def _request(ask: Ask) -> dict[str, Any]:
         "headers": {"Content-Type": ask.media} if ask.body is not None else {},
         "timeout": ask.timeout_seconds,
     }
+
+
+def _reading(questions: Sequence[Question]) -> Ask:
+    return Ask("/store/read", wire.dump_questions(questions))
 
 
 def _committing(commit: Commit) -> Ask:

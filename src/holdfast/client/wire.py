@@ -138,16 +138,18 @@ def load_waiting(raw: bytes) -> Waiting:
 # ---- what a server writes and a client reads ------------------------------------------------------------------------
 
 
-def dump_answers(answers: Sequence[Any]) -> bytes:
-    return dump([_bare(answer) for answer in answers])
+def dump_answers(answers: Sequence[Any], cut: Sequence[int]) -> bytes:
+    """Write answers, and the places of those that hold only the first part (see `paging`)."""
+    return dump([[_bare(answer) for answer in answers], cut])
 
 
-def load_answers(raw: bytes, questions: Sequence[Question]) -> list[Any]:
-    answers = msgspec.msgpack.decode(raw)
-    return [
+def load_answers(raw: bytes, questions: Sequence[Question]) -> tuple[list[Any], list[int]]:
+    answers, cut = msgspec.msgpack.decode(raw)
+    made = [
         msgspec.convert(answer, ANSWERS[type(question)], dec_hook=_ours)
         for answer, question in zip(answers, questions, strict=True)
     ]
+    return made, cut
 
 
 def dump_found(found: Found) -> bytes:

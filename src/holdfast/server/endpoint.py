@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Generic, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Meta, Struct
-from starlette.requests import Request
 
 from holdfast.context import AsyncContext
 from holdfast.errors import InvalidInput
+from holdfast.server.asking import Asking
 from holdfast.server.keys import Caller, Right
 from holdfast.server.settings import Settings
 
@@ -36,16 +37,16 @@ class Call(Generic[B, Q]):
     __slots__ = ("body", "caller", "ctx", "path", "query", "request", "settings", "state")
 
     def __init__(
-        self, request: Request, caller: Caller, ctx: AsyncContext, settings: Settings, body: B, query: Q
+        self, request: Asking, caller: Caller, ctx: AsyncContext, settings: Settings, body: B, query: Q
     ) -> None:
         self.request = request
         self.caller = caller
         self.ctx = ctx
         self.settings = settings
-        self.path: dict[str, str] = request.path_params
+        self.path = request.path
         self.body = body
         self.query = query
-        self.state: Any = request.app.state
+        self.state = request.state
 
     @property
     def commit_id(self) -> str | None:
@@ -85,19 +86,27 @@ def understand(kind: Any, value: Any, where: str, *, strict: bool) -> Any:
         raise InvalidInput(f"{problem}; nothing changed", path=where) from None
 
 
-def query_of(kind: Any, request: Request) -> Any:
-    """Read the query string into its type. A parameter that nobody knows is an error, never ignored."""
-    known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    given: dict[str, Any] = {}
-    for name, value in request.query_params.multi_items():
-        if name not in known:
-            expected = ", ".join(sorted(known)) or "none"
-            raise InvalidInput(f"unknown query parameter {name!r:.60} (known: {expected}); nothing changed")
-        if name in given:
-            given[name] = [*given[name], value] if isinstance(given[name], list) else [given[name], value]
-        else:
-            given[name] = value
-    for name, field in known.items():
-        if name in given and "tuple" in str(field.type) and not isinstance(given[name], list):
-            given[name] = [given[name]]
-    return understand(kind, given, "query", strict=False)
+class Query:
+    """Reads query strings into a type. A parameter that nobody knows is an error, never ignored."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        fields = msgspec.structs.fields(kind)
+        self._lists = {field.encode_name: "tuple" in str(field.type) for field in fields}
+        self._plain = None if any(field.required for field in fields) else kind()
+
+    def read(self, query: bytes) -> Any:
+        if not query and self._plain is not None:
+            return self._plain
+        given: dict[str, Any] = {}
+        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+            if name not in self._lists:
+                expected = ", ".join(sorted(self._lists)) or "none"
+                raise InvalidInput(f"unknown query parameter {name!r:.60} (known: {expected}); nothing changed")
+            if self._lists[name]:
+                given.setdefault(name, []).append(value)
+            elif name in given:
+                raise InvalidInput(f"query parameter {name!r} was given twice; nothing changed")
+            else:
+                given[name] = value
+        return understand(self._kind, given, "query", strict=False)

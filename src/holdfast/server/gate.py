@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from urllib.parse import urlsplit
 
-from starlette.requests import Request
-
+from holdfast.server.asking import Asking
 from holdfast.server.keys import Caller, Keys, Right
 from holdfast.server.limits import Rates
 from holdfast.server.settings import Settings, is_loopback
@@ -23,6 +21,7 @@ from holdfast.store import AsyncStore
 REMEMBER_SECONDS = 5.0  # a revoked key works for at most this long in another process
 MOST_REMEMBERED = 10_000
 NOBODY = Caller("anonymous", "-", "reader")
+FORWARDED = frozenset({"x-forwarded-for", "forwarded", "x-real-ip"})
 
 
 class Gate:
@@ -30,27 +29,27 @@ class Gate:
 
     def __init__(self, store: AsyncStore, settings: Settings) -> None:
         self._keys = Keys(store)
-        self._settings = settings
         self._rates = Rates(settings.requests_per_second)
         self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
+        self._local = Caller("local", settings.space, "admin")
         self._tokens = TokenVerifier(settings) if settings.jwt_keys_url else None
         self._locked = (-math.inf, False)  # when we last looked, and whether there are keys
 
-    async def admit(self, request: Request, right: Right | None) -> Caller:
+    async def admit(self, asking: Asking, right: Right | None) -> Caller:
         """Return the caller, or refuse."""
         if right is None:
             return NOBODY
-        caller = await self._identify(request)
+        caller = await self._identify(asking)
         self._rates.take(caller.name)
         if not caller.may(right):
             raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
         return caller
 
-    async def _identify(self, request: Request) -> Caller:
-        header = request.headers.get("authorization", "")
-        scheme, _, credential = header.partition(" ")
+    async def _identify(self, asking: Asking) -> Caller:
+        header = asking.headers.get("authorization", "")
         if not header:
-            return await self._neighbour(request)
+            return await self._neighbour(asking)
+        scheme, _, credential = header.partition(" ")
         if scheme.lower() != "bearer" or not credential:
             raise _unauthorised("send 'Authorization: Bearer <key>'")
         if credential.startswith("hf_"):
@@ -61,17 +60,16 @@ class Gate:
             raise _unauthorised("this key is not known, or no longer valid")
         return caller
 
-    async def _neighbour(self, request: Request) -> Caller:
+    async def _neighbour(self, asking: Asking) -> Caller:
         """Somebody without a key: fine on this machine as long as nobody has made one."""
-        host = request.client.host if request.client else ""
-        forwarded = any(name in request.headers for name in ("x-forwarded-for", "forwarded", "x-real-ip"))
+        headers = asking.headers
         if self._tokens is not None or await self._has_keys():
             raise _unauthorised("a key is needed: send 'Authorization: Bearer <key>'")
-        if forwarded or not is_loopback(host):
+        if not FORWARDED.isdisjoint(headers) or not is_loopback(asking.host):
             raise _unauthorised("without keys only this machine is served; make one with `holdfast keys create`")
-        if not _from_here(request):
+        if not _from_here(headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")):
             raise _unauthorised("without keys no web page of another site is served")
-        return Caller("local", self._settings.space, "admin")
+        return self._local
 
     async def _has_keys(self) -> bool:
         looked, locked = self._locked
@@ -90,13 +88,13 @@ class Gate:
         return caller
 
 
-def _from_here(request: Request) -> bool:
+def _from_here(host: str, origin: str | None, site: str) -> bool:
     """Tell whether a browser, if it is one, shows a page of ours: other sites can reach this machine through it, by
     posting to it or by pointing a name of their own at it."""
-    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    origin = request.headers.get("origin")
-    same = origin is None or urlsplit(origin).netloc == request.headers.get("host")
-    return is_loopback(name) and same and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+    before, _, after = host.rpartition(":")
+    name = before if after.isdecimal() else host
+    same = origin is None or origin.partition("://")[2] == host
+    return len(name) < 256 and is_loopback(name.lower()) and same and site in ("none", "same-origin")
 
 
 def _unauthorised(message: str) -> Refusal:

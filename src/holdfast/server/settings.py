@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,7 +21,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     url: str = "agent.db"
     space: str = "default"  # the space of callers on this machine while there are no keys
     max_body_bytes: int = 8 * MIB
-    max_pack_bytes: int = 256 * MIB
+    max_bodies_bytes: int = 256 * MIB  # of all requests being answered, in each worker
+    max_pack_bytes: int = 256 * MIB  # packed, and unpacked
     requests_per_second: float = 500.0  # per key, averaged over bursts of ten seconds
     max_streams: int = 256  # followers at the same time, per key
     jwt_issuer: str = ""
@@ -39,6 +41,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         snapshots=snapshots,
         space=environment.get("HOLDFAST_SPACE", Settings().space),
         max_body_bytes=_number(environment, "HOLDFAST_MAX_BODY_BYTES", Settings().max_body_bytes),
+        max_bodies_bytes=_number(environment, "HOLDFAST_MAX_BODIES_BYTES", Settings().max_bodies_bytes),
         max_pack_bytes=_number(environment, "HOLDFAST_MAX_PACK_BYTES", Settings().max_pack_bytes),
         requests_per_second=_number(environment, "HOLDFAST_REQUESTS_PER_SECOND", int(Settings().requests_per_second)),
         max_streams=_number(environment, "HOLDFAST_MAX_STREAMS", Settings().max_streams),
@@ -57,6 +60,7 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Tell whether an address can only be reached from this machine."""
     if host == "localhost":

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from holdfast.errors import InvalidInput
@@ -10,8 +15,40 @@ from holdfast.server.keys import RIGHTS, Caller, Role
 from holdfast.server.settings import Settings
 from holdfast.store import MAX_NAME
 
+log = logging.getLogger("holdfast.server")
+
 ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "PS256", "EdDSA"]  # never HMAC, never "none"
+KEPT_SECONDS = 300.0
+PAUSE_SECONDS = 10.0
 SPACE_CLAIM, ROLE_CLAIM = "holdfast_space", "holdfast_role"
+
+
+class IssuerKeys:
+    """The keys an issuer publishes, by their names.
+
+    They are fetched when a token names one that is not known, which is how an issuer introduces a new key, and now and
+    then, which is how it takes one back. Anybody can make up names, so it is asked at most every few seconds; while it
+    can not be reached, what it said last holds.
+    """
+
+    def __init__(self, fetch: Callable[[], Iterable[Any]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._keys: dict[str | None, Any] = {}
+        self._asked = -math.inf
+        self._lock = threading.Lock()
+
+    def get(self, name: str | None) -> Any:
+        """Return the key of this name, or None."""
+        with self._lock:
+            age = self._clock() - self._asked
+            if age > KEPT_SECONDS or (name not in self._keys and age > PAUSE_SECONDS):
+                self._asked = self._clock()
+                try:
+                    self._keys = {key.key_id: key for key in self._fetch()}
+                except Exception:
+                    log.warning("the keys of the token issuer could not be fetched")
+        return self._keys.get(name)
 
 
 class TokenVerifier:
@@ -26,7 +63,7 @@ class TokenVerifier:
             raise InvalidInput("OIDC needs PyJWT: pip install 'holdfast[oidc]'") from None
         self._jwt = jwt
         self._settings = settings
-        self._keys = jwt.PyJWKClient(settings.jwt_keys_url, cache_keys=True, max_cached_keys=64, timeout=5)
+        self._keys = IssuerKeys(jwt.PyJWKClient(settings.jwt_keys_url, cache_jwk_set=False, timeout=5).get_signing_keys)
 
     async def verify(self, token: str) -> Caller | None:
         """Return whose token it is, or None if it proves nothing."""
@@ -42,7 +79,9 @@ class TokenVerifier:
         return Caller(f"oidc:{claims['sub']}"[:200], space, cast(Role, role))
 
     def _decode(self, token: str) -> dict[str, Any]:
-        key = self._keys.get_signing_key_from_jwt(token)
+        key = self._keys.get(self._jwt.get_unverified_header(token).get("kid"))
+        if key is None:
+            raise self._jwt.InvalidTokenError
         claims: dict[str, Any] = self._jwt.decode(
             token,
             key.key,

@@ -13,10 +13,14 @@ else:
     _tracer = trace.get_tracer("holdfast.server")
 
 
+_NOTHING: AbstractContextManager[Any] = nullcontext()
+
+
 def span() -> AbstractContextManager[Any]:
     """Begin a span for one request; its name is known when it ends."""
-    if _tracer is None:
-        return nullcontext()
+    # Installed does not mean that anybody listens, and a span that goes nowhere costs as much as looking up a run.
+    if _tracer is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return _NOTHING
     begun: AbstractContextManager[Any] = _tracer.start_as_current_span("request", record_exception=False)
     return begun
 

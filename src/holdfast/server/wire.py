@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from holdfast.client.wire import facts
 from holdfast.codec import parse
@@ -24,6 +22,9 @@ from holdfast.errors import (
     SchemaMismatch,
     Unavailable,
 )
+
+if TYPE_CHECKING:
+    from holdfast.server.asking import Asking
 
 JSON = "application/json"
 
@@ -65,12 +66,31 @@ class Refusal(HoldfastError):
         self.headers = headers or {}
 
 
-def reply(value: object, status: int = 200, *, headers: dict[str, str] | None = None) -> Response:
+class Answer:
+    """A whole answer, ready to be sent."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(
+        self, body: bytes, status: int = 200, *, media: str = JSON, headers: dict[str, str] | None = None
+    ) -> None:
+        self.body = body
+        self.status = status
+        self.headers = [(b"content-type", media.encode()), (b"content-length", b"%d" % len(body))]
+        for name, value in (headers or {}).items():
+            self.headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def reply(value: object, status: int = 200, *, headers: dict[str, str] | None = None) -> Answer:
     """Answer with a value as JSON bytes."""
-    return Response(msgspec.json.encode(value), status, headers=headers, media_type=JSON)
+    return Answer(msgspec.json.encode(value), status, headers=headers)
 
 
-def problem(error: Exception, correlation: str) -> Response:
+def problem(error: Exception, correlation: str) -> Answer:
     """Answer with an error: what is wrong, a stable code, and the id to look for in the log. Never a traceback."""
     if isinstance(error, Refusal):
         return reply(_body(str(error), error.code, correlation, error.details), error.status, headers=error.headers)
@@ -91,20 +111,14 @@ def _body(message: str, code: str, correlation: str, details: dict[str, Any] | N
     return {"ok": False, "error": message, "code": code, "id": correlation, **({"details": details} if details else {})}
 
 
-async def body(request: Request) -> Any:
-    """Return the JSON body of a request, parsed strictly. Its size was bounded before we were called."""
-    raw = await request.body()
+async def body(asking: Asking) -> Any:
+    """Return the JSON body of a request, parsed strictly."""
+    raw = await asking.read()
     if not raw:
         return {}
-    kind = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
-    if kind != JSON and not kind.endswith("+json"):
-        raise Refusal(415, "unsupported_media_type", f"send {JSON}, not {kind[:60]!r}; nothing changed")
+    kind = asking.headers.get("content-type", JSON)
+    if kind != JSON:
+        kind = kind.split(";")[0].strip().lower()
+        if kind != JSON and not kind.endswith("+json"):
+            raise Refusal(415, "unsupported_media_type", f"send {JSON}, not {kind[:60]!r}; nothing changed")
     return parse(raw)
-
-
-def correlation_id(request: Request) -> str:
-    """Return the id that joins an answer to the log: the caller's own if it is sensible, else a new one."""
-    given = request.headers.get("x-request-id", "")
-    return (
-        given if 0 < len(given) <= 64 and given.isascii() and given.replace("-", "").isalnum() else os.urandom(8).hex()
-    )

@@ -102,10 +102,14 @@ class _Rule:
 
 
 class Disk:
-    """Watch the files of the database at `path`, in this process and in what it forks, from `with` to its end."""
+    """Watch the files of the database at `path`, in this process and in what it forks, from `with` to its end.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    With `writes=False` what SQLite writes passes by unseen and at full speed, for those who measure.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, writes: bool = True) -> None:
         self.path = os.path.realpath(path)
+        self.writes = writes
         self.fsync_seconds = 0.0  # added to each fsync: a slow disk, or one whose write cache must not hide the cost
         self._counts: Counter[Kind] = Counter()
         self._rules: list[_Rule] = []
@@ -156,7 +160,7 @@ class Disk:
 
 _watched: list[Disk] = []
 _files: dict[int, tuple[Disk, str, int]] = {}  # by sqlite3_file*
-_tables: dict[int, _Methods] = {}  # by address of the original
+_tables: dict[tuple[int, bool], _Methods] = {}  # by address of the original, and whether writes are watched
 _kept: list[Any] = []  # what C points to and must never be freed
 
 
@@ -178,7 +182,7 @@ def _hook_sqlite() -> None:
             disk, part = found
             inode = Path(disk.path + part).stat().st_ino
             slot = ctypes.cast(file, ctypes.POINTER(ctypes.c_void_p))
-            ours = _table(slot[0])
+            ours = _table(slot[0], disk.writes)
             _files[file] = (disk, part, inode)
             slot[0] = ctypes.addressof(ours)
             disk.after(Operation("open", part, inode))
@@ -213,10 +217,10 @@ def _find(name: int | None) -> tuple[Disk, str] | None:
     return None
 
 
-def _table(address: int | None) -> _Methods:
+def _table(address: int | None, writes: bool) -> _Methods:
     """Return the copy of a method table that asks us first."""
     assert address is not None
-    if address not in _tables:
+    if (address, writes) not in _tables:
         original = _Methods.from_address(address)
         ours = _Methods.from_buffer_copy(original)
         really_write, really_truncate, really_sync = (
@@ -243,8 +247,10 @@ def _table(address: int | None) -> _Methods:
         callbacks = _WRITE(write), _TRUNCATE(truncate), _SYNC(sync)
         _kept.extend((callbacks, really_write, really_truncate, really_sync))
         ours.write, ours.truncate, ours.sync = (ctypes.cast(callback, ctypes.c_void_p).value for callback in callbacks)
-        _tables[address] = ours
-    return _tables[address]
+        if not writes:
+            ours.write = original.write
+        _tables[address, writes] = ours
+    return _tables[address, writes]
 
 
 def _then(disk: Disk, operation: Operation, code: int) -> int:

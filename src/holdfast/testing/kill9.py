@@ -142,6 +142,8 @@ class _Crew:
         return time.monotonic() - began
 
     def stop(self) -> None:
+        for pid in self._pids.values():  # all of them first: one that ended by itself must not save the others
+            os.kill(pid, signal.SIGKILL)
         for writer in list(self._pids):
             self.kill(writer)
 

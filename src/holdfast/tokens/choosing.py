@@ -48,14 +48,16 @@ class Choice(Struct, frozen=True):
 
 def item(message: Mapping[str, Any], position: int, tokens: int) -> Item:
     """Describe a message to the functions below."""
-    if type(message.get("content")) is str and not _TOOL_KEYS.intersection(message):
+    if _TOOL_KEYS.isdisjoint(message) and "content" in message and type(message["content"]) is str:
         return Item(position, tokens, priority(message))
     return Item(position, tokens, priority(message), calls(message), answers(message))
 
 
 def priority(message: Mapping[str, Any]) -> int:
     """Return a message's own priority: a whole number from 1 to 9 under that key. Anything else is just data."""
-    value = message.get("priority")
+    if "priority" not in message:
+        return 0
+    value = message["priority"]
     return value if type(value) is int and 0 < value <= HIGHEST_PRIORITY else 0
 
 
@@ -119,16 +121,18 @@ def everything(items: Iterable[Item], room: int) -> Choice | None:
 
 
 def fitting(history: Sequence[Item], kept: frozenset[int], room: int) -> Sequence[Item]:
-    """Return the newest messages that cost at most `room`, whatever tool calls they split, but always the newest one.
+    """Return the newest messages that cost at most `room`, whatever tool calls they split.
 
-    Kept messages are paid for already.
+    Kept messages are paid for already; the newest of the others is always among them.
     """
-    start = len(history)
+    start, begun = len(history), False
     while start > 0:
         one = history[start - 1]
-        room -= 0 if one.position in kept else one.tokens
-        if room < 0 and start < len(history):
-            break
+        if one.position not in kept:
+            room -= one.tokens
+            if room < 0 and begun:
+                break
+            begun = True
         start -= 1
     return history[start:]
 
@@ -191,10 +195,13 @@ def choose_recent(history: Sequence[Item], kept: frozenset[int], room: int, *, m
 
 
 def choose_by_priority(history: Sequence[Item], kept: frozenset[int], room: int) -> Choice:
-    """Take the newest message, then by priority, then by age, until one does not fit."""
+    """Take the newest message, then by priority, then by age, until one does not fit.
+
+    The newest is that of the whole history, however little of it is known here: a budget must not decide which it is.
+    """
+    newest = max((one.position for one in history if one.position not in kept), default=-1)
     groups = units(history, kept)
-    newest = max(groups, key=_end, default=())
-    groups.sort(key=lambda group: (group is not newest, -max(one.priority for one in group), -_end(group)))
+    groups.sort(key=lambda group: (_end(group) != newest, -max(one.priority for one in group), -_end(group)))
     taken = _filled(groups, room)
     return Choice(tuple(sorted(kept.union(one.position for group in taken for one in group))))
 

@@ -21,7 +21,8 @@ from holdfast.embedders import Fingerprint
 from holdfast.errors import Unavailable
 from holdfast.vectors import Vector
 
-CONNECTIVITY, EXPANSION_ADD, EXPANSION_SEARCH = 16, 128, 128
+# Half the expansion found 97.6 % of the ten nearest among 100,000 texts: too near to the 97 % we want to keep.
+CONNECTIVITY, EXPANSION_ADD, EXPANSION_SEARCH = 16, 128, 256
 CHUNK = 1_000
 
 

@@ -1,12 +1,17 @@
--- One commit in one call: lock, check everything, write last. A refusal is an answer, not an error: it has written
+-- One commit in one call: lock, check everything, write last. A refusal is an answer, not an error: it has changed
 -- nothing, and it must not fill the server's log.
 --
 -- Keys come sorted and are locked in that order, so two commits never wait for each other in a circle. A key that does
 -- not exist is locked by inserting its row; the row is deleted again if the commit does not create the key after all,
 -- so nobody else ever sees it. That is also what makes "must not exist" safe against another commit's creation.
 --
+-- The same commit may come several times, when a connection was lost: `p_copy` counts how often `p_call` has sent it. All
+-- copies take the same locks, so one that runs is waited for, and its receipt found. One that has not begun yet may come
+-- after a later one was refused, and must not apply what its caller believes refused: so the later one leaves a receipt
+-- of {-1, call, copy}, which voids that copy and those before it. Another call may still use the id.
+--
 -- outcome: 0 done (new or repeated), 1 expectation `place` found `actual`, 2 write `place` meets the other shape
--- (actual 1: stream), 3 append `place` would pass its limit at length `actual`. Places count from 1.
+-- (actual 1: stream), 3 append `place` would pass its limit at length `actual`, 4 void. Places count from 1.
 CREATE FUNCTION :schema.commit(
     p_space text, p_id text, patience bigint,                                   -- milliseconds to wait for a lock
     kinds text[], ids text[],
@@ -16,6 +21,7 @@ CREATE FUNCTION :schema.commit(
     values_ bytea[], tags_ bytea[], labels_ bytea[], texts_ text[], tokens_ text[],
     types text[], bodies bytea[], weights bigint[], ats bigint[],               -- one of each a new record
     senders text[], receivers text[], texts text[], commitments bytea[], tokens text[],
+    p_call bigint, p_copy bigint,
     OUT outcome integer, OUT place integer, OUT actual bigint, OUT versions bigint[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -38,6 +44,7 @@ DECLARE
     chain_    bytea;
     known     boolean;
     wants     boolean;
+    voided    boolean;
     k         bigint;
     last      bigint;
     done      bigint[] := '{}';
@@ -74,8 +81,11 @@ BEGIN
     END LOOP;
 
     SELECT versions INTO done FROM :schema.receipt WHERE space = p_space AND id = p_id;
-    IF FOUND THEN
+    voided := FOUND AND coalesce(done[1] = -1, false);
+    IF FOUND AND NOT voided THEN
         versions := done;
+    ELSIF voided AND done[2] = p_call AND p_copy <= done[3] THEN
+        outcome := 4;
     ELSE
         done := '{}';
         FOR i IN 1 .. cardinality(expect_keys) LOOP
@@ -120,6 +130,12 @@ BEGIN
                 CONTINUE WHEN NOT is_new[i];
                 DELETE FROM :schema.head WHERE space = p_space AND kind = kinds[i] AND id = ids[i];
             END LOOP;
+        END IF;
+        IF outcome BETWEEN 1 AND 3 AND p_copy > 1 THEN
+            INSERT INTO :schema.receipt AS r (space, id, at, versions)
+                VALUES (p_space, p_id, clock_timestamp(), ARRAY[-1, p_call, p_copy])
+                ON CONFLICT (space, id) DO UPDATE SET at = excluded.at, versions = excluded.versions
+                WHERE r.versions[1] = -1;
         END IF;
         RETURN;
     END IF;
@@ -222,6 +238,9 @@ BEGIN
         END IF;
     END LOOP;
 
+    IF voided THEN
+        DELETE FROM :schema.receipt WHERE space = p_space AND id = p_id;
+    END IF;
     INSERT INTO :schema.receipt (space, id, at, versions) VALUES (p_space, p_id, clock_timestamp(), done);
     IF random() < 1.0 / 256 THEN
         DELETE FROM :schema.receipt WHERE space = p_space AND id IN (

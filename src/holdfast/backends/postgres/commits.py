@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from holdfast.backends.postgres.tokens import tokens_of
 from holdfast.backends.postgres.wire import MAX, bigints, blobs, labels, texts
 from holdfast.codec import encode
-from holdfast.errors import Damaged
+from holdfast.errors import CommitUnknown, Damaged
 from holdfast.store import (
     Append,
     Commit,
@@ -24,13 +25,16 @@ from holdfast.store import (
 )
 
 PUT, APPEND, TRUNCATE, ERASE, DELETE = 1, 2, 3, 4, 5
-DONE, EXPECTATION, SHAPE, LENGTH = 0, 1, 2, 3
+DONE, EXPECTATION, SHAPE, LENGTH, VOID = 0, 1, 2, 3, 4
 
-CALL = f"SELECT outcome, place, actual, versions FROM :schema.commit({', '.join(['%s'] * 27)})"
+CALL = f"SELECT outcome, place, actual, versions FROM :schema.commit({', '.join(['%s'] * 29)})"
 
 
 def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
-    """Return what the SQL function `commit` takes. Keys are sorted: they are locked in that order."""
+    """Return what the SQL function `commit` takes, but for the call and the number of the copy, which come last.
+
+    Keys are sorted: they are locked in that order.
+    """
     keys = sorted({part.key for part in (*commit.expects, *commit.writes)})
     places = {key: place for place, key in enumerate(keys, 1)}
     written = dict.fromkeys(part.key for part in (*commit.writes, *commit.expects))
@@ -81,6 +85,11 @@ def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
     )
 
 
+def new_call() -> int:
+    """Return a number for one call of `commit` by a program, however often its commit is then sent."""
+    return int.from_bytes(os.urandom(8)) >> 1
+
+
 def settled(commit: Commit, answer: tuple[int, int, int, list[int]] | None) -> Receipt:
     """Return the receipt, or raise what the function found."""
     if answer is None:
@@ -88,6 +97,12 @@ def settled(commit: Commit, answer: tuple[int, int, int, list[int]] | None) -> R
     outcome, place, actual, versions = answer
     if outcome == DONE:
         return Receipt(commit.id, tuple(versions))
+    if outcome == VOID:
+        raise CommitUnknown(
+            "a later copy of the commit was answered before this one; repeat it with the same id",
+            reason="connection",
+            commit_id=commit.id,
+        )
     if outcome == EXPECTATION:
         check_expectation(commit.expects[place - 1], actual)
     write = commit.writes[place - 1]

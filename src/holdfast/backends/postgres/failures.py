@@ -1,9 +1,10 @@
 """What Postgres's errors mean to a caller, and when a call is worth another try. No psycopg exception leaves this
 package, and nothing here does I/O.
 
-A commit is safe to repeat: its id is checked under the locks it takes, so a second attempt waits for a first one that
-may still be running, and then finds its receipt. A lost connection therefore needs no special care: the same commit
-is sent again on a fresh one. Only when the time is up without an answer is the outcome unknown.
+A commit is safe to repeat: its id is checked under the locks it takes, so a second copy waits for a first one that is
+still running, and then finds its receipt; and one that is refused voids those that have not even begun. A lost
+connection therefore needs no special care: the same commit is sent again on a fresh one. Only when the time is up
+without an answer is the outcome unknown.
 """
 
 from __future__ import annotations
@@ -50,17 +51,22 @@ def bounded(waiting: Generator[Any, Any, T], deadline: float) -> Generator[Any, 
 class Effort:
     """One call, however many attempts it takes: what to do after each failure, until the time is up."""
 
-    def __init__(self, shown: str, timeout_seconds: float, commit_id: str | None = None) -> None:
+    def __init__(self, shown: str, timeout_seconds: float, commit_id: str | None = None, call: int = 0) -> None:
         self._shown = shown
         self._commit_id = commit_id
+        self._call = call
         self._timeout = timeout_seconds
         self._deadline = time.monotonic() + timeout_seconds
         self._tries = 0
-        self._perhaps = False  # whether an attempt was lost on the way, and may have been applied
+        self._lost = 0  # attempts lost on the way, each of which may have been applied, or may still be
 
     @property
     def left(self) -> float:
         return self._deadline - time.monotonic()
+
+    def copy(self) -> tuple[int, ...]:
+        """Return what tells the next attempt at a commit from others: the call, and how many copies may be about."""
+        return () if self._commit_id is None else (self._call, self._lost + 1)
 
     def patience(self) -> float:
         """Return when one attempt must have ended: in time for another one, should this one be lost."""
@@ -79,7 +85,7 @@ class Effort:
         """Return how long to wait before the next attempt, or raise what the caller should know."""
         self._tries += 1
         if lost:
-            self._perhaps = True
+            self._lost += 1
             if self.left > 0:
                 return 0.0 if self._tries == 1 else min(0.01 * 2**self._tries, 0.25)
             reason = "stalled" if isinstance(error, Stalled) else "unreachable"
@@ -87,12 +93,12 @@ class Effort:
         if error.sqlstate in _AGAIN and self._tries < _MAX_RACES and self.left > 0:
             return 0.001 * self._tries
         ours = translate(error)
-        if self._perhaps and self._commit_id is not None:
+        if self._lost and self._commit_id is not None:
             raise self._give_up(getattr(ours, "reason", "io"), str(ours)) from error
         raise ours from error
 
     def _give_up(self, reason: str, what: str) -> HoldfastError:
-        if self._perhaps and self._commit_id is not None:
+        if self._lost and self._commit_id is not None:
             return CommitUnknown(
                 f"{what} before it answered a commit; repeat it with the same id",
                 reason=reason,

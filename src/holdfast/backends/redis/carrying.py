@@ -75,9 +75,10 @@ class Carrier:
     async def load(self, parcels: Sequence[Parcel]) -> None:
         """Put parcels in place as they are."""
         self._core.check_open()
-        for space, some in in_loads(parcels):
+        for some in in_loads(parcels):
             writes = tuple(Delete(parcel.key) for parcel in some)  # stands for them where a refusal names one
-            await self._core.apply(Commit(new_id(), (), writes), encode_load(self._core.layout, space, some))
+            commit = Commit(new_id(), (), writes)
+            await self._core.apply(commit, encode_load(self._core.layout, commit, some))
 
     async def _find_spaces(self) -> list[str]:
         """Return every space of this store, sorted. Looks at all keys of the server."""

@@ -6,48 +6,86 @@
 -- After it nothing may fail, or the caller would hear that nothing changed: what C needs (the server's access rules may
 -- forbid a command) is tried before B without effect, and C ignores errors. Readers do not need it: they ask the head.
 --
--- KEYS: heads, index, expiry, then the records of each thing. ARGV is read in order; encoding.py writes it.
-local HEADS, INDEX, EXPIRY = KEYS[1], KEYS[2], KEYS[3]
-local RECEIPT, ORDER = SEP .. 'receipt' .. SEP, SEP .. 'order'
-local KEPT_SECONDS, SWEEP_EVERY, SWEEP, BATCH, MAX_ERASE = 25 * 3600, 16, 64, 1000, 100000
+-- KEYS: heads, index, then the records of each thing. ARGV: what tells this sending from others ("call|attempt|touch"),
+-- the last receipt the caller was given ('' if none), the commit's id, how many expectations and writes there are, then
+-- those, read in order. encoding.py writes it.
+local HEADS, INDEX, last, id = KEYS[1], KEYS[2], ARGV[2], ARGV[3]
+local RECEIPT, DUE, ORDER = SEP .. 'receipt' .. SEP, SEP .. 'due' .. SEP, SEP .. 'order'
+local KEPT_SECONDS, GROUP, SWEEP, BATCH, MAX_ERASE = 25 * 3600, 16, 4, 1000, 100000
 
-local id, last, call, attempt, touch = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
-local at = 6 + tonumber(ARGV[6])
+local at = 4
 local function take() at = at + 1 return ARGV[at] end
-local function number() at = at + 1 return tonumber(ARGV[at]) end
+
+local fields, name = {}, #HEADS - #'heads' + #'records' + 2
+for i = 3, #KEYS do fields[i - 2] = string.sub(KEYS[i], name) end
 
 local receipt = RECEIPT .. id
-local found = redis.call('HMGET', HEADS, ORDER, receipt, RECEIPT .. last, unpack(ARGV, 7, at))
+local found = redis.call('HMGET', HEADS, ORDER, receipt, RECEIPT .. last, unpack(fields))
+local order, receipts, swept = 0, 0, 0
+if found[1] then
+  order, receipts, swept = struct.unpack('>ddd', found[1])
+end
+local born = order
 
--- Remember when a receipt was written, and now and then forget some that are old enough. Queue entries carry their own
--- time. Runs after the commit is made, so it must not fail: whatever can not be done is left alone.
-local function expire_receipts(now)
-  local queued = redis.pcall('RPUSH', EXPIRY, now .. ' ' .. receipt)
-  if type(queued) ~= 'number' or queued % SWEEP_EVERY ~= 0 then return end
-  for _ = 1, SWEEP do
-    local oldest = redis.pcall('LINDEX', EXPIRY, 0)
-    local since, field = string.match(type(oldest) == 'string' and oldest or '', '^(%d+) (.*)$')
-    if not since or tonumber(since) > now - KEPT_SECONDS then return end
-    if type(redis.pcall('LPOP', EXPIRY)) ~= 'string' then return end
-    local found = redis.pcall('HGET', HEADS, field)
-    local written = string.match(type(found) == 'string' and found or '', '^(%d+)|')
-    if written and tonumber(written) <= now - KEPT_SECONDS then redis.pcall('HDEL', HEADS, field) end
+-- Return the fields that make the next receipt. Receipts are numbered, and every 16th notes the time: asking for it, and
+-- looking for receipts that are old enough to be forgotten, cost too much to be done each time.
+local forgotten = {}
+
+local function receive(answer)
+  receipts = receipts + 1
+  local due = id
+  if receipts % GROUP == 0 then
+    local now = redis.call('TIME')[1]
+    due = now .. ' ' .. id
+    while #forgotten < SWEEP and (swept + 1) * GROUP < receipts do
+      local marker = redis.call('HGET', HEADS, DUE .. (swept + 1) * GROUP)
+      local since = tonumber(string.match(marker or '', '^(%d+) ') or '0')
+      if since > now - KEPT_SECONDS then break end
+      swept = swept + 1
+      forgotten[#forgotten + 1] = swept
+    end
   end
+  return ORDER, struct.pack('>ddd', order, receipts, swept), receipt, receipts .. '|' .. answer, DUE .. receipts, due
+end
+
+-- Remove the receipts of groups that are old enough. Runs after the commit is made, so it must not fail: whatever can
+-- not be done is left alone. A receipt with another number was written again since.
+local function forget()
+  for _, group in ipairs(forgotten) do
+    local due, gone = {}, {}
+    for n = (group - 1) * GROUP + 1, group * GROUP do due[#due + 1] = DUE .. n end
+    local ids = redis.pcall('HMGET', HEADS, unpack(due))
+    for i = 1, GROUP do
+      local name = ids[i] and RECEIPT .. (i < GROUP and ids[i] or string.gsub(ids[i], '^%d+ ', '', 1))
+      local kept = name and redis.pcall('HGET', HEADS, name)
+      local written = type(kept) == 'string' and string.match(kept, '^(%d+)|')
+      gone[i] = written and tonumber(written) == (group - 1) * GROUP + i and name or due[i]
+    end
+    redis.pcall('HDEL', HEADS, unpack(gone))
+    redis.pcall('HDEL', HEADS, unpack(due))
+  end
+end
+
+local function sending()
+  local call, attempt, touch = string.match(ARGV[1], '^(%x+)|(%d+)|([01])$')
+  return call, tonumber(attempt), touch == '1'
 end
 
 -- Refuse. If this is not the first time this call is sent, an earlier copy may still be on its way: void it, so that
 -- "nothing changed" stays true.
 local function refuse(...)
+  local call, attempt = sending()
   if attempt > 1 then
-    local now = redis.call('TIME')[1]
-    redis.call('HSET', HEADS, receipt, now .. '|void|' .. call .. '|' .. attempt)
-    expire_receipts(tonumber(now))
+    order = born
+    redis.call('HSET', HEADS, receive('void|' .. call .. '|' .. attempt))
+    forget()
   end
   return {...}
 end
 
 if last ~= '' and not found[3] then return {'regressed'} end
 if found[2] then
+  local call, attempt, touch = sending()
   local voided, until_attempt = string.match(found[2], '^%d+|void|(%x+)|(%d+)$')
   if not voided then
     -- A repeat writes the receipt again if it must wait for the disk: the server only waits for this caller's writes.
@@ -58,68 +96,74 @@ if found[2] then
 end
 
 local things = {}
-for i = 1, at - 6 do
-  local field, thing = ARGV[6 + i], nil
-  if found[3 + i] then
-    thing = open_head(field, found[3 + i])
+for i, field in ipairs(fields) do
+  local head, thing = found[3 + i], nil
+  if head then
+    thing = open_head(field, head)
     if not thing then return {'damaged', field} end
   else
-    thing = {exists = false, alive = false, count = 0, first = 0, base = '', chain = '', tags = '', field = field,
-      key = '', old_first = 0, old_count = 0, old_tags = '', was_alive = false, changed = false, new = false, order = 0,
-      created = false, stream = nil, crc = nil, value = nil}
+    thing = {stream = nil, alive = false, count = 0, order = 0, first = 0, base = '', chain = '', field = field,
+      key = '', old_first = 0, old_count = 0, changed = false, fresh = false, crc = '', tags = '', value = false,
+      was_alive = false, old_tags = ''}
   end
-  thing.key = KEYS[3 + i]
+  thing.key = KEYS[2 + i]
   things[i] = thing
 end
 
-for e = 1, number() do
-  local thing, wanted = things[number()], number()
+local expects, writes = struct.unpack('>I4I4', ARGV[4])
+for e = 1, expects do
+  local place, wanted = struct.unpack('>I4d', take())
+  local thing = things[place]
   local actual = thing.alive and thing.count or 0
   if not (wanted == actual or (wanted == -1 and actual > 0)) then return refuse('conflict', e, actual) end
 end
 
--- A record: 8 hex digits of SHA-1, index, weight, size of the kept part, size of the chain, chain, the part that is
--- kept for good, the part that Erase removes. The client's parts begin with their own CRC.
-local RECORD = 30
+-- A record: 8 hex digits of SHA-1, index, size of the chain, chain, and the entry as the client packed it. That begins
+-- with the CRC of what is kept for good, the CRC of what Erase removes, and where in it the latter begins.
+local CHAIN, COMMITMENT = 18, 21
 
-local function record(index, weight, chain, kept, erasable)
-  local head = struct.pack('>ddI4B', index, weight, #kept, #chain) .. chain
-  local sum = redis.sha1hex(head .. string.sub(kept, 1, 4) .. string.sub(erasable, 1, 4))
-  return string.sub(sum, 1, 8) .. head .. kept .. erasable
+local function record(index, chain, entry)
+  local head = struct.pack('>dB', index, #chain) .. chain
+  return string.sub(redis.sha1hex(head .. string.sub(entry, 1, 8)), 1, 8) .. head .. entry
 end
-
-local order = tonumber(found[1] or '0')
-if not order then return {'damaged', 'order'} end
 
 local function create(thing)
-  if thing.exists then return end
+  if thing.order > 0 then return end
   order = order + 1
-  thing.exists, thing.created, thing.order = true, true, order
+  thing.order = order
 end
 
-local function put(thing, w)
-  local crc, value, tags = take(), take(), take()
+local function put(thing, w, write)
+  local value, tags = take(), take()
   if thing.stream then return refuse('shape', w, 1) end
   create(thing)
   thing.stream, thing.alive = false, true
   thing.count = thing.count + 1
-  thing.crc, thing.value, thing.tags = crc, value, tags
+  thing.crc, thing.value, thing.tags = string.sub(write, 6), value, tags
 end
 
-local function append(thing, w)
-  local most, n = number(), number()
+-- Where `fresh`, the list of a stream's new indexes and records, has the record of an index.
+local function place(thing, index)
+  return 2 * (index - thing.old_count) + 2
+end
+
+local function append(thing, w, write)
+  local most, n = struct.unpack('>dI4', write, 6)
   if thing.stream == false then return refuse('shape', w, 0) end
   if most >= 0 and thing.count + n > most then return refuse('budget', w, thing.count) end
   create(thing)
-  thing.stream, thing.alive, thing.new = true, true, thing.new or {}
+  local fresh, count, chain = thing.fresh or {}, thing.count, thing.chain
   for _ = 1, n do
-    local weight, commitment, kept, erasable = number(), take(), take(), take()
-    if commitment ~= '' then
-      thing.chain = sha256((thing.chain == '' and string.rep('\0', 32) or thing.chain) .. commitment)
+    local entry = take()
+    if string.byte(entry, COMMITMENT) > 0 then
+      local commitment = string.sub(entry, COMMITMENT + 1, COMMITMENT + 32)
+      chain = sha256((chain == '' and string.rep('\0', 32) or chain) .. commitment)
     end
-    thing.new[thing.count] = record(thing.count, weight, thing.chain, kept, erasable)
-    thing.count = thing.count + 1
+    fresh[#fresh + 1] = count
+    fresh[#fresh + 1] = record(count, chain, entry)
+    count = count + 1
   end
+  thing.stream, thing.alive, thing.fresh, thing.count, thing.chain = true, true, fresh, count, chain
 end
 
 -- What few commits do is made only when one does it: a script starts from its first line each time.
@@ -128,37 +172,45 @@ local rare
 local function make_rare()
   local change = {}
 
-  local function blanked(raw)
-    if not raw or #raw < RECORD - 1 then return nil end
-    local index, weight, size, links = struct.unpack('>ddI4B', raw, 9)
-    local chain = string.sub(raw, RECORD, RECORD + links - 1)
-    local kept = string.sub(raw, RECORD + links, RECORD + links + size - 1)
-    if record(index, weight, chain, kept, string.sub(raw, RECORD + links + size)) ~= raw then return nil end
-    return record(index, weight, chain, kept, '')
+  local function opened(raw)
+    if not raw or #raw < CHAIN + COMMITMENT - 1 then return nil end
+    local index, links = struct.unpack('>dB', raw, 9)
+    local chain, entry = string.sub(raw, CHAIN, CHAIN + links - 1), string.sub(raw, CHAIN + links)
+    if record(index, chain, entry) ~= raw then return nil end
+    return index, chain, entry
   end
 
-  function change.T(thing, w)
-    local before = number()
+  local function blanked(raw)
+    local index, chain, entry = opened(raw)
+    if not index then return nil end
+    local size = struct.unpack('>I4', entry, 9)
+    return record(index, chain, string.sub(entry, 1, 4) .. '\0\0\0\0' .. string.sub(entry, 9, size))
+  end
+
+  function change.T(thing, w, write)
+    local before = struct.unpack('>d', write, 6)
     if thing.stream == false then return refuse('shape', w, 0) end
     thing.stream = true
     local first = math.min(math.max(before, thing.first), thing.count)
     if first == thing.first then return end
-    local raw = (thing.new or {})[first - 1] or redis.call('HGET', thing.key, first - 1)
-    if not blanked(raw) then return {'damaged', thing.field, first - 1} end
-    thing.first, thing.base = first, string.sub(raw, RECORD, RECORD + string.byte(raw, RECORD - 1) - 1)
+    local raw = (thing.fresh or {})[place(thing, first - 1)] or redis.call('HGET', thing.key, first - 1)
+    local index, chain = opened(raw)
+    if not index then return {'damaged', thing.field, first - 1} end
+    thing.first, thing.base = first, chain
   end
 
-  function change.E(thing, w)
-    local start, stop = number(), number()
+  function change.E(thing, w, write)
+    local start, stop = struct.unpack('>dd', write, 6)
     if thing.stream == false then return refuse('shape', w, 0) end
     thing.stream = true
-    local new = thing.new or {}
+    local fresh = thing.fresh or {}
     thing.blank = thing.blank or {}
     start, stop = math.max(start, thing.first), math.min(stop, thing.count)
     if stop - start > MAX_ERASE then return refuse('erase', w, MAX_ERASE) end
     for index = start, stop - 1 do
-      if new[index] then
-        new[index] = blanked(new[index])
+      local new = fresh[place(thing, index)]
+      if new then
+        fresh[place(thing, index)] = blanked(new)
       else
         local raw = redis.call('HGET', thing.key, index)
         thing.blank[index] = blanked(raw)
@@ -169,7 +221,7 @@ local function make_rare()
   end
 
   function change.D(thing)
-    if not thing.exists then return end
+    if thing.order == 0 then return end
     if thing.stream then
       thing.first, thing.alive, thing.base = thing.count, false, thing.chain
     elseif thing.alive then
@@ -180,27 +232,31 @@ local function make_rare()
 
   -- X and Y put a document or a stretch of a stream in place as another store had it; see moving.py. What is there
   -- already stays as it is.
-  function change.X(thing, w)
-    local version, alive, crc, value, tags = number(), take() == '1', take(), take(), take()
+  function change.X(thing, w, write)
+    local version, alive = struct.unpack('>dB', write, 6)
+    local value, tags = take(), take()
     if thing.stream then return refuse('shape', w, 1) end
     create(thing)
-    thing.stream, thing.alive, thing.count = false, alive, version
-    thing.crc, thing.value, thing.tags = crc, value, tags
+    thing.stream, thing.alive, thing.count = false, alive == 1, version
+    thing.crc, thing.value, thing.tags = string.sub(write, 15), value, tags
   end
 
-  function change.Y(thing, w)
-    local first, base, alive, n = number(), take(), take() == '1', number()
+  function change.Y(thing, w, write)
+    local first, alive, n = struct.unpack('>dBI4', write, 6)
+    local base = string.sub(write, 19)
     if thing.stream == false then return refuse('shape', w, 0) end
     create(thing)
-    thing.stream, thing.alive, thing.new = true, alive, thing.new or {}
+    thing.stream, thing.alive, thing.fresh = true, alive == 1, thing.fresh or {}
     if thing.first == thing.count then
       thing.first, thing.count, thing.base, thing.chain = first, first, base, base
       thing.old_first, thing.old_count = first, first
     end
     for _ = 1, n do
-      local index, weight, chain, kept, erasable = number(), number(), take(), take(), take()
+      local place, entry = take(), take()
+      local index, chain = struct.unpack('>d', place), string.sub(place, 9)
       if index == thing.count then
-        thing.new[index] = record(index, weight, chain, kept, erasable)
+        thing.fresh[#thing.fresh + 1] = index
+        thing.fresh[#thing.fresh + 1] = record(index, chain, entry)
         thing.count, thing.chain = index + 1, chain
       end
     end
@@ -210,26 +266,27 @@ local function make_rare()
 end
 
 local versions = {}
-for w = 1, number() do
-  local kind, thing = take(), things[number()]
+for w = 1, writes do
+  local write = take()
+  local kind, thing = string.sub(write, 1, 1), things[struct.unpack('>I4', write, 2)]
   local refusal
   if kind == 'A' then
-    refusal = append(thing, w)
+    refusal = append(thing, w, write)
   elseif kind == 'P' then
-    refusal = put(thing, w)
+    refusal = put(thing, w, write)
   else
     rare = rare or make_rare()
-    refusal = rare[kind](thing, w)
+    refusal = rare[kind](thing, w, write)
   end
   if refusal then return refusal end
-  thing.changed = thing.exists
+  thing.changed = thing.order > 0
   versions[w] = string.format('%.0f', thing.count)
 end
 
 -- Everything is decided. From here on the only question is the order of the writes.
 
-local function in_batches(command, key, arguments, call)
-  for from = 1, #arguments, BATCH do
+local function in_batches(command, key, arguments, call, start)
+  for from = start or 1, #arguments, BATCH do
     (call or redis.call)(command, key, unpack(arguments, from, math.min(from + BATCH - 1, #arguments)))
   end
 end
@@ -239,25 +296,24 @@ local function entry(thing, pair)
   return kind .. SEP .. pair .. SEP .. string.format('%016.0f', thing.order) .. SEP .. name
 end
 
-local heads, added, removed = {}, {}, {}
+local heads, added, removed = {receive(table.concat(versions, ','))}, {}, {}
+local function put_head(thing, one, two)
+  heads[#heads + 1] = thing.field
+  heads[#heads + 1] = seal(thing.field, thing.stream, thing.alive, thing.count, thing.order, thing.first or 0, one, two)
+end
+
 for _, thing in ipairs(things) do
-  local alive = thing.alive and 1 or 0
-  if thing.created then
+  if thing.order > born then
     added[#added + 1] = 0
     added[#added + 1] = SEP .. string.format('%016.0f', thing.order) .. SEP .. thing.field
   end
   if thing.changed and thing.stream then
-    local fresh = {}
-    for index = math.max(thing.old_count, thing.first), thing.count - 1 do
-      fresh[#fresh + 1] = index
-      fresh[#fresh + 1] = thing.new[index]
+    if thing.fresh then
+      in_batches('HSET', thing.key, thing.fresh, redis.call, math.max(place(thing, thing.first) - 1, 1))
     end
-    in_batches('HSET', thing.key, fresh)
     if thing.first > thing.old_first then redis.call('HDEL', thing.key, '') end
     if thing.same then redis.call('HSET', thing.key, unpack(thing.same)) end
-    heads[#heads + 1] = thing.field
-    heads[#heads + 1] = seal(thing.field, string.format('s|%d|%.0f|%.0f|%.0f|%d|',
-      alive, thing.count, thing.order, thing.first, #thing.base) .. thing.base .. thing.chain)
+    put_head(thing, thing.base, thing.chain)
   elseif thing.changed then
     local before, after = split_tags(thing.old_tags), split_tags(thing.tags)
     before[''], after[''] = thing.was_alive or nil, thing.alive or nil
@@ -270,9 +326,7 @@ for _, thing in ipairs(things) do
     for pair in pairs(before) do
       if not after[pair] then removed[#removed + 1] = entry(thing, pair) end
     end
-    heads[#heads + 1] = thing.field
-    heads[#heads + 1] = seal(thing.field,
-      string.format('d|%d|%.0f|%.0f|%s|', alive, thing.count, thing.order, thing.crc) .. thing.tags)
+    put_head(thing, thing.crc, thing.tags)
     if thing.value then
       heads[#heads + 1] = thing.field .. SEP
       heads[#heads + 1] = thing.value
@@ -281,9 +335,7 @@ for _, thing in ipairs(things) do
 end
 in_batches('ZADD', INDEX, added)
 
-local now = redis.call('TIME')[1]
-local answer = now .. '|' .. table.concat(versions, ',')
-redis.call('HSET', HEADS, ORDER, string.format('%.0f', order), receipt, answer, unpack(heads))
+redis.call('HSET', HEADS, unpack(heads))
 
 in_batches('ZREM', INDEX, removed, redis.pcall)
 for _, thing in ipairs(things) do
@@ -304,5 +356,5 @@ for _, thing in ipairs(things) do
     end
   end
 end
-expire_receipts(tonumber(now))
-return answer
+forget()
+return heads[4]

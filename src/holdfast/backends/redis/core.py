@@ -26,7 +26,6 @@ from holdfast.backends.redis.decoding import decode_answers, decode_commit
 from holdfast.backends.redis.encoding import (
     Attempt,
     Call,
-    check_batch,
     encode_commit,
     encode_questions,
     with_attempt,
@@ -40,8 +39,9 @@ from holdfast.backends.redis.guarantees import (
     weakest,
 )
 from holdfast.backends.redis.layout import Address, Layout
+from holdfast.backends.redis.resp import Command
 from holdfast.backends.redis.scripts import COMMIT, READ, Script
-from holdfast.backends.redis.wire import Command, Node, Signal, Wire
+from holdfast.backends.redis.wire import Node, Signal, Wire
 from holdfast.errors import Closed, CommitUnknown, StoreError
 from holdfast.store import (
     Commit,
@@ -59,6 +59,7 @@ MAX_SPACES = 10_000
 MAX_HOPS = 5
 PAUSES = (0.01, 0.25)
 POLLS = (0.005, 0.1)
+ASKING = ((b"ASKING",),)
 
 T = TypeVar("T")
 
@@ -125,16 +126,15 @@ class Core:
         """Apply a commit; send it again until the server has answered or the time is up."""
         self.check_open()
         check_sizes(commit, self._limit)
-        check_batch(commit)
         return await self.apply(commit, encode_commit(self.layout, commit))
 
     async def apply(self, commit: Commit, call: Call) -> Receipt:
         """Run the commit script until it has answered; `commit` says what a refusal is about."""
         space, name = commit.space, f"{self._name}{next(self._calls):x}"
 
-        async def send(number: int) -> list[Any]:
+        def send(number: int) -> Awaitable[list[Any]]:
             attempt = Attempt(self._last_receipt(space), name, number, self._waits)
-            return await self.send(space, COMMIT, with_attempt(call, commit.id, attempt), then=self._after_commit())
+            return self.send(space, COMMIT, with_attempt(call, attempt), self._after_commit())
 
         reply, *synced = await self.persist(send, commit_id=commit.id)
         receipt = decode_commit(commit, reply)
@@ -256,13 +256,13 @@ class Core:
     async def _run(
         self, script: Script, call: Call, then: Sequence[Command], node: Node | None, *, asking: bool
     ) -> list[Any]:
-        before: list[Command] = [("ASKING",)] if asking else []
+        before: Sequence[Command] = ASKING if asking else ()
         rest = (len(call.keys), *call.keys, *call.arguments)
-        replies = await self._wire.exchange([*before, ("EVALSHA", script.sha, *rest), *then], node)
+        replies = await self._wire.exchange([*before, (b"EVALSHA", script.sha, *rest), *then], node)
         first = replies[len(before)]
-        if isinstance(first, Refused) and first.word == "NOSCRIPT":
-            replies = await self._wire.exchange([*before, ("EVAL", script.text, *rest), *then], node)
-        return replies[len(before) :]
+        if type(first) is Refused and first.word == "NOSCRIPT":
+            replies = await self._wire.exchange([*before, (b"EVAL", script.text, *rest), *then], node)
+        return replies[len(before) :] if before else replies
 
     async def ask(self, command: Command, node: Node | None) -> Any:
         """Return a node's answer to a command that may be repeated."""

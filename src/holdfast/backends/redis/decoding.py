@@ -15,10 +15,9 @@ from zlib import crc32
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from holdfast.backends.redis.encoding import CRC
-from holdfast.backends.redis.layout import field
+from holdfast.backends.redis.encoding import ENTRY
+from holdfast.backends.redis.layout import checksum_seed, field
 from holdfast.codec import Json
 from holdfast.errors import CommitUnknown, Damaged, HoldfastError, InvalidInput
 from holdfast.store import (
@@ -39,10 +38,11 @@ from holdfast.store import (
 )
 
 EMPTY = Slice(0, 0, ())
-RECORD = Packer(">8sddIB")
+HEAD = Packer(">8sBBdddB")
+RECORD = Packer(">8sdB")
 
 _value = msgspec.msgpack.Decoder(tuple[bytes, str | None])
-_kept = msgspec.msgpack.Decoder(tuple[str, int, bytes | None])
+_kept = msgspec.msgpack.Decoder(tuple[str, int])
 _erasable = msgspec.msgpack.Decoder(tuple[bytes, str | None, str | None, str | None])
 
 
@@ -137,29 +137,23 @@ def _answer(question: Question, reply: Sequence[Any]) -> Any:
     _, start, stop, *raws = reply
     if len(raws) != stop - start:
         raise Damaged(f"{key.kind} {key.id!r} has fewer records than its head says", reason="gap")
-    seed = crc32(field(key))
+    seed = checksum_seed(key)
     return Slice(head.count, head.first, tuple([_record(key, seed, raw, n) for n, raw in enumerate(raws, start)]))
 
 
 def open_head(key: Key, raw: bytes) -> Head:
     """Read a head as common.lua wrote it."""
-    total, rest = raw[:8], raw[8:]
-    if sha1(field(key) + rest).hexdigest()[:8].encode() != total:
+    if len(raw) < HEAD.size or sha1(field(key) + raw[8:]).hexdigest()[:8].encode() != raw[:8]:
         raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
-    try:
-        shape, alive, count, _, own = rest.split(b"|", 4)
-        head = Head(shape == b"s", alive == b"1", int(count))
-        if head.stream:
-            first, size, links = own.split(b"|", 2)
-            return replace(head, first=int(first), base=links[: int(size)])
-        crc, tags = own.split(b"|", 1)
-        return replace(head, crc=crc, tags=tags)
-    except ValueError:
-        raise Damaged(f"{key.kind} {key.id!r} can not be read", reason="corrupt") from None
+    _, stream, alive, count, _, first, size = HEAD.unpack_from(raw)
+    one, two = raw[HEAD.size : HEAD.size + size], raw[HEAD.size + size :]
+    if stream:
+        return Head(True, alive == 1, int(count), int(first), base=one)
+    return Head(False, alive == 1, int(count), crc=one, tags=two)
 
 
 def open_document(key: Key, head: Head, value: bytes | None) -> Document:
-    if value is None or b"%08x" % crc32(value, crc32(field(key))) != head.crc:
+    if value is None or b"%08x" % crc32(value, checksum_seed(key)) != head.crc:
         raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
     try:
         content, text = _value.decode(value)
@@ -184,30 +178,28 @@ def _record(key: Key, seed: int, raw: bytes | None, index: int) -> Record:
     if raw is None:
         raise Damaged(f"{key.kind} {key.id!r}: record {index} is missing", reason="gap")
     try:
-        total, stored_index, weight, kept_size, chain_size = RECORD.unpack_from(raw)
-        body = RECORD.size + chain_size
-        kept, erasable = raw[body : body + kept_size], raw[body + kept_size :]
+        total, stored_index, links = RECORD.unpack_from(raw)
+        at = RECORD.size + links
+        kept_crc, erasable_crc, size, weight, commits = ENTRY.unpack_from(raw, at)
+        erasable = raw[at + size :]
         if (
-            sha1(raw[8:body] + kept[:4] + erasable[:4]).hexdigest()[:8].encode() != total
+            sha1(raw[8 : at + 8]).hexdigest()[:8].encode() != total
             or stored_index != index
-            or not _intact(kept, seed)
-            or (erasable and not _intact(erasable, seed))
+            or crc32(raw[at + 8 : at + size], seed) != kept_crc
+            or erasable_crc != (crc32(erasable, seed) if erasable else 0)
         ):
             raise Damaged(f"{key.kind} {key.id!r}: record {index} does not match its checksum", reason="checksum")
-        type_, at, commitment = _kept.decode(memoryview(kept)[4:])
-        content, sender, receiver, text = _erasable.decode(memoryview(erasable)[4:]) if erasable else _BLANK
+        start = at + ENTRY.size + commits
+        type_, time = _kept.decode(raw[start : at + size])
+        content, sender, receiver, text = _erasable.decode(erasable) if erasable else _BLANK
     except (ValueError, ArithmeticError, struct_error, msgspec.MsgspecError):
         raise Damaged(f"{key.kind} {key.id!r}: record {index} can not be read", reason="corrupt") from None
-    chain = raw[RECORD.size : body] or None
+    chain, commitment = raw[RECORD.size : at] or None, raw[start - commits : start] or None
     stored = None if content is None else Json(content)
-    return Record(index, type_, stored, int(weight), at, sender, receiver, text, commitment, chain)
+    return Record(index, type_, stored, int(weight), time, sender, receiver, text, commitment, chain)
 
 
 _BLANK = (None, None, None, None)
-
-
-def _intact(part: bytes, seed: int) -> bool:
-    return part[:4] == CRC.pack(crc32(memoryview(part)[4:], seed))
 
 
 def _page(scan: Scan, reply: Sequence[Any]) -> Page:

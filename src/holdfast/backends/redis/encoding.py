@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct as Packer
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from holdfast.backends.redis.layout import SEP, Layout, field, tag_pair
+from holdfast.backends.redis.layout import SEP, Layout, checksum_seed, field, tag_pair
 from holdfast.codec import Json
 from holdfast.errors import InvalidInput
 from holdfast.store import (
@@ -18,8 +18,10 @@ from holdfast.store import (
     Delete,
     Entry,
     Erase,
+    Expect,
     Get,
     Key,
+    Parcel,
     Put,
     Question,
     Range,
@@ -38,9 +40,20 @@ MAX_COST = 100_000
 CHAINED_COST = 5
 MAX_BYTES = 256 * 1024 * 1024
 
-CRC = Packer(">I")
 LIMB = 2**52
 ORDER_DIGITS = 16
+UNREACHED = 2**60  # no version gets there, so an expectation beyond it fails just the same
+
+# Numbers of any size go as doubles: that is what they are in Lua.
+_CRC = Packer(">I").pack
+_COUNTS = Packer(">II").pack
+_EXPECT = Packer(">Id").pack
+_PUT, _APPEND, _TRUNCATE, _ERASE, _DELETE = (
+    Packer(format).pack for format in (">cI8s", ">cIdI", ">cId", ">cIdd", ">cI")
+)
+
+# What an entry begins with: two checksums, where the part that `Erase` removes begins, weight, size of the commitment.
+ENTRY = Packer(">IIIdB")
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -62,17 +75,27 @@ class Attempt(NamedTuple):
     touch: bool
 
 
-def check_batch(commit: Commit) -> None:
-    """Raise `InvalidInput` if a commit would keep the server busy for too long."""
-    cost, size = len(commit.expects) + len(commit.writes), 0
+def encode_commit(layout: Layout, commit: Commit) -> Call:
+    """Return keys and arguments, or raise `InvalidInput` if a commit would keep the server busy for too long.
+
+    `with_attempt` puts what differs between attempts in front.
+    """
+    places = places_of((*commit.expects, *commit.writes))
+    arguments: list[Any] = [commit.id, _COUNTS(len(commit.expects), len(commit.writes))]
+    for expect in commit.expects:
+        arguments.append(_EXPECT(places[expect.key], min(expect.version, UNREACHED)))
     for write in commit.writes:
-        if type(write) is Append:
-            for entry in write.entries:
-                cost += 1 if entry.commitment is None else CHAINED_COST
-                size += len(entry.body) + len(entry.text or "")
-        elif type(write) is Put:
-            size += len(write.value) + len(write.text or "")
-    keys = len({part.key for part in (*commit.expects, *commit.writes)})
+        _add_write(arguments, write, places[write.key])
+    _check_batch(commit, len(places), arguments)
+    return Call(commit_keys(layout, commit.space, places), arguments)
+
+
+def _check_batch(commit: Commit, keys: int, arguments: Sequence[Any]) -> None:
+    cost, size = len(arguments), sum(map(len, arguments))
+    if cost * CHAINED_COST > MAX_COST:
+        appends = [write for write in commit.writes if type(write) is Append]
+        chained = sum(entry.commitment is not None for write in appends for entry in write.entries)
+        cost += (CHAINED_COST - 1) * chained
     if keys > MAX_KEYS or cost > MAX_COST or size > MAX_BYTES:
         raise InvalidInput(
             f"one commit to a redis store may touch {MAX_KEYS} keys, {MAX_COST} records (a chained one counts "
@@ -80,74 +103,61 @@ def check_batch(commit: Commit) -> None:
         )
 
 
-def encode_commit(layout: Layout, commit: Commit) -> Call:
-    """Return keys and arguments; `with_attempt` puts what differs between attempts in front."""
+def places_of(parts: Iterable[Expect | Write | Parcel]) -> dict[Key, int]:
+    """Number the keys of a commit from 1, in the order they are named."""
     places: dict[Key, int] = {}
-    for part in (*commit.expects, *commit.writes):
-        places.setdefault(part.key, len(places) + 1)
-    space = commit.space
-    keys = [layout.heads(space), layout.index(space), layout.expiry(space), *map(layout.records, places)]
-    arguments: list[Any] = [len(places), *map(field, places), len(commit.expects)]
-    for expect in commit.expects:
-        arguments += (places[expect.key], expect.version)
-    arguments.append(len(commit.writes))
-    try:
-        for write in commit.writes:
-            _add_write(arguments, write, places[write.key])
-    except UnicodeEncodeError:
-        raise InvalidInput("text holds a lone surrogate; nothing changed") from None
-    except OverflowError:
-        raise InvalidInput("a record's time must fit in 64 bits; nothing changed") from None
-    return Call(keys, arguments)
+    for part in parts:
+        if part.key not in places:
+            places[part.key] = len(places) + 1
+    return places
 
 
-def with_attempt(call: Call, commit_id: str, attempt: Attempt) -> Call:
+def commit_keys(layout: Layout, space: str, places: Iterable[Key]) -> list[bytes]:
+    """Return the keys the commit script works on."""
+    return [layout.heads(space), layout.index(space), *map(layout.records, places)]
+
+
+def with_attempt(call: Call, attempt: Attempt) -> Call:
     """Return the call as it is sent the nth time."""
-    first = [commit_id.encode(), attempt.last.encode(), attempt.call, attempt.number, int(attempt.touch)]
-    return Call(call.keys, first + call.arguments)
+    sending = f"{attempt.call}|{attempt.number}|{attempt.touch:d}"
+    return Call(call.keys, [sending, attempt.last, *call.arguments])
 
 
 def _add_write(arguments: list[Any], write: Write, place: int) -> None:
-    if type(write) is Put:
-        arguments += (b"P", place, *pack_document(write.key, write.value, write.tags, write.text))
-    elif type(write) is Append:
+    if type(write) is Append:
         most = -1 if write.max_length is None else write.max_length
-        arguments += (b"A", place, most, len(write.entries))
-        seed = crc32(field(write.key))
+        arguments.append(_APPEND(b"A", place, most, len(write.entries)))
+        seed = checksum_seed(write.key)
         for entry in write.entries:
-            _add_entry(arguments, entry, seed)
+            arguments.append(pack_entry(entry, seed))
+    elif type(write) is Put:
+        crc, content, pairs = pack_document(write.key, write.value, write.tags, write.text)
+        arguments += (_PUT(b"P", place, crc), content, pairs)
     elif type(write) is Truncate:
-        arguments += (b"T", place, write.before)
+        arguments.append(_TRUNCATE(b"T", place, write.before))
     elif type(write) is Erase:
-        arguments += (b"E", place, write.start, write.stop)
+        arguments.append(_ERASE(b"E", place, write.start, write.stop))
     elif type(write) is Delete:
-        arguments += (b"D", place)
+        arguments.append(_DELETE(b"D", place))
 
 
-def _add_entry(arguments: list[Any], entry: Entry, seed: int) -> None:
-    arguments += (entry.weight, entry.commitment or b"", pack_kept(entry, seed), pack_erasable(entry, seed))
-
-
-def pack_kept(entry: Entry | Record, seed: int) -> bytes:
-    """Pack what a record keeps for good, behind its checksum."""
-    kept = _pack((entry.type, entry.at, entry.commitment))
-    return CRC.pack(crc32(kept, seed)) + kept
-
-
-def pack_erasable(entry: Entry | Record, seed: int) -> bytes:
-    """Pack what `Erase` removes; nothing is left of a record that was erased."""
-    if entry.body is None:
-        return b""
+def pack_entry(entry: Entry | Record, seed: int) -> bytes:
+    """Pack a record as it is stored. What `Erase` removes comes last; nothing is left of it in one that was erased."""
+    commitment = entry.commitment or b""
+    kept = commitment + _pack((entry.type, entry.at))
+    size = ENTRY.size + len(kept)
     # Plain bytes: the packer does not know our Json.
-    erasable = _pack((bytes(entry.body), entry.sender, entry.receiver, entry.text))
-    return CRC.pack(crc32(erasable, seed)) + erasable
+    body = entry.body
+    erasable = b"" if body is None else _pack((bytes(body), entry.sender, entry.receiver, entry.text))
+    head = ENTRY.pack(0, crc32(erasable, seed) if erasable else 0, size, entry.weight, len(commitment))
+    return b"%b%b%b%b" % (_CRC(crc32(kept, crc32(head[8:], seed))), head[4:], kept, erasable)
 
 
 def pack_document(key: Key, value: Json, tags: dict[str, str], text: str | None) -> tuple[bytes, bytes, bytes]:
     """Return a document's checksum, content and tags as they are stored."""
     content = _pack((bytes(value), text))
     pairs = b"".join([tag_pair(name, tags[name]) for name in sorted(tags)])
-    return b"%08x" % crc32(content, crc32(field(key))), content, pairs
+    return b"%08x" % crc32(content, checksum_seed(key)), content, pairs
 
 
 def encode_questions(layout: Layout, questions: Sequence[Question]) -> Call:
@@ -184,10 +194,7 @@ def _or_none(number: int | None) -> int:
 def _scan(scan: Scan) -> list[Any]:
     edge = cursor(scan)
     arguments: list[Any] = [scan.kind.encode(), int(scan.reverse), scan.limit, len(scan.tags) or 1]
-    try:
-        pairs = [tag_pair(name, value) for name, value in scan.tags.items()] or [b""]
-    except UnicodeEncodeError:
-        raise InvalidInput("a tag holds a lone surrogate") from None
+    pairs = [tag_pair(name, value) for name, value in scan.tags.items()] or [b""]
     for pair in pairs:
         start = scan.kind.encode() + SEP + pair + SEP
         low, high = b"[" + start, b"(" + start + b"\xff"

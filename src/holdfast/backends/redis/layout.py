@@ -7,15 +7,15 @@ one script. Parts are joined by the control character 31, which no name can hold
 |---|---|---|
 | `{prefix:space}␟heads` | hash | everything that makes a commit visible, see below |
 | `{prefix:space}␟index` | sorted set, scores 0 | living documents, `kind␟tag␟order␟id`; everything, `␟order␟kind␟id` |
-| `{prefix:space}␟expiry` | list | when each receipt was written, oldest first |
 | `{prefix:space}␟records␟kind␟id` | hash | a stream's records by index |
 
 | field of heads | what |
 |---|---|
 | `kind␟id` | the head of a document or stream (common.lua) |
 | `kind␟id␟` | the document's value and text |
-| `␟order` | how many documents and streams were ever created here |
-| `␟receipt␟commit id` | when the commit was made, and its versions |
+| `␟order` | how many documents and streams were ever created here, how many receipts, how many groups were forgotten |
+| `␟receipt␟commit id` | the receipt's number and the commit's versions |
+| `␟due␟number` | the commit id of that receipt; the last of each 16 has the time in front |
 
 A hash of records and not a list: the place of an index is found at once wherever it is, and a record that no head
 counts is invisible. A list is some 10 % smaller and must be walked.
@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -52,11 +53,8 @@ class Layout(Struct, frozen=True):
     def index(self, space: str) -> bytes:
         return self.space(space) + b"index"
 
-    def expiry(self, space: str) -> bytes:
-        return self.space(space) + b"expiry"
-
     def records(self, key: Key) -> bytes:
-        return self.space(key.space) + b"records\x1f" + field(key)
+        return b"%brecords\x1f%b" % (_tag(self.prefix, key.space), field(key))
 
 
 @lru_cache(1024)
@@ -64,9 +62,16 @@ def _tag(prefix: str, space: str) -> bytes:
     return b"{%b:%b}\x1f" % (prefix.encode(), space.encode())
 
 
+@lru_cache(4096)
 def field(key: Key) -> bytes:
     """Return the name of a thing inside its space."""
     return f"{key.kind}\x1f{key.id}".encode()
+
+
+@lru_cache(4096)
+def checksum_seed(key: Key) -> int:
+    """Return what the checksums of a thing start from, so that nothing passes for a part of another thing."""
+    return crc32(field(key))
 
 
 def tag_pair(name: str, value: str) -> bytes:

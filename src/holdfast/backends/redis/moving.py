@@ -6,22 +6,24 @@ A cursor is "order:index:space": where in a space to go on, and from which recor
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from struct import Struct as Packer
 from typing import Any
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from holdfast.backends.redis.decoding import Head, open_document, open_head
-from holdfast.backends.redis.encoding import Call, pack_document, pack_erasable, pack_kept
-from holdfast.backends.redis.layout import SEP, Layout, field
+from holdfast.backends.redis.encoding import Call, commit_keys, pack_document, pack_entry, places_of
+from holdfast.backends.redis.layout import SEP, Layout, checksum_seed
 from holdfast.errors import Damaged, InvalidInput
-from holdfast.store import Key, Parcel, Record
+from holdfast.store import Commit, Key, Parcel, Record
 
 # What one call carries: bounded like a commit, and far below its limits.
 MAX_PARCELS = 500
 MAX_LOAD = 2_000
 MAX_LOAD_BYTES = 32 * 1024 * 1024
+
+_COUNTS, _DOCUMENT, _STREAM, _INDEX = (Packer(format).pack for format in (">II", ">cIdB", ">cIdBI", ">d"))
 
 
 class Place(Struct, frozen=True):
@@ -83,7 +85,7 @@ def stream_parcel(listed: Listed, records: tuple[Record, ...]) -> Parcel:
     return Parcel(listed.key, True, head.alive, head.first, chain=head.base or None, records=records)
 
 
-def in_loads(parcels: Sequence[Parcel]) -> Iterator[tuple[str, list[Parcel]]]:
+def in_loads(parcels: Sequence[Parcel]) -> Iterator[list[Parcel]]:
     """Cut parcels into loads of one space and of a bounded size, in order."""
     load: list[Parcel] = []
     records = size = 0
@@ -91,13 +93,13 @@ def in_loads(parcels: Sequence[Parcel]) -> Iterator[tuple[str, list[Parcel]]]:
         weight = sum(len(record.body or b"") for record in parcel.records) + len(parcel.value or b"")
         full = records + len(parcel.records) > MAX_LOAD or size + weight > MAX_LOAD_BYTES or len(load) == MAX_PARCELS
         if load and (full or parcel.key.space != load[0].key.space):
-            yield load[0].key.space, load
+            yield load
             load, records, size = [], 0, 0
         load.append(parcel)
         records += len(parcel.records)
         size += weight
     if load:
-        yield load[0].key.space, load
+        yield load
 
 
 def _pieces(parcel: Parcel) -> Iterator[Parcel]:
@@ -114,32 +116,29 @@ def _pieces(parcel: Parcel) -> Iterator[Parcel]:
     yield msgspec.structs.replace(parcel, records=tuple(piece))
 
 
-def encode_load(layout: Layout, space: str, parcels: Sequence[Parcel]) -> Call:
-    """Return the call of the commit script that puts parcels in place."""
-    places: dict[Key, int] = {}
-    for parcel in parcels:
-        places.setdefault(parcel.key, len(places) + 1)
-    keys = [layout.heads(space), layout.index(space), layout.expiry(space), *map(layout.records, places)]
-    arguments: list[Any] = [len(places), *map(field, places), 0, len(parcels)]
+def encode_load(layout: Layout, commit: Commit, parcels: Sequence[Parcel]) -> Call:
+    """Return the call of the commit script that puts parcels in place under a commit's id."""
+    places = places_of(parcels)
+    arguments: list[Any] = [commit.id, _COUNTS(0, len(parcels))]
     for parcel in parcels:
         add = _add_stream if parcel.stream else _add_document
         add(arguments, parcel, places[parcel.key])
-    return Call(keys, arguments)
+    return Call(commit_keys(layout, commit.space, places), arguments)
 
 
 def _add_document(arguments: list[Any], parcel: Parcel, place: int) -> None:
-    content: Sequence[bytes] = (b"", b"", b"")
+    crc, content, pairs = b"", b"", b""
     if parcel.alive and parcel.value is not None:
-        content = pack_document(parcel.key, parcel.value, parcel.tags, parcel.text)
-    arguments += (b"X", place, parcel.version, int(parcel.alive), *content)
+        crc, content, pairs = pack_document(parcel.key, parcel.value, parcel.tags, parcel.text)
+    arguments += (_DOCUMENT(b"X", place, parcel.version, parcel.alive) + crc, content, pairs)
 
 
 def _add_stream(arguments: list[Any], parcel: Parcel, place: int) -> None:
-    seed = crc32(field(parcel.key))
-    arguments += (b"Y", place, parcel.version, parcel.chain or b"", int(parcel.alive), len(parcel.records))
+    seed = checksum_seed(parcel.key)
+    head = _STREAM(b"Y", place, parcel.version, parcel.alive, len(parcel.records))
+    arguments.append(head + (parcel.chain or b""))
     for record in parcel.records:
-        packed = (pack_kept(record, seed), pack_erasable(record, seed))
-        arguments += (record.index, record.weight, record.chain or b"", *packed)
+        arguments += (_INDEX(record.index) + (record.chain or b""), pack_entry(record, seed))
 
 
 def _named(space: str, name: Any) -> Key:

@@ -55,7 +55,8 @@ function ask.T()
   local walked, index = {}, stop
   while index > start do
     local raw = redis.call('HGET', records, index - 1)
-    low = low - (raw and #raw >= 29 and struct.unpack('>d', raw, 17) or 0)
+    local links = raw and string.byte(raw, 17) or 0
+    low = low - (raw and #raw >= 37 + links and struct.unpack('>d', raw, 30 + links) or 0)
     while low < 0 do
       low, high = low + LIMB, high - 1
     end

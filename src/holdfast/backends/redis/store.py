@@ -10,15 +10,14 @@ No full-text search: a plain server has no index for it, so the store does not d
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.backends.redis.carrying import Carrier
 from holdfast.backends.redis.core import Core
 from holdfast.backends.redis.layout import parse_address
 from holdfast.backends.redis.wire import AsyncWire, BlockingWire, Dial
-from holdfast.bridge import run
+from holdfast.bridge import finish, run
 from holdfast.store import MAX_RECORD_BYTES, Commit, Durability, Key, Parcel, Question, Receipt, Shipment
 
 
@@ -132,7 +131,7 @@ class AsyncRedisStore:
 
     async def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, all or nothing. A cancelled caller waits until it has landed or failed."""
-        return await _landing(self._core.commit(commit))
+        return await finish(self._core.commit(commit))
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream is longer than `length`, or the time is up."""
@@ -158,37 +157,3 @@ class AsyncRedisStore:
 
     def __repr__(self) -> str:
         return f"AsyncRedisStore({self._core.shown!r})"
-
-
-class _Promise(asyncio.Future[Receipt]):
-    """The answer to a commit under way. It can not be cancelled: a cancelled task waits for it, then is cancelled."""
-
-    task: asyncio.Future[Receipt]
-
-    def cancel(self, msg: object = None) -> bool:
-        return False
-
-
-def _landing(commit: Coroutine[Any, Any, Receipt]) -> _Promise:
-    """Start a commit that its caller can not stop half-way.
-
-    A task of its own, and a promise for its outcome: a task that itself declined to be cancelled would be deaf to the
-    driver's timeouts too, which are cancellations.
-    """
-    task = asyncio.ensure_future(commit)
-    promise = _Promise(loop=task.get_loop())
-
-    def settle(done: asyncio.Future[Receipt]) -> None:
-        if done.cancelled():  # the loop itself is being torn down
-            asyncio.Future.cancel(promise)
-            return
-        error = done.exception()
-        if error is None:
-            promise.set_result(done.result())
-        else:
-            promise.set_exception(error)
-            promise.exception()  # a caller who was cancelled will never look at it
-
-    task.add_done_callback(settle)
-    promise.task = task  # tasks are only weakly held by their loop
-    return promise

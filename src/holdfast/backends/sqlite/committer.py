@@ -29,11 +29,14 @@ from holdfast.backends.sqlite.schema import stamp
 from holdfast.backends.sqlite.search import catch_up
 from holdfast.backends.sqlite.writes import Writer
 from holdfast.errors import CommitUnknown, Damaged, HoldfastError, StoreError
-from holdfast.store import Find, Parcel, Receipt
+from holdfast.store import Find, Parcel
 
 KEPT_SECONDS = 24 * 3600
 SWEEP_EVERY = 256
-SWEEP_ROWS = 1024
+
+_EDGE = "SELECT space, id FROM receipt WHERE (space, id) > (?, ?) ORDER BY space, id LIMIT 1 OFFSET ?"
+_SWEEP = "DELETE FROM receipt WHERE (space, id) > (?, ?) AND (space, id) <= (?, ?) AND at < ?"
+_END = ("\U0010ffff", "")  # no space begins with it: it is not printable
 
 
 class Committer:
@@ -52,6 +55,7 @@ class Committer:
         self._writer: Writer | None = None
         self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and time
         self._swept = ("", "")
+        self._unswept = 0
         self._scrub = False
         self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
@@ -102,32 +106,28 @@ class Committer:
             self._remove_traces(writer)
 
     def _transact(self, batch: list[Ticket]) -> None:
-        answers: list[Receipt | HoldfastError] = []
         now = time.time_ns() // 1000
         with self._transaction as writer:
             for ticket in batch:
                 try:
-                    answers.append(writer.apply(ticket.commit, now))
+                    ticket.answer = writer.apply(ticket.commit, now)
                 except HoldfastError as refusal:
                     if writer.writing:  # not a refusal: it failed half-way, so the whole transaction must go
                         raise
-                    answers.append(refusal)
+                    ticket.answer = refusal
             if writer.wrote:
                 self.batches += 1
-                if self.batches % SWEEP_EVERY == 0:
+                self._unswept += len(batch)
+                if self._unswept >= SWEEP_EVERY:
                     self._sweep(writer, now)
                 if self._stamp:
                     stamp(writer.con)
                 self._make_durable(writer)
+                self._last = writer.last or self._last
             else:
                 writer.execute("ROLLBACK")
-        for ticket, result in zip(batch, answers, strict=True):
-            if isinstance(result, Receipt):
-                ticket.receipt = result
-            else:
-                ticket.error = result
-        if ticket.receipt is not None:
-            self._last = (ticket.commit.space, ticket.commit.id, now)
+        for ticket in batch:
+            ticket.done = True
         if writer.scrub:
             self._scrub = True
         if self._scrub:
@@ -215,15 +215,11 @@ class Committer:
             drop(writer.con, self.failed is not None)
 
     def _sweep(self, writer: Writer, now: int) -> None:
-        """Forget receipts older than a day, a bounded slice at a time, so that no commit pays for all of them."""
-        rows: list[Any] = writer.execute(
-            "SELECT space, id, at FROM receipt WHERE (space, id) > (?, ?) ORDER BY space, id LIMIT ?",
-            (*self._swept, SWEEP_ROWS),
-        ).fetchall()
-        for space, id, at in rows:
-            if at < now - KEPT_SECONDS * 1_000_000:
-                writer.execute("DELETE FROM receipt WHERE space = ? AND id = ?", (space, id))
-        self._swept = rows[-1][:2] if len(rows) == SWEEP_ROWS else ("", "")
+        """Forget receipts older than a day: look at twice as many as were added, so that they never pile up."""
+        edge: Any = writer.execute(_EDGE, (*self._swept, 2 * self._unswept)).fetchone() or _END
+        writer.execute(_SWEEP, (*self._swept, *edge, now - KEPT_SECONDS * 1_000_000))
+        self._swept = ("", "") if edge is _END else edge
+        self._unswept = 0
 
     def _remove_traces(self, writer: Writer) -> None:
         """Rewrite the file and empty its log, so that nothing erased is left in either.
@@ -266,10 +262,12 @@ def _fail(batch: list[Ticket], error: HoldfastError) -> None:
     for ticket in batch:
         if not ticket.done:
             # A copy for each: one exception raised in several threads would mix their traces.
-            ticket.error = copy(error) if isinstance(error, StoreError) else error
-            ticket.error.__cause__ = error.__cause__
-            if isinstance(ticket.error, CommitUnknown) and ticket.commit is not None:
-                ticket.error.commit_id = ticket.commit.id
+            told = copy(error) if isinstance(error, StoreError) else error
+            told.__cause__ = error.__cause__
+            if isinstance(told, CommitUnknown):
+                told.commit_id = ticket.commit.id
+            ticket.answer = told
+            ticket.done = True
 
 
 def drop(con: apsw.Connection, files_are_lost: bool) -> None:

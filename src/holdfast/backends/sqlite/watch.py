@@ -56,7 +56,10 @@ class Watch:
         self._stopped = True
         self.note()
         if self._thread is not None:
-            self._thread.join()
+            try:
+                self._thread.join()
+            except RuntimeError:
+                pass  # Ctrl-C came while it was being started
 
     def _look(self) -> None:
         con = self._connect()

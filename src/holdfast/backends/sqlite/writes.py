@@ -107,6 +107,7 @@ class Writer:
         )  # one cursor for all: a new one for each statement costs 0.5 us
         self.wrote = False  # whether this transaction changed anything
         self.writing = False  # whether a commit is half applied
+        self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and time
         self.scrub = False  # whether it erased content that must leave every page and the log too
         self._places: dict[Key, Place] = {}
         self._newest: dict[str, str] = {}  # by space: an id greater than all that were used was never used
@@ -158,6 +159,7 @@ class Writer:
         self.execute(_NEW_RECEIPT, (space, id, at, _encode(versions)))
         if id > newest:
             self._newest[space] = id
+        self.last = (space, id, at)
         self.writing = False
         return Receipt(id, versions)
 

@@ -13,7 +13,8 @@ import holdfast
 from holdfast.bridge import run
 from holdfast.codec import encode
 from holdfast.compat.contextstore.interfaces import MemoryBackend
-from holdfast.compat.contextstore.models import messages
+from holdfast.compat.contextstore.models import shaped
+from holdfast.compat.contextstore.naming import Ids
 from holdfast.context import AsyncContext
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound, Unavailable
 from holdfast.services.sessions.session import AsyncSession
@@ -28,24 +29,25 @@ class _StoreMemory(MemoryBackend):
     async def load_context(self, session_id: str, k: int | None = None) -> list[dict[str, Any]]:
         try:
             session = await self._context().sessions.get(session_id)
-            return [dict(message) for message in await session.load(k)]
+            return [*map(Ids(session).shown, await session.load(k))]
         except NotFound:
             return []
 
     async def save_context(self, session_id: str, context: list[dict[str, Any]]) -> None:
-        made = messages(context)
+        made = shaped(context)
         encoded = [encode(one) for one in made]  # before a session is made for what can not be stored
         session = await self._context().sessions.open(session_id)
-        kept = await session.load()
-        if kept and [encode(dict(one)) for one in kept] == encoded[: len(kept)]:
+        ids = Ids(session)
+        kept = [encode(ids.shown(one)) for one in await session.load()]
+        if kept and kept == encoded[: len(kept)]:
             # The usual loop of loading, adding and saving. Replacing would write the whole history at every turn, and
             # keep the hidden copies.
             await _append(session, made[len(kept) :])
         else:
-            await session.replace(made)
+            await session.replace([*map(ids.given, made)])
 
     async def append_context(self, session_id: str, context: list[dict[str, Any]]) -> None:
-        await _append(await self._session(session_id), messages(context))
+        await _append(await self._session(session_id), shaped(context))
 
     async def delete_session(self, session_id: str) -> None:
         session = await self._session(session_id)
@@ -57,7 +59,7 @@ class _StoreMemory(MemoryBackend):
     async def delete_interaction(self, session_id: str, interaction_id: str) -> None:
         session = await self._session(session_id)
         try:
-            await session.truncate_from(interaction_id)
+            await session.truncate_from(Ids(session).known(interaction_id))
         except NotFound:
             raise InvalidInput(
                 f"Interaction {interaction_id!r:.80} not found in session {session_id!r:.80}; nothing changed"
@@ -131,7 +133,7 @@ class SQLiteMemory(_StoreMemory):
 
 async def _append(session: AsyncSession, made: list[dict[str, Any]]) -> None:
     try:
-        await session.append(made)
+        await session.append([*map(Ids(session).given, made)])
     except NotFound:
         raise _missing(session.id) from None
     except Conflict as problem:

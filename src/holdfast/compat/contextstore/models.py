@@ -46,12 +46,20 @@ class Interaction:
 
 def messages(context: Iterable[Any]) -> list[dict[str, Any]]:
     """Put what a caller wants to save into shape, each message with an id and a time."""
+    made = shaped(context)
+    for message in made:
+        message.setdefault("id", str(uuid4()))
+    return made
+
+
+def shaped(context: Iterable[Any]) -> list[dict[str, Any]]:
+    """Put what a caller wants to save into shape, each message with a time, and with an id only if it brought one."""
     now = datetime.now(UTC)
     made = []
     for place, one in enumerate(context):
         message = _shaped(one)
-        if message.get("id") is None:
-            message["id"] = str(uuid4())
+        if message.get("id", "") is None:
+            del message["id"]
         if message.get("timestamp") is None:
             # A microsecond apart, so that sorting by time never swaps a question and its answer.
             message["timestamp"] = (now + timedelta(microseconds=place)).isoformat()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.responses import Response
-
 from holdfast.server.endpoint import Call, Endpoint, Nothing
 from holdfast.server.keys import SPACE
-from holdfast.server.wire import Refusal
+from holdfast.server.wire import Answer, Refusal
 from holdfast.store import Durability, Scan
 
 
@@ -30,8 +28,8 @@ async def durability(call: Call[None, Nothing]) -> Durability:
     return stated
 
 
-async def metrics(call: Call[None, Nothing]) -> Response:
-    return Response(call.state.metrics.text(), media_type="text/plain; version=0.0.4")
+async def metrics(call: Call[None, Nothing]) -> Answer:
+    return Answer(call.state.metrics.text().encode(), media="text/plain; version=0.0.4; charset=utf-8")
 
 
 ENDPOINTS = (

@@ -105,11 +105,12 @@ async def upload(call: Call[None, RestoreQuery]) -> Loaded:
     with tempfile.TemporaryDirectory(prefix="holdfast-pack-") as folder:
         path = Path(folder) / PACK
         async with await open_file(path, "wb") as file:
-            async for chunk in call.request.stream():
+            async for chunk in call.request.pieces():
                 await file.write(chunk)
         if path.stat().st_size == 0:
             raise InvalidInput("send the pack as the body, application/zip; nothing changed")
-        run = await _runs(call).restore(path, run_id=call.query.run_id, actor=call.caller.name)
+        most = call.settings.max_pack_bytes  # unpacked, too: a small file can hold a lot
+        run = await _runs(call).restore(path, run_id=call.query.run_id, actor=call.caller.name, max_bytes=most)
     return Loaded(True, run.id, run.working_set)
 
 

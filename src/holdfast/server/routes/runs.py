@@ -170,7 +170,7 @@ async def list_runs(call: Call[None, PageQuery]) -> RunPage:
 
 
 async def update(call: Call[Patch, Nothing]) -> Any:
-    run = await _run(call)
+    run = call.state.handles.take(call.caller, call.path["run_id"]) or await _run(call)
     wanted = call.body
     try:
         working_set = await run.update(
@@ -183,7 +183,9 @@ async def update(call: Call[Patch, Nothing]) -> Any:
         )
     except Conflict as lost:
         return reply(Lost(False, CONFLICT), 409, headers={"ETag": _tag(lost.actual)})
-    return reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
+    answer = reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
+    call.state.handles.keep(call.caller, run, len(answer.body))
+    return answer
 
 
 async def record(call: Call[NewEvent, Nothing]) -> Event:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from holdfast.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
 from holdfast.server.sse import HEARTBEAT_SECONDS, Shown, last_seen, stream
@@ -16,6 +16,7 @@ from holdfast.store import Range
 from holdfast.tokens.windows import Window
 
 PAGE = 200
+Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]  # more than any model reads, less than what fills a server
 
 
 class MessageView(Struct, frozen=True):
@@ -88,7 +89,7 @@ class LoadQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    max_tokens: Natural
+    max_tokens: Tokens
     strategy: Literal["truncate_oldest", "recent_only", "priority", "relevant"] = "truncate_oldest"
     q: str | None = None
     reserve_tokens: Natural = 0

@@ -11,15 +11,16 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from starlette.responses import Response
+from msgspec.structs import replace
 
 from holdfast.bridge import can_search
-from holdfast.client import wire
+from holdfast.client import paging, wire
 from holdfast.errors import InvalidInput
+from holdfast.retrieval import MOST_PLACES
 from holdfast.server.endpoint import Call, Endpoint, Nothing
 from holdfast.server.keys import Right
 from holdfast.server.leaving import end
-from holdfast.server.wire import Refusal
+from holdfast.server.wire import Answer, Refusal
 from holdfast.services.memories import keys as memory_keys
 from holdfast.services.runs import ledger
 from holdfast.services.runs import state as run_state
@@ -42,21 +43,23 @@ REVIEWED = frozenset(
 RECORDED = frozenset({run_state.KIND, run_state.EPISODES, ledger.KIND})
 
 
-async def about(call: Call[None, Nothing]) -> Response:
+async def about(call: Call[None, Nothing]) -> Answer:
     store = call.ctx.store
     return _answer(wire.dump(wire.About(call.caller.space, store.durability, can_search(store))))
 
 
-async def read(call: Call[None, Nothing]) -> Response:
-    questions = wire.load_questions(await call.request.body())
+async def read(call: Call[None, Nothing]) -> Answer:
+    questions = wire.load_questions(await call.request.read())
     _require_few(questions)
     for question in questions:
         _require_space(call, question.space if isinstance(question, Scan) else question.key.space)
-    return _answer(wire.dump_answers(await call.ctx.store.read(questions)))
+    bounded = paging.capped(questions)
+    answers = await call.ctx.store.read(bounded)
+    return _answer(wire.dump_answers(answers, paging.cuts(questions, bounded, answers)))
 
 
-async def commit(call: Call[None, Nothing]) -> Response:
-    wanted = wire.load_commit(await call.request.body())
+async def commit(call: Call[None, Nothing]) -> Answer:
+    wanted = wire.load_commit(await call.request.read())
     _require_few((*wanted.expects, *wanted.writes))
     _require_space(call, wanted.space)
     for write in wanted.writes:
@@ -65,18 +68,18 @@ async def commit(call: Call[None, Nothing]) -> Response:
     return _answer(wire.dump(await call.ctx.store.commit(wanted)))
 
 
-async def search(call: Call[None, Nothing]) -> Response:
-    find = wire.load_find(await call.request.body())
+async def search(call: Call[None, Nothing]) -> Answer:
+    find = wire.load_find(await call.request.read())
     _require_space(call, find.space)
     store: Any = call.ctx.store
     if not can_search(store):
         raise InvalidInput("this server's store can not search; nothing changed")
-    return _answer(wire.dump_found(await store.search(find)))
+    return _answer(wire.dump_found(await store.search(replace(find, limit=min(find.limit, MOST_PLACES)))))
 
 
-async def wait(call: Call[None, Nothing]) -> Response:
+async def wait(call: Call[None, Nothing]) -> Answer:
     """Answer once a stream is longer than the caller knows (true), or the time is up (false)."""
-    wanted = wire.load_waiting(await call.request.body())
+    wanted = wire.load_waiting(await call.request.read())
     _require_space(call, wanted.key.space)
     if not 0 <= wanted.timeout_seconds <= LONGEST_WAIT_SECONDS or not 0 <= wanted.length < 2**53:
         raise InvalidInput(f"wait for at most {LONGEST_WAIT_SECONDS:g} seconds, from a length that can be")
@@ -116,8 +119,8 @@ def _require_few(parts: Iterable[Any]) -> None:
         raise InvalidInput(f"at most {MOST_PARTS} questions or writes at once; nothing changed")
 
 
-def _answer(content: bytes) -> Response:
-    return Response(content, media_type=wire.MEDIA)
+def _answer(content: bytes) -> Answer:
+    return Answer(content, media=wire.MEDIA)
 
 
 def _endpoint(method: str, path: str, call: Any, right: Right, summary: str) -> Endpoint:

@@ -1,12 +1,14 @@
-"""The life of memories, told from the memories themselves. Pure."""
+"""The life of memories and of batches, told from themselves. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.services.memories.values import Change, Memory
+from holdfast.services.memories.values import Batch, Change, Memory
+from holdfast.services.memories.writes import receipt
 
 # At one instant an end comes before the beginning that caused it, and a revocation comes last.
 _ORDER = ("proposed", "superseded", "deprecated", "expired", "committed", "revoked")
@@ -39,3 +41,24 @@ def changes(memories: Iterable[Memory]) -> list[Change]:
             for ended in memory.ended
         )
     return sorted(found, key=lambda change: (change.at, _ORDER.index(change.event), change.memory_id))
+
+
+def run_events(batch: Batch, proposed: bool) -> list[tuple[str, dict[str, Any]]]:
+    """Say what happened to a batch, in the words of a run's ledger."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    if proposed:
+        events.append(
+            ("MEMORY_PROPOSED", {"batch_id": batch.id, "proposer": batch.proposer, "count": len(batch.proposals)})
+        )
+    if batch.status == "committed":
+        done = receipt(batch)
+        events.append(
+            (
+                "MEMORY_COMMITTED",
+                {"batch_id": batch.id, "memory_ids": list(done.memory_ids), "reviewer": batch.reviewer or ""},
+            )
+        )
+    if batch.status == "rejected":
+        told = {"batch_id": batch.id, "reviewer": batch.reviewer or "", "reason": batch.reason}
+        events.append(("MEMORY_REJECTED", told))
+    return events

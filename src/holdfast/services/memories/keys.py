@@ -37,6 +37,7 @@ def digest(*parts: str) -> str:
     return sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
 
 
+@lru_cache(maxsize=2_048)
 def owner(user_id: str | None, project_id: str | None) -> str:
     """Return the tag shared by the memories of one user, one project, one user in one project, or nobody."""
     if user_id is None and project_id is None:
@@ -50,12 +51,12 @@ def source_tag(source_ref: str) -> str:
 
 def content_key(space: str, memory: Memory | Request) -> Key:
     """Return the key that only one active memory of this scope, owner and content can hold."""
-    return Key(space, CONTENT, _content_id(memory.scope, memory.user_id, memory.project_id, memory.content))
+    return _content_key(space, memory.scope, memory.user_id, memory.project_id, memory.content)
 
 
 @lru_cache(maxsize=2_048)
-def _content_id(scope: str, user_id: str | None, project_id: str | None, content: str) -> str:
-    return digest(scope, owner(user_id, project_id), screening.normal(content))
+def _content_key(space: str, scope: str, user_id: str | None, project_id: str | None, content: str) -> Key:
+    return Key(space, CONTENT, digest(scope, owner(user_id, project_id), screening.normal(content)))
 
 
 def revocation_key(space: str, source_ref: str) -> Key:
@@ -71,15 +72,14 @@ def can_be_id(source_ref: str) -> bool:
     return 0 < len(source_ref) <= MAX_NAME and source_ref.isprintable()
 
 
-def put_memory(space: str, memory: Memory) -> Put:
+def put_memory(key: Key, memory: Memory) -> Put:
     """Write a memory. Only an active one is given to the full-text index, so nothing else can be found in it."""
     tags = {
         "status": memory.status,
         "owner": owner(memory.user_id, memory.project_id),
-        **{source_tag(ref): "1" for ref in memory.source_refs},
-    }
+    } | {source_tag(ref): "1" for ref in memory.source_refs}
     text = screening.plain(memory.content) if memory.status == "active" else None
-    return Put(Key(space, MEMORY, memory.id), pack(memory), tags, text)
+    return Put(key, pack(memory), tags, text)
 
 
 def put_batch(space: str, batch: Batch) -> Put:

@@ -34,7 +34,7 @@ from holdfast.scope import Scope
 from holdfast.services.memories import keys
 from holdfast.services.memories import packs as memory_packs
 from holdfast.services.memories import writes as memory_writes
-from holdfast.services.memories.history import changes
+from holdfast.services.memories.history import changes, run_events
 from holdfast.services.memories.packs import PackWrites
 from holdfast.services.memories.policy import AUTO_REVIEWER, Policy
 from holdfast.services.memories.requests import name, stage
@@ -123,14 +123,16 @@ class AsyncMemories:
             proposals=proposals,
             run_id=None if run_id is None else name(run_id, "a run_id"),
         )
+        # What is staged claims nothing, so whether it is known already is a question for the commit.
+        at_once = proposer in self._policy.auto_commit
         for _ in range(ATTEMPTS):
             stored, decided = await self._staged(batch)
             if stored is not None:
                 return _same(batch, load(stored, Batch))
-            decision = await self._decide(batch, 0, AUTO_REVIEWER, None, {})
+            decision = await self._decide(batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
             if decision is None:
                 continue
-            commit, result = self._stage_or_commit(batch, decision, decided, now)
+            commit, result = self._stage_or_commit(batch, decision, decided, now, at_once=at_once)
             try:
                 await self._scope.store.commit(await self._told(commit, result, proposer, proposed=True))
             except Conflict as conflict:
@@ -160,8 +162,9 @@ class AsyncMemories:
         Committing it again returns the same receipt. A batch of a run can be committed only with that `run_id` or none.
         """
         name(reviewer, "a reviewer")
-        for _ in range(ATTEMPTS):
-            plan = await self.batch_writes(batch_id, reviewer=reviewer, run_id=run_id, reject=reject)
+        for attempt in range(ATTEMPTS):
+            # At first nobody looks whether a content is known: the commit expects that it is not, or is refused.
+            plan = await self._plan(batch_id, reviewer, run_id, reject or {}, contents=attempt > 0)
             if not plan.writes:
                 return receipt(plan.batch)
             commit = Commit(new_id(), plan.expects, plan.writes)
@@ -180,6 +183,11 @@ class AsyncMemories:
 
         A batch that is already committed needs no writes: they come back empty, with its memory ids.
         """
+        return await self._plan(batch_id, reviewer, run_id, reject or {}, contents=True)
+
+    async def _plan(
+        self, batch_id: str, reviewer: str, run_id: str | None, reject: Mapping[int, str], *, contents: bool
+    ) -> BatchWrites:
         decision = None
         while decision is None:
             stored = await self._document(keys.BATCH, batch_id)
@@ -192,7 +200,7 @@ class AsyncMemories:
             self._policy.check_reviewer(batch, reviewer)
             if run_id is not None and batch.run_id is not None and run_id != batch.run_id:
                 raise InvalidInput(f"batch {batch_id!r} is of run {batch.run_id!r}, not {run_id!r}; nothing changed")
-            decision = await self._decide(batch, stored.version, reviewer, run_id, reject or {})
+            decision = await self._decide(batch, stored.version, reviewer, run_id, reject, contents=contents)
         return decision.writes(stored.version)
 
     async def reject(self, batch_id: str, *, reason: str, reviewer: str = "") -> Batch:
@@ -334,14 +342,21 @@ class AsyncMemories:
         return stored, slice.length
 
     async def _decide(
-        self, batch: Batch, version: int, reviewer: str, run_id: str | None, reject: Mapping[int, str]
+        self,
+        batch: Batch,
+        version: int,
+        reviewer: str,
+        run_id: str | None,
+        reject: Mapping[int, str],
+        *,
+        contents: bool,
     ) -> Decision | None:
         """Decide what committing a batch writes; None if somebody decided the batch itself meanwhile."""
         space = self._scope.space
         kept = [proposal for place, proposal in enumerate(batch.proposals) if place not in reject]
         requests = [proposal.request for proposal in kept]
-        first = memory_writes.first_questions(space, requests, [proposal.memory_id for proposal in kept])
-        world = await self._world(first)
+        ids = [proposal.memory_id for proposal in kept]
+        world = await self._world(memory_writes.first_questions(space, requests, ids, contents=contents))
         world |= await self._world(memory_writes.more_questions(space, requests, world))
         try:
             return Decision(
@@ -380,39 +395,21 @@ class AsyncMemories:
             expects, writes = (*expects, *more[0]), (*writes, *more[1])
         return Commit(commit.id, expects, writes)
 
-    def _stage_or_commit(self, batch: Batch, decision: Decision, decided: int, now: int) -> tuple[Commit, Batch]:
+    def _stage_or_commit(
+        self, batch: Batch, decision: Decision, decided: int, now: int, *, at_once: bool
+    ) -> tuple[Commit, Batch]:
         """Stage the batch, or commit it at once if its proposer is trusted with that and nothing in it is odd."""
         space = self._scope.space
         staged = keys.tally(space, keys.STAGED, batch, now, decided + self._policy.max_pending_batches)
         note = keys.log(space, "PROPOSED", now, batch.proposer, batch_id=batch.id)
         settled = decision.settled.proposals
-        if batch.proposer in self._policy.auto_commit and not any(proposal.flags for proposal in settled):
+        if at_once and not any(proposal.flags for proposal in settled):
             plan = decision.writes(0)
             return Commit(new_id(), plan.expects, (staged, note, *plan.writes)), plan.batch
-        batch = replace(batch, proposals=tuple(replace(proposal, outcome="pending") for proposal in settled))
+        waiting = tuple([replace(proposal, outcome="pending", duplicate_of=None) for proposal in settled])
+        batch = replace(batch, proposals=waiting)
         absent = Expect(self._scope.key(keys.BATCH, batch.id), 0)
         return Commit(new_id(), (absent,), (staged, note, keys.put_batch(space, batch))), batch
-
-
-def run_events(batch: Batch, proposed: bool) -> list[tuple[str, dict[str, Any]]]:
-    """Say what happened to a batch, in the words of a run's ledger."""
-    events: list[tuple[str, dict[str, Any]]] = []
-    if proposed:
-        events.append(
-            ("MEMORY_PROPOSED", {"batch_id": batch.id, "proposer": batch.proposer, "count": len(batch.proposals)})
-        )
-    if batch.status == "committed":
-        done = receipt(batch)
-        events.append(
-            (
-                "MEMORY_COMMITTED",
-                {"batch_id": batch.id, "memory_ids": list(done.memory_ids), "reviewer": batch.reviewer or ""},
-            )
-        )
-    if batch.status == "rejected":
-        told = {"batch_id": batch.id, "reviewer": batch.reviewer or "", "reason": batch.reason}
-        events.append(("MEMORY_REJECTED", told))
-    return events
 
 
 def _same(wanted: Batch, found: Batch) -> Batch:

@@ -89,7 +89,7 @@ def decide(space: str, memories: Sequence[Memory], world: World, now: int) -> Pa
             claimed[key] = memory.id
             added.append(memory.id)
         brought[memory.id] = memory
-    writes += [keys.put_memory(space, memory) for memory in brought.values()]
+    writes += [keys.put_memory(Key(space, keys.MEMORY, id), memory) for id, memory in brought.items()]
     writes += [Put(key, encode({"memory_id": id})) for key, id in claimed.items()]
     if brought:
         writes.append(keys.log(space, "RESTORED", now, RESTORER, added=added))

@@ -32,7 +32,8 @@ def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now
     if not 0 < len(mcrs) <= policy.max_items:
         raise InvalidInput(f"a batch holds 1 to {policy.max_items} requests, not {len(mcrs)}; nothing was staged")
     requests = [_read(mcr, f"$[{place}]") for place, mcr in enumerate(mcrs)]
-    ids = [_memory_id(request, batch_id, place) for place, request in enumerate(requests)]
+    ids = _memory_ids(requests, batch_id)
+    places = {id: place for place, id in reversed(list(enumerate(ids)))}
     targets: set[str] = set()
     for place, request in enumerate(requests):
         path = f"$[{place}]"
@@ -41,7 +42,11 @@ def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now
             if target in targets:
                 raise InvalidInput(f"two requests of one batch would replace {target!r}", path=path)
             targets.add(target)
-        _check_order(request, ids, place)
+        if ids[place] is not None and places[ids[place]] != place:
+            raise InvalidInput(f"two requests of one batch have the memory_id {ids[place]!r}", path=path)
+        for ref in request.source_refs:
+            if places.get(ref, -1) >= place:
+                raise InvalidInput(f"{ref!r} can not be a source of itself or of what comes before it", path=path)
     return tuple(
         Proposal(
             request=request,
@@ -101,17 +106,11 @@ def _check_rules(request: Request, path: str, policy: Policy, now: datetime) -> 
     pack(request)  # refuses lone surrogates, which no store could hold
 
 
-def _check_order(request: Request, ids: Sequence[str | None], place: int) -> None:
-    own = ids[place]
-    if own is not None and ids.index(own) != place:
-        raise InvalidInput(f"two requests of one batch have the memory_id {own!r}", path=f"$[{place}]")
-    later = {id for id in ids[place:] if id is not None}
-    for ref in request.source_refs:
-        if ref in later:
-            raise InvalidInput(f"{ref!r} can not be a source of itself or of what comes before it", path=f"$[{place}]")
-
-
-def _memory_id(request: Request, batch_id: str, place: int) -> str | None:
-    if request.op not in ("add", "supersede"):
-        return None
-    return request.memory_id or OUR_IDS + sha256(f"{batch_id}\n{place}".encode()).hexdigest()[:20]
+def _memory_ids(requests: Sequence[Request], batch_id: str) -> list[str | None]:
+    """Name the memories to be made. Those of one batch are neighbours, so that a store's index keeps them together."""
+    ours = OUR_IDS + sha256(batch_id.encode()).hexdigest()[:20]
+    ids: list[str | None] = []
+    for place, request in enumerate(requests):
+        makes = request.op in ("add", "supersede")
+        ids.append((request.memory_id or f"{ours}{place:04x}") if makes else None)
+    return ids

@@ -123,7 +123,7 @@ class Revocations:
         space, now = self._scope.space, self._scope.clock()
         expects = [Expect(document.key, document.version) for document, _ in ending]
         writes: list[Write] = [
-            keys.put_memory(space, end(memory, status, by, reason, moment(now))) for _, memory in ending
+            keys.put_memory(document.key, end(memory, status, by, reason, moment(now))) for document, memory in ending
         ]
         for (_, memory), key, holder in zip(ending, contents, holders, strict=True):
             if holder_of(holder) == memory.id and holder is not None:

@@ -14,12 +14,12 @@ _HONEST = frozenset("\u200c\u200d\ufe0f\xad")
 _SELECTORS = re.compile("[\ufe00-\ufe0e\U000e0100-\U000e01ef]")
 _SPACES = re.compile(r"[^\S\n]+")
 _LETTERS = re.compile(r"[a-z]+")
+_APART = {code: " " for code in range(128) if not chr(code).isalpha()}
 _STARTS = frozenset({
     "always", "assistant", "automatically", "bypass", "developer", "disregard", "do", "don", "email", "exfiltrate",
     "forget", "forward", "from", "ignore", "never", "new", "override", "post", "send", "silently", "system", "upload",
     "you",
 })  # fmt: skip
-_BREAKS = dict.fromkeys(map(ord, "\n\r\t"))
 _ENCODED = re.compile(r"[A-Za-z0-9+/=_-]{80,}")
 _INSTRUCTION = re.compile(
     r"\b(ignore|disregard|forget|override|bypass)\b.{0,40}\b(previous|prior|above|earlier|all|any|system|safety|your)\b"
@@ -35,7 +35,7 @@ _INSTRUCTION = re.compile(
 @lru_cache(maxsize=2_048)
 def plain(text: str) -> str:
     """Return the text as a reader sees it: compatible forms made equal, invisible characters gone."""
-    if text.isascii() and text.isprintable():
+    if _ordinary(text):
         return text
     folded = unicodedata.normalize("NFKC", text)
     invisible = {char for char in set(folded) if char in _HONEST or _hidden(char)}
@@ -50,29 +50,34 @@ def normal(text: str) -> str:
 
 def flags(text: str) -> tuple[str, ...]:
     """Return a word for each odd thing about a text, in a fixed order; nothing for an ordinary one."""
-    seen = plain(text)
+    ordinary = _ordinary(text)
+    seen = text if ordinary else plain(text)
     found = []
-    if _hides(text):
+    if not ordinary and _hides(text):
         found.append("hidden_characters")
     if _commands(seen):
         found.append("instruction_like")
     if _ENCODED.search(text):
         found.append("encoded_text")
-    if _mixed_scripts(seen):
+    if not ordinary and _mixed_scripts(seen):
         found.append("mixed_scripts")
     return tuple(found)
 
 
+def _ordinary(text: str) -> bool:
+    """Tell whether a text is of letters that nothing can hide behind: most are, and need no closer look."""
+    return text.isascii() and text.replace("\n", "").replace("\r", "").replace("\t", "").isprintable()
+
+
 def _hides(text: str) -> bool:
-    if text.isascii() and text.translate(_BREAKS).isprintable():
-        return False
     return any(map(_hidden, set(text))) or _SELECTORS.search(text) is not None
 
 
 def _commands(text: str) -> bool:
     # A pattern of this width costs more than all other work on a memory, and few memories hold a word it starts with.
-    words = set(_LETTERS.findall(text.casefold()))
-    if words.isdisjoint(_STARTS) and "<" not in text and "[" not in text:
+    folded = text.casefold()
+    words = folded.translate(_APART).split() if text.isascii() else _LETTERS.findall(folded)
+    if _STARTS.isdisjoint(words) and "<" not in text and "[" not in text:
         return False
     return _INSTRUCTION.search(_SPACES.sub(" ", text)) is not None
 
@@ -86,8 +91,6 @@ def _hidden(char: str) -> bool:
 
 def _mixed_scripts(text: str) -> bool:
     """Tell whether one word mixes Latin with letters that look like Latin ones."""
-    if text.isascii():
-        return False
     for word in re.findall(r"[^\W\d_]+", text):
         if not word.isascii():
             scripts = {unicodedata.name(char, "").split(" ")[0] for char in word}

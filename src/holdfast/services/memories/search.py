@@ -32,7 +32,7 @@ from holdfast.services.memories.values import (
     Type,
 )
 from holdfast.services.memories.vectors import Vectors
-from holdfast.services.memories.writes import expired, load
+from holdfast.services.memories.writes import expired, holder_of, load
 from holdfast.stemming import words
 from holdfast.store import Document, Get, Question, Scan
 from holdfast.values import moment
@@ -244,7 +244,10 @@ class Search:
         request = proposal.request
         memories = await self._memories(replaced(request))
         near: list[Hit] = []
+        twin = None
         if proposal.memory_id is not None:
+            [holder] = await self._scope.store.read([Get(keys.content_key(self._scope.space, request))])
+            twin = holder_of(holder)
             lens = Lens(scope=request.scope, user_id=request.user_id, project_id=request.project_id)
             said = set(words(screening.plain(request.content)))
             for memory, _ in (await self._by_words(request.content, 8, lens)).values():
@@ -254,7 +257,7 @@ class Search:
                 if alike >= NEAR and same_owner:
                     near.append(Hit(memory, alike, f"shares {len(said & other)} of {len(said | other)} words"))
         near.sort(key=lambda hit: (-hit.score, hit.memory.id))
-        return replace(proposal, near_duplicates=tuple(near), replaces=tuple(memories.values()))
+        return replace(proposal, duplicate_of=twin, near_duplicates=tuple(near), replaces=tuple(memories.values()))
 
 
 def _rank(

@@ -13,7 +13,11 @@ _RANK = {label: rank for rank, label in enumerate(LABELS)}
 
 def lowest(ceiling: Trust, others: Iterable[Trust]) -> Trust:
     """Return the least trusting of the labels."""
-    return min((ceiling, *others), key=_RANK.__getitem__)
+    lowest = ceiling
+    for label in others:
+        if _RANK[label] < _RANK[lowest]:
+            lowest = label
+    return lowest
 
 
 def at_least(label: Trust, floor: Trust) -> bool:

@@ -119,7 +119,9 @@ class Hit(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request of a batch. `near_duplicates` and `replaces` are filled in for the reviewer, and never stored."""
+    """One request of a batch. `near_duplicates` and `replaces` are filled in for the reviewer, and never stored;
+    while it is pending that goes for `duplicate_of` too, the memory that says the same.
+    """
 
     request: Request
     memory_id: str | None = None

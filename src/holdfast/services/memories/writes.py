@@ -40,14 +40,20 @@ def load(document: Document, type: type[T]) -> T:
     return msgspec.json.decode(document.value, type=type)
 
 
-def first_questions(space: str, requests: Iterable[Request], ids: Iterable[str | None]) -> list[Key]:
-    """Return the keys that deciding about these requests starts from."""
+def first_questions(
+    space: str, requests: Iterable[Request], ids: Iterable[str | None], *, contents: bool = True
+) -> list[Key]:
+    """Return the keys that deciding about these requests starts from.
+
+    Without `contents` nobody looks whether a content is known: the decision assumes that none is, and expects it.
+    """
     found: dict[Key, None] = {}
     for request, id in zip(requests, ids, strict=True):
         if id is not None:
             if request.memory_id is not None:  # an id we made ourselves is new; expecting that is enough
                 found[Key(space, keys.MEMORY, id)] = None
-            found[keys.content_key(space, request)] = None
+            if contents:
+                found[keys.content_key(space, request)] = None
         for target in replaced(request):
             found[Key(space, keys.MEMORY, target)] = None
         for ref in request.source_refs:
@@ -59,11 +65,9 @@ def first_questions(space: str, requests: Iterable[Request], ids: Iterable[str |
 
 def more_questions(space: str, requests: Iterable[Request], world: World) -> list[Key]:
     """Return the keys that only the first answers could name: who holds a content, and what a target holds."""
-    found: dict[Key, None] = {}
+    holders = [holder_of(document) for key, document in world.items() if key.kind == keys.CONTENT]
+    found = {Key(space, keys.MEMORY, holder): None for holder in holders if holder is not None}
     for request in requests:
-        holder = holder_of(world.get(keys.content_key(space, request)))
-        if holder is not None:
-            found[Key(space, keys.MEMORY, holder)] = None
         for target in replaced(request):
             document = world[Key(space, keys.MEMORY, target)]
             if document is not None:
@@ -104,9 +108,11 @@ class Decision:
         reject: Mapping[int, str],
         now: int,
     ) -> None:
-        self.space, self.batch, self.world, self.policy = space, batch, world, policy
+        self.space, self.batch, self.world = space, batch, world
         self.reviewer, self.run_id, self.now = reviewer, run_id or batch.run_id, now
         self.at = moment(now)
+        self.ceiling = policy.ceiling(batch.proposer)
+        self.keys: dict[str, Key] = {}
         self.changed: dict[str, Memory] = {}
         self.contents: dict[Key, str | None] = {}
         self.added: list[str] = []
@@ -119,10 +125,10 @@ class Decision:
 
     def writes(self, version: int) -> BatchWrites:
         """Return what to commit if the batch is stored at `version`."""
-        expected = {Key(self.space, keys.MEMORY, id): 0 for id in self.changed}
-        expected |= {key: document.version if document else 0 for key, document in self.world.items()}
-        expected[Key(self.space, keys.BATCH, self.batch.id)] = version
-        expects = [Expect(key, number) for key, number in expected.items()]
+        expects = [Expect(Key(self.space, keys.BATCH, self.batch.id), version)]
+        expects += [Expect(key, document.version if document else 0) for key, document in self.world.items()]
+        new = [*map(self._key, self.changed), *self.contents]
+        expects += [Expect(key, 0) for key in new if key not in self.world]
         return BatchWrites(tuple(expects), tuple(self._writes(self.settled)), tuple(self.added), self.settled)
 
     def _settle(self, reject: Mapping[int, str]) -> Iterator[Proposal]:
@@ -139,8 +145,8 @@ class Decision:
 
     def _writes(self, batch: Batch) -> Iterable[Write]:
         yield keys.put_batch(self.space, batch)
-        for memory in self.changed.values():
-            yield keys.put_memory(self.space, memory)
+        for id, memory in self.changed.items():
+            yield keys.put_memory(self._key(id), memory)
         for key, holder in self.contents.items():
             if holder is not None:
                 yield Put(key, encode({"memory_id": holder}))
@@ -156,11 +162,11 @@ class Decision:
         if request.op == "noop":
             return replace(proposal, outcome="committed")
         derived, trust = self._provenance(proposal, path)
-        flags = [flag for flag in proposal.flags if flag != "replaces_more_trusted"]
+        flags = tuple([flag for flag in proposal.flags if flag != "replaces_more_trusted"])
         ended = [self._target(target, request, path) for target in replaced(request)]
-        if any(not at_least(trust, memory.trust) for memory in ended):
-            flags.append("replaces_more_trusted")
-        proposal = replace(proposal, trust=trust, flags=tuple(flags), outcome="committed")
+        if ended and any(not at_least(trust, memory.trust) for memory in ended):
+            flags = (*flags, "replaces_more_trusted")
+        proposal = replace(proposal, trust=trust, flags=flags, outcome="committed")
         if request.op == "deprecate":
             for memory in ended:
                 self._end(memory, "deprecated", request.rationale)
@@ -168,13 +174,14 @@ class Decision:
         for memory in ended:
             self._end(memory, "superseded", request.rationale)
         memory = self._make(proposal, derived)
-        if self._get(memory.id) is not None:
+        if request.memory_id is not None and self._get(memory.id) is not None:
             raise Conflict(
                 f"{path}: there already is a memory {memory.id!r}; nothing changed",
                 expected=0,
                 actual=self._version(memory.id),
             )
-        twin = self._twin(request)
+        key = keys.content_key(self.space, request)
+        twin = self._twin(key)
         self._succeed(ended, twin or memory.id)
         if twin is not None:
             # Kept, though never active: what cites it must not lose its sources, or a revocation would miss it.
@@ -182,7 +189,7 @@ class Decision:
             self.changed[memory.id] = replace(repeated, superseded_by=twin)
             return replace(proposal, outcome="duplicate", duplicate_of=twin)
         self.changed[memory.id] = memory
-        self.contents[keys.content_key(self.space, memory)] = memory.id
+        self.contents[key] = memory.id
         self.added.append(memory.id)
         return proposal
 
@@ -205,7 +212,7 @@ class Decision:
                 raise InvalidInput(f"its source {ref!r} was revoked; nothing changed", path=path)
             derived.append(ref)
             labels.append(source.trust)
-        return tuple(derived), lowest(self.policy.ceiling(self.batch.proposer), labels)
+        return tuple(derived), lowest(self.ceiling, labels)
 
     def _target(self, id: str, request: Request, path: str) -> Memory:
         memory = self._get(id)
@@ -220,9 +227,8 @@ class Decision:
             )
         return memory
 
-    def _twin(self, request: Request) -> str | None:
-        """Return the active memory that already says this. One that has expired makes room."""
-        key = keys.content_key(self.space, request)
+    def _twin(self, key: Key) -> str | None:
+        """Return the active memory that already holds this content. One that has expired makes room."""
         holder = self.contents[key] if key in self.contents else holder_of(self.world.get(key))
         memory = self._get(holder) if holder is not None else None
         if memory is not None and expired(memory, self.at):
@@ -268,14 +274,20 @@ class Decision:
         )
 
     def _version(self, id: str) -> int:
-        document = self.world.get(Key(self.space, keys.MEMORY, id))
+        document = self.world.get(self._key(id))
         return document.version if document else 0
 
     def _get(self, id: str) -> Memory | None:
         if id in self.changed:
             return self.changed[id]
-        document = self.world.get(Key(self.space, keys.MEMORY, id))
+        document = self.world.get(self._key(id))
         return load(document, Memory) if document else None
+
+    def _key(self, id: str) -> Key:
+        key = self.keys.get(id)
+        if key is None:
+            key = self.keys[id] = Key(self.space, keys.MEMORY, id)
+        return key
 
 
 def end(memory: Memory, status: End, by: str, reason: str, at: datetime) -> Memory:

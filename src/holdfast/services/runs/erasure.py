@@ -53,6 +53,9 @@ async def erase(ref: Ref, *, reason: str, actor: str) -> Erasure:
             Delete(ref.episodes),
             *writes,
             *unfinished,
+            # Even if nothing is left to blank: an erasure that was killed may have left traces in the store's files,
+            # and a store that is told to erase removes them.
+            Erase(ref.ledger, 0, 0),
         )
         # The ledger's length too: an event recorded meanwhile must not escape.
         checks = (now.unchanged, Expect(ref.ledger, now.length), Expect(ref.episodes, past.length), *expects)

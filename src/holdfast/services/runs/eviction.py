@@ -12,7 +12,8 @@ could not fit even alone.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from holdfast.errors import BudgetExceeded
@@ -80,21 +81,24 @@ def make_room(
     )
 
 
-def _count(tokenizer: Tokenizer, text: str) -> int:
-    known: Any = tokenizer  # hashable by identity, which a protocol can not say
-    return _counted(known, text)
-
-
-@lru_cache(maxsize=4096)
-def _counted(tokenizer: Any, text: str) -> int:
+@lru_cache(maxsize=8)
+def _counter(tokenizer: Any) -> Callable[[str], int]:
     # An update changes a line or two and all of them are counted: most of an update's time, before this was kept.
-    return int(tokenizer.count(text))
+    return lru_cache(maxsize=4096)(tokenizer.count)
+
+
+@lru_cache(maxsize=8)
+def _frame(tokenizer: Any) -> int:
+    return frame_tokens(tokenizer.count)
 
 
 def _fixed(state: WorkingSetJson, tokenizer: Tokenizer) -> int:
-    lines = lines_of({**state, "sliding_context": []})
-    return frame_tokens(partial(_count, tokenizer)) + sum(_count(tokenizer, line.text) for line in lines)
+    known: Any = tokenizer  # hashable by identity, which a protocol can not say
+    count = _counter(known)
+    return _frame(known) + sum([count(line.text) for line in lines_of({**state, "sliding_context": []})])
 
 
 def _costs(state: WorkingSetJson, tokenizer: Tokenizer) -> list[int]:
-    return [_count(tokenizer, sliding_line(item)) for item in state["sliding_context"]]
+    known: Any = tokenizer  # as above
+    count = _counter(known)
+    return [count(sliding_line(item)) for item in state["sliding_context"]]

@@ -27,9 +27,9 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from holdfast.codec import Json, encode
+from holdfast.codec import Json, encode, pack
 from holdfast.errors import InvalidInput
 from holdfast.schemas import Validator, has_part
 from holdfast.schemas import check as check_schema
@@ -95,35 +95,36 @@ class EventTypes:
         check_schema("ledger_event", type, part="custom_type", path="type")
         self._custom[type] = Validator(schema)
 
-    def check(self, type: str, payload: object) -> None:
-        """Raise `InvalidInput` unless a user may record this."""
+    def check(self, type: str, payload: object) -> Json:
+        """Return the payload as it will be stored; raise `InvalidInput` unless a user may record this."""
         if type in RESERVED:
             raise InvalidInput(f"{type} is recorded by {RESERVED[type]}, not by hand; nothing changed", path="type")
-        if type in self._custom:
-            encode(payload)
-            self._custom[type].check(payload, "payload")
-        else:
-            check_payload(type, payload)
+        if type not in self._custom:
+            return check_payload(type, payload)
+        stored = encode(payload, depth=1)
+        self._custom[type].check(payload, "payload")
+        return stored
 
 
-def check_payload(type: object, payload: object) -> None:
-    """Raise `InvalidInput` unless the type is one of the schema's and the payload fits it."""
-    encode(payload)
+def check_payload(type: object, payload: object) -> Json:
+    """Return the payload as it will be stored, if the type is one of the schema's and it fits."""
+    stored = encode(payload, depth=1)  # inside a body
     if not isinstance(type, str) or type == "custom_type" or not has_part("ledger_event", type):
         hint = "; register it with ctx.runs.register_event first" if str(type).startswith("custom.") else ""
         raise InvalidInput(f"no event type {type!r:.80}{hint}; nothing changed", path="type")
     check_schema("ledger_event", payload, part=type, path="payload")
+    return stored
 
 
 def entry(
     identity: Identity,
     type: str,
-    payload: dict[str, Any],
+    payload: dict[str, Any] | Json,
     *,
     actor: str,
     at: int,
     parent: str | None = None,
-    detail: dict[str, Any] | None = None,
+    detail: dict[str, Any] | Json | None = None,
     id: str | None = None,
     salt: str | None = None,
 ) -> Entry:
@@ -134,10 +135,13 @@ def entry(
         raise InvalidInput(f"a parent must be an event id, not {parent!r:.80}; nothing changed", path="parent")
     encode([actor, parent, id])
     salt = salt or b64encode(os.urandom(SALT_BYTES)).decode()
-    body = Body(salt=salt, actor=actor, payload=payload, detail=detail, parent=parent, id=id)
-    # Our own key order; encode() makes it canonical and refuses what is not JSON.
-    stored = encode(msgspec.to_builtins(body))
-    return Entry(type, stored, at=at, commitment=commitment(identity, type, at, tombstone(body)))
+    told = payload if isinstance(payload, Json) else encode(payload, depth=1)
+    added = detail if detail is None or isinstance(detail, Json) else encode(detail, depth=1)
+    kept = Tombstone(id, actor, parent, _digest(salt, b"[%b,%b]" % (told, b"null" if added is None else added)))
+    # Canonical already, so it goes in as it is: hashed and stored from one encoding.
+    parts: Any = {"payload": Raw(told), "detail": None if added is None else Raw(added)}
+    body = Body(salt=salt, actor=actor, parent=parent, id=id, **parts)
+    return Entry(type, pack(body), at=at, commitment=commitment(identity, type, at, kept))
 
 
 def body_of(raw: Json) -> Body:
@@ -147,19 +151,21 @@ def body_of(raw: Json) -> Body:
 
 def tombstone(body: Body) -> Tombstone:
     """Return what would stay of an event if it were erased."""
-    content = encode([body.payload, body.detail])
-    digest = sha256(b"holdfast/content/1\0" + b64decode(body.salt) + content).hexdigest()
-    return Tombstone(body.id, body.actor, body.parent, digest)
+    return Tombstone(body.id, body.actor, body.parent, _digest(body.salt, encode([body.payload, body.detail])))
 
 
 def commitment(identity: Identity, type: str, at: int, kept: Tombstone) -> bytes:
     """Return the 32 bytes that join the chain for one event."""
-    total = sha256(b"holdfast/event/1\0")
+    parts = [b"holdfast/event/1\0"]
     for part in (identity.space, identity.run_id, type, str(at), kept.id, kept.actor, kept.parent, kept.digest):
         # A missing part and an empty one must differ, and no two lists of parts may read the same.
         raw = b"" if part is None else b"=" + part.encode()
-        total.update(len(raw).to_bytes(8, "big") + raw)
-    return total.digest()
+        parts += (len(raw).to_bytes(8, "big"), raw)
+    return sha256(b"".join(parts)).digest()
+
+
+def _digest(salt: str, content: bytes) -> str:
+    return sha256(b"holdfast/content/1\0" + b64decode(salt) + content).hexdigest()
 
 
 def event_id(index: int) -> str:

@@ -10,8 +10,10 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from holdfast.bridge import can_search
-from holdfast.errors import Conflict, HoldfastError, InvalidInput
+from holdfast.errors import Conflict, InvalidInput
 from holdfast.files import name_of, reading, writing
 from holdfast.services.runs import (
     artifacts,
@@ -23,11 +25,12 @@ from holdfast.services.runs import (
     ledger,
     milestones,
     updates,
+    updating,
     verifying,
 )
 from holdfast.services.runs.ledger import EventTypes, event, recorded
 from holdfast.services.runs.long_term import LongTerm
-from holdfast.services.runs.state import Ref, RunState, Stored, load, read, record, retries
+from holdfast.services.runs.state import Ref, RunState, Stored, load, read, record
 from holdfast.services.runs.working_set import view
 from holdfast.store import EXISTS, Append, Commit, Expect, Get, Range, Receipt, Tail, Write, new_id
 from holdfast.values import (
@@ -61,6 +64,7 @@ class AsyncRun:
         self._actor = actor
         self._types = types
         self._memories = memories
+        self._known: Stored | None = None
         self._eviction: Eviction | None = None
         self._working_set = view(state.working_set)
         self._ids = {name: state.working_set[name] for name in ("run_id", "task_id", "thread_id")}
@@ -151,43 +155,20 @@ class AsyncRun:
         return await self._update(ask, expected=self.seq if expected_seq is None else expected_seq)
 
     async def _update(
-        self,
-        ask: Callable[[Stored], Awaitable[updates.Request | None]],
-        *,
-        expected: int | None = None,
-        commit_id: str | None = None,
+        self, ask: updating.Ask, *, expected: int | None = None, commit_id: str | None = None
     ) -> WorkingSet:
-        for _ in retries():
-            stored = await read(self._ref)
-            asked = None
-            try:
-                if expected is not None:
-                    updates.require_seq(stored, expected)
-                asked = await ask(stored)
-                if asked is None:
-                    return self._see(stored)
-                plan = updates.plan(stored, asked)
-            except HoldfastError as refusal:
-                await self._reject(stored, refusal, asked)
-                raise
-            try:
-                await self._commit(plan.expects, plan.writes, commit_id)
-            except Conflict as conflict:
-                lost = conflict
-                continue
-            self._eviction = plan.eviction
-            self._working_set = view(plan.state.working_set)
-            await self._milestone_if_due(steps=True)
-            return self._working_set
-        raise lost
-
-    async def _reject(self, stored: Stored, refusal: HoldfastError, asked: updates.Request | None) -> None:
-        actor, parent = (asked.actor, asked.parent) if asked else (self._actor, None)
-        try:
-            told = updates.rejection(stored, refusal, actor, parent)
-            await self._commit((Expect(self._ref.key, EXISTS),), (told,))
-        except HoldfastError as failure:
-            refusal.add_note(f"this refusal could not be recorded: {failure}")
+        known = self._known if self._known is not None and self._known.seq == expected else None
+        done = await updating.update(
+            self._ref, ask, actor=self._actor, known=known, expected=expected, commit_id=commit_id
+        )
+        if not done.made:
+            return self._see(done.stored)
+        # A repeat is answered with the first receipt, which need not speak of what this one planned.
+        self._known = done.stored if commit_id is None else None
+        self._eviction = done.eviction
+        self._working_set = view(done.stored.working_set)
+        await self._milestone_if_due(steps=True)
+        return self._working_set
 
     # ---- the ledger -------------------------------------------------------------------------------------------------
 
@@ -201,11 +182,14 @@ class AsyncRun:
         commit_id: str | None = None,
     ) -> Event:
         """Add an event to the ledger. Its type and payload are checked. It never conflicts, whoever else records."""
-        told = dict(payload) if isinstance(payload, Mapping) else payload
-        self._types.check(type, told)
+        told = self._types.check(type, dict(payload) if isinstance(payload, Mapping) else payload)
         entry = record(self._ref, type, told, actor=actor or self._actor, parent=parent)
         append = Append(self._ref.ledger, (entry,))
         receipt = await self._commit((Expect(self._ref.key, EXISTS),), (append,), commit_id)
+        if len(receipt.versions) != 1:
+            raise InvalidInput(f"the commit id {commit_id!r} was used for something else before; nothing changed")
+        if self._known is not None:
+            self._known = msgspec.structs.replace(self._known, length=receipt.versions[0])
         if type == "ERROR":
             await self._milestone_if_due(steps=False)
         if commit_id is not None:
@@ -379,6 +363,7 @@ class AsyncRun:
 
     def _see(self, stored: Stored) -> WorkingSet:
         if stored.seq >= self.seq:
+            self._known = stored
             self._working_set = view(stored.working_set)
         return self._working_set
 

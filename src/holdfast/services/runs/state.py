@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from holdfast.codec import encode, pack
+from holdfast.codec import Json, encode, pack
 from holdfast.errors import NotFound
 from holdfast.scope import Scope
 from holdfast.services.runs.changes import WorkingSetJson, change
@@ -52,32 +53,32 @@ class RunState(Struct, frozen=True, kw_only=True):
     format: int = 1
 
 
-class Ref(Struct, frozen=True):
+class Ref(Struct, frozen=True, dict=True):
     """Where a run is kept."""
 
     scope: Scope
     run_id: str
     streams: str
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return run_key(self.scope, self.run_id)
 
-    @property
+    @cached_property
     def ledger(self) -> Key:
         return self.scope.key(LEDGER, self.streams)
 
-    @property
+    @cached_property
     def episodes(self) -> Key:
         return self.scope.key(EPISODES, self.streams)
 
-    @property
+    @cached_property
     def identity(self) -> Identity:
         return Identity(self.scope.space, self.run_id)
 
 
 class Stored(Struct, frozen=True):
-    """A run as one snapshot of the store showed it."""
+    """A run as one snapshot of the store showed it. The ledger is `length` long at least: others record meanwhile."""
 
     ref: Ref
     state: RunState
@@ -134,7 +135,7 @@ def put(ref: Ref, state: RunState) -> Put:
     return Put(ref.key, pack(state), tags={"status": state.working_set["status"]})
 
 
-def record(ref: Ref, type: str, payload: dict[str, Any], **rest: Any) -> Entry:
+def record(ref: Ref, type: str, payload: dict[str, Any] | Json, **rest: Any) -> Entry:
     """Return one event of this run, recorded now."""
     return entry(ref.identity, type, payload, at=ref.scope.clock(), **rest)
 
@@ -151,34 +152,48 @@ async def event_writes(
     scope: Scope, run_id: str, type: str, payload: dict[str, Any], *, actor: str, parent: str | None = None
 ) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
     """Say what to join to a commit of your own so that it records an event in a run's ledger too."""
-    check_payload(type, payload)
+    told = check_payload(type, payload)
     ref, _ = await find(scope, run_id)
-    added = record(ref, type, payload, actor=actor, parent=parent)
+    added = record(ref, type, told, actor=actor, parent=parent)
     return (Expect(ref.key, EXISTS),), (Append(ref.ledger, (added,)),)
 
 
-def whole(state: WorkingSetJson) -> dict[str, Any]:
+class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an event says of the version it made: the whole state, or what changed since the one before.
+
+    `floor` is the place in the ledger before which nothing is needed to rebuild it.
+    """
+
+    seq: int
+    state: WorkingSetJson | None = None
+    change: Raw | None = None
+    floor: int | None = None
+    eviction: Eviction | None = None
+    never_kept: list[Any] | None = None
+
+
+def whole(state: WorkingSetJson) -> Json:
     """Return the detail of an event that carries a whole state."""
-    return {"seq": state["_update_seq"], "state": state}
+    return pack(Detail(seq=state["_update_seq"], state=state))
 
 
 def advance(
     stored: Stored, after: WorkingSetJson, eviction: Eviction | None, wanted: WorkingSetJson
-) -> tuple[RunState, dict[str, Any]]:
+) -> tuple[RunState, Json]:
     """Return the next run document and the detail of the event that tells how it came about."""
     before, mark = stored.working_set, stored.state.mark
-    delta = change(before, after)
-    spent = mark.spent + len(encode(delta)) + RECORD_BYTES
-    far = stored.length - mark.floor >= SNAPSHOT_RECORDS
-    if far or spent >= SNAPSHOT_RATIO * stored.size:
+    delta = encode(change(before, after))
+    spent = mark.spent + len(delta) + RECORD_BYTES
+    seq = after["_update_seq"]
+    if stored.length - mark.floor >= SNAPSHOT_RECORDS or spent >= SNAPSHOT_RATIO * stored.size:
         mark = Mark(stored.length, 0)
-        detail = whole(after)
+        detail = Detail(seq=seq, state=after)
     else:
         mark = Mark(mark.floor, spent)
-        detail = {"seq": after["_update_seq"], "change": delta, "floor": mark.floor}
+        detail = Detail(seq=seq, change=Raw(delta), floor=mark.floor)
     if eviction is not None:
-        detail["eviction"] = msgspec.to_builtins(eviction)
         # What arrived and left in the same update is in no version, so its content is kept here.
         known = [*before["sliding_context"], *after["sliding_context"]]
-        detail["never_kept"] = [item for item in wanted["sliding_context"] if item not in known]
-    return msgspec.structs.replace(stored.state, working_set=after, mark=mark), detail
+        lost = [item for item in wanted["sliding_context"] if item not in known]
+        detail = msgspec.structs.replace(detail, eviction=eviction, never_kept=lost)
+    return msgspec.structs.replace(stored.state, working_set=after, mark=mark), pack(detail)

@@ -34,6 +34,7 @@ class Update(Struct, frozen=True):
     """What to write, and what will then be true."""
 
     state: RunState
+    size: int
     eviction: Eviction | None
     expects: tuple[Expect, ...]
     writes: tuple[Write, ...]
@@ -53,7 +54,7 @@ def require_seq(stored: Stored, expected_seq: object) -> None:
 
 
 def plan(stored: Stored, asked: Request) -> Update:
-    """Return the commit: the run document, the event that tells the change, and what belongs with it."""
+    """Return the commit: the run document, then the event that tells the change, then what belongs with them."""
     wanted = changed(stored.working_set, stored.state.config, asked.fields, asked.append, asked.remove)
     after, eviction = make_room(
         stored.working_set,
@@ -66,8 +67,9 @@ def plan(stored: Stored, asked: Request) -> Update:
     event = record(
         stored.ref, "WS_UPDATE_APPLIED", {"new_seq": seq}, actor=asked.actor, parent=asked.parent, detail=detail
     )
-    writes = (put(stored.ref, state), Append(stored.ref.ledger, (event, *asked.events)), *asked.writes)
-    return Update(state, eviction, (stored.unchanged, *asked.expects), writes)
+    document = put(stored.ref, state)
+    writes = (document, Append(stored.ref.ledger, (event, *asked.events)), *asked.writes)
+    return Update(state, len(document.value), eviction, (stored.unchanged, *asked.expects), writes)
 
 
 def rejection(stored: Stored, problem: Exception, actor: str, parent: str | None) -> Append:

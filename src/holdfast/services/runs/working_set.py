@@ -86,9 +86,11 @@ def changed(
     for name, items in added.items():
         after[name] = [*after[name], *items]
     after["_update_seq"] = state["_update_seq"] + 1
-    # What was there is known to be JSON; only what is new has to be looked at for that.
+    # What was there is known to be valid: only what is new has to be looked at.
     encode([new, added])
-    _check(after)
+    touched = {name: after[name] for name in (*fields, *append)}
+    check_schema("ws_patch", touched, part="fields")
+    _check_times(touched.get("sliding_context", ()))
     if len(after["pinned_context"]) > config.pinned_context_max_items:
         raise BudgetExceeded(
             f"pinned_context may hold {config.pinned_context_max_items} items, not {len(after['pinned_context'])}; "
@@ -102,23 +104,31 @@ def changed(
 def require_valid(state: WorkingSetJson) -> None:
     """Raise `InvalidInput`, with the path, unless this is a working set 2.1."""
     encode(state)
-    _check(state)
-
-
-def _check(state: WorkingSetJson) -> None:
     check_schema("working_set", state)
-    for place, item in enumerate(state["sliding_context"]):
-        instant(item["timestamp"], f"$.sliding_context[{place}].timestamp")
+    _check_times(state["sliding_context"])
+
+
+def _check_times(items: Sequence[Mapping[str, Any]]) -> None:
+    for place, item in enumerate(items):
+        if _instant(item["timestamp"]) is None:
+            instant(item["timestamp"], f"$.sliding_context[{place}].timestamp")
+
+
+def instant(text: str, path: str = "") -> datetime:
+    """Return the moment an RFC 3339 time names, whatever its offset."""
+    found = _instant(text)
+    if found is None:
+        raise InvalidInput(f"{text[:60]!r} is not a time such as 2026-01-31T09:30:00Z", path=path)
+    return found
 
 
 @lru_cache(maxsize=4096)
-def instant(text: str, path: str = "") -> datetime:
-    """Return the moment an RFC 3339 time names, whatever its offset."""
+def _instant(text: str) -> datetime | None:
     try:
         # A leap second is a valid time that datetime can not hold: it counts as the second before it.
         return datetime.fromisoformat(_LEAP.sub(":59", text).upper()).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise InvalidInput(f"{text[:60]!r} is not a time such as 2026-01-31T09:30:00Z", path=path) from None
+        return None
 
 
 def ranked(items: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -1,21 +1,27 @@
-"""What every method of a session is built from: looking, deciding, committing, and who counts.
+"""What every method of a session is built from: looking, deciding, committing, who counts, and the work left over.
 
 `decide` is the only way to write a session's document: look, decide purely, commit on condition that nothing changed,
 and look again if something did.
+
+Embedding, and counting anew after a change of the tokenizer, are done a bounded piece at a time by the ordinary calls
+that come by. What is left is told by the streams alone, so nothing can be lost; a failure is kept for `backlog`, and
+never fails the call that it rode on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.scope import Scope
-from holdfast.services.sessions.state import MESSAGE, SESSION, Naming, State, bounded, dump, parse, size
+from holdfast.services.sessions.recounts import recount
+from holdfast.services.sessions.state import MESSAGE, SESSION, Naming, Recount, State, bounded, dump, parse, size
 from holdfast.services.sessions.values import Message, SessionInfo, when
-from holdfast.services.sessions.vectors import Meaning
+from holdfast.services.sessions.vectors import BLOCK, SLICE, Meaning
 from holdfast.services.sessions.view import PAGE, View, forward, look, look_closely
 from holdfast.store import Commit, Document, Expect, Put, Range, Receipt, Record, Slice, Write, new_id
 from holdfast.tokens import Tokenizer, is_built_in
@@ -46,6 +52,13 @@ class Handle:
         self._naming = Naming(self.id)
         # What appends need to know. They do not read it again: it only says who counts, and a record says so itself.
         self._state = parse(document.value)
+        self._settled: Recount | None = None  # the recount that is known to be finished
+        self._failure: str | None = None
+
+    @property
+    def created_at(self) -> datetime:
+        """When the session was opened for the first time."""
+        return when(self._state.created)
 
     async def _view(self) -> View:
         return (await look(self._scope, self.id, self._counter))[0]
@@ -89,6 +102,39 @@ class Handle:
 
     async def _commit(self, expects: Sequence[Expect], writes: Sequence[Write], commit_id: str | None) -> Receipt:
         return await self._scope.store.commit(Commit(commit_id or new_id(), tuple(expects), tuple(writes)))
+
+    async def _appended(self, start: int, stop: int) -> None:
+        """Go on with what is left after an append. Every so many messages one of them pays for embedding them all:
+        a call to the embedder for each would cost more than it saves, and a broken one would be asked each time."""
+        full = self._meaning is not None and stop // BLOCK > start // BLOCK
+        if not full and self._state.recount in (None, self._settled):
+            return
+        try:
+            view = await self._view()
+            if full and self._meaning is not None:
+                await self._meaning.catch_up(view, SLICE)
+                self._failure = None
+        except Exception as problem:
+            # Whatever it is, the messages are stored. They wait, and `backlog`, `search` and `wait` tell.
+            self._failure = f"{type(problem).__name__}: {problem}"
+            return
+        await self._go_on(view)
+
+    async def _go_on(self, view: View) -> None:
+        """Count the next block of messages anew, if the tokenizer changed and some are left."""
+        plan = view.state.recount
+        if plan in (None, self._settled):
+            return
+        try:
+            left = await recount(view, 1)
+        except Conflict:
+            return  # others are at it too
+        except Exception as problem:
+            self._failure = f"{type(problem).__name__}: {problem}"
+            return
+        self._failure = None
+        if not left:
+            self._settled = plan
 
     async def _visible(self, view: View, stop: int) -> list[Record]:
         found: list[Record] = []

@@ -25,6 +25,7 @@ from holdfast.tokens.relevance import text_parts
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 OTHER = "other"
+PLAIN = b"{}"  # the body of most messages: nothing beside a role and a text
 
 
 class Draft(Struct, frozen=True):
@@ -63,17 +64,13 @@ def entry(one: Draft, state: State, tokenizer: Tokenizer, at: int, mark: str | N
     return Entry(kind, encode([rest, note] if note else rest), weight=one.tokens, at=at, text=text)
 
 
-class Opened(Struct, frozen=True):
-    """A record taken apart again."""
-
-    value: dict[str, Any]
-    note: dict[str, Any]
-
-
-def opened(record: Record) -> Opened:
-    """Put the message of a record together again, as fresh objects."""
-    body = record.body.load() if record.body is not None else {}
-    value, note = body if type(body) is list else (body, {})
+def opened(record: Record) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Put the message of a record together again, as fresh objects; return it and its note."""
+    value: dict[str, Any] = {}
+    note: dict[str, Any] = {}
+    if record.body is not None and record.body != PLAIN:
+        body = record.body.load()
+        value, note = body if type(body) is list else (body, note)
     if record.type in ROLES:
         value["role"] = record.type
     if record.text is not None:
@@ -81,27 +78,28 @@ def opened(record: Record) -> Opened:
             _settle(value["content"], record.text, note["parts"])
         else:
             value["content"] = record.text
-    return Opened(value, note)
+    return value, note
 
 
 def own_id(record: Record) -> str | None:
     """Return the id a message was given by its writer, or None if it is named by its index."""
-    # Most bodies are "{}" and need not be decoded to know.
-    if record.body is None or len(record.body) < 8:
+    if record.body is None or record.body == PLAIN:
         return None
-    given = opened(record).value.get("id")
+    given = opened(record)[0].get("id")
     return given if isinstance(given, str) and 0 < len(given) <= LONGEST_ID else None
 
 
-def message(record: Record, state: State, naming: Naming, tokenizer: Tokenizer) -> Message:
-    """Return the message of a record, counted by `tokenizer` if its weight was not."""
-    found = opened(record)
+def message(
+    record: Record, state: State, naming: Naming, tokenizer: Tokenizer, recounted: int | None = None
+) -> Message:
+    """Return the message of a record with its tokens: its weight if `tokenizer` counted that, else counted anew."""
+    value, note = opened(record)
     tokens = record.weight
-    if found.note.get("by", state.counted_by) != tokenizer.name:
-        tokens = count_message(found.value, tokenizer)
-    given = found.value.get("id")
+    if note.get("by", state.counted_by) != tokenizer.name:
+        tokens = count_message(value, tokenizer) if recounted is None else recounted
+    given = value.get("id")
     return Message(
-        found.value,
+        value,
         id=given if isinstance(given, str) else naming.id(record.index),
         index=record.index,
         micros=record.at,

@@ -18,7 +18,7 @@ from holdfast.retrieval import bm25, fuse, share
 from holdfast.scope import Scope
 from holdfast.services.sessions.state import MESSAGE, SESSION
 from holdfast.services.sessions.values import Hit, Hits
-from holdfast.services.sessions.vectors import Meaning
+from holdfast.services.sessions.vectors import SLICE, Meaning
 from holdfast.services.sessions.view import View, at, view_of
 from holdfast.stemming import words
 from holdfast.store import Find, Found, Get, Question, Range, Record, Scan
@@ -27,6 +27,8 @@ from holdfast.tokens import Tokenizer
 Mode = Literal["hybrid", "lexical", "vector"]
 Place = tuple[str, int]
 
+# What meaning weighs against words, as for memories: with equal weights a small model made words alone worse.
+MEANING = 0.5
 POOL = 500
 MOST_CANDIDATES = 8_000
 PAGE = 100
@@ -53,12 +55,14 @@ class Finder(Struct, frozen=True):
             lexical = await self._by_words(query, k, session_id, views, records)
         if mode != "lexical" and self.meaning is not None:
             try:
-                vector = await self._by_meaning(self.meaning, query, k, session_id, views)
+                vector, left = await self._by_meaning(self.meaning, query, k, session_id, views)
+                if left:
+                    degraded = f"{left} messages have no vector yet; each search makes some, wait() all"
             except Unavailable as problem:
                 if mode == "vector":
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
-        shared = _shared(fuse([(1.0, lexical), (1.0, vector)]) if lexical and vector else lexical or vector, views)
+        shared = _shared(fuse([(1.0, lexical), (MEANING, vector)]) if lexical and vector else lexical or vector, views)
         best = sorted(shared, key=lambda place: (-shared[place], place[0], -place[1]))[:k]
         for name in dict.fromkeys(name for name, _ in best):
             missing = [index for found, index in best if found == name and (found, index) not in records]
@@ -97,17 +101,19 @@ class Finder(Struct, frozen=True):
 
     async def _by_meaning(
         self, meaning: Meaning, query: str, k: int, session_id: str | None, views: dict[str, View]
-    ) -> dict[Place, float]:
-        """Score by vectors, making those that are missing first."""
+    ) -> tuple[dict[Place, float], int]:
+        """Score by vectors, after making a bounded number of those that are missing; say how many still are."""
         names = [session_id] if session_id is not None else await self._names()
         views |= await self._views(names)
         found: dict[Place, float] = {}
+        room, left = SLICE, 0
         for name in names:
             if name in views and k > 0:
-                await meaning.catch_up(views[name])
+                progress = await meaning.catch_up(views[name], room)
+                room, left = max(room - progress.seen, 0), left + progress.left
                 near = await meaning.nearest(views[name], query, max(POOL, 4 * k))
                 found |= {(name, index): score for index, score in near.items()}
-        return found
+        return found, left
 
     async def _names(self) -> list[str]:
         names: list[str] = []

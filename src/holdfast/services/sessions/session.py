@@ -21,8 +21,10 @@ from holdfast.codec import encode
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.services.sessions.handle import TRIES, AnyTokenizer, Handle, Plan, contended, info, putting
 from holdfast.services.sessions.ids import find, reclaimed, refuse_ours, reusable, taken
+from holdfast.services.sessions.recounts import recount, uncounted
 from holdfast.services.sessions.search import Finder, Mode
 from holdfast.services.sessions.state import (
+    COUNT,
     CUT,
     MESSAGE,
     SESSION,
@@ -34,12 +36,13 @@ from holdfast.services.sessions.state import (
     size,
 )
 from holdfast.services.sessions.summaries import Summarizer, summary_window
-from holdfast.services.sessions.values import Cut, Hits, Message, SessionInfo
-from holdfast.services.sessions.view import View, at, backward, forward
+from holdfast.services.sessions.values import Backlog, Cut, Hits, Message, SessionInfo
+from holdfast.services.sessions.view import View, at, backward, forward, learn, look
 from holdfast.services.sessions.windows import Filter, gather, priority_window, recent_window, relevant_window
 from holdfast.services.sessions.writes import (
     appending,
     batch,
+    counting_anew,
     cutting,
     deleting,
     deleting_rest,
@@ -53,6 +56,7 @@ from holdfast.store import (
     Get,
     Put,
     Range,
+    Tail,
     new_id,
 )
 from holdfast.tokens import Tokenizer
@@ -98,6 +102,7 @@ class AsyncSession(Handle):
                 versions = await reusable(await self._view(), made.ids)
                 continue
             start = receipt.versions[0] - len(made.drafts)
+            await self._appended(start, receipt.versions[0])
             if commit_id is not None:
                 # The receipt may be that of an earlier call: return what that one stored, not what came now.
                 return await self._stored(start, receipt.versions[0])
@@ -196,11 +201,23 @@ class AsyncSession(Handle):
         await self._decide(attempt)
 
     async def count_with(self, tokenizer: AnyTokenizer) -> None:
-        """Make this the session's tokenizer. What is stored already is counted anew when it is read."""
+        """Make this the session's tokenizer.
+
+        What is stored already is counted anew when it is read, and for good by the calls that follow, block by block.
+        """
         self._chosen = find_tokenizer(tokenizer)
         name = self._chosen.name
-        if self._state.tokenizer != name:
-            await self._change(lambda state: msgspec.structs.replace(state, tokenizer=name))
+        if self._state.tokenizer == name:
+            return
+
+        async def attempt(view: View) -> Plan:
+            if view.state.tokenizer == name:
+                return Plan([], result=view.state)  # somebody else was first, and may have counted some already
+            (counts,) = await self._scope.store.read([Range(view.side(COUNT), 0, 0)])
+            state, writes = counting_anew(view, name, counts.length)
+            return Plan([*putting(view, state).writes, *writes], [Expect(view.side(COUNT), counts.length)], state)
+
+        self._state, _ = await self._decide(attempt)
 
     async def fork(
         self, at: str | None = None, *, session_id: str | None = None, title: str | None = None
@@ -243,8 +260,18 @@ class AsyncSession(Handle):
         """Return the newest `k` messages in order, or all of them."""
         if k is not None and (type(k) is not int or k < 0):
             raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
-        view = await self._view()
-        records = await self._visible(view, view.length) if k is None else await backward(view, view.length, k)
+        # The newest records of all are nearly always the newest visible ones, so they come in the same round trip.
+        view, (newest,) = await look(
+            self._scope, self.id, self._counter, [Tail(self._scope.key(MESSAGE, self.id), 0 if k is None else k)]
+        )
+        await self._go_on(view)
+        if k is None:
+            records = await self._visible(view, view.length)
+        elif len(newest.records) == k and all(view.shows(record.index) for record in newest.records):
+            records = newest.records
+            await learn(view, records)
+        else:
+            records = await backward(view, view.length, k)
         return [view.message(record) for record in records]
 
     async def page(self, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Listing[Message]:
@@ -256,6 +283,7 @@ class AsyncSession(Handle):
             raise InvalidInput(f"limit must be a whole number, 1 or more, not {limit!r:.40}")
         edge = _cursor(after)
         view = await self._view()
+        await self._go_on(view)
         if reverse:
             records = await backward(view, view.length if edge is None else edge, limit + 1)
             page = records[-limit:]
@@ -318,6 +346,7 @@ class AsyncSession(Handle):
             )
 
         gathered = await gather(self._scope, self.id, self._counter, framed, max_tokens, where)
+        await self._go_on(gathered.reading.view)
         whole = gathered.everything()
         if whole is not None:
             return whole
@@ -335,15 +364,30 @@ class AsyncSession(Handle):
         """Return the messages that answer a query best, best first, each with its score and what spoke for it.
 
         Without an embedder (`ctx.sessions.using`) `hybrid` goes by words alone. With one, messages that have no vector
-        yet get theirs first; if that fails, words alone decide and `degraded` says why.
+        yet get theirs first, a thousand at most; `degraded` says how many are left, or why words alone decided.
         """
         return await Finder(self._scope, self._any_counter, self._meaning).search(query, k, mode, self.id)
 
+    async def backlog(self) -> Backlog:
+        """Return what is left to embed and to count anew, and why the last try failed."""
+        view, _ = await look(self._scope, self.id, self._any_counter)
+        unembedded = 0 if self._meaning is None else await self._meaning.left(view)
+        left = await uncounted(view)
+        return Backlog(unembedded, left, self._failure if unembedded or left else None)
+
     async def wait(self) -> int:
-        """Embed what has no vector yet, now rather than at the next search; return how many messages that were."""
-        if self._meaning is None:
-            raise InvalidInput("there is no embedder: ctx.sessions.using(embedder=...)")
-        return await self._meaning.catch_up(await self._view())
+        """Finish now what ordinary calls do piece by piece: counting anew, and embedding. Return how many it embedded.
+
+        Raises what stopped it; what was done until then stays done.
+        """
+        for _ in range(TRIES):
+            view = await self._view()
+            try:
+                await recount(view)
+            except Conflict:
+                continue
+            return 0 if self._meaning is None else (await self._meaning.catch_up(view)).embedded
+        raise contended(self.id)
 
 
 def _cursor(after: str | None) -> int | None:

@@ -49,8 +49,8 @@ class AsyncSessions:
     ) -> AsyncSession:
         """Open a session, creating it if there is none of that id.
 
-        A `tokenizer` other than the session's own becomes its own; messages already there are counted anew when they
-        are read. Title, metadata and tags are for a new session and leave an old one as it is.
+        A `tokenizer` other than the session's own becomes its own; messages already there are counted anew by the calls
+        that follow. Title, metadata and tags are for a new session and leave an old one as it is.
         """
         chosen = None if tokenizer is None else find_tokenizer(tokenizer)
         wanted = session_id if session_id is not None else new_id()

@@ -26,9 +26,11 @@ MESSAGE = "message"
 CUT = "session_cut"
 KEPT = "session_kept"
 SUMMARY = "session_summary"
+COUNT = "session_count"
 VECTOR = "session_vector"
 ID = "mid"  # short, like its keys: there is one for each message id that a caller chose
 LONGEST_ID = 255
+COUNTED = 256  # how many messages a block of counts covers
 
 
 class Hidden(Struct, frozen=True):
@@ -37,6 +39,30 @@ class Hidden(Struct, frozen=True):
     ranges: list[tuple[int, int]]
     previous: int | None
     kept_from: int
+
+
+class Recount(Struct, frozen=True):
+    """Which messages are counted anew since the tokenizer changed: `start` up to `stop`.
+
+    Their counts stand block by block in the stream of counts, those of the newest messages first, because windows want
+    them first. How many blocks there are says how far it has come, so anybody can go on.
+    """
+
+    start: int
+    stop: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-(self.stop - self.start) // COUNTED)
+
+    def block(self, index: int) -> int:
+        """Return which block holds the count of a message."""
+        return (self.stop - 1 - index) // COUNTED
+
+    def span(self, block: int) -> tuple[int, int]:
+        """Return the messages of a block, from the first to before the second."""
+        stop = self.stop - block * COUNTED
+        return max(self.start, stop - COUNTED), stop
 
 
 class State(Struct, frozen=True, omit_defaults=True):
@@ -57,11 +83,12 @@ class State(Struct, frozen=True, omit_defaults=True):
     pins: tuple[int, ...] = ()
     metadata: dict[str, Any] = {}
     forked_from: str | None = None
+    recount: Recount | None = None
 
     @property
     def mixed(self) -> bool:
         """Whether some records may have been counted by another tokenizer than the one in force."""
-        return self.tokenizer != self.counted_by
+        return self.recount is not None or self.tokenizer != self.counted_by
 
 
 _decoder = msgspec.json.Decoder(State)
@@ -124,7 +151,10 @@ def beginning(end: Slice) -> Ranges:
 
 
 def is_visible(ranges: Ranges, index: int) -> bool:
-    return any(start <= index and (stop is None or index < stop) for start, stop in reversed(ranges))
+    for start, stop in reversed(ranges):
+        if start <= index:
+            return stop is None or index < stop
+    return False
 
 
 def bounded(ranges: Ranges, first: int, length: int) -> list[tuple[int, int]]:

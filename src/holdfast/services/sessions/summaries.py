@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast.codec import encode
 from holdfast.errors import Conflict
-from holdfast.services.sessions.state import SESSION, SUMMARY, below, size
+from holdfast.services.sessions.state import SESSION, SUMMARY, below, size, upward
 from holdfast.services.sessions.values import Message
 from holdfast.services.sessions.view import PAGE, View, forward
 from holdfast.services.sessions.windows import Gathered, recent_window
@@ -77,9 +77,11 @@ def _assembled(gathered: Gathered, run: set[int], messages: list[Message], progr
     covered = size(below(view.state.visible, reach)) - sum(
         1 for index in {*gathered.kept, *run, *reasons} if index < reach
     )
-    oldest = next((low for low, _ in view.stretches), 0)
-    while oldest in gathered.kept:
-        oldest += 1
+    # A filter decides about every message of the gap, and then nothing older is covered by a stored summary.
+    filtered = gathered.reading.where is not None
+    apart = gathered.kept | gathered.reasons.keys()
+    others = (index for index in upward(view.stretches, 0) if index not in apart)
+    oldest = messages[0].index if filtered else next(others, 0)
     return assemble(
         gathered.framing,
         with_summary(chosen, Placed(None, value, summary.tokens), oldest),
@@ -115,7 +117,10 @@ async def _gap(gathered: Gathered, start: int, edge: int, share: Share) -> list[
             break
         start = records[-1].index + 1
         for message in map(view.message, records):
-            if message.index in gathered.kept or (where is not None and not where(message)):
+            # What is kept is sent as it is; half of a tool call is left out for a reason of its own.
+            if message.index in gathered.kept or message.index in gathered.reasons:
+                continue
+            if where is not None and not where(message):
                 continue
             found.append(message)
             room -= message.tokens

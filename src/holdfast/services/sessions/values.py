@@ -74,6 +74,18 @@ class Cut(Struct, frozen=True):
     messages: int
 
 
+class Backlog(Struct, frozen=True):
+    """What is left to do on the back of ordinary calls, and why the last try failed, if it did.
+
+    `unembedded` messages have no vector of this embedder yet (0 without one), `uncounted` ones are still to be counted
+    by the session's tokenizer.
+    """
+
+    unembedded: int
+    uncounted: int
+    failure: str | None = None
+
+
 class Hit(Struct, frozen=True):
     """A message that answers a query. `why` says what spoke for it, in words for people."""
 

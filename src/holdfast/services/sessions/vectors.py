@@ -1,8 +1,8 @@
-"""The vectors of a session's messages: made when somebody needs them, stored, never lost.
+"""The vectors of a session's messages: made on the back of ordinary calls, stored, never lost.
 
 They stand in a stream of their own, block by block in the order of the messages. Its end says how far embedding has
 come, so whoever needs more goes on from there: after a failure, in another process, next year. There is no queue that
-could forget a message, and no background task that could fail unseen. Blocks of another embedder are passed over.
+could forget a message, and no thread that could fail unseen. Blocks of another embedder are passed over.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ from holdfast.services.sessions.view import View
 from holdfast.store import EXISTS, Append, Commit, Entry, Expect, Range, Record, Slice, Tail, new_id
 
 BLOCK = 128
+SLICE = 8 * BLOCK  # how many messages one ordinary call embeds at most
+
+
+class Progress(Struct, frozen=True):
+    """What one call did: how many messages it embedded, how many it looked at, and how many are left."""
+
+    embedded: int
+    seen: int
+    left: int
 
 
 class Meaning(Struct, frozen=True):
@@ -31,19 +40,27 @@ class Meaning(Struct, frozen=True):
     embedder: Embedder
     threads: bool
 
-    async def catch_up(self, view: View) -> int:
-        """Embed the messages that have no vector yet. Return how many that were."""
+    async def catch_up(self, view: View, most: int | None = None) -> Progress:
+        """Embed messages that have no vector yet, the oldest first, until at least `most` have been looked at."""
         mark = str(await self.embedder.fingerprint(threads=self.threads))
-        made = 0
+        made = seen = 0
         while True:
             done, length = await self._progress(view, mark)
+            left = max(view.length - max(done, view.first), 0)
+            if not left or (most is not None and seen >= most):
+                return Progress(made, seen, left)
             (part,) = await view.scope.store.read([Range(view.stream, done, view.length, BLOCK)])
             if not part.records:
-                return made
+                return Progress(made, seen, 0)  # the session is gone
             try:
                 made += await self._embed(view, part, length, mark)
             except Conflict:
                 continue  # somebody else embedded the same messages, or the session is gone: look again
+            seen += len(part.records)
+
+    async def left(self, view: View) -> int:
+        """Return how many messages have no vector yet."""
+        return (await self.catch_up(view, 0)).left
 
     async def nearest(self, view: View, query: str, limit: int) -> dict[int, float]:
         """Return the visible messages nearest in meaning with their cosine, reading the vectors a block at a time."""

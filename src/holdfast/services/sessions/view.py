@@ -16,6 +16,7 @@ from holdfast.errors import NotFound
 from holdfast.scope import Scope
 from holdfast.services.sessions.records import message
 from holdfast.services.sessions.state import (
+    COUNT,
     CUT,
     KEPT,
     MESSAGE,
@@ -34,7 +35,10 @@ PAGE = 500
 
 
 class View(Struct, frozen=True):
-    """The state of a session, and how long its streams were: messages, and where they matter, cuts and kept notes."""
+    """The state of a session, and how long its streams were: messages, and where they matter, cuts and kept notes.
+
+    `recounted` holds the tokens of messages that an earlier tokenizer counted, as far as `learn` has looked them up.
+    """
 
     scope: Scope
     id: str
@@ -47,6 +51,7 @@ class View(Struct, frozen=True):
     length: int
     cuts: int = 0
     notes: int = 0
+    recounted: dict[int, int] = {}
 
     @property
     def document(self) -> Key:
@@ -68,7 +73,7 @@ class View(Struct, frozen=True):
         return self.first <= index < self.length and is_visible(self.state.visible, index)
 
     def message(self, record: Record) -> Message:
-        return message(record, self.state, self.naming, self.tokenizer)
+        return message(record, self.state, self.naming, self.tokenizer, self.recounted.get(record.index))
 
 
 async def look(
@@ -118,6 +123,7 @@ async def forward(view: View, start: int, count: int) -> list[Record]:
         if low < high and len(found) < count:
             (part,) = await view.scope.store.read([Range(view.stream, low, high, count - len(found))])
             found += part.records
+    await learn(view, found)
     return found
 
 
@@ -129,6 +135,7 @@ async def backward(view: View, before: int, count: int) -> list[Record]:
         if low < high and len(found) < count:
             (part,) = await view.scope.store.read([Tail(view.stream, min(count - len(found), high - low), None, high)])
             found = [*part.records, *found]
+    await learn(view, found)
     return found
 
 
@@ -143,7 +150,30 @@ async def stored_at(view: View, indexes: Iterable[int]) -> dict[int, Record]:
     if not wanted:
         return {}
     slices: list[Slice] = await view.scope.store.read([Range(view.stream, low, high) for low, high in wanted])
-    return {record.index: record for part in slices for record in part.records}
+    found = [record for part in slices for record in part.records]
+    await learn(view, found)
+    return {record.index: record for record in found}
+
+
+async def learn(view: View, records: Sequence[Record]) -> None:
+    """Look up what these records were counted anew, if the tokenizer changed since they were written.
+
+    What has not been counted anew yet is counted by whoever asks for its message.
+    """
+    plan = view.state.recount
+    if plan is None:
+        return
+    blocks = {plan.block(one.index) for one in records if plan.start <= one.index < plan.stop}
+    if not blocks:
+        return
+    (made,) = await view.scope.store.read([Range(view.side(COUNT), 0, 0)])
+    wanted = [Range(view.side(COUNT), made.first + low, made.first + high) for low, high in _runs(sorted(blocks))]
+    for part in await view.scope.store.read(wanted):
+        for record in part.records:
+            # The tokenizer may have changed again since this view was taken; a block tells whose counts it holds.
+            if record.type == view.tokenizer.name and record.body is not None:
+                start, counts = record.body.load()
+                view.recounted.update(enumerate(counts, start))
 
 
 def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from holdfast.services.sessions.ids import locate
 from holdfast.services.sessions.records import opened
 from holdfast.services.sessions.state import KEPT, MESSAGE, downward, priority_kind, size, upward
 from holdfast.services.sessions.values import Message
-from holdfast.services.sessions.view import View, at, look, stored_at
+from holdfast.services.sessions.view import View, at, learn, look, stored_at
 from holdfast.services.sessions.writes import PINNED
 from holdfast.store import Range, Record, Slice, Tail
 from holdfast.tokens import Tokenizer
@@ -77,15 +77,19 @@ class Reading:
         }
         self.take((await at(self.view, wanted.difference(self.tokens))).values())
 
-    async def back(self, room: int, free: frozenset[int], newest: Slice, max_weight: int) -> tuple[list[Item], bool]:
+    async def back(
+        self, room: int, kept: frozenset[int], halves: set[int], newest: Slice, max_weight: int
+    ) -> tuple[list[Item], bool]:
         """Return the newest messages that cost at most `room`, and whether they go back to the beginning.
 
-        The newest one is among them even if it does not fit. Those in `free` cost nothing. `newest` is what a first
-        `Tail` of `max_weight` returned.
+        The newest that is not kept is among them even if it does not fit. Those in `kept` cost nothing, those in
+        `halves` are passed over. `newest` is what a first `Tail` of `max_weight` returned.
         """
+        free = kept | halves
         # Weights are of use only if the tokenizer in force counted them all and no message is filtered out.
         by_weight = self.where is None and not self.view.state.mixed
         run: list[Item] = []
+        begun = False  # whether the newest that costs anything is in
         for low, high in reversed(self.view.stretches):
             edge = high
             while edge > low:
@@ -94,18 +98,21 @@ class Reading:
                     part = newest
                 else:
                     part = await self._tail(edge, edge - low, limit if by_weight else None)
-                if not part.records and not run:
+                if not part.records and not begun:
                     part = await self._tail(edge, 1, None)
                 found = [record for record in part.records if record.index >= low]
                 self.take(found)
                 for one in (self.items[record.index] for record in reversed(found) if record.index in self.items):
-                    room -= 0 if one.position in free else one.tokens
-                    if room < 0 and run:
-                        break
-                    run.append(one)
+                    if one.position not in free:
+                        room -= one.tokens
+                        if room < 0 and begun:
+                            break
+                        begun = True
+                    if one.position not in halves:
+                        run.append(one)
                 edge = found[0].index if found else edge
                 # A tail that its limit stopped had everything in it that could still fit.
-                if room < 0 or (by_weight and edge > low):
+                if room < 0 or (by_weight and begun and edge > low):
                     return run[::-1], False
         return run[::-1], True
 
@@ -113,6 +120,7 @@ class Reading:
         count = count if max_weight is not None else min(count, CHUNK)
         (part,) = await self.view.scope.store.read([Tail(self.view.stream, count, max_weight, before)])
         found: Slice = part
+        await learn(self.view, found.records)
         return found
 
 
@@ -168,6 +176,7 @@ async def gather(
     """Read what a window of this budget may need. `framed` makes the frame once the tokenizer is known."""
     questions = [Tail(scope.key(MESSAGE, session_id), max_weight=max_tokens), Tail(scope.key(KEPT, session_id), CHUNK)]
     view, (newest, notes) = await look(scope, session_id, choose, questions)
+    await learn(view, newest.records)
     framing = framed(view.tokenizer)
     reading = Reading(view, where)
     asked = await _kept(reading, newest, notes, framing.keep_roles)
@@ -175,8 +184,7 @@ async def gather(
     together, halves = with_partners(asked, reading.items)
     kept = frozenset(together)
     room = framing.room - check_kept((reading.items[index] for index in kept), framing.room)
-    recent, whole = await reading.back(room, kept | halves, newest, max_tokens)
-    recent = [one for one in recent if one.position not in halves]
+    recent, whole = await reading.back(room, kept, halves, newest, max_tokens)
     return Gathered(reading, framing, recent, kept, room, dict.fromkeys(halves, "tool_pair"), whole)
 
 
@@ -257,7 +265,7 @@ async def _noted_records(view: View, notes: Sequence[Record], known: dict[int, R
 
 
 def _mark(record: Record) -> str | None:
-    return opened(record).note.get("mark")
+    return opened(record)[1].get("mark")
 
 
 def _in_order(reading: Reading) -> list[Item]:

@@ -19,6 +19,7 @@ from holdfast.errors import InvalidInput
 from holdfast.scope import Scope
 from holdfast.services.sessions.records import Draft, draft, entry
 from holdfast.services.sessions.state import (
+    COUNT,
     CUT,
     KEPT,
     MESSAGE,
@@ -27,6 +28,7 @@ from holdfast.services.sessions.state import (
     VECTOR,
     Hidden,
     Naming,
+    Recount,
     State,
     bounded,
     hide,
@@ -142,10 +144,18 @@ def restoring(view: View, hidden: Hidden) -> tuple[State, list[Write]]:
     return state, [Append(view.side(CUT), (undone,))]
 
 
+def counting_anew(view: View, tokenizer: str, counts: int) -> tuple[State, list[Write]]:
+    """Put another tokenizer in force: the state that does, and the end of a stream of counts that has this length."""
+    plan = Recount(view.first, view.length)
+    state = msgspec.structs.replace(view.state, tokenizer=tokenizer, recount=plan)
+    # The counts of the tokenizer before are of no more use, and this one's begin where they end.
+    return state, [Truncate(view.side(COUNT), counts)]
+
+
 def deleting(view: View) -> list[Write]:
     """Return the writes that make a session go, and with it all that hangs on it but a long stream of messages."""
     levels = [priority_kind(level) for level in range(1, HIGHEST_PRIORITY + 1)]
-    kinds = [SESSION, CUT, KEPT, SUMMARY, VECTOR, *levels]
+    kinds = [SESSION, CUT, KEPT, SUMMARY, COUNT, VECTOR, *levels]
     if view.length - view.first <= DELETED_AT_ONCE:
         kinds.append(MESSAGE)
     return [Delete(view.side(kind)) for kind in kinds]

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from time import time_ns
 from typing import Any
 
-from holdfast.codec import Json
 from holdfast.scope import now
 from holdfast.services.threads.payloads import SAFE, encode_body, kinds, seal
 from holdfast.services.threads.threads import AsyncThreads
@@ -53,11 +52,11 @@ class Here:
             name, fields = kind
             for value in fields(payload):
                 if type(value) not in SAFE:
-                    body = seal(payload)
+                    body: bytes = seal(payload)
                     break
             else:
                 try:
-                    body = Json(encode_body((payload,)))
+                    body = encode_body((payload,))
                 except UnicodeEncodeError:
                     body = seal(payload)
             limit, clock = self._limit, self._clock
@@ -66,7 +65,7 @@ class Here:
             at = time_ns() // 1000 if clock is None else clock()
             record = self._extend(key, limit, name, body, at, from_id, to_id or None, payload)
             if record is not None:
-                return Slot(thread_id, record, self._types)
+                return Slot(thread_id, record, self._types, payload)
         return self._otherwise(
             thread_id,
             payload,

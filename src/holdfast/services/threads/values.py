@@ -45,12 +45,16 @@ class Metadata(Struct, frozen=True, kw_only=True):
     chain: tuple[str, ...] = ()
 
 
-class Slot(Struct, frozen=True, eq=False, gc=False):
-    """One message of a thread. It never changes; what it shows is computed when asked for."""
+class Slot(Struct, frozen=True, eq=False):
+    """One message of a thread. It never changes; what it shows is computed when asked for.
+
+    `native` is the sender's own object, for a record that came back without it.
+    """
 
     thread_id: str
     record: Record
     types: PayloadTypes
+    native: Any = None
 
     @property
     def index(self) -> int:
@@ -76,7 +80,8 @@ class Slot(Struct, frozen=True, eq=False, gc=False):
     @property
     def payload(self) -> Any:
         """The payload: the object that was appended, a registered type, plain JSON, or `Inert`."""
-        native, raw = self.record.native, self._opened.payload
+        raw = self._opened.payload
+        native = self.record.native if self.native is None else self.native
         if native is None:
             return self.types.build(self.type, raw)
         if unedited(native, raw):

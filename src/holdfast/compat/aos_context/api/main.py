@@ -1,15 +1,9 @@
-"""The ASGI app. One store at the root holds every run and the memories they share; run folders hold readable copies.
-
-Run ids name folders, so an id that could lead out of the root names no run.
-"""
+"""The ASGI app, by the names its users know. Where the runs are kept is in `root`."""
 
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +11,7 @@ from fastapi import FastAPI, Query
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from holdfast.blocking import Context
-from holdfast.blocking.runs import Run
-from holdfast.compat import importing_aos
 from holdfast.compat.aos_context import _legacy, _places
-from holdfast.compat.aos_context._exports import export_ledger, export_working_set
 from holdfast.compat.aos_context.api.errors import HANDLERS, global_exception_handler
 from holdfast.compat.aos_context.api.models import (
     BootRequest,
@@ -40,6 +30,7 @@ from holdfast.compat.aos_context.api.models import (
     ResumeSnapshotRequest,
     ResumeSnapshotResponse,
 )
+from holdfast.compat.aos_context.api.root import SAFE_ID, Root
 from holdfast.compat.aos_context.api.tokens import Tokens
 from holdfast.compat.aos_context.config import DEFAULT_CONFIG
 from holdfast.compat.aos_context.context_brief import render_context_brief
@@ -48,80 +39,33 @@ from holdfast.compat.aos_context.ledger import FileLedger
 from holdfast.compat.aos_context.memory import StoredMemory
 from holdfast.compat.aos_context.resume_pack import snapshot_resume_pack
 from holdfast.compat.aos_context.ws_manager import WorkingSetManager, patched, run_config
-from holdfast.errors import NotFound
 
 __all__ = ["MEMORY", "MILESTONE_TOKENS", "RUNS_ROOT", "TOKEN_TTL_SECONDS", "app", "global_exception_handler"]
 
 RUNS_ROOT = Path(os.environ.get("AOS_RUNS_ROOT", "./runs"))
 TOKEN_TTL_SECONDS = 300
-SAFE_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 app = FastAPI(title="AoS Context API over Holdfast", version="2.1.0", exception_handlers=HANDLERS)
 
 
-def _place() -> _places.Place:
-    return _places.Place(RUNS_ROOT.absolute() / _places.STORE)
-
-
-@contextmanager
-def _store(create: bool = True) -> Iterator[Context | None]:
-    """Offer the store at the root; None if it is not there and must not be made."""
-    if not create and not _place().made:
-        yield None
-        return
-    with _places.using(_place()) as ctx:
-        yield ctx
-
-
-MEMORY = StoredMemory(lambda: _places.using(_place()))
-MILESTONE_TOKENS = Tokens(_store)
+ROOT = Root(lambda: RUNS_ROOT)
+MEMORY = StoredMemory(lambda: _places.using(ROOT.place))
+MILESTONE_TOKENS = Tokens(ROOT.store)
 
 
 # ---- where things are -----------------------------------------------------------------------------------------------
 
 
 def _run_dir(run_id: str) -> Path:
-    if not SAFE_ID.fullmatch(run_id):
-        raise HTTPException(404, f"there is no run {run_id!r:.80}")
-    return RUNS_ROOT.absolute() / run_id
-
-
-def _ws_path(run_id: str) -> Path:
-    return _run_dir(run_id) / "state" / _places.WORKING_SET
-
-
-def _ledger_path(run_id: str) -> Path:
-    return _run_dir(run_id) / "ledger" / _places.LEDGER
+    return ROOT.folder(run_id)
 
 
 def _wsm(run_id: str) -> WorkingSetManager:
-    return WorkingSetManager(_ws_path(run_id))
+    return WorkingSetManager(ROOT.working_set(run_id))
 
 
 def _ledger(run_id: str) -> FileLedger:
-    return FileLedger(_ledger_path(run_id))
-
-
-@contextmanager
-def _run(run_id: str) -> Iterator[tuple[Context, Run]]:
-    """Offer a run, taking a folder in that was there before the store; bring its ledger's copy up to date after."""
-    folder, old = _run_dir(run_id), _ws_path(run_id).exists()
-    with _store(create=old) as ctx:
-        if ctx is None:
-            raise HTTPException(404, f"there is no run {run_id!r}")
-        try:
-            run = ctx.runs.get(run_id)
-        except NotFound:
-            taken = importing_aos.import_run(folder, ctx) if old else None
-            if taken is None or taken.run_id != run_id or taken.outcome == "refused":
-                raise HTTPException(404, f"there is no run {run_id!r}") from None
-            run = ctx.runs.get(run_id)
-        before = run.head().length
-        try:
-            yield ctx, run
-        finally:
-            if run.head().length != before:
-                export_ledger(run, _ledger_path(run_id))
+    return FileLedger(ROOT.ledger(run_id))
 
 
 # ---- milestone tokens -----------------------------------------------------------------------------------------------
@@ -160,23 +104,22 @@ def health() -> dict[str, str]:
 
 @app.post("/runs/boot")
 def boot(req: BootRequest) -> BootResponse:
-    with _places.using(_place()) as ctx:
+    with _places.using(ROOT.place) as ctx:
         run = ctx.runs.create(**req.model_dump(), config=run_config(DEFAULT_CONFIG))
-        export_working_set(run, _ws_path(run.id))
-        export_ledger(run, _ledger_path(run.id))
+        ROOT.copy(run)
         return BootResponse(run_id=run.id, ws=run.working_set.to_dict())
 
 
 @app.get("/runs/{run_id}/ws")
 def get_ws(run_id: str) -> dict[str, Any]:
-    with _run(run_id) as (_, run):
+    with ROOT.run(run_id) as run:
         return run.working_set.to_dict()
 
 
 @app.post("/runs/{run_id}/step/update")
 def step_update(run_id: str, req: PatchRequest) -> PatchResponse:
-    with _run(run_id) as (_, run):
-        result = patched(run, req.patch, _ws_path(run_id))
+    with ROOT.run(run_id) as run:
+        result = patched(run, req.patch, ROOT.working_set(run_id))
     if result.new_ws is None:
         error = result.error or ""
         raise HTTPException(409 if error.startswith("LOCK_ERROR") else 400, error)
@@ -186,7 +129,7 @@ def step_update(run_id: str, req: PatchRequest) -> PatchResponse:
 @app.post("/runs/{run_id}/milestone")
 def milestone(run_id: str, req: MilestoneRequest) -> MilestoneResponse:
     """Make an episode. A batch given here is committed with it; without one, a token lets one be committed soon."""
-    with _run(run_id) as (_, run):
+    with ROOT.run(run_id) as run:
         episode = run.milestone(req.reason, memory_batch_id=req.memory_batch_id, next_entry_point=req.next_entry_point)
     path = write_episode(_run_dir(run_id) / "episodes", episode.to_dict())
     if req.memory_batch_id is not None:
@@ -201,7 +144,7 @@ def milestone(run_id: str, req: MilestoneRequest) -> MilestoneResponse:
 
 @app.post("/runs/{run_id}/memory/propose")
 def memory_propose(run_id: str, req: MemoryProposeRequest) -> MemoryProposeResponse:
-    with _run(run_id):
+    with ROOT.run(run_id):
         result = MEMORY.propose(req.mcrs, scope_filters=req.scope_filters, run_id=run_id)
         if result.batch_id is None:
             return MemoryProposeResponse(ok=False, staged_count=0, error=result.error)
@@ -211,7 +154,7 @@ def memory_propose(run_id: str, req: MemoryProposeRequest) -> MemoryProposeRespo
 @app.post("/runs/{run_id}/memory/commit")
 def memory_commit(run_id: str, req: MemoryCommitRequest) -> MemoryCommitResponse:
     """Commit a batch of this run, once, within the time of a milestone's token."""
-    with _run(run_id):
+    with ROOT.run(run_id):
         outside = req.allow_outside_milestone and _test_mode()
         if not outside and not _validate_milestone_token(run_id, req.milestone_token):
             why = "needs a valid milestone_token of this run, which POST /runs/{run_id}/milestone gives"
@@ -229,7 +172,7 @@ def memory_commit(run_id: str, req: MemoryCommitRequest) -> MemoryCommitResponse
 def memory_search(
     run_id: str, q: str = "", top_k: int = Query(8, ge=1), scope: str | None = None, status: str = "active"
 ) -> MemorySearchResponse:
-    with _run(run_id):
+    with ROOT.run(run_id):
         items = MEMORY.search(q, filters={"scope": scope, "status": status}, top_k=top_k)
     return MemorySearchResponse(ok=True, items=items, count=len(items))
 
@@ -237,7 +180,7 @@ def memory_search(
 @app.post("/runs/{run_id}/resume/snapshot")
 def resume_snapshot(run_id: str, req: ResumeSnapshotRequest) -> ResumeSnapshotResponse:
     folder = _run_dir(run_id)
-    with _run(run_id):
+    with ROOT.run(run_id):
         made = snapshot_resume_pack(
             run_dir=folder, output_dir=folder / "resume", pointers=req.pointers, zip_pack=req.zip_pack
         )
@@ -252,15 +195,14 @@ def resume_load(req: ResumeLoadRequest) -> ResumeLoadResponse:
     if not path.is_relative_to(RUNS_ROOT.resolve()):
         raise HTTPException(400, "pack_path must be a pack under the runs root; nothing changed")
     try:
-        with _legacy.restorable(path) as pack, _places.using(_place()) as ctx:
+        with _legacy.restorable(path) as pack, _places.using(ROOT.place) as ctx:
             run_id = req.new_run_id or _legacy.check(pack)
             if not SAFE_ID.fullmatch(run_id):
                 raise HTTPException(400, "a run id is letters, digits, '.', '_' and '-'; nothing changed")
             if _run_dir(run_id).exists():
                 raise HTTPException(409, f"there is a run {run_id!r} already; nothing changed")
             run = ctx.runs.restore(pack, run_id=run_id)
-            export_working_set(run, _ws_path(run_id))
-            export_ledger(run, _ledger_path(run_id))
+            ROOT.copy(run)
     except FileNotFoundError:
         raise HTTPException(404, "there is no such pack; nothing changed") from None
     return ResumeLoadResponse(ok=True, run_id=run.id, ws=run.working_set.to_dict())

@@ -17,7 +17,13 @@ import holdfast
 from holdfast.blocking.threads import Thread, Threads
 from holdfast.compat.xml_pipeline.memory.backend_config import MAX_SLOTS, MAX_THREADS
 from holdfast.compat.xml_pipeline.memory.shared_backend import StoreBackend, live_threads
-from holdfast.compat.xml_pipeline.memory.slots import BufferSlot, SlotMetadata, stored_slot, told_in
+from holdfast.compat.xml_pipeline.memory.slots import (
+    BufferSlot,
+    SlotMetadata,
+    slot_to_handler_metadata,
+    stored_slot,
+    told_in,
+)
 from holdfast.compat.xml_pipeline.memory.thread_context import ThreadContext
 from holdfast.compat.xml_pipeline.message_bus.message_state import HandlerMetadata
 from holdfast.errors import BudgetExceeded, InvalidInput
@@ -33,7 +39,6 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-
 Archive = Callable[[str, bytes], None]
 
 
@@ -49,9 +54,7 @@ class ContextBuffer:
 
     def _attach(self, backend: StoreBackend | None) -> None:
         if backend is not None and not isinstance(backend, StoreBackend):
-            raise InvalidInput(
-                "a backend must come from get_shared_backend(); to bring your own, write a Holdfast store"
-            )
+            raise InvalidInput("a backend must come from get_shared_backend(); your own would be a Holdfast store")
         self._backend = backend
         # In process a thread exists once it was asked for. Elsewhere the store alone knows, and these are only kept
         # so that whoever asks twice gets the same object.
@@ -102,9 +105,8 @@ class ContextBuffer:
 
     def get_or_create_thread(self, thread_id: str) -> ThreadContext:
         """Return a thread. The same object each time."""
-        with self._lock:
-            known = self._handles.get(thread_id)
-            return self.enlist(ThreadContext(thread_id, self)) if known is None else known
+        known = self._handles.get(thread_id)
+        return self.enlist(ThreadContext(thread_id, self)) if known is None else known
 
     def thread(self, thread_id: str) -> Thread:
         """Return the store's own handle on a thread."""
@@ -155,30 +157,26 @@ class ContextBuffer:
         """
         if not isinstance(from_id, str):
             return self.append(thread_id, payload, **told_in(from_id))
-        handles = self._handles
-        if thread_id not in handles:
+        if thread_id not in self._handles:
             self.get_or_create_thread(thread_id)
         if self._backend is not None and type(payload) not in self._known:
             self._learn(type(payload))
         try:
-            if own_name is None and not (is_self_call or usage_instructions or todo_nudge):
-                slot = self._append(thread_id, payload, from_id=from_id, to_id=to_id)
-            else:
-                slot = self._append(
-                    thread_id,
-                    payload,
-                    from_id=from_id,
-                    to_id=to_id,
-                    own_name=own_name,
-                    is_self_call=is_self_call,
-                    usage_instructions=usage_instructions,
-                    todo_nudge=todo_nudge,
-                )
+            slot = self._append(
+                thread_id,
+                payload,
+                from_id=from_id,
+                to_id=to_id,
+                own_name=own_name,
+                is_self_call=is_self_call,
+                usage_instructions=usage_instructions,
+                todo_nudge=todo_nudge,
+            )
         except BudgetExceeded:
             raise MemoryError(f"Thread {thread_id} exceeded max slots ({self._max_slots})") from None
         if self._empty:
             self._empty.pop(thread_id, None)
-        if thread_id not in handles:  # it had to leave meanwhile, and this message brought it back
+        if thread_id not in self._handles:  # it had to leave meanwhile, and this message brought it back
             self.get_or_create_thread(thread_id)
         return stored_slot(slot)
 
@@ -191,9 +189,7 @@ class ContextBuffer:
         return [stored_slot(slot) for slot in self._threads.get(thread_id)]
 
     def thread_exists(self, thread_id: str) -> bool:
-        if self._backend is None:
-            return thread_id in self._handles
-        return len(self._threads.get(thread_id)) > 0
+        return thread_id in self._handles if self._backend is None else len(self._threads.get(thread_id)) > 0
 
     def delete_thread(self, thread_id: str) -> bool:
         """Remove a thread. False if there was none."""
@@ -250,16 +246,3 @@ def reset_context_buffer() -> None:
         if _buffer is not None and not _buffer.is_shared:
             _buffer.clear()
         _buffer = None
-
-
-def slot_to_handler_metadata(slot: BufferSlot) -> HandlerMetadata:
-    """Return what a handler is told about a message."""
-    told = slot.metadata
-    return HandlerMetadata(
-        thread_id=told.thread_id,
-        from_id=told.from_id,
-        own_name=told.own_name,
-        is_self_call=told.is_self_call,
-        usage_instructions=told.usage_instructions,
-        todo_nudge=told.todo_nudge,
-    )

@@ -129,3 +129,16 @@ class _Slot(msgspec.Struct):
     type: str
     payload: msgspec.Raw
     metadata: SlotMetadata
+
+
+def slot_to_handler_metadata(slot: BufferSlot) -> HandlerMetadata:
+    """Return what a handler is told about a message."""
+    told = slot.metadata
+    return HandlerMetadata(
+        thread_id=told.thread_id,
+        from_id=told.from_id,
+        own_name=told.own_name,
+        is_self_call=told.is_self_call,
+        usage_instructions=told.usage_instructions,
+        todo_nudge=told.todo_nudge,
+    )

@@ -1,0 +1,75 @@
+"""The applications that `benchmarks.http` measures, each for `uvicorn --factory` in a process of its own.
+
+FOLDER, in the environment, is where an application keeps its files.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from benchmarks.runs import FileRun
+from holdfast.server.app import create_app
+from holdfast.server.settings import Settings
+from holdfast.testing.disk import Disk
+
+SLOW_SECONDS = 0.002
+STATE = "state.json"  # what a run looks like, for those who have no store
+
+
+def ours() -> Any:
+    """Holdfast on a file, as `holdfast serve` has it; without the limit on how fast one caller may be."""
+    return create_app(Settings(url=str(_folder() / "agent.db"), requests_per_second=1e9))
+
+
+def slow() -> Any:
+    """The same on a disk whose every fsync takes two milliseconds longer."""
+    disk = Disk(_folder() / "agent.db", writes=False).__enter__()
+    disk.fsync_seconds = SLOW_SECONDS
+    return ours()
+
+
+class Patch(BaseModel):
+    patch: dict[str, Any]
+    expected_seq: int
+
+
+class Patched(BaseModel):
+    ok: bool
+    ws: dict[str, Any] | None = None
+    error: str | None = None
+
+
+def files() -> Any:
+    """The server that Holdfast replaces, re-enacted: its endpoint is a coroutine that replaces a file; no ledger."""
+    app = FastAPI()
+    run = FileRun(_folder() / "run", msgspec.json.decode((_folder() / STATE).read_bytes()))
+
+    @app.patch("/runs/{run_id}")
+    async def update(run_id: str, asked: Patch) -> Patched:
+        return Patched(ok=True, ws=run.apply_patch(asked.expected_seq, **asked.patch))
+
+    return app
+
+
+def bare() -> Any:
+    """A route that returns the bytes of a run, and does nothing else."""
+    body = (_folder() / STATE).read_bytes()
+
+    async def get(request: Request) -> Response:
+        return Response(body, media_type="application/json")
+
+    return Starlette(routes=[Route("/runs/{run_id}", get)])
+
+
+def _folder() -> Path:
+    return Path(os.environ["FOLDER"])

@@ -1,0 +1,78 @@
+"""A server remembers the runs it is working on, and is never wrong because of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+
+import holdfast
+from holdfast.server.handles import LARGEST_BYTES, MOST, Handles
+from holdfast.server.keys import Caller
+from holdfast.services.runs.run import AsyncRun
+from tests.server.conftest import client
+from tests.server.serving import served
+
+
+def patch(http: httpx.Client, run: str, seq: int, **fields: Any) -> httpx.Response:
+    return http.patch(f"/runs/{run}", json={"patch": fields or {"next_action": str(seq)}, "expected_seq": seq})
+
+
+def test_what_somebody_else_did_meanwhile_is_seen(tmp_path: Path) -> None:
+    with (
+        served(str(tmp_path / "agent.db")) as server,
+        client(server.url) as http,
+        holdfast.open(tmp_path / "agent.db") as ctx,
+    ):
+        run = http.post("/runs", json={"objective": "x"}).json()["run_id"]
+        assert [patch(http, run, seq).status_code for seq in (0, 1, 2)] == [200, 200, 200]
+        ctx.runs.get(run).update(expected_seq=3, blockers=["429s"])
+        lost = patch(http, run, 3)
+        assert lost.status_code == 409 and lost.headers["etag"] == '"4"'
+        done = patch(http, run, 4).json()["ws"]
+        assert done["_update_seq"] == 5 and done["blockers"] == ["429s"]
+        assert ctx.runs.get(run).verify().ok
+
+
+def test_a_run_that_was_erased_meanwhile_is_not_brought_back(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server, client(server.url) as http:
+        run = http.post("/runs", json={"objective": "secret"}).json()["run_id"]
+        assert patch(http, run, 0).status_code == 200
+        http.post(f"/runs/{run}/erase", json={"reason": "asked to"})
+        patch(http, run, 1)
+        assert "secret" not in http.get(f"/runs/{run}").text
+
+
+def test_a_refusal_is_recorded_under_the_name_of_whoever_was_refused(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server:
+        with client(server.url, server.key()) as one, client(server.url, other := server.key()) as two:
+            run = one.post("/runs", json={"objective": "x"}).json()["run_id"]
+            patch(one, run, 0)
+            assert patch(two, run, 0).status_code == 409
+            events = one.get(f"/runs/{run}/events").json()["events"]
+        assert (events[-1]["type"], events[-1]["actor"]) == ("WS_UPDATE_REJECTED", other[3:].split(".")[0])
+
+
+class Handle:
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+
+def test_a_handle_is_given_to_one_request_of_its_own_caller() -> None:
+    handles, ana, bob = Handles(), Caller("ana", "acme", "writer"), Caller("bob", "acme", "writer")
+    run = cast(AsyncRun, Handle("r"))
+    handles.keep(ana, run, 10)
+    assert handles.take(bob, "r") is None
+    assert handles.take(Caller("ana", "other", "writer"), "r") is None
+    assert handles.take(ana, "r") is run
+    assert handles.take(ana, "r") is None
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    handles, ana = Handles(), Caller("ana", "acme", "writer")
+    for number in range(MOST + 1):
+        handles.keep(ana, cast(AsyncRun, Handle(f"r{number}")), 10)
+    handles.keep(ana, cast(AsyncRun, Handle("large")), LARGEST_BYTES + 1)
+    kept = [number for number in range(MOST + 1) if handles.take(ana, f"r{number}")]
+    assert kept == list(range(1, MOST + 1)) and handles.take(ana, "large") is None

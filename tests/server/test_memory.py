@@ -1,0 +1,150 @@
+"""However much is sent, and however slowly, what a server holds in memory is bounded."""
+
+from __future__ import annotations
+
+import io
+import re
+import socket
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+import holdfast
+from holdfast.client import wire
+from holdfast.codec import encode
+from holdfast.server.limits import Room
+from holdfast.server.wire import Refusal
+from holdfast.store import Append, Commit, Entry, Key, Range, new_id
+from tests.server.conftest import client
+from tests.server.serving import Process, process
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks /proc how much memory was used")
+
+MIB = 1024 * 1024
+BODY = MIB  # the limit in force
+MOST_MIB = 96  # what an attack may cost; it takes less than 20, and each sends or asks for far more
+ZIP = {"Content-Type": "application/zip"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder: Path = tmp_path_factory.mktemp("memory")
+    limits = {"HOLDFAST_MAX_BODY_BYTES": str(BODY), "HOLDFAST_MAX_BODIES_BYTES": str(16 * MIB)}
+    with process(folder / "agent.db", **limits) as started:
+        yield started
+
+
+def peak_mib(server: Process) -> float:
+    """The most that the process ever held."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found
+    return int(found.group(1)) / 1024
+
+
+def at_once(count: int, work: Callable[[int], None]) -> None:
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def pieces(mib: int) -> Iterator[bytes]:
+    for _ in range(16 * mib):
+        yield b" " * (MIB // 16)
+
+
+def test_bodies_that_hide_their_size(server: Process) -> None:
+    before, statuses = peak_mib(server), []
+
+    def work(_: int) -> None:
+        with client(server.url) as http, suppress(httpx.TransportError):  # hanging up is a refusal too
+            statuses.append(http.post("/runs", content=pieces(32)).status_code)
+
+    at_once(16, work)
+    assert set(statuses) <= {413, 503} and peak_mib(server) - before < MOST_MIB
+
+
+def test_many_large_bodies_that_never_end(server: Process) -> None:
+    """300 bodies, each just below the limit, none complete: the first ones are held, the others refused."""
+    before = peak_mib(server)
+    head = f"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        for _ in range(300):
+            raw = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            with suppress(OSError):
+                raw.sendall(head + b" " * (BODY - 1))
+        with client(server.url) as http:
+            assert http.get("/runs").status_code == 200
+        assert peak_mib(server) - before < MOST_MIB
+
+
+def test_json_that_grows_when_it_is_parsed(server: Process) -> None:
+    before = peak_mib(server)
+    wide = b'{"objective": [' + b"[]," * (BODY // 3 - 20) + b"[]]}"
+
+    def work(_: int) -> None:
+        with client(server.url) as http:
+            assert http.post("/runs", content=wide).status_code in (422, 503)
+
+    at_once(4, work)
+    assert peak_mib(server) - before < MOST_MIB
+
+
+@pytest.mark.parametrize("mib", [200, 300], ids=["too repetitive", "too large"])
+def test_a_zip_bomb(server: Process, mib: int) -> None:
+    before, bomb = peak_mib(server), io.BytesIO()
+    with (
+        zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made,
+        made.open("working_set.json", "w") as entry,
+    ):
+        for piece in pieces(mib):
+            entry.write(piece)
+    with client(server.url) as http:
+        answer = http.post("/runs/restore", content=bomb.getvalue(), headers=ZIP)
+        assert answer.status_code == 422 and answer.json()["code"] == "invalid_input"
+        assert http.get("/runs").json()["runs"] == []
+    assert peak_mib(server) - before < MOST_MIB
+
+
+def test_asking_for_everything(server: Process) -> None:
+    key = Key("default", "note", "long")
+    entries = tuple(Entry("note", encode("x" * 4000)) for _ in range(200))
+    with holdfast.connect(server.url) as ctx:
+        for _ in range(100):
+            ctx.store.commit(Commit(new_id(), (), (Append(key, entries),)))
+    before, sizes = peak_mib(server), []
+    everything = wire.dump_questions([Range(key)] * 50)
+
+    def work(_: int) -> None:
+        with client(server.url) as http:
+            answer = http.post("/store/read", content=everything, headers={"Content-Type": wire.MEDIA})
+            assert answer.status_code == 200
+            sizes.append(len(answer.content))
+
+    at_once(8, work)
+    assert max(sizes) < 4 * MIB and peak_mib(server) - before < MOST_MIB
+
+
+def test_room_is_given_back() -> None:
+    room = Room(10)
+    room.take(6)
+    with pytest.raises(Refusal) as busy:
+        room.take(5)
+    assert busy.value.status == 503
+    room.give_back(6)
+    room.take(10)
+
+
+def test_a_server_that_was_attacked_still_has_all_its_room(server: Process) -> None:
+    """After everything above: bodies as large as they may be, one after the other, more than fit at once."""
+    large = b'{"objective": "x", "constraints": ["' + b"x" * (BODY - 100) + b'"]}'
+    with client(server.url) as http:
+        assert {http.post("/runs", content=large).status_code for _ in range(20)} <= {413, 422}

@@ -1,0 +1,114 @@
+"""A bounded answer and the client that asks for the rest: together they answer what the store itself would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast.backends.memory import MemoryStore
+from holdfast.client import paging, wire
+from holdfast.client.paging import Reading
+from holdfast.codec import encode
+from holdfast.store import Append, Commit, Entry, Get, Key, Page, Put, Question, Range, Scan, Tail, Truncate, new_id
+from tests.server.serving import served
+
+LENGTH = 12
+STREAM, EMPTY = Key("s", "stream", "full"), Key("s", "stream", "empty")
+
+
+def filled(truncated: int = 0) -> MemoryStore:
+    store = MemoryStore()
+    entries = tuple(Entry("note", encode(number), weight=number % 4) for number in range(LENGTH))
+    store.commit(Commit(new_id(), (), (Append(STREAM, entries),)))
+    for number in range(LENGTH):
+        store.commit(Commit(new_id(), (), (Put(Key("s", "document", f"d{number}"), encode(number), {"a": "b"}),)))
+    if truncated:
+        store.commit(Commit(new_id(), (), (Truncate(STREAM, truncated),)))
+    return store
+
+
+def answered(store: MemoryStore, questions: Sequence[Question], most: int) -> bytes:
+    """What a server does."""
+    bounded = paging.capped(questions, most)
+    answers = store.read(bounded)
+    growing = [answer for question, answer in zip(questions, answers, strict=True) if type(question) is not Get]
+    sizes = [len(answer.documents if type(answer) is Page else answer.records) for answer in growing]
+    assert sum(sizes) <= max(most, len(growing))
+    return wire.dump_answers(answers, paging.cuts(questions, bounded, answers))
+
+
+def read(store: MemoryStore, questions: Sequence[Question], most: int) -> list[Any]:
+    """What a client does."""
+    reading = Reading(questions)
+    while asked := reading.next():
+        reading.answered(asked, answered(store, asked, most))
+    return reading.answers()
+
+
+SMALL = st.integers(0, LENGTH + 2)
+KEYS = st.sampled_from([STREAM, EMPTY])
+QUESTIONS = st.one_of(
+    st.builds(Get, st.just(Key("s", "document", "d3"))),
+    st.builds(Range, KEYS, SMALL, st.none() | SMALL, st.none() | SMALL),
+    st.builds(Tail, KEYS, st.none() | SMALL, st.none() | SMALL, st.none() | SMALL),
+    st.builds(
+        Scan,
+        st.just("s"),
+        st.just("document"),
+        st.sampled_from([{}, {"a": "b"}, {"a": "c"}]),
+        st.none(),
+        SMALL,
+        st.booleans(),
+    ),
+)
+
+
+@given(st.lists(QUESTIONS, min_size=1, max_size=4), st.integers(1, 6), st.integers(0, 5))
+def test_pages_put_together_are_the_answer(questions: list[Question], most: int, truncated: int) -> None:
+    store = filled(truncated)
+    assert read(store, questions, most) == store.read(questions)
+
+
+def test_what_is_appended_meanwhile_is_left_for_the_next_question() -> None:
+    store, reading = filled(), Reading([Range(STREAM)])
+    reading.answered(reading.next(), answered(store, reading.next(), 5))
+    store.commit(Commit(new_id(), (), (Append(STREAM, (Entry("note", encode("new")),)),)))
+    while asked := reading.next():
+        reading.answered(asked, answered(store, asked, 5))
+    [whole] = reading.answers()
+    assert whole.length == LENGTH and [record.index for record in whole.records] == list(range(LENGTH))
+
+
+def test_what_is_truncated_meanwhile_leaves_no_gap() -> None:
+    store, reading = filled(), Reading([Range(STREAM)])
+    reading.answered(reading.next(), answered(store, reading.next(), 5))
+    store.commit(Commit(new_id(), (), (Truncate(STREAM, 8),)))
+    while asked := reading.next():
+        reading.answered(asked, answered(store, asked, 5))
+    [whole] = reading.answers()
+    assert whole.first == 8 and [record.index for record in whole.records] == [8, 9, 10, 11]
+
+
+def test_a_long_stream_is_read_whole_through_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    load = wire.load_answers
+
+    def watched(raw: bytes, questions: Sequence[Question]) -> Any:
+        answers, cut = load(raw, questions)
+        sizes.extend(len(answer.records) for answer in answers if hasattr(answer, "records"))
+        return answers, cut
+
+    monkeypatch.setattr(paging, "load_answers", watched)
+    with served(str(tmp_path / "agent.db")) as server, holdfast.connect(server.url) as ctx:
+        key = Key(ctx.space, "note", "long")
+        entries = tuple(Entry("note", encode(number)) for number in range(1000))
+        ctx.store.commit(Commit(new_id(), (), (Append(key, entries),)))
+        [found] = ctx.store.read([Range(key)])
+        assert [record.index for record in found.records] == list(range(1000))
+        assert max(sizes) == paging.MOST

@@ -1,0 +1,1 @@
+from tests.services.test_session_backlog import *  # noqa: F403
