@@ -37,7 +37,10 @@ from holdfast.store import (
     Searchable,
     Shipment,
     Store,
+    Tail,
 )
+
+QUICK = 32
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -186,8 +189,8 @@ class Threaded:
         return self.blocking.durability
 
     async def read(self, questions: Sequence[Question]) -> list[Any]:
-        if all(map(_is_quick, questions)):
-            # A few look-ups by key take microseconds; the way to another thread and back takes ten times that.
+        if len(questions) <= QUICK and all(map(_is_quick, questions)):
+            # They take microseconds; the way to another thread and back takes more.
             return self.blocking.read(questions)
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.read, questions)
 
@@ -228,8 +231,13 @@ class Threaded:
 
 
 def _is_quick(question: Question) -> bool:
-    """Tell whether the answer is one document, or only how long a stream is."""
-    return type(question) is Get or (type(question) is Range and 0 in (question.limit, question.stop))
+    """Tell whether the answer is one document or a few records at most."""
+    if type(question) is Tail:
+        return question.count is not None and question.count <= QUICK
+    if type(question) is Range:
+        most = question.limit if question.stop is None else question.stop - question.start
+        return most is not None and most <= QUICK
+    return type(question) is Get
 
 
 class _Bell:

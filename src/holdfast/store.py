@@ -40,7 +40,7 @@ MAX_NAME = 255
 EXISTS = -1
 
 
-class Key(Struct, frozen=True, order=True):
+class Key(Struct, frozen=True, order=True, cache_hash=True):
     """The name of a document or stream. Each part is 1 to 255 printable characters."""
 
     space: str
