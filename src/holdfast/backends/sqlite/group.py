@@ -36,7 +36,7 @@ from holdfast.store import Commit, Receipt
 MAX_BATCH = 512
 LOOK_AROUND_SECONDS = 0.5
 SLOW_SECONDS = 0.001  # a batch that took this long is worth waiting a little for company
-PAUSE_SECONDS = 0.0004
+PAUSE_SECONDS = 0.0002
 
 
 class Promise(asyncio.Future[Receipt]):
@@ -52,7 +52,7 @@ class Promise(asyncio.Future[Receipt]):
 class Ticket:
     """One commit waiting for its answer."""
 
-    __slots__ = ("answer", "commit", "done", "promise", "sleep")
+    __slots__ = ("answer", "commit", "done", "left", "others", "promise", "sleep")
 
     def __init__(self, commit: Commit, promise: Promise | None = None) -> None:
         self.commit = commit
@@ -60,6 +60,8 @@ class Ticket:
         self.done = False  # whether the answer may be told
         self.promise = promise
         self.sleep: threading.Lock | None = None  # held until there is news; None: no thread waits for this one
+        self.left = False  # whether its thread no longer waits
+        self.others: deque[Ticket] | None = None  # those of its batch that are still to be woken
 
     def result(self) -> Receipt:
         if isinstance(self.answer, Receipt):
@@ -108,7 +110,11 @@ class Group:
                         self._let_go()
                 else:
                     ticket.sleep.acquire(timeout=LOOK_AROUND_SECONDS)
+            ticket.left = True
+            _wake_one(ticket.others)
         except BaseException:  # Ctrl-C: our ticket stays in the queue, and somebody else must lead when its turn comes
+            ticket.left = True
+            _wake_one(ticket.others)
             ticket.sleep = None
             self._start()
             self._wanted.set()
@@ -228,14 +234,33 @@ def _poke(sleep: threading.Lock) -> None:
         pass  # awake already
 
 
+def _wake_one(sleepers: deque[Ticket] | None) -> None:
+    """Wake the next of a batch, who will do the same: all at once would only queue up for the interpreter.
+
+    The chain does not break: whoever leaves says so first and then looks for the others, so whoever wakes them either
+    sees that he has left, or is followed by him.
+    """
+    while sleepers:
+        try:
+            ticket = sleepers.popleft()
+        except IndexError:
+            return
+        sleep = ticket.sleep
+        if not ticket.left and sleep is not None:
+            _poke(sleep)
+            return
+
+
 def _tell(batch: list[Ticket]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
+    sleepers: deque[Ticket] = deque()
     for ticket in batch:
-        sleep = ticket.sleep
-        if sleep is not None:
-            _poke(sleep)
-        elif ticket.promise is not None:
+        if ticket.promise is not None:
             by_loop.setdefault(ticket.promise.get_loop(), []).append(ticket)
+        else:
+            ticket.others = sleepers
+            sleepers.append(ticket)
+    _wake_one(sleepers)
     for loop, settled in by_loop.items():
         try:
             loop.call_soon_threadsafe(_keep, settled)
