@@ -362,7 +362,7 @@ def _commit_in_a_childs_copy_of_the_transaction(path: Path) -> bool:
         owner._make_durable(writer)
         os._exit(0)  # it was told that step 1 of writer 1 is done
 
-    with owner._transaction as writer:
+    with owner._transaction() as writer:
         assert ended_well(forked(child))
         writer.apply(step(0, 2), 0)
         owner._make_durable(writer)
