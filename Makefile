@@ -53,6 +53,8 @@ fuzz: .venv/test ## long campaigns: lockstep machines, properties, linearizabili
 	HOLDFAST_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/postgres/test_machine.py tests/redis/test_machine.py -n $(WORKERS)
 	HOLDFAST_STEPS=$(or $(EXAMPLES),700) HOLDFAST_EXAMPLES=$(or $(EXAMPLES),700) $(PY) -m pytest tests/properties tests/interleavings -n $(WORKERS)
 	HOLDFAST_HISTORIES=1000 $(PY) -m pytest tests/linearizability
+	HOLDFAST_SEARCHES=1000000 $(PY) -m pytest tests/properties/test_memory_search.py -n $(WORKERS)
+	HOLDFAST_VECTORS=100000 $(PY) -m pytest tests/vectors/test_recall.py
 	HOLDFAST_CALLS=20000 HOLDFAST_FOLLOWERS=200 HOLDFAST_SECONDS=10 HOLDFAST_COLOURS=http,http-async $(PY) -m pytest tests/server
 
 coverage: .venv/test ## write an HTML coverage report to htmlcov/
