@@ -51,7 +51,7 @@ crash: .venv/test ## the long crash campaign: 5,000 kills, 100,000 power cuts, 2
 
 fuzz: .venv/test ## long campaigns: lockstep machines, properties, linearizability, the HTTP API (STEPS=, EXAMPLES=)
 	HOLDFAST_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/postgres/test_machine.py tests/redis/test_machine.py -n $(WORKERS)
-	HOLDFAST_STEPS=$(or $(EXAMPLES),700) HOLDFAST_EXAMPLES=$(or $(EXAMPLES),700) $(PY) -m pytest tests/properties tests/interleavings -n $(WORKERS)
+	HOLDFAST_STEPS=$(or $(EXAMPLES),700) HOLDFAST_EXAMPLES=$(or $(EXAMPLES),700) HOLDFAST_TAMPERINGS=10000 $(PY) -m pytest tests/properties tests/interleavings -n $(WORKERS)
 	HOLDFAST_HISTORIES=1000 $(PY) -m pytest tests/linearizability
 	HOLDFAST_SEARCHES=1000000 $(PY) -m pytest tests/properties/test_memory_search.py -n $(WORKERS)
 	HOLDFAST_VECTORS=100000 $(PY) -m pytest tests/vectors/test_recall.py
