@@ -87,10 +87,10 @@ def reading(path: Path) -> Iterator[Result]:
             lambda: store.read([Get(key)]), lambda: con.execute(get, (key.space, key.kind, key.id)).fetchone(), 5000
         )
         yield Result("Get", ours / theirs, 4.0, at_most=True, ours=micro(ours), peer=micro(theirs))
-        ref = con.execute("SELECT ref FROM head WHERE id = 'one' AND stream = 1").fetchone()[0]  # type: ignore[index]
+        ref = con.execute("SELECT ref FROM head WHERE id = 'one' AND stream = 1").fetchone()[0]
         columns = "pos, type, body, weight, at, sender, receiver, text, commitment, chain, sum"
         tail = f"SELECT {columns} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 10"
-        bounds = (int(ref) << 32, (int(ref) + 1) << 32)  # type: ignore[arg-type]
+        bounds = (int(ref) << 32, (int(ref) + 1) << 32)
         ours, theirs = duel(
             lambda: store.read([Tail(STREAM, count=10)]), lambda: con.execute(tail, bounds).fetchall(), 3000
         )

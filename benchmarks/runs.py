@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 
 import holdfast
 from benchmarks.measuring import Result, duel, micro
@@ -176,7 +176,7 @@ def growing(folder: Path) -> Result:
         run = ctx.runs.create(objective="measure", acceptance_criteria=criteria, config={"ws_max_tokens": 100_000})
         run.update(expected_seq=0, pinned_context=items)
         size = len(json.dumps(run.working_set.to_dict()))
-        ctx.store.compact()  # type: ignore[attr-defined]
+        ctx.store.compact()
         before = path.stat().st_size
         for number in range(UPDATES):
             run.update(expected_seq=run.seq, next_action=f"step {number}")

@@ -175,7 +175,7 @@ def moving(folder: Path, url: str, records: int) -> Iterator[Result]:
             for _ in range(size // 1000):
                 source.commit(append(count=1000))
             with PostgresStore(f"{url}?schema=copy{place}") as target:
-                took.append(seconds(lambda source=source, target=target: copy(source, target), 1))  # type: ignore[misc]
+                took.append(seconds(lambda source=source, target=target: copy(source, target), 1))
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     grown = peaks[1] - peaks[0]
     note = f"{records:,} records from SQLite to Postgres, both then read again and compared"

@@ -116,7 +116,7 @@ async def beside_agents(folder: Path, turns: int) -> list[Result]:
     from agents.memory import SQLiteSession
 
     theirs = SQLiteSession("s", folder / f"agents-{turns}.db")
-    await theirs.add_items(messages(0, 2 * turns))  # type: ignore[arg-type]
+    await theirs.add_items(messages(0, 2 * turns))
     with theirs._locked_connection() as connection:
         assert_durable(connection)
     async with await holdfast.aopen(folder / f"agents-ours-{turns}.db") as ctx:
@@ -125,7 +125,7 @@ async def beside_agents(folder: Path, turns: int) -> list[Result]:
 
         async def their_turn(limit: int | None = None) -> None:
             await theirs.get_items(limit)
-            await theirs.add_items(messages(1, 3))  # type: ignore[arg-type]
+            await theirs.add_items(messages(1, 3))
 
         whole = await duel(lambda: our_turn(session), their_turn)
         limited = await duel(lambda: our_turn(session), lambda: their_turn(fitting))
@@ -220,7 +220,7 @@ def disk(folder: Path, turns: int = 3_000, few: int = 300) -> Iterator[Result]:
 
     async def fill() -> None:
         for place in range(0, len(history), 2):
-            await theirs.add_items(history[place : place + 2])  # type: ignore[arg-type]
+            await theirs.add_items(history[place : place + 2])
 
     asyncio.run(fill())
     theirs.close()

@@ -73,10 +73,10 @@ def following(path: Path, appends: int = 100) -> Result:
 def _watch(path: str, appends: int, ready: object, taken: object) -> None:
     with holdfast.open(path) as ctx:
         followed = ctx.threads.follow("t", after=0)
-        ready.set()  # type: ignore[attr-defined]
+        ready.set()
         for _ in range(appends):
             slot = next(followed)
-            taken.put(time.time() - slot.payload)  # type: ignore[attr-defined]
+            taken.put(time.time() - slot.payload)
 
 
 def computing(folder: Path) -> Iterator[Result]:

@@ -63,8 +63,8 @@ def main(url: str) -> None:
 
         for number, question in enumerate(QUESTIONS):
             print(question)
-            persistently(lambda number=number, question=question: ask(number, question))  # type: ignore[misc]
-            persistently(lambda number=number, question=question: ask(number, question))  # type: ignore[misc]  # a repeat
+            persistently(lambda number=number, question=question: ask(number, question))
+            persistently(lambda number=number, question=question: ask(number, question))  # a repeat
 
         results = run.events(types=["TOOL_RESULT"])
         print(f"{model.calls} calls of the model, {len(session.load(100))} messages, {len(results)} results")

@@ -192,6 +192,7 @@ class MemoryStore:
             index = stream.first + len(records)
             if max_length is not None and index >= max_length:
                 return None
+            # Not yet a Json: `slice` makes it one, see `natives`.
             record = Record(index, type_, body, 0, at, sender, receiver, None, None, stream.chain)  # type: ignore[arg-type]
             stream.natives[index] = native
             records.append(record)
@@ -261,25 +262,25 @@ class MemoryStore:
     # ---- reading ----------------------------------------------------------------------------------------------------
 
     def _answer(self, question: Question) -> Document | Slice | Page | None:
-        if type(question) is Scan:
+        if isinstance(question, Scan):
             return self._scan(question)
-        thing = self._things.get(question.key)  # type: ignore[union-attr]
-        if type(question) is Get:
+        thing = self._things.get(question.key)
+        if isinstance(question, Get):
             if type(thing) is Stream:
                 raise wrong_shape(question.key, is_stream=True)
             return _document(question.key, thing) if type(thing) is Doc else None
         if type(thing) is Doc:
-            raise wrong_shape(question.key, is_stream=False)  # type: ignore[union-attr]
+            raise wrong_shape(question.key, is_stream=False)
         stream = thing if type(thing) is Stream else Stream()
         if not stream.alive:
             return Slice(0, 0, ())
-        if type(question) is Range:
+        if isinstance(question, Range):
             start = max(question.start, stream.first)
             stop = stream.length if question.stop is None else question.stop
             if question.limit is not None:
                 stop = min(stop, start + question.limit)
         else:
-            start, stop = _tail_bounds(question, stream)  # type: ignore[arg-type]
+            start, stop = _tail_bounds(question, stream)
         return Slice(stream.length, stream.first, stream.slice(start, stop))
 
     def _scan(self, scan: Scan) -> Page:

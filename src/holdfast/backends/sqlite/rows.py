@@ -32,11 +32,11 @@ _DOWN = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER B
 
 def answer(con: apsw.Connection, question: Question) -> Any:
     """Answer one question on a connection that holds a snapshot."""
-    if type(question) is Get:
+    if isinstance(question, Get):
         return _get(con, question.key)
-    if type(question) is Scan:
+    if isinstance(question, Scan):
         return _scan(con, question)
-    key = question.key  # type: ignore[union-attr]
+    key = question.key
     row = con.execute(_HEAD, (key.space, key.kind, key.id)).fetchone()
     if row is None:
         return EMPTY
@@ -50,14 +50,13 @@ def answer(con: apsw.Connection, question: Question) -> Any:
         raise Damaged(f"{key.kind} {key.id!r}: its records are missing", reason="gap")
     length = first if last is None else (last & MASK) + 1
     base = ref << INDEX_BITS
-    if type(question) is Range:
+    if isinstance(question, Range):
         start = max(question.start, first)
         stop = length if question.stop is None else min(question.stop, length)
         if question.limit is not None:
             stop = min(stop, start + question.limit)
         found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
         return Slice(length, first, _records(key, found, start, stop))
-    assert type(question) is Tail
     return _tail(con, question, base, first, length)
 
 

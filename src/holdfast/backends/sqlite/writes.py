@@ -324,8 +324,7 @@ def _check(steps: Sequence[tuple[Write, Place]]) -> None:
             raise wrong_shape(write.key, is_stream)
         if type(write) is Append:
             length = lengths.get(write.key, place.length)
-            if write.max_length is not None:
-                check_length(write, length)
+            check_length(write, length)
             lengths[write.key] = length + len(write.entries)
             if lengths[write.key] > MASK:
                 raise InvalidInput(f"{write.key.kind} {write.key.id!r} can hold {MASK} records at most")

@@ -30,7 +30,7 @@ from holdfast.services.runs import (
 )
 from holdfast.services.runs.ledger import EventTypes, event, recorded
 from holdfast.services.runs.long_term import LongTerm
-from holdfast.services.runs.state import Ref, RunState, Stored, load, read, record
+from holdfast.services.runs.state import Ref, RunState, Stored, load, read, record, require_own
 from holdfast.services.runs.working_set import view
 from holdfast.store import EXISTS, Append, Commit, Expect, Get, Range, Receipt, Tail, Write, new_id
 from holdfast.values import (
@@ -186,8 +186,7 @@ class AsyncRun:
         entry = record(self._ref, type, told, actor=actor or self._actor, parent=parent)
         append = Append(self._ref.ledger, (entry,))
         receipt = await self._commit((Expect(self._ref.key, EXISTS),), (append,), commit_id)
-        if len(receipt.versions) != 1:
-            raise InvalidInput(f"the commit id {commit_id!r} was used for something else before; nothing changed")
+        require_own(receipt, 1)
         if self._known is not None:
             self._known = msgspec.structs.replace(self._known, length=receipt.versions[0])
         if type == "ERROR":

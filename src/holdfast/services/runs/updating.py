@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from holdfast.errors import Conflict, HoldfastError, InvalidInput
+from holdfast.errors import Conflict, HoldfastError
 from holdfast.services.runs import updates
-from holdfast.services.runs.state import Ref, Stored, read, retries
+from holdfast.services.runs.state import Ref, Stored, read, require_own, retries
 from holdfast.store import EXISTS, Commit, Expect, new_id
 from holdfast.values import Eviction
 
@@ -61,8 +61,7 @@ async def update(
         except Conflict as conflict:
             lost = conflict
             continue
-        if len(receipt.versions) != len(plan.writes):
-            raise InvalidInput(f"the commit id {receipt.id!r} was used for something else before; nothing changed")
+        require_own(receipt, len(plan.writes))
         version, length, *_ = receipt.versions
         return Outcome(Stored(ref, plan.state, version, length, plan.size), True, plan.eviction)
     raise lost
