@@ -27,17 +27,22 @@ def everything(store: Movable) -> list[Parcel]:
     return list(shipment.parcels)
 
 
-@pytest.fixture(params=FORMATS, ids=lambda fixture: fixture.stem)
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of the fixture of each format."""
-    return Path(shutil.copyfile(request.param, tmp_path / "agent.db"))
+@pytest.fixture(params=range(1, schema.FORMAT + 1))
+def format(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
 
 
 @pytest.fixture
-def reference() -> MemoryStore:
+def path(format: int, tmp_path: Path) -> Path:
+    """A copy of the fixture of each format."""
+    return Path(shutil.copyfile(make.FOLDER / f"format-{format}.db", tmp_path / "agent.db"))
+
+
+@pytest.fixture
+def reference(format: int) -> MemoryStore:
     """The reference store after the same commits."""
     store = MemoryStore()
-    for commit in make.commits():
+    for commit in make.commits(format):
         store.commit(commit)
     return store
 
@@ -65,9 +70,9 @@ def test_a_file_of_every_format_is_searched_as_before(path: Path, reference: Mem
             assert found == reference.search(find)
 
 
-def test_a_file_of_every_format_remembers_its_commits(path: Path, reference: MemoryStore) -> None:
+def test_a_file_of_every_format_remembers_its_commits(path: Path, format: int, reference: MemoryStore) -> None:
     with SqliteStore(path) as store:
-        for commit in make.commits():
+        for commit in make.commits(format):
             assert store.commit(commit) == reference.commit(commit)
         assert everything(store) == everything(reference)
 

@@ -26,6 +26,7 @@ Rules
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Awaitable, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -192,15 +193,18 @@ class Entry(Struct, frozen=True):
     native: Any = None
 
     def __post_init__(self) -> None:
-        _require_json(self.body)
+        if type(self.body) is not Json:
+            raise _not_json(self.body)
         if type(self.weight) is not int or not 0 <= self.weight < 2**53:
             raise InvalidInput(f"a weight must be a whole number from 0 to 2**53, not {self.weight!r:.40}")
         if type(self.at) is not int or not -(2**63) <= self.at < 2**63:
             raise InvalidInput(f"a time must be a whole number of microseconds, not {self.at!r:.40}")
         if type(self.type) is not str:
             raise InvalidInput(f"a type must be text, not {self.type!r:.40}")
-        for text in (self.type, self.sender, self.receiver, self.text):
-            if text is not None:
+        if not self.type.isascii():
+            _require_text(self.type)
+        if self.sender is not None or self.receiver is not None or self.text is not None:
+            for text in (self.sender, self.receiver, self.text):
                 _require_text(text)
         if self.commitment is not None and (type(self.commitment) is not bytes or len(self.commitment) != 32):
             raise InvalidInput("a commitment must be 32 bytes")
@@ -215,7 +219,8 @@ class Put(Struct, frozen=True):
     text: str | None = None
 
     def __post_init__(self) -> None:
-        _require_json(self.value)
+        if type(self.value) is not Json:
+            raise _not_json(self.value)
         _require_text(self.text)
         _require_tags(self.tags)
 
@@ -276,10 +281,11 @@ class Commit(Struct, frozen=True):
             raise InvalidInput(f"a commit id must be 1 to {MAX_NAME} printable characters, not {self.id!r:.80}")
         if not self.expects and not self.writes:
             raise InvalidInput("a commit must expect or write something")
-        space = self.space
-        for part in (*self.expects, *self.writes):
-            if part.key.space != space:
-                raise _two_spaces(space, part.key.space)
+        if self.expects or len(self.writes) > 1:
+            space = self.space
+            for part in (*self.expects, *self.writes):
+                if part.key.space != space:
+                    raise _two_spaces(space, part.key.space)
 
     @property
     def space(self) -> str:
@@ -427,10 +433,15 @@ class Movable(Protocol):
 # ---- small pure helpers every backend shares ------------------------------------------------------------------------
 
 
+_random = random.Random()  # our own, so that nobody else's seed() repeats ids; and not one that a fork would copy:
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
 def new_id() -> str:
     """Return a fresh commit id: 64 bits of nanoseconds, 64 random bits. They grow with time, so that neighbours in time
-    are neighbours in an index. From os.urandom, never a seeded generator, which a fork would copy."""
-    return f"{time.time_ns():016x}{os.urandom(8).hex()}"
+    are neighbours in an index."""
+    return (time.time_ns() << 64 | _random.getrandbits(64)).to_bytes(16, "big").hex()
 
 
 def check_expectation(expect: Expect, actual: int) -> None:
@@ -465,17 +476,12 @@ def check_length(write: Append, length: int) -> None:
 def check_sizes(commit: Commit, limit: int) -> None:
     """Raise `InvalidInput` if any value or record of the commit is larger than `limit` bytes."""
     for write in commit.writes:
-        size = 0
         if type(write) is Append:
             for entry in write.entries:
-                size = max(size, len(entry.body) + (len(entry.text) if entry.text else 0))
-        elif type(write) is Put:
-            size = len(write.value)
-        if size > limit:
-            raise InvalidInput(
-                f"{write.key.kind} {write.key.id!r}: a record of {size} bytes is over the limit of {limit}; "
-                "nothing changed"
-            )
+                if (size := len(entry.body) + (len(entry.text) if entry.text else 0)) > limit:
+                    raise _too_large(write.key, size, limit)
+        elif type(write) is Put and len(write.value) > limit:
+            raise _too_large(write.key, len(write.value), limit)
 
 
 def cursor(scan: Scan) -> int | None:
@@ -497,9 +503,14 @@ def _two_spaces(one: str, other: str) -> InvalidInput:
     return InvalidInput(f"one commit can not span the spaces {one!r} and {other!r}; nothing changed")
 
 
-def _require_json(value: object) -> None:
-    if type(value) is not Json:
-        raise InvalidInput(f"a stored value must come from holdfast.codec.encode, not be a {type(value).__name__}")
+def _too_large(key: Key, size: int, limit: int) -> InvalidInput:
+    return InvalidInput(
+        f"{key.kind} {key.id!r}: a record of {size} bytes is over the limit of {limit}; nothing changed"
+    )
+
+
+def _not_json(value: object) -> InvalidInput:
+    return InvalidInput(f"a stored value must come from holdfast.codec.encode, not be a {type(value).__name__}")
 
 
 def _require_natural(*, or_none: bool = False, **numbers: int | None) -> None:

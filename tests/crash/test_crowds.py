@@ -65,11 +65,11 @@ def test_reading_all_the_time_keeps_the_log_bounded(path: Path) -> None:
         reader = threading.Thread(target=read)
         reader.start()
         try:
-            _overwrite(store, 1500)
+            _overwrite(store, 6000)
         finally:
             stop.set()
             reader.join()
-        assert _log_bytes(path) < 16 * 1024 * 1024
+        assert _log_bytes(path) < 20 * 1024 * 1024
 
 
 def test_the_log_is_not_bounded_while_a_snapshot_is_held_open(path: Path) -> None:
@@ -78,11 +78,11 @@ def test_the_log_is_not_bounded_while_a_snapshot_is_held_open(path: Path) -> Non
         store.commit(step(0, 1))
         held = apsw.Connection(str(path))
         held.execute("BEGIN; SELECT count(*) FROM head").fetchall()
-        _overwrite(store, 1500)
+        _overwrite(store, 6000)
         while_held = _log_bytes(path)
         held.close()
     with SqliteStore(path, durability="relaxed") as store:
-        _overwrite(store, 1500, "again")
+        _overwrite(store, 6000, "again")
         assert _log_bytes(path) < while_held / 2
 
 

@@ -180,13 +180,13 @@ def _damage_logs(folder: Path, count: int, spoil: Callable[[Path, random.Random]
 def _damage_and_seal(log: Path, rng: random.Random) -> str:
     """Flip a bit of what a log holds, and make the checksums match: what SQLite would read if it had none."""
     data = bytearray(log.read_bytes())
-    frames = range(32, len(data), 24 + PAGE)
+    frames = [at for at in range(32, len(data), 24 + PAGE) if any(data[at : at + 4])]  # zeros lie ahead of the writer
     live = {data[at : at + 4].hex(): at for at in frames}  # of each page, the last frame is the one that counts
     first = rng.choice(sorted(live.values()))
     spot = rng.choice([at for at in range(first + 24, first + 24 + PAGE) if data[at]])
     data[spot] ^= 1 << rng.randrange(8)
     sums = struct.unpack_from(">II", data, first - PAGE - 8 if first > 32 else 24)
-    for at in range(first, len(data), 24 + PAGE):
+    for at in range(first, frames[-1] + 1, 24 + PAGE):
         sums = _log_sum(data[at : at + 8], sums)
         sums = _log_sum(data[at + 24 : at + 24 + PAGE], sums)
         struct.pack_into(">II", data, at + 16, *sums)

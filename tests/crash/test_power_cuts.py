@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, committer, schema, writes
+from holdfast.backends.sqlite import SqliteStore, committer, receipts, schema
 from holdfast.testing.faults import Broken, Checkpointing, check, repeat, step
 from holdfast.testing.power import NAME, Image, Make, Recorder, Replay, Report, cut, lay_out, record, spread
 from tests.crash.broken import NeverSyncing, relaxed
@@ -104,7 +104,7 @@ def _repeating(folder: Path, honest: bool) -> Report:
     """Kill a writer before its fsync, let another repeat the commit and be told "done", then cut the power."""
     path, log = folder / NAME, folder / "log"
     if not honest:
-        writes._TOUCH = "SELECT ?, ?"
+        receipts._TOUCH = "SELECT ?, ?"
         committer.stamp = lambda con: None  # type: ignore[attr-defined]
 
     def first() -> None:

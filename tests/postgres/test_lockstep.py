@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,9 @@ from holdfast.store import (
 )
 
 EXAMPLES = int(os.environ.get("HOLDFAST_EXAMPLES", "25"))
+
+# The pool draws jitter in threads of its own, which may well be while Hypothesis draws.
+pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 VOCABULARY = ["apple", "pears", "running", "größe", "日本語", "zero\0byte", "\ufdd0"]
 IDS = ["a", "b"]
 

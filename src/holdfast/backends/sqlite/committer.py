@@ -25,19 +25,14 @@ from holdfast.backends.sqlite.failures import DRIVER_ERRORS, keep_errno, transla
 from holdfast.backends.sqlite.files import Queue
 from holdfast.backends.sqlite.group import Ticket
 from holdfast.backends.sqlite.identity import Identity
+from holdfast.backends.sqlite.log import Log
 from holdfast.backends.sqlite.moving import load
+from holdfast.backends.sqlite.receipts import KEPT_SECONDS
 from holdfast.backends.sqlite.schema import stamp
 from holdfast.backends.sqlite.search import catch_up
 from holdfast.backends.sqlite.writes import Writer
 from holdfast.errors import CommitUnknown, Damaged, HoldfastError, StoreError
 from holdfast.store import Find, Parcel
-
-KEPT_SECONDS = 24 * 3600
-SWEEP_EVERY = 256
-
-_EDGE = "SELECT space, id FROM receipt WHERE (space, id) > (?, ?) ORDER BY space, id LIMIT 1 OFFSET ?"
-_SWEEP = "DELETE FROM receipt WHERE (space, id) > (?, ?) AND (space, id) <= (?, ?) AND at < ?"
-_END = ("\U0010ffff", "")  # no space begins with it: it is not printable
 
 
 class Committer:
@@ -54,9 +49,8 @@ class Committer:
         self._timeout = timeout_seconds
         self._identity = identity
         self._writer: Writer | None = None
+        self._log = Log()
         self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and time
-        self._swept = ("", "")
-        self._unswept = 0
         self._scrub = False
         self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
@@ -118,15 +112,13 @@ class Committer:
                     ticket.answer = refusal
             if writer.wrote:
                 self.batches += 1
-                self._unswept += len(batch)
-                if self._unswept >= SWEEP_EVERY:
-                    self._sweep(writer, now)
+                writer.receipts.sweep(len(batch), now)
                 if self._stamp:
                     stamp(writer.con)
                 self._make_durable(writer)
                 self._last = writer.last or self._last
             else:
-                writer.execute("ROLLBACK")
+                writer.roll_back()
         except BaseException as error:
             self._abandon(error)
             raise
@@ -148,7 +140,12 @@ class Committer:
         if self._writer is None:
             self._writer = Writer(self._connect())
         writer = self._writer
-        self._begin(writer)
+        try:
+            if not self._queue.empty:
+                raise apsw.BusyError
+            writer.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            self._begin_in_turn(writer)
         try:
             if writer.start():
                 self._check_not_older(writer)
@@ -167,13 +164,7 @@ class Committer:
             self._abandon(error)
             raise
 
-    def _begin(self, writer: Writer) -> None:
-        if self._queue.empty:
-            try:
-                writer.execute("BEGIN IMMEDIATE")
-                return
-            except apsw.BusyError:
-                pass
+    def _begin_in_turn(self, writer: Writer) -> None:
         self.about_to_wait()
         deadline = time.monotonic() + self._timeout
         with self._queue.turn(deadline):
@@ -187,6 +178,8 @@ class Committer:
                 time.sleep(0.0002)
 
     def _make_durable(self, writer: Writer) -> None:
+        if self._log.wanted:
+            self._log.extend(writer.con)
         self._ending = True
         self.about_to_wait()
         try:
@@ -195,6 +188,7 @@ class Committer:
             keep_errno(error, writer.con)
             raise translate_commit(error) from error
         writer.committed()
+        self._log.look(writer.con)
         try:
             self._stamp = self._identity.check()
         except Damaged as damage:
@@ -208,7 +202,7 @@ class Committer:
         space, id, at = self._last
         if time.time_ns() // 1000 - at > KEPT_SECONDS * 1_000_000:
             return  # the receipt may have been swept by now
-        if not writer.has_receipt(space, id):
+        if writer.receipts.look_up(space, id) is None:
             self.failed = Damaged(
                 "the file is older than what this process has already acknowledged: it was replaced by an earlier "
                 "copy. Writing has stopped; open the store again if that is what you want",
@@ -228,13 +222,6 @@ class Committer:
                 pass
             drop(writer.con, self.failed is not None)
 
-    def _sweep(self, writer: Writer, now: int) -> None:
-        """Forget receipts older than a day: look at twice as many as were added, so that they never pile up."""
-        edge: Any = writer.execute(_EDGE, (*self._swept, 2 * self._unswept)).fetchone() or _END
-        writer.execute(_SWEEP, (*self._swept, *edge, now - KEPT_SECONDS * 1_000_000))
-        self._swept = ("", "") if edge is _END else edge
-        self._unswept = 0
-
     def _remove_traces(self, writer: Writer) -> None:
         """Rewrite the file and empty its log, so that nothing erased is left in either.
 
@@ -250,6 +237,7 @@ class Committer:
         finally:
             writer.con.set_busy_timeout(0)
         writer.committed()
+        self._log.truncated()
         self._scrub = bool(busy[0])
 
 

@@ -31,6 +31,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from holdfast.store import Commit, Receipt
 
 MAX_BATCH = 512
@@ -49,19 +51,16 @@ class Promise(asyncio.Future[Receipt]):
         return False
 
 
-class Ticket:
+class Ticket(Struct, eq=False):
     """One commit waiting for its answer."""
 
-    __slots__ = ("answer", "commit", "done", "left", "others", "promise", "sleep")
-
-    def __init__(self, commit: Commit, promise: Promise | None = None) -> None:
-        self.commit = commit
-        self.answer: Receipt | BaseException | None = None  # worth nothing until it is durable
-        self.done = False  # whether the answer may be told
-        self.promise = promise
-        self.sleep: threading.Lock | None = None  # held until there is news; None: no thread waits for this one
-        self.left = False  # whether its thread no longer waits
-        self.others: deque[Ticket] | None = None  # those of its batch that are still to be woken
+    commit: Commit
+    promise: Promise | None = None
+    answer: Receipt | BaseException | None = None  # worth nothing until it is durable
+    done: bool = False  # whether the answer may be told
+    sleep: threading.Lock | None = None  # held until there is news; None: no thread waits for this one
+    left: bool = False  # whether its thread no longer waits
+    others: deque[Ticket] | None = None  # those of its batch that are still to be woken
 
     def result(self) -> Receipt:
         if isinstance(self.answer, Receipt):
@@ -190,7 +189,7 @@ class Group:
 
     def _let_go(self) -> None:
         """Let somebody who is still waiting take the lead, or tell the settled if nobody will."""
-        if not self._waiting:
+        if self._settled and not self._waiting:
             self.tell()
         self._lead.release()
         # Only now: whoever queued up before found the lead taken, and whoever does from here on finds it free.

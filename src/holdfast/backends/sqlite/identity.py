@@ -14,12 +14,12 @@ import ctypes
 import os
 import select
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 
 from holdfast.backends.sqlite.files import filesystem_of
+from holdfast.backends.sqlite.raw import RawFile
 from holdfast.errors import Damaged
 
 # Where every change passes through this kernel, so that its events tell of all of them.
@@ -39,7 +39,7 @@ class Identity:
         self._watch = _watch(path)
         self._names = [f"{path}{suffix}" for suffix in _SIDECARS]
         self._ids = [_inode(name) for name in self._names]
-        self._read_stamp = _stamp_reader(anchor)
+        self._file = RawFile(anchor, apsw.SQLITE_FCNTL_FILE_POINTER)
         self._stamp = self._read_stamp()
 
     def check(self) -> bool:
@@ -69,6 +69,10 @@ class Identity:
     def close(self) -> None:
         self._watch.close()
 
+    def _read_stamp(self) -> int:
+        found = self._file.read(4, _STAMP_AT)
+        return -1 if found is None else int.from_bytes(found, "big")
+
 
 def _inode(name: str) -> tuple[int, int] | None:
     try:
@@ -76,37 +80,6 @@ def _inode(name: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _stamp_reader(con: apsw.Connection) -> Callable[[], int]:
-    """Return a function that reads the stamp from the file itself, past the log and every cache.
-
-    Through SQLite's own handle: opening the file once more would be simple, but closing it again would drop the locks
-    that SQLite holds for this process.
-    """
-    file = ctypes.c_void_p()
-    con.file_control("main", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(file))
-    read = ctypes.cast(file, ctypes.POINTER(ctypes.POINTER(_FileMethods))).contents.contents.read
-    found = ctypes.create_string_buffer(4)
-
-    def stamp() -> int:
-        missing = read(file, found, 4, _STAMP_AT) != apsw.SQLITE_OK
-        return -1 if missing else int.from_bytes(found.raw, "big")
-
-    return stamp
-
-
-class _FileMethods(ctypes.Structure):
-    """The beginning of SQLite's sqlite3_io_methods."""
-
-    _fields_ = (
-        ("version", ctypes.c_int),
-        ("close", ctypes.c_void_p),
-        (
-            "read",
-            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64),
-        ),
-    )
 
 
 # ---- two ways to watch ----------------------------------------------------------------------------------------------

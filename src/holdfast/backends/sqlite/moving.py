@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, to_record
+from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum, to_record
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.codec import Json, encode
 from holdfast.errors import Damaged
@@ -97,6 +97,6 @@ def _load_records(con: apsw.Connection, ref: int, parcel: Parcel) -> None:
             record.chain,
         )
         con.execute(
-            f"INSERT OR IGNORE INTO record ({RECORD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, checksum(*row)),
+            f"INSERT OR IGNORE INTO record ({RECORD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, None, record_sum(row, None)),  # receipts stay behind
         )

@@ -25,7 +25,7 @@ SELECT h.ref, h.stream, h.alive, h.version,
 FROM head AS h WHERE h.space = ? AND h.kind = ? AND h.id = ?"""
 DOCUMENT_COLUMNS = "ref, stream, alive, version, value, tags, text, chain, sum"
 _GET = f"SELECT {DOCUMENT_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
-RECORD_COLUMNS = "pos, type, body, weight, at, sender, receiver, text, commitment, chain, sum"
+RECORD_COLUMNS = "pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum"
 _UP = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos"
 _DOWN = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC"
 
@@ -89,10 +89,10 @@ def _records(key: Key, rows: list[tuple[Any, ...]], start: int, stop: int) -> tu
 
 
 def to_record(key: Key, row: tuple[Any, ...], index: int) -> Record:
-    pos, type_, body, weight, at, sender, receiver, text, commitment, chain, total = row
+    pos, type_, body, weight, at, sender, receiver, text, commitment, chain, receipt, total = row
     if pos & MASK != index:
         raise Damaged(f"{key.kind} {key.id!r}: record {index} is missing", reason="gap")
-    if crc32(_pack(row[:-1])) != total:
+    if record_sum(row[:-2], receipt) != total:
         raise Damaged(f"{key.kind} {key.id!r}: record {index} does not match its checksum", reason="checksum")
     stored = None if body is None else Json(body)
     return Record(index, type_, stored, weight, at, sender, receiver, text, commitment, chain)
@@ -101,6 +101,11 @@ def to_record(key: Key, row: tuple[Any, ...], index: int) -> Record:
 def checksum(*columns: Any) -> int:
     """Return the CRC-32 that a row with these columns must carry."""
     return crc32(_pack(columns))
+
+
+def record_sum(columns: tuple[Any, ...], receipt: bytes | None) -> int:
+    """Return the CRC-32 of a record; its receipt counts only if there is one, as in files that knew none."""
+    return crc32(_pack(columns if receipt is None else (*columns, receipt)))
 
 
 def _get(con: apsw.Connection, key: Key) -> Document | None:

@@ -16,7 +16,7 @@ import apsw
 from holdfast.errors import SchemaMismatch
 
 APPLICATION_ID = 0x486C6466  # "Hldf"
-FORMAT = 1
+FORMAT = 2
 INDEX_BITS = 32
 _FORMAT_MASK = 0xFF  # user_version holds the format in its lowest byte, and a stamp that only grows above it
 
@@ -54,7 +54,8 @@ CREATE TABLE record (
     text       TEXT,
     commitment BLOB,
     chain      BLOB,
-    sum        INTEGER NOT NULL      -- CRC-32 of the row
+    sum        INTEGER NOT NULL,     -- CRC-32 of the row
+    receipt    BLOB                  -- of the commit that ended here, if it is kept here; see receipts.py
 ) STRICT;
 
 CREATE VIRTUAL TABLE word USING fts5 (   -- rowid: a record's pos, or a document's ref; see search.py
@@ -70,10 +71,20 @@ CREATE TABLE receipt (                 -- what makes a repeated commit safe; swe
     space TEXT NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL, versions BLOB NOT NULL,
     PRIMARY KEY (space, id)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE carrier (                 -- streams with records whose `receipt` is not in that table yet
+    ref   INTEGER PRIMARY KEY,         -- head.ref
+    start INTEGER NOT NULL             -- the index of the first such record
+) STRICT;
 """
 
 # MIGRATIONS[n] turns a file of format n into one of format n + 1, inside the transaction that sets the new number.
-MIGRATIONS: dict[int, str] = {}
+MIGRATIONS = {
+    1: """
+ALTER TABLE record ADD COLUMN receipt BLOB;
+CREATE TABLE carrier (ref INTEGER PRIMARY KEY, start INTEGER NOT NULL) STRICT;
+"""
+}
 
 
 def is_current(con: apsw.Connection) -> bool:

@@ -64,7 +64,8 @@ RELAXED = Durability("relaxed", True, False, "the last commits before a power cu
 _PRAGMAS = "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0"
 
 # Emptying the log costs two fsyncs and a write for each page that changed, however often: four times less often than
-# SQLite would, at 16 MB instead of 4, which a crash makes the next opening read.
+# SQLite would, at 16 MB instead of 4, which a crash makes the next opening read. (A commit beside a bare one: 0.81
+# instead of 0.78.)
 _WRITER_PRAGMAS = "PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 4000"
 
 # Forked children must neither use nor close what they inherit; see _leak().
@@ -257,10 +258,10 @@ class SqliteStore:
         con = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         # The writer waits in its own fair way; a reader is only ever kept by a recovery, for moments.
         con.set_busy_timeout(0 if writer else int(self._timeout * 1000))
-        con.execute(_PRAGMAS)
+        con.execute(_PRAGMAS).fetchall()  # all rows, or SQLite stops at the first pragma that answers
         con.execute(f"PRAGMA synchronous = {'FULL' if self.durability is DURABLE else 'NORMAL'}")
         if writer:
-            con.execute(_WRITER_PRAGMAS)
+            con.execute(_WRITER_PRAGMAS).fetchall()
         return con
 
     @contextmanager

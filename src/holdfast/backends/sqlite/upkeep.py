@@ -11,7 +11,7 @@ import apsw
 from msgspec import Struct
 
 from holdfast.backends.memory import link
-from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum
+from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.errors import InvalidInput
 
@@ -80,7 +80,7 @@ def _walk_stream(
         counts["records"] += 1
         if index != expected:
             yield f"{name}: records {expected} to {index - 1} are missing"
-        if checksum(*row[:-1]) != row[-1]:
+        if record_sum(row[:-2], row[-2]) != row[-1]:
             yield f"{name}: record {index} does not match its checksum"
             follow = False  # the chain is taken up again at the next sound record
         else:

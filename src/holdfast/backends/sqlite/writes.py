@@ -13,7 +13,8 @@ import apsw
 import msgspec
 
 from holdfast.backends.memory import link
-from holdfast.backends.sqlite.rows import MASK, checksum
+from holdfast.backends.sqlite.receipts import Receipts, carried, portable
+from holdfast.backends.sqlite.rows import MASK, checksum, record_sum
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.backends.sqlite.search import unindex_document, unindex_records
 from holdfast.codec import encode
@@ -35,16 +36,10 @@ from holdfast.store import (
 
 MAX_PLACES = 4096
 
-_encode = msgspec.json.Encoder().encode
-_versions = msgspec.json.Decoder(tuple[int, ...])
 _tags = msgspec.json.Decoder(dict[str, str])
 
 _HEAD = "SELECT ref, stream, alive, version, tags, text, chain FROM head WHERE space = ? AND kind = ? AND id = ?"
 _LAST = "SELECT pos, chain FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
-_NEWEST = "SELECT max(id) FROM receipt WHERE space = ?"
-_RECEIPT = "SELECT versions FROM receipt WHERE space = ? AND id = ?"
-_TOUCH = "UPDATE receipt SET at = at + 1 WHERE space = ? AND id = ?"
-_NEW_RECEIPT = "INSERT INTO receipt (space, id, at, versions) VALUES (?, ?, ?, ?)"
 _NEW_HEAD = """
 INSERT INTO head (ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -53,8 +48,8 @@ _SET_HEAD = "UPDATE head SET version = ?, value = ?, tags = ?, text = ?, chain =
 _SET_ALIVE = "UPDATE head SET alive = ? WHERE ref = ?"
 _LATER = "INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)"
 _ADD = """
-INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 _NOWHERE: tuple[Any, ...] = (0, 0, 0, 0, None, None, None)
@@ -66,6 +61,7 @@ class Place:
     __slots__ = (
         "alive",
         "base_chain",
+        "carrying",
         "chain",
         "first",
         "length",
@@ -80,6 +76,7 @@ class Place:
     def __init__(self, head: tuple[Any, ...] | None, last: tuple[int, bytes | None] | None) -> None:
         self.ref, self.stream, self.alive, version, self.tags, self.text, self.base_chain = head or _NOWHERE
         self.unindexed = False  # whether we know that the index has been told to catch up
+        self.carrying = -1  # the filing of receipts before which `carrier` was told of it
         self.version: int = 0 if self.stream else version
         self.first: int = version if self.stream else 0
         self.length: int = self.first if last is None else (last[0] & MASK) + 1
@@ -96,8 +93,8 @@ class Place:
 class Writer:
     """The connection that writes, and what it knows about the keys it wrote last.
 
-    `places` and `newest` stay true as long as nobody else commits, which SQLite's data version tells; a store that has
-    the file to itself then appends without reading first, since ids from `new_id()` grow with time.
+    All of it stays true as long as nobody else commits, which SQLite's data version tells; a store that has the file
+    to itself appends without reading first.
     """
 
     def __init__(self, con: apsw.Connection) -> None:
@@ -110,58 +107,69 @@ class Writer:
         self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and time
         self.scrub = False  # whether it erased content that must leave every page and the log too
         self._places: dict[Key, Place] = {}
-        self._newest: dict[str, str] = {}  # by space: an id greater than all that were used was never used
+        self.receipts = Receipts(self.execute)
+        self._alone = False  # whether nobody else wrote between our last transaction and this one
         self._version = -1
 
     def start(self) -> bool:
         """Get ready for a transaction that has just begun; tell whether somebody else committed since the last."""
         self.wrote = self.writing = self.scrub = False
         version = self.con.data_version()
-        changed = version != self._version
-        if changed or len(self._places) > MAX_PLACES:
-            self._places.clear()
-            self._newest.clear()
+        self._alone = version == self._version
+        if not self._alone:
+            self.forget()
             self._version = version
-        return changed
+        elif len(self._places) > MAX_PLACES:
+            self._places.clear()
+        return not self._alone
 
     def forget(self) -> None:
         """Drop what is known, after something else than a commit changed it."""
         self._places.clear()
-        self._newest.clear()
+        self.receipts.forget()
+
+    def roll_back(self) -> None:
+        """End a transaction in which every commit was refused."""
+        self.execute("ROLLBACK")
+        self.receipts.undone()
 
     def committed(self) -> None:
         """Remember the data version that our own COMMIT made."""
         self._version = self.con.data_version()
 
-    def has_receipt(self, space: str, id: str) -> bool:
-        return self.execute(_RECEIPT, (space, id)).fetchone() is not None
-
     def apply(self, commit: Commit, at: int) -> Receipt:
         """Return the receipt, new or first; raise without having written anything if the commit is refused."""
         space, id = commit.space, commit.id
-        newest = self._newest.get(space)
-        if newest is None:
-            newest = self._newest[space] = self.execute(_NEWEST, (space,)).fetchone()[0] or ""
-        if id <= newest:
-            row = self.execute(_RECEIPT, (space, id)).fetchone()
-            if row is not None:
-                # A crash may have left the first one in the page cache alone, never synced. Our answer must be durable
-                # too: any change makes it so, because the fsync of its COMMIT covers the whole log.
-                self.wrote = True
-                self.execute(_TOUCH, (space, id))
-                return Receipt(id, _versions.decode(row[0]))
+        first = self.receipts.find(space, id)
+        if first is not None:
+            # A crash may have left the first one in the page cache alone, never synced. Our answer must be durable
+            # too: any change makes it so, because the fsync of its COMMIT covers the whole log.
+            self.wrote = True
+            self.receipts.touch(space, id)
+            return Receipt(id, first)
         for expect in commit.expects:
             check_expectation(expect, self._place(expect.key).seen)
         steps = [(write, self._place(write.key)) for write in commit.writes]
         _check(steps)
         self.wrote = self.writing = True
-        versions = tuple([self._write(write, place) for write, place in steps])
-        self.execute(_NEW_RECEIPT, (space, id, at, _encode(versions)))
-        if id > newest:
-            self._newest[space] = id
+        short = portable(id) if self._alone and self.receipts.growing and _ends_with_append(steps) else None
+        if short is None:
+            versions = tuple([self._write(write, place) for write, place in steps])
+            self.receipts.keep(space, id, at, versions)
+        else:
+            versions = self._write_and_carry(steps, short)
         self.last = (space, id, at)
         self.writing = False
         return Receipt(id, versions)
+
+    def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes) -> tuple[int, ...]:
+        """Write what ends with an append, which takes the receipt along."""
+        *others, (last, place) = steps
+        assert type(last) is Append
+        before = [self._write(write, place) for write, place in others] if others else others
+        versions = (*before, place.length + len(last.entries))
+        self._append(last, place, carried(id, versions))
+        return versions
 
     def _write(self, write: Write, place: Place) -> int:
         if type(write) is Append:
@@ -170,6 +178,7 @@ class Writer:
             return self._put(write, place)
         if not place.ref:
             return 0
+        self.receipts.file()  # before the records that may carry them are gone
         if type(write) is Delete:
             return self._delete(write.key, place)
         if type(write) is Truncate:
@@ -193,11 +202,15 @@ class Writer:
             self.execute(_LATER, (place.ref, 0))
         return place.version
 
-    def _append(self, write: Append, place: Place) -> int:
+    def _append(self, write: Append, place: Place, receipt: bytes | None = None) -> int:
         if not place.ref or not place.alive:
             place.stream = 1
             self._save_head(write.key, place, alive=1, version=place.first)
         base = place.ref << INDEX_BITS
+        last = place.length + len(write.entries) - 1
+        if receipt is not None and place.carrying != self.receipts.filings:
+            self.receipts.carry(place.ref, last)
+            place.carrying = self.receipts.filings
         for entry in write.entries:
             text, commitment = entry.text, entry.commitment
             if text is not None and not place.unindexed:
@@ -217,7 +230,8 @@ class Writer:
                 commitment,
                 place.chain,
             )
-            self.execute(_ADD, (*row, checksum(*row)))
+            taken = receipt if place.length == last else None
+            self.execute(_ADD, (*row, taken, record_sum(row, taken)))
             place.length += 1
         return place.length
 
@@ -249,12 +263,12 @@ class Writer:
         unindex_records(self.con, write.key, place.ref, start, stop, erase=True)
         for index in range(start, stop):
             kept = self.execute(
-                "SELECT pos, type, weight, at, commitment, chain FROM record WHERE pos = ?", (base + index,)
+                "SELECT pos, type, weight, at, commitment, chain, receipt FROM record WHERE pos = ?", (base + index,)
             ).fetchone()
             if kept is None:
                 continue
-            pos, type_, weight, at, commitment, chain = kept
-            total = checksum(pos, type_, None, weight, at, None, None, None, commitment, chain)
+            pos, type_, weight, at, commitment, chain, receipt = kept
+            total = record_sum((pos, type_, None, weight, at, None, None, None, commitment, chain), receipt)
             self.execute(
                 "UPDATE record SET body = NULL, text = NULL, sender = NULL, receiver = NULL, sum = ? WHERE pos = ?",
                 (total, pos),
@@ -304,15 +318,24 @@ class Writer:
             if head is not None and head[1]:
                 ref = head[0]
                 last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
-            place = self._places[key] = Place(head, last)
+            place = Place(head, last)
             if place.stream and place.alive and place.length == 0:
                 # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
                 raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
+            self._places[key] = place
         return place
+
+
+def _ends_with_append(steps: Sequence[tuple[Write, Place]]) -> bool:
+    return bool(steps) and type(steps[-1][0]) is Append
 
 
 def _check(steps: Sequence[tuple[Write, Place]]) -> None:
     """Refuse what does not fit what is there, or what earlier writes of the same commit will have put there."""
+    if len(steps) == 1:
+        write, place = steps[0]
+        if type(write) is Append and place.stream and write.max_length is None and place.length < MASK // 2:
+            return  # by far the most frequent commit needs no dictionaries
     shapes: dict[Key, bool] = {}
     lengths: dict[Key, int] = {}
     for write, place in steps:

@@ -1,0 +1,243 @@
+"""A repeated commit gets its first answer, also while the receipt lies in the record it wrote."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from holdfast.backends.memory import MemoryStore
+from holdfast.backends.sqlite import SqliteStore, receipts
+from holdfast.codec import encode
+from holdfast.store import (
+    EXISTS,
+    Append,
+    Commit,
+    Delete,
+    Durability,
+    Entry,
+    Erase,
+    Expect,
+    Find,
+    Key,
+    Put,
+    Question,
+    Range,
+    Receipt,
+    Truncate,
+    new_id,
+)
+from holdfast.testing.machine import store_machine
+from tests.crash.processes import apart, forked
+
+LOG, OTHER, NOTE = Key("ana", "log", "one"), Key("ana", "log", "two"), Key("ana", "note", "n")
+
+
+def append(key: Key = LOG, entries: int = 1, id: str | None = None) -> Commit:
+    return Commit(
+        id or new_id(), (), (Append(key, tuple(Entry("Note", encode(n), text="boat") for n in range(entries))),)
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    with SqliteStore(path) as store:
+        store.commit(append())  # the first transaction does not know yet whether somebody else writes
+        yield store
+
+
+def filed(path: Path) -> set[str]:
+    con = apsw.Connection(str(path))
+    try:
+        return {id for (id,) in con.execute("SELECT id FROM receipt")}
+    finally:
+        con.close()
+
+
+def several() -> Commit:
+    return Commit(new_id(), (), (Put(NOTE, encode(1)), *append(OTHER).writes, *append(LOG, 2).writes))
+
+
+@pytest.mark.parametrize("make", [append, several])
+def test_a_commit_that_ends_with_an_append_leaves_its_receipt_there(
+    store: SqliteStore, path: Path, make: Callable[[], Commit]
+) -> None:
+    commit = make()
+    store.commit(commit)
+    assert commit.id not in filed(path)
+
+
+@pytest.mark.parametrize(
+    "commit",
+    [
+        Commit(new_id(), (), (*append(LOG).writes, Put(NOTE, encode(1)))),
+        Commit(new_id(), (Expect(LOG, EXISTS),)),
+        append(id="a word"),
+        append(id="f" * 31 + "F"),
+        append(id=" " + "f" * 31),
+        append(id="0" * 32),
+    ],
+    ids=["a document last", "nothing written", "a word", "upper case", "a blank", "not the newest"],
+)
+def test_any_other_receipt_is_filed_at_once(store: SqliteStore, path: Path, commit: Commit) -> None:
+    store.commit(commit)
+    assert commit.id in filed(path)
+
+
+def test_receipts_are_filed_now_and_then(store: SqliteStore, path: Path) -> None:
+    commit = append()
+    store.commit(commit)
+    for _ in range(receipts.SWEEP_EVERY):
+        store.commit(append(OTHER))
+    assert commit.id in filed(path)
+
+
+# ---- whatever happens in between ------------------------------------------------------------------------------------
+
+
+def _another_store(store: SqliteStore) -> None:
+    with SqliteStore(store.path) as other:
+        other.commit(append(OTHER))
+
+
+def _a_refusal(store: SqliteStore) -> None:
+    with pytest.raises(Exception, match="document"):
+        store.commit(Commit("0" * 31 + "1", (), (Put(LOG, encode(1)),)))
+
+
+BETWEEN: dict[str, Callable[[SqliteStore], object]] = {
+    "nothing": lambda store: None,
+    "another append": lambda store: store.commit(append()),
+    "another stream": lambda store: store.commit(append(OTHER, 3)),
+    "another store": _another_store,
+    "a refusal after looking it up": _a_refusal,
+    "truncated": lambda store: store.commit(Commit(new_id(), (), (Truncate(LOG, 100),))),
+    "deleted": lambda store: store.commit(Commit(new_id(), (), (Delete(LOG),))),
+    "erased": lambda store: store.commit(Commit(new_id(), (), (Erase(LOG, 0, 100),))),
+    "searched": lambda store: store.search(Find("ana", "log", ("boat",))),
+    "compacted": lambda store: store.compact(),
+    "many": lambda store: [store.commit(append(OTHER)) for _ in range(2 * receipts.SWEEP_EVERY)],
+}
+
+
+@pytest.mark.parametrize("make", [append, lambda: append(entries=3), several], ids=["one", "three", "several writes"])
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_repeat_gets_the_first_answer(store: SqliteStore, between: str, make: Callable[[], Commit]) -> None:
+    commit = make()
+    first = store.commit(commit)
+    BETWEEN[between](store)
+    length = store.read([Range(LOG, 0, 0)])[0].length
+    assert store.commit(commit) == first
+    assert store.read([Range(LOG, 0, 0)])[0].length == length
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_another_process_that_repeats_it_gets_the_first_answer(store: SqliteStore, between: str) -> None:
+    commit = append()
+    first = store.commit(commit)
+    BETWEEN[between](store)
+    with SqliteStore(store.path) as other:
+        assert other.commit(commit) == first
+
+
+def test_a_repeat_gets_the_first_answer_after_opening_again(path: Path) -> None:
+    commits = [append() for _ in range(5)]
+    with SqliteStore(path) as store:
+        answers = [store.commit(commit) for commit in commits]
+    with SqliteStore(path) as store:
+        assert [store.commit(commit) for commit in commits] == answers
+        assert store.check().ok
+
+
+def test_without_filing_a_repeat_would_be_applied_twice(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts.Receipts, "file", lambda self: None)
+    commit = append()
+    first = store.commit(commit)
+    store.commit(append())
+    assert store.commit(commit) != first
+
+
+# ---- two stores on one file are one store ---------------------------------------------------------------------------
+
+
+class Pair:
+    """Two stores on one file, used in turn, as two processes would."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name, "agent.db")
+        self.stores = [SqliteStore(path, durability="relaxed") for _ in range(2)]
+        self.turn = 0
+
+    @property
+    def durability(self) -> Durability:
+        return self.stores[0].durability
+
+    def read(self, questions: Sequence[Question]) -> list[Any]:
+        return self.stores[0].read(questions)
+
+    def commit(self, commit: Commit) -> Receipt:
+        self.turn += 1
+        return self.stores[self.turn % 7 // 5].commit(commit)  # long enough alone for receipts to stay in records
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+        self.folder.cleanup()
+
+
+def test_two_stores_on_one_file_behave_as_one() -> None:
+    machine = store_machine(MemoryStore, Pair)
+    run_state_machine_as_test(machine, settings=settings(max_examples=20, stateful_step_count=40, deadline=None))
+
+
+# ---- kill -9 --------------------------------------------------------------------------------------------------------
+
+
+def _campaign(path: Path, kills: int) -> int:
+    """Kill a writer again and again while it appends; return how many appends were repeated and found answered."""
+    ids = [f"{number:032x}" for number in range(1, 100_000)]
+    told = path.with_name("told")
+    done = 0
+    for _ in range(kills):
+        told.write_bytes(b"")
+        writer = forked(_append_from, path, ids, done, told)
+        while not told.stat().st_size:  # it takes a while to open the store
+            time.sleep(0.001)
+        time.sleep(0.01)
+        os.kill(writer, signal.SIGKILL)
+        os.waitpid(writer, 0)
+        acknowledged = done + len(told.read_bytes())
+        with SqliteStore(path) as store:
+            length = store.read([Range(LOG, 0, 0)])[0].length
+            assert acknowledged <= length <= acknowledged + 1
+            for number in range(max(0, length - 30), length + 1):
+                assert store.commit(append(id=ids[number])).versions == (number + 1,)
+            done = store.read([Range(LOG, 0, 0)])[0].length
+            assert done == length + 1
+    return done
+
+
+def _append_from(path: Path, ids: list[str], start: int, told: Path) -> None:
+    with SqliteStore(path) as store, told.open("ab", buffering=0) as file:
+        for id in ids[start:]:
+            store.commit(append(id=id))
+            file.write(b".")
+
+
+def test_killed_at_any_moment_a_repeat_is_applied_once(path: Path) -> None:
+    assert apart(_campaign, path, 15) > 45
