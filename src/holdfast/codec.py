@@ -57,7 +57,7 @@ def parse(raw: bytes | str) -> Any:
     """Read JSON written by somebody else, refusing what parsers let slip (duplicate keys, NaN, lone surrogates)."""
     try:
         text = raw.decode() if isinstance(raw, bytes) else raw
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_int)
+        value = _strict.decode(text)
     except InvalidInput:
         raise
     except RecursionError:
@@ -155,3 +155,6 @@ def _int(digits: str) -> int:
     if len(digits) > 20:  # before int(): ten megabytes of digits must not cost a quadratic conversion
         raise InvalidInput("integer does not fit in 64 bits; store it as a string")
     return int(digits)
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_int)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from fastapi import FastAPI
@@ -40,6 +41,7 @@ class App(FastAPI):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.state = SimpleNamespace()  # type: ignore[assignment]  # Starlette's takes a call for each attribute
         served = [(endpoint, Served(endpoint)) for endpoint in ENDPOINTS]
         for endpoint, app in served:
             self.router.routes.append(Route(endpoint.path, app, methods=[endpoint.method], name=endpoint.summary))

@@ -43,8 +43,12 @@ class Around:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with tracing.span() as current:
-            await self._answer(scope, receive, send, current)
+        begun = tracing.span()
+        if begun is None:
+            await self._answer(scope, receive, send, None)
+        else:
+            with begun as current:
+                await self._answer(scope, receive, send, current)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, current: Any) -> None:
         headers = scope["holdfast.headers"] = headers_of(scope)

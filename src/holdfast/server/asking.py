@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+import types
+from collections.abc import AsyncIterator, Awaitable, Generator
+from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope
 
 from holdfast.server.wire import Refusal
+
+T = TypeVar("T")
 
 BODY_SECONDS = 30.0  # between two pieces of a body
 
@@ -61,8 +64,7 @@ class Asking:
     async def _piece(self) -> tuple[bytes, bool]:
         """Return what came, and whether there is more; stop at the limit, whatever the headers claim."""
         try:
-            async with asyncio.timeout(BODY_SECONDS):
-                message = await self._receive()
+            message = await within(BODY_SECONDS, self._receive())
         except TimeoutError:
             raise Refusal(408, "body_too_slow", "the body stopped coming; nothing changed") from None
         if message["type"] == "http.disconnect":
@@ -80,6 +82,34 @@ class Asking:
             f"the body is over the limit of {self._limit} bytes; nothing changed",
             details={"limit": self._limit, "needed": needed},
         )
+
+
+async def within(seconds: float, awaitable: Awaitable[T]) -> T:
+    """Await something with a time limit, which is set only if there is anything to wait for."""
+    call = awaitable.__await__()
+    try:
+        waits_for = next(call)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+    async with asyncio.timeout(seconds):
+        return await _rest(call, waits_for)
+
+
+@types.coroutine
+def _rest(call: Generator[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    """Go on with what has been started and waits."""
+    try:
+        while True:
+            try:
+                told = yield waits_for
+            except BaseException as error:
+                waits_for = call.throw(error)
+            else:
+                waits_for = call.send(told)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
 
 
 def headers_of(scope: Scope) -> dict[str, str]:

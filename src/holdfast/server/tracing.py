@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import time
+from contextlib import AbstractContextManager
 from typing import Any
 
 try:
@@ -13,16 +14,32 @@ else:
     _tracer = trace.get_tracer("holdfast.server")
 
 
-_NOTHING: AbstractContextManager[Any] = nullcontext()
+ASK_SECONDS = 1.0
 
 
-def span() -> AbstractContextManager[Any]:
-    """Begin a span for one request; its name is known when it ends."""
+class _Heard:
+    yet = False
+    ask_after = 0.0
+
+
+_heard = _Heard()
+
+
+def span() -> AbstractContextManager[Any] | None:
+    """Begin a span for one request, if anybody listens; its name is known when it ends."""
     # Installed does not mean that anybody listens, and a span that goes nowhere costs as much as looking up a run.
-    if _tracer is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return _NOTHING
+    if _tracer is None or not _listening():
+        return None
     begun: AbstractContextManager[Any] = _tracer.start_as_current_span("request", record_exception=False)
     return begun
+
+
+def _listening() -> bool:
+    """Say whether there is a provider. Without one OpenTelemetry looks into the environment, so it is asked rarely."""
+    if not _heard.yet and (now := time.monotonic()) > _heard.ask_after:
+        _heard.ask_after = now + ASK_SECONDS
+        _heard.yet = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return _heard.yet
 
 
 def finish(current: Any, method: str, route: str, status: int, correlation: str) -> None:

@@ -97,8 +97,8 @@ def memory_of(item: Any) -> Memory:
 def lines_of(state: WorkingSetJson) -> list[Line]:
     """Return every line a working set prints."""
     lines = [Line(OBJECTIVE, "objective", _text(state["objective"]))]
-    lines += _items(CRITERIA, state["acceptance_criteria"], 6)
-    lines += _items(CONSTRAINTS, state["constraints"], 5)
+    lines += _items(CRITERIA, item_lines(state["acceptance_criteria"]), 6)
+    lines += _items(CONSTRAINTS, item_lines(state["constraints"]), 5)
     pinned = state["pinned_context"]
     lines += [
         Line(PINNED, item["id"], pinned_line(item), (7, len(pinned) - place)) for place, item in enumerate(pinned)
@@ -108,13 +108,30 @@ def lines_of(state: WorkingSetJson) -> list[Line]:
         Line(RECENT, item["id"], sliding_line(item), (1, leaving[place]))
         for place, item in enumerate(state["sliding_context"])
     ]
-    lines.append(Line(STATUS, "status", f"{state['status']}, stage {_flat(state['current_stage'])}\n"))
-    lines.append(Line(STATUS, "next_action", f"next action: {_flat(state['next_action']) or '(unset)'}\n"))
-    if state["last_action_summary"]:
-        summary = f"last action: {_flat(state['last_action_summary'])}\n"
-        lines.append(Line(STATUS, "last_action_summary", summary, (3, 0)))
-    lines += _items(STATUS, state["blockers"], 4, "blocked by: ")
-    return lines + _artifact_lines(state["artifact_refs"])
+    names = ("status", None), ("next_action", None), ("last_action_summary", (3, 0))
+    lines += [Line(STATUS, id, text, goes) for (id, goes), text in zip(names, _status_lines(state), strict=False)]
+    lines += _items(STATUS, item_lines(state["blockers"], "blocked by: "), 4)
+    refs = state["artifact_refs"]
+    shown = [ref["id"] for ref in refs[-SHOWN_ARTIFACTS:]]
+    ids = ["artifacts", *shown] if len(refs) > len(shown) else shown
+    first = len(shown) - len(ids)
+    return lines + [
+        Line(STATUS, id, text, (2, turn))
+        for turn, (id, text) in enumerate(zip(ids, _artifact_lines(refs), strict=True), first)
+    ]
+
+
+def fixed_lines(state: WorkingSetJson) -> list[str]:
+    """Return the text of every line that can not slide out. Asked at each update, so nothing but the text."""
+    return [
+        _text(state["objective"]),
+        *item_lines(state["acceptance_criteria"]),
+        *item_lines(state["constraints"]),
+        *map(pinned_line, state["pinned_context"]),
+        *_status_lines(state),
+        *item_lines(state["blockers"], "blocked by: "),
+        *_artifact_lines(state["artifact_refs"]),
+    ]
 
 
 def render(lines: Sequence[Line]) -> str:
@@ -168,22 +185,30 @@ def _turn(line: Line) -> tuple[int, int]:
     return line.goes
 
 
-def _items(section: int, items: Sequence[str], turn: int, lead: str = "") -> list[Line]:
-    return [
-        Line(section, str(place), f"- {lead}{_text(item)}", (turn, len(items) - place))
-        for place, item in enumerate(items)
-    ]
+def item_lines(items: Sequence[str], lead: str = "") -> list[str]:
+    return [f"- {lead}{_text(item)}" for item in items]
 
 
-def _artifact_lines(refs: Sequence[Mapping[str, Any]]) -> list[Line]:
+def _items(section: int, texts: Sequence[str], turn: int) -> list[Line]:
+    return [Line(section, str(place), text, (turn, len(texts) - place)) for place, text in enumerate(texts)]
+
+
+def _status_lines(state: WorkingSetJson) -> list[str]:
     lines = [
-        Line(
-            STATUS, ref["id"], f"- artifact {_flat(ref['id'])}: {_flat(ref['type'])} {_flat(ref['path'])}\n", (2, turn)
-        )
-        for turn, ref in enumerate(refs[-SHOWN_ARTIFACTS:])
+        f"{state['status']}, stage {_flat(state['current_stage'])}\n",
+        f"next action: {_flat(state['next_action']) or '(unset)'}\n",
+    ]
+    if state["last_action_summary"]:
+        lines.append(f"last action: {_flat(state['last_action_summary'])}\n")
+    return lines
+
+
+def _artifact_lines(refs: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        f"- artifact {_flat(ref['id'])}: {_flat(ref['type'])} {_flat(ref['path'])}\n" for ref in refs[-SHOWN_ARTIFACTS:]
     ]
     older = len(refs) - len(lines)
-    return [Line(STATUS, "artifacts", f"- {older} older artifacts\n", (2, -1)), *lines] if older else lines
+    return [f"- {older} older artifacts\n", *lines] if older else lines
 
 
 def _memory_lines(memories: Sequence[Memory]) -> list[Line]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.errors import BudgetExceeded
-from holdfast.services.runs.brief import frame_tokens, lines_of, sliding_line
+from holdfast.services.runs.brief import fixed_lines, frame_tokens, sliding_line
 from holdfast.services.runs.changes import WorkingSetJson
 from holdfast.services.runs.working_set import ranked
 from holdfast.tokens import Tokenizer
@@ -95,7 +95,7 @@ def _frame(tokenizer: Any) -> int:
 def _fixed(state: WorkingSetJson, tokenizer: Tokenizer) -> int:
     known: Any = tokenizer  # hashable by identity, which a protocol can not say
     count = _counter(known)
-    return _frame(known) + sum([count(line.text) for line in lines_of({**state, "sliding_context": []})])
+    return _frame(known) + sum(map(count, fixed_lines(state)))
 
 
 def _costs(state: WorkingSetJson, tokenizer: Tokenizer) -> list[int]:
