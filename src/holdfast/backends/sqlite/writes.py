@@ -6,7 +6,7 @@ looked for before the first row changes, and no savepoint is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -35,17 +35,23 @@ from holdfast.store import (
 )
 
 MAX_PLACES = 4096
+FEW = 8  # so many keys are looked up one by one
 
 _tags = msgspec.json.Decoder(dict[str, str])
 
 _HEAD = "SELECT ref, stream, alive, version, tags, text, chain FROM head WHERE space = ? AND kind = ? AND id = ?"
+_HEADS = """
+SELECT id, ref, stream, alive, version, tags, text, chain
+FROM head WHERE space = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))"""
 _LAST = "SELECT pos, chain FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
+_TOP = "SELECT coalesce(max(ref), 0) FROM head"
 _NEW_HEAD = """
 INSERT INTO head (ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _SET_HEAD = "UPDATE head SET version = ?, value = ?, tags = ?, text = ?, chain = ?, sum = ? WHERE ref = ?"
 # Apart, because naming `alive` rewrites an entry of head_by_order: two pages more in the log.
 _SET_ALIVE = "UPDATE head SET alive = ? WHERE ref = ?"
+_NEW_TAG = "INSERT INTO tag (space, kind, name, value, ref) VALUES (?, ?, ?, ?, ?)"
 _LATER = "INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)"
 _ADD = """
 INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum)
@@ -107,6 +113,9 @@ class Writer:
         self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and time
         self.scrub = False  # whether it erased content that must leave every page and the log too
         self._places: dict[Key, Place] = {}
+        self._top = 0  # the greatest ref in use, once it is known
+        # Rows that only add are collected, and written at the end of a commit: together they cost half as much.
+        self._new: dict[str, list[tuple[Any, ...]]] = {_NEW_HEAD: [], _NEW_TAG: [], _LATER: []}
         self.receipts = Receipts(self.execute)
         self._alone = False  # whether nobody else wrote between our last transaction and this one
         self._version = -1
@@ -126,6 +135,7 @@ class Writer:
     def forget(self) -> None:
         """Drop what is known, after something else than a commit changed it."""
         self._places.clear()
+        self._top = 0
         self.receipts.forget()
 
     def roll_back(self) -> None:
@@ -147,6 +157,8 @@ class Writer:
             self.wrote = True
             self.receipts.touch(space, id)
             return Receipt(id, first)
+        if len(commit.expects) + len(commit.writes) > FEW:
+            self._look_up({part.key for part in (*commit.expects, *commit.writes)})
         for expect in commit.expects:
             check_expectation(expect, self._place(expect.key).seen)
         steps = [(write, self._place(write.key)) for write in commit.writes]
@@ -155,6 +167,7 @@ class Writer:
         short = portable(id) if self._alone and self.receipts.growing and _ends_with_append(steps) else None
         if short is None:
             versions = tuple([self._write(write, place) for write, place in steps])
+            self._flush()
             self.receipts.keep(space, id, at, versions)
         else:
             versions = self._write_and_carry(steps, short)
@@ -169,6 +182,7 @@ class Writer:
         before = [self._write(write, place) for write, place in others] if others else others
         versions = (*before, place.length + len(last.entries))
         self._append(last, place, carried(id, versions))
+        self._flush()
         return versions
 
     def _write(self, write: Write, place: Place) -> int:
@@ -199,7 +213,7 @@ class Writer:
         if tags != old_tags:
             self._retag(write.key, place.ref, _tags.decode(old_tags) if old_tags else {}, write.tags)
         if write.text is not None and (write.text != old_text or tags != old_tags):
-            self.execute(_LATER, (place.ref, 0))
+            self._new[_LATER].append((place.ref, 0))
         return place.version
 
     def _append(self, write: Append, place: Place, receipt: bytes | None = None) -> int:
@@ -278,7 +292,7 @@ class Writer:
         new = not place.ref
         if new:
             # Chosen here and not by SQLite, because the checksum covers it. We hold the write lock.
-            place.ref = self.execute("SELECT coalesce(max(ref), 0) + 1 FROM head").fetchone()[0]
+            self._top = place.ref = 1 + (self._top or self.execute(_TOP).fetchone()[0])
         turned = place.alive != alive
         place.alive = alive
         if not place.stream:
@@ -287,42 +301,64 @@ class Writer:
         tail = (alive, version, plain[0], plain[1], place.text, plain[2])
         total = checksum(key.space, key.kind, key.id, place.ref, place.stream, *tail)
         if new:
-            self.execute(_NEW_HEAD, (place.ref, key.space, key.kind, key.id, place.stream, *tail, total))
+            self._new[_NEW_HEAD].append((place.ref, key.space, key.kind, key.id, place.stream, *tail, total))
         else:
+            self._flush()  # it may be among the new ones
             self.execute(_SET_HEAD, (*tail[1:], total, place.ref))
             if turned:
                 self.execute(_SET_ALIVE, (alive, place.ref))
 
     def _unindex_document(self, key: Key, place: Place) -> None:
         if place.text is not None:
+            self._flush()
             tags = _tags.decode(place.tags) if place.tags else {}
             unindex_document(self.con, key, place.ref, place.text, tags)
 
     def _retag(self, key: Key, ref: int, old: dict[str, str], new: dict[str, str]) -> None:
         where = (key.space, key.kind)
         for name, value in old.items() - new.items():
+            self._flush()
             self.execute(
                 "DELETE FROM tag WHERE space = ? AND kind = ? AND name = ? AND value = ? AND ref = ?",
                 (*where, name, value, ref),
             )
-        for name, value in new.items() - old.items():
-            self.execute(
-                "INSERT INTO tag (space, kind, name, value, ref) VALUES (?, ?, ?, ?, ?)", (*where, name, value, ref)
-            )
+        self._new[_NEW_TAG] += [(*where, name, value, ref) for name, value in new.items() - old.items()]
+
+    def _flush(self) -> None:
+        """Write the rows that were collected."""
+        for sql, rows in self._new.items():
+            if rows:
+                self.con.executemany(sql, rows)
+                rows.clear()
 
     def _place(self, key: Key) -> Place:
         place = self._places.get(key)
         if place is None:
-            head = self.execute(_HEAD, (key.space, key.kind, key.id)).fetchone()
-            last = None
-            if head is not None and head[1]:
-                ref = head[0]
-                last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
-            place = Place(head, last)
-            if place.stream and place.alive and place.length == 0:
-                # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
-                raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
-            self._places[key] = place
+            place = self._learn(key, self.execute(_HEAD, (key.space, key.kind, key.id)).fetchone())
+        return place
+
+    def _look_up(self, keys: Iterable[Key]) -> None:
+        """Learn about many keys at once: a statement for each costs several times as much."""
+        unknown: dict[tuple[str, str], dict[str, Key]] = {}
+        for key in keys:
+            if key not in self._places:
+                unknown.setdefault((key.space, key.kind), {})[key.id] = key
+        for where, by_id in unknown.items():
+            rows: list[Any] = self.execute(_HEADS, (*where, encode([*by_id]).decode())).fetchall()
+            found = {row[0]: row[1:] for row in rows}
+            for id, key in by_id.items():
+                self._learn(key, found.get(id))
+
+    def _learn(self, key: Key, head: tuple[Any, ...] | None) -> Place:
+        last = None
+        if head is not None and head[1]:
+            ref = head[0]
+            last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
+        place = Place(head, last)
+        if place.stream and place.alive and place.length == 0:
+            # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
+            raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
+        self._places[key] = place
         return place
 
 

@@ -129,9 +129,11 @@ class AsyncMemories:
             stored, decided = await self._staged(batch)
             if stored is not None:
                 return _same(batch, load(stored, Batch))
-            decision = await self._decide(batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
-            if decision is None:
-                continue
+            decision = None
+            if at_once or memory_writes.looks_around(batch):
+                decision = await self._decide(batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
+                if decision is None:
+                    continue
             commit, result = self._stage_or_commit(batch, decision, decided, now, at_once=at_once)
             try:
                 await self._scope.store.commit(await self._told(commit, result, proposer, proposed=True))
@@ -396,18 +398,19 @@ class AsyncMemories:
         return Commit(commit.id, expects, writes)
 
     def _stage_or_commit(
-        self, batch: Batch, decision: Decision, decided: int, now: int, *, at_once: bool
+        self, batch: Batch, decision: Decision | None, decided: int, now: int, *, at_once: bool
     ) -> tuple[Commit, Batch]:
         """Stage the batch, or commit it at once if its proposer is trusted with that and nothing in it is odd."""
         space = self._scope.space
         staged = keys.tally(space, keys.STAGED, batch, now, decided + self._policy.max_pending_batches)
         note = keys.log(space, "PROPOSED", now, batch.proposer, batch_id=batch.id)
-        settled = decision.settled.proposals
-        if at_once and not any(proposal.flags for proposal in settled):
-            plan = decision.writes(0)
-            return Commit(new_id(), plan.expects, (staged, note, *plan.writes)), plan.batch
-        waiting = tuple([replace(proposal, outcome="pending", duplicate_of=None) for proposal in settled])
-        batch = replace(batch, proposals=waiting)
+        if decision is not None:
+            settled = decision.settled.proposals
+            if at_once and not any(proposal.flags for proposal in settled):
+                plan = decision.writes(0)
+                return Commit(new_id(), plan.expects, (staged, note, *plan.writes)), plan.batch
+            waiting = tuple([replace(proposal, outcome="pending", duplicate_of=None) for proposal in settled])
+            batch = replace(batch, proposals=waiting)
         absent = Expect(self._scope.key(keys.BATCH, batch.id), 0)
         return Commit(new_id(), (absent,), (staged, note, keys.put_batch(space, batch))), batch
 

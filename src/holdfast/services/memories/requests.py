@@ -31,7 +31,11 @@ def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now
         raise InvalidInput(f"proposals come as a list of requests, not as a {type(mcrs).__name__}")
     if not 0 < len(mcrs) <= policy.max_items:
         raise InvalidInput(f"a batch holds 1 to {policy.max_items} requests, not {len(mcrs)}; nothing was staged")
-    requests = [_read(mcr, f"$[{place}]") for place, mcr in enumerate(mcrs)]
+    plain = [msgspec.to_builtins(mcr) if isinstance(mcr, Request) else mcr for mcr in mcrs]  # made by hand, unchecked
+    try:
+        requests = msgspec.convert(plain, list[Request])
+    except msgspec.ValidationError:
+        requests = [_read(mcr, f"$[{place}]") for place, mcr in enumerate(plain)]
     ids = _memory_ids(requests, batch_id)
     places = {id: place for place, id in reversed(list(enumerate(ids)))}
     targets: set[str] = set()
@@ -66,8 +70,6 @@ def replaced(request: Request) -> tuple[str, ...]:
 
 
 def _read(mcr: Any, path: str) -> Request:
-    if isinstance(mcr, Request):
-        mcr = msgspec.to_builtins(mcr)
     try:
         return msgspec.convert(mcr, Request)
     except msgspec.ValidationError as problem:

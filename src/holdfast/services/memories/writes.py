@@ -63,6 +63,14 @@ def first_questions(
     return list(found)
 
 
+def looks_around(batch: Batch) -> bool:
+    """Tell whether anything in a batch refers to what is already known. If not, it stands as it was proposed."""
+    return any(
+        proposal.request.memory_id or proposal.request.source_refs or replaced(proposal.request)
+        for proposal in batch.proposals
+    )
+
+
 def more_questions(space: str, requests: Iterable[Request], world: World) -> list[Key]:
     """Return the keys that only the first answers could name: who holds a content, and what a target holds."""
     holders = [holder_of(document) for key, document in world.items() if key.kind == keys.CONTENT]
