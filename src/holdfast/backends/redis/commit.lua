@@ -48,76 +48,6 @@ local function receive(answer)
   return ORDER, struct.pack('>ddd', order, receipts, swept), receipt, receipts .. '|' .. answer, DUE .. receipts, due
 end
 
--- Remove the receipts of groups that are old enough. Runs after the commit is made, so it must not fail: whatever can
--- not be done is left alone. A receipt with another number was written again since.
-local function forget()
-  for _, group in ipairs(forgotten) do
-    local due, gone = {}, {}
-    for n = (group - 1) * GROUP + 1, group * GROUP do due[#due + 1] = DUE .. n end
-    local ids = redis.pcall('HMGET', HEADS, unpack(due))
-    for i = 1, GROUP do
-      local name = ids[i] and RECEIPT .. (i < GROUP and ids[i] or string.gsub(ids[i], '^%d+ ', '', 1))
-      local kept = name and redis.pcall('HGET', HEADS, name)
-      local written = type(kept) == 'string' and string.match(kept, '^(%d+)|')
-      gone[i] = written and tonumber(written) == (group - 1) * GROUP + i and name or due[i]
-    end
-    redis.pcall('HDEL', HEADS, unpack(gone))
-    redis.pcall('HDEL', HEADS, unpack(due))
-  end
-end
-
-local function sending()
-  local call, attempt, touch = string.match(ARGV[1], '^(%x+)|(%d+)|([01])$')
-  return call, tonumber(attempt), touch == '1'
-end
-
--- Refuse. If this is not the first time this call is sent, an earlier copy may still be on its way: void it, so that
--- "nothing changed" stays true.
-local function refuse(...)
-  local call, attempt = sending()
-  if attempt > 1 then
-    order = born
-    redis.call('HSET', HEADS, receive('void|' .. call .. '|' .. attempt))
-    forget()
-  end
-  return {...}
-end
-
-if last ~= '' and not found[3] then return {'regressed'} end
-if found[2] then
-  local call, attempt, touch = sending()
-  local voided, until_attempt = string.match(found[2], '^%d+|void|(%x+)|(%d+)$')
-  if not voided then
-    -- A repeat writes the receipt again if it must wait for the disk: the server only waits for this caller's writes.
-    if touch then redis.call('HSET', HEADS, receipt, found[2]) end
-    return found[2]
-  end
-  if voided == call and attempt <= tonumber(until_attempt) then return {'void'} end
-end
-
-local things = {}
-for i, field in ipairs(fields) do
-  local head, thing = found[3 + i], nil
-  if head then
-    thing = open_head(field, head)
-    if not thing then return {'damaged', field} end
-  else
-    thing = {stream = nil, alive = false, count = 0, order = 0, first = 0, base = '', chain = '', field = field,
-      key = '', old_first = 0, old_count = 0, changed = false, fresh = false, crc = '', tags = '', value = false,
-      was_alive = false, old_tags = ''}
-  end
-  thing.key = KEYS[2 + i]
-  things[i] = thing
-end
-
-local expects, writes = struct.unpack('>I4I4', ARGV[4])
-for e = 1, expects do
-  local place, wanted = struct.unpack('>I4d', take())
-  local thing = things[place]
-  local actual = thing.alive and thing.count or 0
-  if not (wanted == actual or (wanted == -1 and actual > 0)) then return refuse('conflict', e, actual) end
-end
-
 -- A record: 8 hex digits of SHA-1, index, size of the chain, chain, and the entry as the client packed it. That begins
 -- with the CRC of what is kept for good, the CRC of what Erase removes, and where in it the latter begins.
 local CHAIN, COMMITMENT = 18, 21
@@ -133,44 +63,58 @@ local function create(thing)
   thing.order = order
 end
 
-local function put(thing, w, write)
-  local value, tags = take(), take()
-  if thing.stream then return refuse('shape', w, 1) end
-  create(thing)
-  thing.stream, thing.alive = false, true
-  thing.count = thing.count + 1
-  thing.crc, thing.value, thing.tags = string.sub(write, 6), value, tags
-end
-
 -- Where `fresh`, the list of a stream's new indexes and records, has the record of an index.
 local function place(thing, index)
   return 2 * (index - thing.old_count) + 2
 end
 
-local function append(thing, w, write)
-  local most, n = struct.unpack('>dI4', write, 6)
-  if thing.stream == false then return refuse('shape', w, 0) end
-  if most >= 0 and thing.count + n > most then return refuse('budget', w, thing.count) end
-  create(thing)
-  local fresh, count, chain = thing.fresh or {}, thing.count, thing.chain
-  for _ = 1, n do
-    local entry = take()
-    if string.byte(entry, COMMITMENT) > 0 then
-      local commitment = string.sub(entry, COMMITMENT + 1, COMMITMENT + 32)
-      chain = sha256((chain == '' and string.rep('\0', 32) or chain) .. commitment)
-    end
-    fresh[#fresh + 1] = count
-    fresh[#fresh + 1] = record(count, chain, entry)
-    count = count + 1
-  end
-  thing.stream, thing.alive, thing.fresh, thing.count, thing.chain = true, true, fresh, count, chain
-end
-
--- What few commits do is made only when one does it: a script starts from its first line each time.
+-- What few commits need is made only when one does: a script starts from its first line each time.
 local rare
 
 local function make_rare()
   local change = {}
+
+  -- Remove the receipts of groups that are old enough. Runs after the commit is made, so it must not fail: whatever can
+  -- not be done is left alone. A receipt with another number was written again since.
+  local function forget()
+    for _, group in ipairs(forgotten) do
+      local due, gone = {}, {}
+      for n = (group - 1) * GROUP + 1, group * GROUP do due[#due + 1] = DUE .. n end
+      local ids = redis.pcall('HMGET', HEADS, unpack(due))
+      for i = 1, GROUP do
+        local name = ids[i] and RECEIPT .. (i < GROUP and ids[i] or string.gsub(ids[i], '^%d+ ', '', 1))
+        local kept = name and redis.pcall('HGET', HEADS, name)
+        local written = type(kept) == 'string' and string.match(kept, '^(%d+)|')
+        gone[i] = written and tonumber(written) == (group - 1) * GROUP + i and name or due[i]
+      end
+      redis.pcall('HDEL', HEADS, unpack(gone))
+      redis.pcall('HDEL', HEADS, unpack(due))
+    end
+  end
+
+  local function sending()
+    local call, attempt, touch = string.match(ARGV[1], '^(%x+)|(%d+)|([01])$')
+    return call, tonumber(attempt), touch == '1'
+  end
+
+  -- Refuse. If this is not the first time this call is sent, an earlier copy may still be on its way: void it, so that
+  -- "nothing changed" stays true.
+  local function refuse(...)
+    local call, attempt = sending()
+    if attempt > 1 then
+      order = born
+      redis.call('HSET', HEADS, receive('void|' .. call .. '|' .. attempt))
+      forget()
+    end
+    return {...}
+  end
+  change.forget, change.sending, change.refuse = forget, sending, refuse
+
+  -- What the index has for a pair of a document's tags.
+  function change.entry(thing, pair)
+    local kind, name = string.match(thing.field, '^([^' .. SEP .. ']*)' .. SEP .. '(.*)$')
+    return kind .. SEP .. pair .. SEP .. string.format('%016.0f', thing.order) .. SEP .. name
+  end
 
   local function opened(raw)
     if not raw or #raw < CHAIN + COMMITMENT - 1 then return nil end
@@ -265,6 +209,70 @@ local function make_rare()
   return change
 end
 
+if last ~= '' and not found[3] then return {'regressed'} end
+if found[2] then
+  rare = make_rare()
+  local call, attempt, touch = rare.sending()
+  local voided, until_attempt = string.match(found[2], '^%d+|void|(%x+)|(%d+)$')
+  if not voided then
+    -- A repeat writes the receipt again if it must wait for the disk: the server only waits for this caller's writes.
+    if touch then redis.call('HSET', HEADS, receipt, found[2]) end
+    return found[2]
+  end
+  if voided == call and attempt <= tonumber(until_attempt) then return {'void'} end
+end
+
+local things = {}
+for i, field in ipairs(fields) do
+  local head, thing = found[3 + i], nil
+  if head then
+    thing = open_head(field, head)
+    if not thing then return {'damaged', field} end
+  else
+    thing = {stream = nil, alive = false, count = 0, order = 0, first = 0, base = '', chain = '', field = field,
+      key = '', old_first = 0, old_count = 0, changed = false, fresh = false, crc = '', tags = '', value = false,
+      was_alive = false, old_tags = ''}
+  end
+  thing.key = KEYS[2 + i]
+  things[i] = thing
+end
+
+local expects, writes = struct.unpack('>I4I4', ARGV[4])
+for e = 1, expects do
+  local place, wanted = struct.unpack('>I4d', take())
+  local thing = things[place]
+  local actual = thing.alive and thing.count or 0
+  if not (wanted == actual or (wanted == -1 and actual > 0)) then return make_rare().refuse('conflict', e, actual) end
+end
+
+local function put(thing, w, write)
+  local value, tags = take(), take()
+  if thing.stream then return make_rare().refuse('shape', w, 1) end
+  create(thing)
+  thing.stream, thing.alive = false, true
+  thing.count = thing.count + 1
+  thing.crc, thing.value, thing.tags = string.sub(write, 6), value, tags
+end
+
+local function append(thing, w, write)
+  local most, n = struct.unpack('>dI4', write, 6)
+  if thing.stream == false then return make_rare().refuse('shape', w, 0) end
+  if most >= 0 and thing.count + n > most then return make_rare().refuse('budget', w, thing.count) end
+  create(thing)
+  local fresh, count, chain = thing.fresh or {}, thing.count, thing.chain
+  for _ = 1, n do
+    local entry = take()
+    if string.byte(entry, COMMITMENT) > 0 then
+      local commitment = string.sub(entry, COMMITMENT + 1, COMMITMENT + 32)
+      chain = sha256((chain == '' and string.rep('\0', 32) or chain) .. commitment)
+    end
+    fresh[#fresh + 1] = count
+    fresh[#fresh + 1] = record(count, chain, entry)
+    count = count + 1
+  end
+  thing.stream, thing.alive, thing.fresh, thing.count, thing.chain = true, true, fresh, count, chain
+end
+
 local versions = {}
 for w = 1, writes do
   local write = take()
@@ -291,12 +299,7 @@ local function in_batches(command, key, arguments, call, start)
   end
 end
 
-local function entry(thing, pair)
-  local kind, name = string.match(thing.field, '^([^' .. SEP .. ']*)' .. SEP .. '(.*)$')
-  return kind .. SEP .. pair .. SEP .. string.format('%016.0f', thing.order) .. SEP .. name
-end
-
-local heads, added, removed = {receive(table.concat(versions, ','))}, {}, {}
+local heads, added, removed, cleaning = {receive(table.concat(versions, ','))}, {}, {}, false
 local function put_head(thing, one, two)
   heads[#heads + 1] = thing.field
   heads[#heads + 1] = seal(thing.field, thing.stream, thing.alive, thing.count, thing.order, thing.first or 0, one, two)
@@ -313,18 +316,23 @@ for _, thing in ipairs(things) do
     end
     if thing.first > thing.old_first then redis.call('HDEL', thing.key, '') end
     if thing.same then redis.call('HSET', thing.key, unpack(thing.same)) end
+    cleaning = cleaning or thing.first > thing.old_first or thing.same
     put_head(thing, thing.base, thing.chain)
   elseif thing.changed then
     local before, after = split_tags(thing.old_tags), split_tags(thing.tags)
     before[''], after[''] = thing.was_alive or nil, thing.alive or nil
     for pair in pairs(after) do
       if not before[pair] then
+        rare = rare or make_rare()
         added[#added + 1] = 0
-        added[#added + 1] = entry(thing, pair)
+        added[#added + 1] = rare.entry(thing, pair)
       end
     end
     for pair in pairs(before) do
-      if not after[pair] then removed[#removed + 1] = entry(thing, pair) end
+      if not after[pair] then
+        rare = rare or make_rare()
+        removed[#removed + 1] = rare.entry(thing, pair)
+      end
     end
     put_head(thing, thing.crc, thing.tags)
     if thing.value then
@@ -338,7 +346,7 @@ in_batches('ZADD', INDEX, added)
 redis.call('HSET', HEADS, unpack(heads))
 
 in_batches('ZREM', INDEX, removed, redis.pcall)
-for _, thing in ipairs(things) do
+for _, thing in ipairs(cleaning and things or {}) do
   if thing.changed and thing.stream and (thing.first > thing.old_first or thing.same) then
     local all = thing.first == thing.count
     -- Where UNLINK is forbidden the records go one by one.
@@ -356,5 +364,5 @@ for _, thing in ipairs(things) do
     end
   end
 end
-forget()
+if forgotten[1] then (rare or make_rare()).forget() end
 return heads[4]

@@ -145,7 +145,8 @@ class Core:
                 commit_id=commit.id,
             )
         self._remember(space, commit.id)
-        self._wake({write.key for write in commit.writes})
+        if self._watchers:
+            self._wake({write.key for write in commit.writes})
         return receipt
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:

@@ -71,7 +71,7 @@ def decode_commit(commit: Commit, reply: bytes | Sequence[Any]) -> Receipt:
 def decode_receipt(commit: Commit, raw: bytes) -> Receipt:
     try:
         _, _, versions = raw.decode("ascii").partition("|")
-        numbers = tuple(int(version) for version in versions.split(",")) if versions else ()
+        numbers = tuple(map(int, versions.split(","))) if versions else ()
     except ValueError:
         raise Damaged(f"the receipt of commit {commit.id!r} is damaged; nothing changed", reason="corrupt") from None
     return Receipt(commit.id, numbers)

@@ -12,6 +12,9 @@ import asyncio
 import os
 import queue
 import select
+import socket
+import struct
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -198,7 +201,7 @@ class Wire(ABC):
             if not data:
                 raise Garbled  # the other side hung up
             line.replies.feed(data)
-            while (reply := line.replies.take()) is not MORE:
+            while len(found) < len(commands) and (reply := line.replies.take()) is not MORE:
                 found.append(reply)
         return found
 
@@ -242,6 +245,7 @@ class BlockingWire(Wire):
 
     async def _connect(self, line: Line) -> None:
         line.connection.connect()
+        _let_the_kernel_wait(line.connection._sock)
         line.news = select.poll()
         line.news.register(line.connection._sock, select.POLLIN)
 
@@ -326,3 +330,13 @@ def _from_url(kind: Any, url: str, options: dict[str, Any]) -> Any:
     except (ValueError, TypeError, redis.RedisError):
         return None  # and the error, which may quote the address, goes no further
     return pool
+
+
+def _let_the_kernel_wait(sock: Any) -> None:
+    """Move a plain socket's time limit into the kernel: Python keeps it by asking, before each call, whether to call."""
+    seconds = sock.gettimeout()
+    if type(sock) is socket.socket and seconds and sys.platform == "linux":
+        limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
