@@ -333,7 +333,7 @@ def _from_url(kind: Any, url: str, options: dict[str, Any]) -> Any:
 
 
 def _let_the_kernel_wait(sock: Any) -> None:
-    """Move a plain socket's time limit into the kernel: Python keeps it by asking, before each call, whether to call."""
+    """Move a plain socket's time limit into the kernel. Python keeps one by asking, before each call, whether to."""
     seconds = sock.gettimeout()
     if type(sock) is socket.socket and seconds and sys.platform == "linux":
         limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
