@@ -27,6 +27,8 @@ from holdfast.store import (
 PUT, APPEND, TRUNCATE, ERASE, DELETE = 1, 2, 3, 4, 5
 DONE, EXPECTATION, SHAPE, LENGTH, VOID = 0, 1, 2, 3, 4
 
+HURRY_MILLISECONDS = 100
+
 CALL = f"SELECT outcome, place, actual, versions FROM :schema.commit({', '.join(['%s'] * 29)})"
 
 
@@ -111,6 +113,17 @@ def settled(commit: Commit, answer: tuple[int, int, int, list[int]] | None) -> R
     assert type(write) is Append
     check_length(write, actual)
     raise AssertionError("the database refused a commit that meets every condition")
+
+
+def in_a_hurry(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the same arguments for a commit that keeps others waiting: it must not wait long for a lock."""
+    return (*arguments[:2], min(arguments[2], HURRY_MILLISECONDS), *arguments[3:])
+
+
+def size(commit: Commit) -> int:
+    """Return about how many bytes a commit takes on the way."""
+    appended = sum(len(entry.body) for write in commit.writes if type(write) is Append for entry in write.entries)
+    return 1000 + appended + sum(len(write.value) for write in commit.writes if type(write) is Put)
 
 
 _OPS: dict[type[Write], int] = {Put: PUT, Append: APPEND, Truncate: TRUNCATE, Erase: ERASE, Delete: DELETE}

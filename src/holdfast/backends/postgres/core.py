@@ -27,6 +27,7 @@ from holdfast.backends.postgres import commits, moving, reads, schema, search
 from holdfast.backends.postgres.address import Address
 from holdfast.backends.postgres.failures import Effort, dropped, translate, unreachable
 from holdfast.backends.postgres.link import Link, Rows
+from holdfast.backends.postgres.together import Ticket, Together, only_key
 from holdfast.backends.postgres.watch import POLL_SECONDS, WATCH, channel
 from holdfast.errors import Closed, Unavailable
 from holdfast.store import Commit, Find, Found, Key, Parcel, Question, Range, Receipt, Shipment, check_sizes
@@ -43,6 +44,7 @@ class Core:
         self._limit = max_record_bytes
         self._pid = os.getpid()
         self._closed = False
+        self._together = Together(self._send_all, self._send_alone) if link.shared else None
 
     async def open(self) -> None:
         """Connect, creating or migrating the tables if needed."""
@@ -60,8 +62,13 @@ class Core:
     async def commit(self, commit: Commit) -> Receipt:
         check_sizes(commit, self._limit)
         effort = Effort(self.address.shown, self._timeout, commit.id, commits.new_call())
-        rows = await self._call(self.address.sql(commits.CALL), commits.arguments(commit, self._timeout), effort)
-        return commits.settled(commit, rows[0])
+        key = only_key(commit)
+        ticket = Ticket(key, commits.arguments(commit, self._timeout), commits.size(commit), effort)
+        if self._together is None or key is None:
+            row = await self._send_alone(ticket)
+        else:
+            row = await self._together.settle(ticket)
+        return commits.settled(commit, row)
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         deadline = time.monotonic() + timeout_seconds
@@ -116,6 +123,27 @@ class Core:
             finally:
                 await self._link.give(con)
             await self._link.pause(pause)
+
+    async def _send_alone(self, ticket: Ticket) -> tuple[Any, ...]:
+        return (await self._call(self.address.sql(commits.CALL), ticket.arguments, ticket.effort))[0]
+
+    async def _send_all(self, tickets: list[Ticket]) -> None:
+        """Send commits in one transaction. Whatever goes wrong, each goes on alone and finds out."""
+        first = tickets[0].effort
+        con = await self._connection(first)
+        try:
+            con.deadline = first.patience()
+            calls = [(*commits.in_a_hurry(ticket.arguments), *ticket.effort.copy()) for ticket in tickets]
+            rows = await self._link.execute_all(con, self.address.sql(commits.CALL), calls)
+        except psycopg.Error as error:
+            if dropped(con.pgconn, error):
+                for ticket in tickets:
+                    ticket.effort.lost()
+        else:
+            for ticket, row in zip(tickets, rows, strict=True):
+                ticket.row = row
+        finally:
+            await self._link.give(con)
 
     async def _connection(self, effort: Effort) -> Any:
         while True:

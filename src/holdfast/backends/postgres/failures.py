@@ -36,16 +36,16 @@ def bounded(waiting: Generator[Any, Any, T], deadline: float) -> Generator[Any, 
     psycopg drives such generators in both colours and resumes them at least every tenth of a second, with nothing
     when nothing came.
     """
-    state = next(waiting)
-    while True:
-        ready = yield state
-        if not ready and time.monotonic() > deadline:
-            waiting.close()
-            raise Stalled("no answer in time")
-        try:
+    try:
+        state = next(waiting)
+        while True:
+            ready = yield state
+            if not ready and time.monotonic() > deadline:
+                waiting.close()
+                raise Stalled("no answer in time")
             state = waiting.send(ready)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
 
 
 class Effort:
@@ -67,6 +67,10 @@ class Effort:
     def copy(self) -> tuple[int, ...]:
         """Return what tells the next attempt at a commit from others: the call, and how many copies may be about."""
         return () if self._commit_id is None else (self._call, self._lost + 1)
+
+    def lost(self) -> None:
+        """Know that a copy was sent and not answered."""
+        self._lost += 1
 
     def patience(self) -> float:
         """Return when one attempt must have ended: in time for another one, should this one be lost."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -42,6 +43,8 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
 class Link(ABC):
     """A pool of connections, one more that listens, and a way to wait. Errors are psycopg's own."""
 
+    shared = False  # whether many tasks of one thread use it, so that their commits can travel together
+
     def __init__(self, address: Address, *, max_connections: int, timeout_seconds: float) -> None:
         self._address = address
         self._options = address.options(timeout_seconds)
@@ -70,6 +73,10 @@ class Link(ABC):
     @abstractmethod
     async def execute(self, con: Any, sql: str, arguments: tuple[Any, ...] | None) -> Rows:
         """Return the rows of a statement. Without arguments there may be several statements, and no rows."""
+
+    async def execute_all(self, con: Any, sql: str, calls: Sequence[tuple[Any, ...]]) -> Rows:
+        """Return the row of each call, all made in one message and one transaction."""
+        raise NotImplementedError
 
     @abstractmethod
     def hearing(self, name: str) -> AbstractContextManager[Any]:
@@ -126,6 +133,8 @@ class BlockingLink(Link):
 class AsyncLink(Link):
     """For an event loop."""
 
+    shared = True
+
     def __init__(self, address: Address, *, max_connections: int, timeout_seconds: float) -> None:
         super().__init__(address, max_connections=max_connections, timeout_seconds=timeout_seconds)
         self._listener = AsyncListener(address, timeout_seconds)
@@ -153,6 +162,12 @@ class AsyncLink(Link):
     async def execute(self, con: AsyncConnection, sql: str, arguments: tuple[Any, ...] | None) -> Rows:
         done = await con.cursor(binary=arguments is not None).execute(sql, arguments)
         return await done.fetchall() if done.description else []
+
+    async def execute_all(self, con: AsyncConnection, sql: str, calls: Sequence[tuple[Any, ...]]) -> Rows:
+        async with con.pipeline():
+            cursors = [await con.cursor(binary=True).execute(sql, call) for call in calls]
+        # Only now: until the pipeline has ended, what came back was not committed.
+        return [row for cursor in cursors for row in await cursor.fetchall()]
 
     def hearing(self, name: str) -> AbstractContextManager[asyncio.Event]:
         return self._listener.hearing(name)

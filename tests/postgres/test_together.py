@@ -1,0 +1,160 @@
+"""Commits of one event loop that travel together are answered as if each had travelled alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.backends.postgres import AsyncPostgresStore
+from holdfast.backends.postgres.failures import Effort
+from holdfast.backends.postgres.link import AsyncLink
+from holdfast.backends.postgres.together import only_key
+from holdfast.codec import encode
+from holdfast.errors import Conflict
+from holdfast.store import Append, Commit, Entry, Expect, Key, Put, Range, Receipt, new_id
+
+
+def append(name: str, expected: int | None = None) -> Commit:
+    key = Key("acme", "log", name)
+    expects = () if expected is None else (Expect(key, expected),)
+    return Commit(new_id(), expects, (Append(key, (Entry("note", encode(name)),)),))
+
+
+def together(url: str, commits: Iterable[Commit]) -> list[Any]:
+    """Commit all at once, in one event loop; return receipts and refusals."""
+
+    async def all_of_them() -> list[Any]:
+        async with await AsyncPostgresStore.open(url) as store:
+            return list(await asyncio.gather(*map(store.commit, commits), return_exceptions=True))
+
+    return asyncio.run(all_of_them())
+
+
+def lengths(url: str, names: Iterable[str]) -> list[int]:
+    async def read() -> list[int]:
+        async with await AsyncPostgresStore.open(url) as store:
+            answers = await store.read([Range(Key("acme", "log", name), 0, 0) for name in names])
+            return [slice.length for slice in answers]
+
+    return asyncio.run(read())
+
+
+@pytest.fixture
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many commits each shared message carried."""
+    sent: list[int] = []
+    original = AsyncLink.execute_all
+
+    async def execute_all(self: AsyncLink, con: Any, sql: str, calls: Any) -> Any:
+        sent.append(len(calls))
+        return await original(self, con, sql, calls)
+
+    monkeypatch.setattr(AsyncLink, "execute_all", execute_all)
+    return sent
+
+
+def test_commits_that_come_while_others_are_under_way_share_a_message(postgres: str, messages: list[int]) -> None:
+    names = [f"n{n}" for n in range(40)]
+    answers = together(postgres, map(append, names))
+    assert [answer.versions for answer in answers] == [(1,)] * 40
+    assert lengths(postgres, names) == [1] * 40
+    assert sum(messages) >= 30 and len(messages) <= 4
+
+
+def test_a_lone_commit_goes_at_once(postgres: str, messages: list[int]) -> None:
+    together(postgres, [append("one")])
+    assert messages == []
+
+
+def test_appends_to_one_stream_get_places_of_their_own(postgres: str) -> None:
+    answers = together(postgres, [append("one") for _ in range(30)])
+    assert sorted(answer.versions for answer in answers) == [(n,) for n in range(1, 31)]
+
+
+def test_a_refusal_is_for_the_one_who_deserves_it(postgres: str, messages: list[int]) -> None:
+    names = [f"n{n}" for n in range(20)]
+    answers = together(postgres, [append(name, 7 if name == "n13" else 0) for name in names])
+    assert [type(answer) for answer in answers] == [Conflict if name == "n13" else Receipt for name in names]
+    assert lengths(postgres, names) == [0 if name == "n13" else 1 for name in names]
+    assert max(messages) > 10
+
+
+def test_a_repeat_among_others_gets_the_first_answer(postgres: str) -> None:
+    first = append("one")
+    [receipt] = together(postgres, [first])
+    answers = together(postgres, [append("other"), first, append("one"), first])
+    assert answers[1] == answers[3] == receipt
+    assert lengths(postgres, ["one"]) == [2]
+
+
+def _losing(monkeypatch: pytest.MonkeyPatch, *, applied: bool) -> None:
+    """Lose the connection of the first shared message: after it was committed, or before it was sent."""
+    original, lost = AsyncLink.execute_all, False
+
+    async def execute_all(self: AsyncLink, con: Any, sql: str, calls: Any) -> Any:
+        nonlocal lost
+        if lost:
+            return await original(self, con, sql, calls)
+        lost = True
+        if applied:
+            await original(self, con, sql, calls)
+        con.pgconn.finish()
+        raise psycopg.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(AsyncLink, "execute_all", execute_all)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_message_is_sent_again_one_by_one_and_applied_once(
+    postgres: str, monkeypatch: pytest.MonkeyPatch, applied: bool
+) -> None:
+    _losing(monkeypatch, applied=applied)
+    names = [f"n{n}" for n in range(20)]
+    answers = together(postgres, map(append, names))
+    assert [answer.versions for answer in answers] == [(1,)] * 20
+    assert lengths(postgres, names) == [1] * 20
+
+
+def test_a_refusal_after_a_lost_message_counts_the_lost_copy(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[int] = []
+    copy = Effort.copy
+
+    def noting(self: Effort) -> tuple[int, ...]:
+        told = copy(self)
+        if told:
+            copies.append(told[1])
+        return told
+
+    monkeypatch.setattr(Effort, "copy", noting)
+    _losing(monkeypatch, applied=False)
+    together(postgres, [append(f"n{n}") for n in range(20)])
+    assert copies.count(2) > 10
+
+
+def test_a_lock_that_somebody_keeps_holds_up_only_the_one_who_needs_it(postgres: str, messages: list[int]) -> None:
+    with psycopg.connect(postgres.split("?")[0]) as holder:
+        schema = postgres.split("schema=")[1]
+        together(postgres, [append("held")])
+        holder.execute("SELECT set_config('holdfast.space', 'acme', true)")
+        held = holder.execute(f"SELECT id FROM {schema}.head WHERE id = 'held' FOR UPDATE").fetchall()
+        assert held == [("held",)]
+
+        async def impatient() -> list[Any]:
+            async with await AsyncPostgresStore.open(postgres, timeout_seconds=2) as store:
+                names = ["a", "b", "held", "x", "y", "z"]
+                return list(await asyncio.gather(*(store.commit(append(n)) for n in names), return_exceptions=True))
+
+        answers = asyncio.run(impatient())
+        holder.rollback()
+    refused = [getattr(answer, "reason", "") for answer in answers]
+    assert refused == ["", "", "locked", "", "", ""]
+
+
+def test_only_commits_about_a_single_key_travel_together() -> None:
+    one, other = Key("acme", "log", "one"), Key("acme", "log", "other")
+    assert only_key(Commit("c", (Expect(one, 0),), (Put(one, encode(1)),))) == one
+    assert only_key(Commit("c", (Expect(other, 0),), (Put(one, encode(1)),))) is None
