@@ -1,0 +1,91 @@
+"""The port: two verbs over plain data. Everything else in Holdfast is a layer on top of this package.
+
+Theory of operation
+-------------------
+A store holds two shapes of thing, each under a `Key` of (space, kind, id):
+
+* a **document**: one JSON value with a version that counts its writes from 1;
+* a **stream**: a gapless, append-only list of records, indexed from 0. Its version is its length.
+
+`read` answers any number of questions from one snapshot in one round trip. `commit` applies any number of writes
+if every expectation holds, all or nothing, and answers only when the store's `durability` is met.
+
+Rules
+-----
+1. A commit lives in one space. A space never sees another: there is no way to ask without naming one.
+2. A commit's id makes a repeat safe: the second call returns the first receipt and changes nothing. Ids are kept at
+   least 24 hours. A refused commit leaves no trace, so its id may be tried again.
+3. Expectations are judged against the state before the commit; writes are applied in order.
+4. Appends without an expectation commute: they never conflict, whoever else is writing.
+5. A key keeps its shape for life. Versions and lengths never go back, not even across `Delete`: what comes after a
+   deletion continues the count, so nobody can mistake the new thing for the old one.
+6. What goes in is valid by construction: `Json` is made only by `holdfast.codec.encode`, keys check themselves.
+7. Errors are `holdfast.errors`; a driver's own exception never leaves a backend.
+"""
+
+from __future__ import annotations
+
+from holdfast.store.answers import Document, Page, Record, Slice
+from holdfast.store.checks import MAX_RECORD_BYTES, check_expectation, check_length, check_sizes, wrong_shape
+from holdfast.store.commits import (
+    EXISTS,
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Expect,
+    Put,
+    Receipt,
+    Truncate,
+    Write,
+    new_id,
+)
+from holdfast.store.moving import Movable, Parcel, Shipment
+from holdfast.store.names import MAX_NAME, Key
+from holdfast.store.questions import Get, Question, Range, Scan, Tail, cursor
+from holdfast.store.search import Find, Found, Match, Searchable
+from holdfast.store.verbs import AsyncStore, Durability, Store, Watchable
+
+__all__ = [
+    "EXISTS",
+    "MAX_NAME",
+    "MAX_RECORD_BYTES",
+    "Append",
+    "AsyncStore",
+    "Commit",
+    "Delete",
+    "Document",
+    "Durability",
+    "Entry",
+    "Erase",
+    "Expect",
+    "Find",
+    "Found",
+    "Get",
+    "Key",
+    "Match",
+    "Movable",
+    "Page",
+    "Parcel",
+    "Put",
+    "Question",
+    "Range",
+    "Receipt",
+    "Record",
+    "Scan",
+    "Searchable",
+    "Shipment",
+    "Slice",
+    "Store",
+    "Tail",
+    "Truncate",
+    "Watchable",
+    "Write",
+    "check_expectation",
+    "check_length",
+    "check_sizes",
+    "cursor",
+    "new_id",
+    "wrong_shape",
+]

@@ -1,0 +1,53 @@
+"""Names of things, and what may be part of what is stored. Who breaks a rule is told before anything is sent."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from holdfast.errors import InvalidInput
+
+MAX_NAME = 255
+
+
+class Key(Struct, frozen=True, order=True, cache_hash=True):
+    """The name of a document or stream. Each part is 1 to 255 printable characters."""
+
+    space: str
+    kind: str
+    id: str
+
+    def __post_init__(self) -> None:
+        for part in (self.space, self.kind, self.id):
+            # isprintable() refuses control characters, NUL and lone surrogates, which not every database can hold.
+            if type(part) is not str or not 0 < len(part) <= MAX_NAME or not part.isprintable():
+                raise InvalidInput(f"a key part must be 1 to {MAX_NAME} printable characters, not {part!r:.80}")
+
+
+def not_json(value: object) -> InvalidInput:
+    return InvalidInput(f"a stored value must come from holdfast.codec.encode, not be a {type(value).__name__}")
+
+
+def require_natural(*, or_none: bool = False, **numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is None and or_none:
+            continue
+        if type(number) is not int or not 0 <= number < 2**63 - 1:
+            raise InvalidInput(f"{name} must be a whole number, 0 or more, not {number!r:.40}")
+
+
+def require_text(text: str | None) -> None:
+    # Lone surrogates come from cut-off UTF-16 and escape sequences of models; no database can hold them.
+    if text is None or (type(text) is str and text.isascii()):
+        return
+    if type(text) is not str:
+        raise InvalidInput(f"text must be a string, not {text!r:.40}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"text holds a lone surrogate: {text!r:.40}") from None
+
+
+def require_tags(tags: dict[str, str]) -> None:
+    for name, value in tags.items():
+        if type(name) is not str or type(value) is not str or not name.isprintable() or not value.isprintable():
+            raise InvalidInput(f"a tag must be a printable name and value, not {name!r:.40}: {value!r:.40}")
