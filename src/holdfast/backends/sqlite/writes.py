@@ -206,7 +206,7 @@ class Writer:
     def _put(self, write: Put, place: Place) -> int:
         tags = encode(write.tags) if write.tags else None
         old_tags, old_text = place.tags, place.text
-        if tags != old_tags or write.text != old_text:
+        if old_text is not None and (tags != old_tags or write.text != old_text):
             self._unindex_document(write.key, place)
         place.tags, place.text = tags, write.text
         self._save_head(write.key, place, alive=1, version=place.version + 1, value=write.value)
@@ -297,8 +297,8 @@ class Writer:
         place.alive = alive
         if not place.stream:
             place.version = version
-        plain = [None if part is None else bytes(part) for part in (value, place.tags, place.base_chain)]
-        tail = (alive, version, plain[0], plain[1], place.text, plain[2])
+        plain, tags = value and bytes(value), place.tags and bytes(place.tags)  # the packer knows plain bytes only
+        tail = (alive, version, plain, tags, place.text, place.base_chain)
         total = checksum(key.space, key.kind, key.id, place.ref, place.stream, *tail)
         if new:
             self._new[_NEW_HEAD].append((place.ref, key.space, key.kind, key.id, place.stream, *tail, total))
@@ -316,13 +316,14 @@ class Writer:
 
     def _retag(self, key: Key, ref: int, old: dict[str, str], new: dict[str, str]) -> None:
         where = (key.space, key.kind)
-        for name, value in old.items() - new.items():
+        for name, value in old.items() - new.items() if old else ():
             self._flush()
             self.execute(
                 "DELETE FROM tag WHERE space = ? AND kind = ? AND name = ? AND value = ? AND ref = ?",
                 (*where, name, value, ref),
             )
-        self._new[_NEW_TAG] += [(*where, name, value, ref) for name, value in new.items() - old.items()]
+        added = new.items() - old.items() if old else new.items()
+        self._new[_NEW_TAG] += [(*where, name, value, ref) for name, value in added]
 
     def _flush(self) -> None:
         """Write the rows that were collected."""

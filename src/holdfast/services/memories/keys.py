@@ -74,10 +74,9 @@ def can_be_id(source_ref: str) -> bool:
 
 def put_memory(key: Key, memory: Memory) -> Put:
     """Write a memory. Only an active one is given to the full-text index, so nothing else can be found in it."""
-    tags = {
-        "status": memory.status,
-        "owner": owner(memory.user_id, memory.project_id),
-    } | {source_tag(ref): "1" for ref in memory.source_refs}
+    tags = {"status": memory.status, "owner": owner(memory.user_id, memory.project_id)}
+    for ref in memory.source_refs:
+        tags[source_tag(ref)] = "1"
     text = screening.plain(memory.content) if memory.status == "active" else None
     return Put(key, pack(memory), tags, text)
 

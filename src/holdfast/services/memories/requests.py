@@ -51,14 +51,17 @@ def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now
         for ref in request.source_refs:
             if places.get(ref, -1) >= place:
                 raise InvalidInput(f"{ref!r} can not be a source of itself or of what comes before it", path=path)
+    ceiling = policy.ceiling(proposer)
     return tuple(
-        Proposal(
-            request=request,
-            memory_id=ids[place],
-            trust=lowest(policy.ceiling(proposer), [request.trust] if request.trust else ()),
-            flags=screening.flags(f"{request.content}\n{request.rationale}"),
-        )
-        for place, request in enumerate(requests)
+        [
+            Proposal(
+                request=request,
+                memory_id=ids[place],
+                trust=lowest(ceiling, [request.trust]) if request.trust else ceiling,
+                flags=screening.flags(f"{request.content}\n{request.rationale}"),
+            )
+            for place, request in enumerate(requests)
+        ]
     )
 
 
@@ -77,6 +80,34 @@ def _read(mcr: Any, path: str) -> Request:
 
 
 def _check_rules(request: Request, path: str, policy: Policy, now: datetime) -> None:
+    if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
+        raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters", path=path)
+    if not screening.normal(request.content):
+        raise InvalidInput("content holds nothing a reader could see", path=path)
+    if request.expires_at is not None and request.expires_at <= now:
+        raise InvalidInput(f"expires_at {request.expires_at} has passed", path=path)
+    if request.source_refs:
+        _check_sources(request.source_refs, path, policy)
+    if request.op != "add" or _names_something(request):
+        _check_names(request, path)
+    if not (request.content.isascii() and request.rationale.isascii() and not request.source_refs):
+        pack(request)  # refuses lone surrogates, which no store could hold
+
+
+def _check_sources(refs: Sequence[str], path: str, policy: Policy) -> None:
+    if len(refs) > policy.max_source_refs:
+        raise InvalidInput(f"a request may cite {policy.max_source_refs} sources", path=path)
+    if any(len(ref) > 2_000 for ref in refs):
+        raise InvalidInput("a source_ref is limited to 2000 characters", path=path)
+
+
+def _names_something(request: Request) -> bool:
+    return bool(
+        request.memory_id or request.target_memory_id or request.supersedes or request.user_id or request.project_id
+    )
+
+
+def _check_names(request: Request, path: str) -> None:
     if request.op == "supersede" and not request.supersedes:
         raise InvalidInput("op 'supersede' needs at least one id in supersedes", path=path)
     if request.op != "supersede" and request.supersedes:
@@ -89,23 +120,12 @@ def _check_rules(request: Request, path: str, policy: Policy, now: datetime) -> 
         raise InvalidInput(f"op {request.op!r} makes no memory, so it takes no memory_id", path=path)
     if request.scope == "global" and (request.user_id or request.project_id):
         raise InvalidInput("a global memory belongs to nobody: it takes no user_id and no project_id", path=path)
-    if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
-        raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters", path=path)
-    if not screening.normal(request.content):
-        raise InvalidInput("content holds nothing a reader could see", path=path)
-    if len(request.source_refs) > policy.max_source_refs:
-        raise InvalidInput(f"a request may cite {policy.max_source_refs} sources", path=path)
-    if any(len(ref) > 2_000 for ref in request.source_refs):
-        raise InvalidInput("a source_ref is limited to 2000 characters", path=path)
-    if request.expires_at is not None and request.expires_at <= now:
-        raise InvalidInput(f"expires_at {request.expires_at} has passed", path=path)
     for field in ("memory_id", "target_memory_id", "user_id", "project_id"):
         value = getattr(request, field)
         if value is not None:
             name(value, f"{path}.{field}")
     for target in request.supersedes:
         name(target, f"{path}.supersedes")
-    pack(request)  # refuses lone surrogates, which no store could hold
 
 
 def _memory_ids(requests: Sequence[Request], batch_id: str) -> list[str | None]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.codec import encode
+from holdfast.codec import pack
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.services.memories import keys
 from holdfast.services.memories.policy import Policy
@@ -25,6 +25,12 @@ from holdfast.values import moment
 
 World = Mapping[Key, Document | None]
 T = TypeVar("T")
+
+
+class Claim(Struct, frozen=True):
+    """What a content's document holds: the active memory that says it."""
+
+    memory_id: str
 
 
 class BatchWrites(Struct, frozen=True):
@@ -157,7 +163,7 @@ class Decision:
             yield keys.put_memory(self._key(id), memory)
         for key, holder in self.contents.items():
             if holder is not None:
-                yield Put(key, encode({"memory_id": holder}))
+                yield Put(key, pack(Claim(holder)))
             elif self.world.get(key) is not None:
                 yield Delete(key)
         yield keys.log(
@@ -170,8 +176,9 @@ class Decision:
         if request.op == "noop":
             return replace(proposal, outcome="committed")
         derived, trust = self._provenance(proposal, path)
-        flags = tuple([flag for flag in proposal.flags if flag != "replaces_more_trusted"])
-        ended = [self._target(target, request, path) for target in replaced(request)]
+        flags = proposal.flags and tuple([flag for flag in proposal.flags if flag != "replaces_more_trusted"])
+        targets = replaced(request)
+        ended = [self._target(target, request, path) for target in targets] if targets else []
         if ended and any(not at_least(trust, memory.trust) for memory in ended):
             flags = (*flags, "replaces_more_trusted")
         proposal = replace(proposal, trust=trust, flags=flags, outcome="committed")
@@ -203,6 +210,8 @@ class Decision:
 
     def _provenance(self, proposal: Proposal, path: str) -> tuple[tuple[str, ...], Trust]:
         request = proposal.request
+        if not request.source_refs:
+            return (), lowest(self.ceiling, [request.trust]) if request.trust else self.ceiling
         labels = [request.trust] if request.trust else []
         derived = []
         for ref in dict.fromkeys(request.source_refs):
@@ -272,7 +281,7 @@ class Decision:
             proposed_at=self.batch.created_at,
             created_at=self.at,
             updated_at=self.at,
-            source_refs=tuple(dict.fromkeys(request.source_refs)),
+            source_refs=request.source_refs and tuple(dict.fromkeys(request.source_refs)),
             derived_from=derived,
             supersedes=request.supersedes,
             user_id=request.user_id,
@@ -308,4 +317,4 @@ def expired(memory: Memory, at: datetime) -> bool:
 
 
 def holder_of(document: Document | None) -> str | None:
-    return document.value.load()["memory_id"] if document else None
+    return load(document, Claim).memory_id if document else None
