@@ -29,12 +29,13 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from holdfast.embedders import Embedder
-from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.scope import Scope
 from holdfast.services.memories import keys
 from holdfast.services.memories import packs as memory_packs
 from holdfast.services.memories import writes as memory_writes
-from holdfast.services.memories.history import changes, run_events
+from holdfast.services.memories.deciding import already_decided, decide, same, stage_or_commit, told, world_of
+from holdfast.services.memories.history import changes
 from holdfast.services.memories.packs import PackWrites
 from holdfast.services.memories.policy import AUTO_REVIEWER, Policy
 from holdfast.services.memories.requests import name, stage
@@ -52,9 +53,8 @@ from holdfast.services.memories.values import (
     Status,
 )
 from holdfast.services.memories.vectors import Vectors
-from holdfast.services.memories.writes import BatchWrites, Decision, load, receipt
-from holdfast.services.runs.state import event_writes
-from holdfast.store import Commit, Document, Expect, Get, Key, Question, Range, Scan, new_id
+from holdfast.services.memories.writes import BatchWrites, load, receipt
+from holdfast.store import Commit, Document, Expect, Get, Range, Scan, new_id
 from holdfast.values import moment
 from holdfast.vectors import VectorIndex
 
@@ -128,15 +128,15 @@ class AsyncMemories:
         for _ in range(ATTEMPTS):
             stored, decided = await self._staged(batch)
             if stored is not None:
-                return _same(batch, load(stored, Batch))
+                return same(batch, load(stored, Batch))
             decision = None
             if at_once or memory_writes.looks_around(batch):
-                decision = await self._decide(batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
+                decision = await decide(self._scope, self._policy, batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
                 if decision is None:
                     continue
-            commit, result = self._stage_or_commit(batch, decision, decided, now, at_once=at_once)
+            commit, result = stage_or_commit(self._scope, self._policy, batch, decision, decided, now, at_once=at_once)
             try:
-                await self._scope.store.commit(await self._told(commit, result, proposer, proposed=True))
+                await self._scope.store.commit(await told(self._scope, commit, result, proposer, proposed=True))
             except Conflict as conflict:
                 lost = conflict
                 continue
@@ -171,7 +171,7 @@ class AsyncMemories:
                 return receipt(plan.batch)
             commit = Commit(new_id(), plan.expects, plan.writes)
             try:
-                await self._scope.store.commit(await self._told(commit, plan.batch, reviewer))
+                await self._scope.store.commit(await told(self._scope, commit, plan.batch, reviewer))
             except Conflict as conflict:
                 lost = conflict
                 continue
@@ -198,11 +198,13 @@ class AsyncMemories:
                 done = receipt(batch)
                 return BatchWrites((Expect(stored.key, stored.version),), (), done.memory_ids, batch)
             if batch.status == "rejected":
-                raise _decided(batch, stored.version)
+                raise already_decided(batch, stored.version)
             self._policy.check_reviewer(batch, reviewer)
             if run_id is not None and batch.run_id is not None and run_id != batch.run_id:
                 raise InvalidInput(f"batch {batch_id!r} is of run {batch.run_id!r}, not {run_id!r}; nothing changed")
-            decision = await self._decide(batch, stored.version, reviewer, run_id, reject, contents=contents)
+            decision = await decide(
+                self._scope, self._policy, batch, stored.version, reviewer, run_id, reject, contents=contents
+            )
         return decision.writes(stored.version)
 
     async def reject(self, batch_id: str, *, reason: str, reviewer: str = "") -> Batch:
@@ -212,7 +214,7 @@ class AsyncMemories:
         if batch.status == "rejected":
             return batch
         if batch.status == "committed":
-            raise _decided(batch, stored.version)
+            raise already_decided(batch, stored.version)
         self._policy.check_rejecter(batch, reviewer)
         now = self._scope.clock()
         space = self._scope.space
@@ -227,7 +229,7 @@ class AsyncMemories:
         )
         commit = Commit(new_id(), (Expect(stored.key, stored.version),), writes)
         try:
-            await self._scope.store.commit(await self._told(commit, batch, reviewer or batch.proposer))
+            await self._scope.store.commit(await told(self._scope, commit, batch, reviewer or batch.proposer))
         except Conflict:
             return await self.reject(batch_id, reason=reason, reviewer=reviewer)
         return batch
@@ -317,7 +319,7 @@ class AsyncMemories:
     async def unpack_writes(self, items: Sequence[Mapping[str, Any]]) -> PackWrites:
         """Say what brings memories from a pack back, leaving those already known alone. This writes nothing itself."""
         memories = [memory_packs.read(item, place) for place, item in enumerate(items)]
-        world = await self._world(memory_packs.questions(self._scope.space, memories))
+        world = await world_of(self._scope, memory_packs.questions(self._scope.space, memories))
         return memory_packs.decide(self._scope.space, memories, world, self._scope.clock())
 
     # ---- reading ----------------------------------------------------------------------------------------------------
@@ -342,88 +344,3 @@ class AsyncMemories:
         decided = Range(self._scope.key(keys.DECIDED, keys.digest(batch.proposer)), limit=0)
         stored, slice = await self._scope.store.read([Get(self._scope.key(keys.BATCH, batch.id)), decided])
         return stored, slice.length
-
-    async def _decide(
-        self,
-        batch: Batch,
-        version: int,
-        reviewer: str,
-        run_id: str | None,
-        reject: Mapping[int, str],
-        *,
-        contents: bool,
-    ) -> Decision | None:
-        """Decide what committing a batch writes; None if somebody decided the batch itself meanwhile."""
-        space = self._scope.space
-        kept = [proposal for place, proposal in enumerate(batch.proposals) if place not in reject]
-        requests = [proposal.request for proposal in kept]
-        ids = [proposal.memory_id for proposal in kept]
-        world = await self._world(memory_writes.first_questions(space, requests, ids, contents=contents))
-        world |= await self._world(memory_writes.more_questions(space, requests, world))
-        try:
-            return Decision(
-                space,
-                batch,
-                world,
-                policy=self._policy,
-                reviewer=reviewer,
-                run_id=run_id,
-                reject=reject,
-                now=self._scope.clock(),
-            )
-        except HoldfastError:
-            # What stands in the way may be this very batch, committed since we read it.
-            [stored] = await self._scope.store.read([Get(self._scope.key(keys.BATCH, batch.id))])
-            if (stored.version if stored else 0) != version:
-                return None
-            raise
-
-    async def _world(self, wanted: Sequence[Key]) -> dict[Key, Document | None]:
-        if not wanted:
-            return {}
-        questions: list[Question] = [Get(key) for key in wanted]
-        return dict(zip(wanted, await self._scope.store.read(questions), strict=True))
-
-    async def _told(self, commit: Commit, batch: Batch, actor: str, *, proposed: bool = False) -> Commit:
-        """Join to a commit the events that tell it in the ledger of the batch's run, if there is such a run."""
-        if batch.run_id is None:
-            return commit
-        expects, writes = commit.expects, commit.writes
-        for type, payload in run_events(batch, proposed):
-            try:
-                more = await event_writes(self._scope, batch.run_id, type, payload, actor=actor)
-            except NotFound:
-                return commit
-            expects, writes = (*expects, *more[0]), (*writes, *more[1])
-        return Commit(commit.id, expects, writes)
-
-    def _stage_or_commit(
-        self, batch: Batch, decision: Decision | None, decided: int, now: int, *, at_once: bool
-    ) -> tuple[Commit, Batch]:
-        """Stage the batch, or commit it at once if its proposer is trusted with that and nothing in it is odd."""
-        space = self._scope.space
-        staged = keys.tally(space, keys.STAGED, batch, now, decided + self._policy.max_pending_batches)
-        note = keys.log(space, "PROPOSED", now, batch.proposer, batch_id=batch.id)
-        if decision is not None:
-            settled = decision.settled.proposals
-            if at_once and not any(proposal.flags for proposal in settled):
-                plan = decision.writes(0)
-                return Commit(new_id(), plan.expects, (staged, note, *plan.writes)), plan.batch
-            waiting = tuple([replace(proposal, outcome="pending", duplicate_of=None) for proposal in settled])
-            batch = replace(batch, proposals=waiting)
-        absent = Expect(self._scope.key(keys.BATCH, batch.id), 0)
-        return Commit(new_id(), (absent,), (staged, note, keys.put_batch(space, batch))), batch
-
-
-def _same(wanted: Batch, found: Batch) -> Batch:
-    """Return the batch that is there if it asks for the same, else raise."""
-    asked = [(proposal.request, proposal.memory_id) for proposal in wanted.proposals]
-    if wanted.proposer == found.proposer and asked == [(p.request, p.memory_id) for p in found.proposals]:
-        return found
-    raise Conflict(f"there already is another batch {found.id!r}; nothing changed", expected=0, actual=1)
-
-
-def _decided(batch: Batch, version: int) -> Conflict:
-    return Conflict(
-        f"batch {batch.id!r} was {batch.status} by {batch.reviewer!r}; nothing changed", expected=1, actual=version
-    )

@@ -6,12 +6,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from holdfast.codec import Json, trusted
+from holdfast.backends.memory.things import (
+    Doc,
+    Stream,
+    delete,
+    document_of,
+    link,
+    parcel_document,
+    parcel_stream,
+    record_of,
+    tail_bounds,
+)
 from holdfast.errors import Closed
 from holdfast.retrieval import MOST_PLACES, choose
 from holdfast.stemming import words
@@ -22,7 +31,6 @@ from holdfast.store import (
     Delete,
     Document,
     Durability,
-    Entry,
     Erase,
     Find,
     Found,
@@ -39,7 +47,6 @@ from holdfast.store import (
     Scan,
     Shipment,
     Slice,
-    Tail,
     Truncate,
     Write,
     check_expectation,
@@ -49,57 +56,8 @@ from holdfast.store import (
     wrong_shape,
 )
 
-GENESIS = bytes(32)
 KEPT_SECONDS = 24 * 3600
 VOLATILE = Durability("volatile", False, False, "everything, when the process ends")
-
-
-class Doc:
-    """A document's place: its value, or a tombstone that remembers the version."""
-
-    def __init__(self, order: int) -> None:
-        self.order = order
-        self.version = 0
-        self.value: Json | None = None
-        self.tags: dict[str, str] = {}
-        self.text: str | None = None
-
-
-class Stream:
-    """A stream's place. `records[0]` has index `first`; deletion empties it and keeps the count and the chain."""
-
-    def __init__(self) -> None:
-        self.first = 0
-        self.records: list[Record] = []
-        # What `extend` keeps out of its records, by index: the callers' own objects. Such a record, its body plain
-        # bytes, refers to nothing that the garbage collector has to follow; walking through them was half an append.
-        self.natives: dict[int, Any] = {}
-        self.base: bytes | None = None  # the chain just before records[0]
-        self.chain: bytes | None = None
-        self.alive = False
-
-    @property
-    def length(self) -> int:
-        return self.first + len(self.records)
-
-    def slice(self, start: int, stop: int) -> tuple[Record, ...]:
-        """Return the records with start <= index < stop, complete."""
-        found = self.records[start - self.first : max(stop - self.first, 0)]
-        return tuple([self._whole(one) for one in found] if self.natives else found)
-
-    def drop(self, count: int) -> None:
-        """Let go of the oldest records."""
-        if count:
-            self.base = self.records[count - 1].chain
-            del self.records[:count]
-            for index in range(self.first, self.first + count) if self.natives else ():
-                self.natives.pop(index, None)
-            self.first += count
-
-    def _whole(self, record: Record) -> Record:
-        if record.body is None or type(record.body) is Json:
-            return record
-        return msgspec.structs.replace(record, body=trusted(record.body), native=self.natives[record.index])
 
 
 class MemoryStore:
@@ -164,7 +122,7 @@ class MemoryStore:
                     if record.text is not None:
                         yield Match(key, record=record), record.text
             elif type(thing) is Doc and thing.text is not None and find.tags.items() <= thing.tags.items():
-                yield Match(key, document=_document(key, thing)), thing.text
+                yield Match(key, document=document_of(key, thing)), thing.text
 
     def extend(
         self,
@@ -220,14 +178,14 @@ class MemoryStore:
             while place < len(things) and limit > 0:
                 key, thing = things[place]
                 if type(thing) is Doc:
-                    parcels.append(_parcel_document(key, thing))
+                    parcels.append(parcel_document(key, thing))
                     limit -= 1
                     place += 1
                     continue
                 assert type(thing) is Stream
                 start = max(index - thing.first, 0)
                 stretch = thing.slice(thing.first + start, thing.first + start + limit)
-                parcels.append(_parcel_stream(key, thing, stretch))
+                parcels.append(parcel_stream(key, thing, stretch))
                 limit -= max(len(stretch), 1)
                 done = start + len(stretch) >= len(thing.records)
                 place, index = (place + 1, 0) if done else (place, thing.first + start + len(stretch))
@@ -268,7 +226,7 @@ class MemoryStore:
         if isinstance(question, Get):
             if type(thing) is Stream:
                 raise wrong_shape(question.key, is_stream=True)
-            return _document(question.key, thing) if type(thing) is Doc else None
+            return document_of(question.key, thing) if type(thing) is Doc else None
         if type(thing) is Doc:
             raise wrong_shape(question.key, is_stream=False)
         stream = thing if type(thing) is Stream else Stream()
@@ -280,7 +238,7 @@ class MemoryStore:
             if question.limit is not None:
                 stop = min(stop, start + question.limit)
         else:
-            start, stop = _tail_bounds(question, stream)
+            start, stop = tail_bounds(question, stream)
         return Slice(stream.length, stream.first, stream.slice(start, stop))
 
     def _scan(self, scan: Scan) -> Page:
@@ -289,7 +247,7 @@ class MemoryStore:
             for key, thing in self._things.items()
             if type(thing) is Doc and key.space == scan.space and key.kind == scan.kind
             if scan.tags.items() <= thing.tags.items()
-            if (document := _document(key, thing)) is not None
+            if (document := document_of(key, thing)) is not None
         ]
         found.sort(key=lambda pair: pair[0], reverse=scan.reverse)
         edge = cursor(scan)
@@ -331,10 +289,10 @@ class MemoryStore:
             stream.alive = True
             for entry in write.entries:
                 stream.chain = link(stream.chain, entry.commitment)
-                stream.records.append(_record(stream.length, entry, stream.chain))
+                stream.records.append(record_of(stream.length, entry, stream.chain))
             return stream.length
         if type(write) is Delete:
-            return _delete(thing)
+            return delete(thing)
         if type(thing) is not Stream:
             return 0
         if type(write) is Truncate:
@@ -382,61 +340,3 @@ class _Spot:
 
     def __hash__(self) -> int:
         return id(self.match)
-
-
-def link(previous: bytes | None, commitment: bytes | None) -> bytes | None:
-    """Return the next value of a stream's hash chain."""
-    return previous if commitment is None else sha256((previous or GENESIS) + commitment).digest()
-
-
-def _record(index: int, entry: Entry, chain: bytes | None) -> Record:
-    return Record(
-        index,
-        entry.type,
-        entry.body,
-        entry.weight,
-        entry.at,
-        entry.sender,
-        entry.receiver,
-        entry.text,
-        entry.commitment,
-        chain,
-        entry.native,
-    )
-
-
-def _document(key: Key, doc: Doc) -> Document | None:
-    return None if doc.value is None else Document(key, doc.version, doc.value, dict(doc.tags), doc.text)
-
-
-def _parcel_document(key: Key, doc: Doc) -> Parcel:
-    return Parcel(key, False, doc.value is not None, doc.version, doc.value, dict(doc.tags), doc.text)
-
-
-def _parcel_stream(key: Key, stream: Stream, records: tuple[Record, ...]) -> Parcel:
-    return Parcel(key, True, stream.alive, stream.first, chain=stream.base, records=records)
-
-
-def _tail_bounds(tail: Tail, stream: Stream) -> tuple[int, int]:
-    stop = stream.length if tail.before is None else max(stream.first, min(tail.before, stream.length))
-    start = stream.first if tail.count is None else max(stream.first, stop - tail.count)
-    if tail.max_weight is not None:
-        room = tail.max_weight
-        lightest = stop
-        while lightest > start and (room := room - stream.records[lightest - 1 - stream.first].weight) >= 0:
-            lightest -= 1
-        start = lightest
-    return start, stop
-
-
-def _delete(thing: Doc | Stream | None) -> int:
-    if type(thing) is Doc:
-        if thing.value is not None:
-            thing.value, thing.tags, thing.text = None, {}, None
-            thing.version += 1
-        return thing.version
-    if type(thing) is Stream:
-        thing.drop(len(thing.records))
-        thing.alive = False
-        return thing.length
-    return 0
