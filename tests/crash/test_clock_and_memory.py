@@ -43,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(receipts, "SWEEP_EVERY", 8)
+    monkeypatch.setattr(committer, "SWEEP_EVERY", 8)
     monkeypatch.setattr(committer, "time", clock)
     monkeypatch.setattr(receipts, "time", clock)
     return clock
@@ -96,10 +96,10 @@ def test_ids_are_kept_when_the_clock_jumps(path: Path, clock: Clock, jump: int) 
     with SqliteStore(path) as store:
         repeat(store, 0, 1)
         clock.offset = jump
-        for number in range(1, receipts.SWEEP_EVERY * 2):  # far enough for old receipts to be swept
+        for number in range(1, committer.SWEEP_EVERY * 2):  # far enough for old receipts to be swept
             repeat(store, 1, number)
         repeat(store, 0, 1)
-        check(store, [1, receipts.SWEEP_EVERY * 2 - 1], in_flight=0)
+        check(store, [1, committer.SWEEP_EVERY * 2 - 1], in_flight=0)
 
 
 def test_the_check_sees_an_id_that_was_forgotten(path: Path, clock: Clock) -> None:
@@ -107,7 +107,7 @@ def test_the_check_sees_an_id_that_was_forgotten(path: Path, clock: Clock) -> No
     with SqliteStore(path) as store:
         repeat(store, 0, 1)
         clock.offset = 48 * HOUR
-        for number in range(1, receipts.SWEEP_EVERY * 2):
+        for number in range(1, committer.SWEEP_EVERY * 2):
             repeat(store, 1, number)
         with pytest.raises(AssertionError):
             repeat(store, 0, 1)

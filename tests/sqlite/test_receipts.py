@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.backends.memory import MemoryStore
-from holdfast.backends.sqlite import SqliteStore, receipts
+from holdfast.backends.sqlite import SqliteStore, committer, receipts
 from holdfast.codec import encode
 from holdfast.store import (
     EXISTS,
@@ -101,7 +101,7 @@ def test_any_other_receipt_is_filed_at_once(store: SqliteStore, path: Path, comm
 def test_receipts_are_filed_now_and_then(store: SqliteStore, path: Path) -> None:
     commit = append()
     store.commit(commit)
-    for _ in range(receipts.SWEEP_EVERY):
+    for _ in range(committer.SWEEP_EVERY):
         store.commit(append(OTHER))
     assert commit.id in filed(path)
 
@@ -130,7 +130,7 @@ BETWEEN: dict[str, Callable[[SqliteStore], object]] = {
     "erased": lambda store: store.commit(Commit(new_id(), (), (Erase(LOG, 0, 100),))),
     "searched": lambda store: store.search(Find("ana", "log", ("boat",))),
     "compacted": lambda store: store.compact(),
-    "many": lambda store: [store.commit(append(OTHER)) for _ in range(2 * receipts.SWEEP_EVERY)],
+    "many": lambda store: [store.commit(append(OTHER)) for _ in range(2 * committer.SWEEP_EVERY)],
 }
 
 

@@ -34,6 +34,8 @@ from holdfast.backends.sqlite.writes import Writer
 from holdfast.errors import CommitUnknown, Damaged, HoldfastError, StoreError
 from holdfast.store import Find, Parcel
 
+SWEEP_EVERY = 1024  # commits
+
 
 class Committer:
     """Applies batches. `failed` is set once the files can no longer be trusted; nothing is written from then on."""
@@ -51,6 +53,7 @@ class Committer:
         self._writer: Writer | None = None
         self._log = Log()
         self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and time
+        self._unswept = 0
         self._scrub = False
         self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
@@ -112,7 +115,10 @@ class Committer:
                     ticket.answer = refusal
             if writer.wrote:
                 self.batches += 1
-                writer.receipts.sweep(len(batch), now)
+                self._unswept += len(batch)
+                if self._unswept >= SWEEP_EVERY:
+                    writer.receipts.sweep(self._unswept, now)
+                    self._unswept = 0
                 if self._stamp:
                     stamp(writer.con)
                 self._make_durable(writer)
@@ -188,7 +194,9 @@ class Committer:
             keep_errno(error, writer.con)
             raise translate_commit(error) from error
         writer.committed()
-        self._log.look(writer.con)
+        self._log.due -= 1
+        if self._log.due < 0:
+            self._log.look(writer.con)
         try:
             self._stamp = self._identity.check()
         except Damaged as damage:

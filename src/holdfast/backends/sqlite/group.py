@@ -94,7 +94,7 @@ class Group:
                 self._apply([ticket])
             finally:
                 self._let_go()
-            return ticket.result()
+            return ticket.answer if type(ticket.answer) is Receipt else ticket.result()
         try:
             ticket.sleep = threading.Lock()
         except RuntimeError:  # "can't allocate lock": Python has no better word for it

@@ -27,13 +27,10 @@ class Log:
     def __init__(self) -> None:
         self._end = 0
         self.wanted = 0  # what it should be
-        self._due = 0
+        self.due = 0  # after how many commits it is worth a look
 
     def look(self, con: apsw.Connection) -> None:
-        """After a commit, now and then: see how much is used, and want more if little is left."""
-        self._due -= 1
-        if self._due >= 0:
-            return
+        """After a commit, when it is due: see how much is used, and want more if little is left."""
         try:
             used = con.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
         except apsw.Error:
@@ -41,7 +38,7 @@ class Log:
         stretch = min(max(used, _STRETCH[0]), _STRETCH[1])
         if used + stretch // 4 > self._end and used >= _STRETCH[0]:
             self.wanted = used + stretch
-        self._due = max(self._end - used, self.wanted - used) // 8  # a commit may fill many frames
+        self.due = max(self._end - used, self.wanted - used) // 8  # a commit may fill many frames
 
     def extend(self, con: apsw.Connection) -> None:
         """Write what is wanted. The caller holds the write lock, so nobody else writes to the log."""

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 KEPT_SECONDS = 24 * 3600
-SWEEP_EVERY = 1024
 
 _encode = msgspec.json.Encoder().encode
 _versions = msgspec.json.Decoder(tuple[int, ...])
@@ -48,7 +47,6 @@ class Receipts:
         self._execute = execute
         self._newest: dict[str, str] = {}  # by space
         self._unfiled = True  # whether some may still lie in records alone
-        self._since_sweep = 0
         self._swept = ("", "")
         self.filings = 0
         self.growing = False  # whether the last id asked for was greater than all before
@@ -100,15 +98,11 @@ class Receipts:
             self.filings += 1
 
     def sweep(self, added: int, now: int) -> None:
-        """Now and then, forget those older than a day: twice as many as were added, so that they never pile up."""
-        self._since_sweep += added
-        if self._since_sweep < SWEEP_EVERY:
-            return
+        """Forget those older than a day: look at twice as many as were added, so that they never pile up."""
         self.file()
-        edge: Any = self._execute(_EDGE, (*self._swept, 2 * self._since_sweep)).fetchone() or _END
+        edge: Any = self._execute(_EDGE, (*self._swept, 2 * added)).fetchone() or _END
         self._execute(_SWEEP, (*self._swept, *edge, now - KEPT_SECONDS * 1_000_000))
         self._swept = ("", "") if edge is _END else edge
-        self._since_sweep = 0
 
 
 def carried(id: bytes, versions: tuple[int, ...]) -> bytes:

@@ -115,7 +115,9 @@ class Writer:
         self._places: dict[Key, Place] = {}
         self._top = 0  # the greatest ref in use, once it is known
         # Rows that only add are collected, and written at the end of a commit: together they cost half as much.
-        self._new: dict[str, list[tuple[Any, ...]]] = {_NEW_HEAD: [], _NEW_TAG: [], _LATER: []}
+        self._heads: list[tuple[Any, ...]] = []
+        self._tags: list[tuple[Any, ...]] = []
+        self._texts: list[tuple[Any, ...]] = []
         self.receipts = Receipts(self.execute)
         self._alone = False  # whether nobody else wrote between our last transaction and this one
         self._version = -1
@@ -182,7 +184,8 @@ class Writer:
         before = [self._write(write, place) for write, place in others] if others else others
         versions = (*before, place.length + len(last.entries))
         self._append(last, place, carried(id, versions))
-        self._flush()
+        if self._heads or self._tags or self._texts:
+            self._flush()
         return versions
 
     def _write(self, write: Write, place: Place) -> int:
@@ -213,27 +216,28 @@ class Writer:
         if tags != old_tags:
             self._retag(write.key, place.ref, _tags.decode(old_tags) if old_tags else {}, write.tags)
         if write.text is not None and (write.text != old_text or tags != old_tags):
-            self._new[_LATER].append((place.ref, 0))
+            self._texts.append((place.ref, 0))
         return place.version
 
     def _append(self, write: Append, place: Place, receipt: bytes | None = None) -> int:
         if not place.ref or not place.alive:
             place.stream = 1
             self._save_head(write.key, place, alive=1, version=place.first)
-        base = place.ref << INDEX_BITS
+        start = (place.ref << INDEX_BITS) + place.length
         last = place.length + len(write.entries) - 1
         if receipt is not None and place.carrying != self.receipts.filings:
             self.receipts.carry(place.ref, last)
             place.carrying = self.receipts.filings
-        for entry in write.entries:
+        rows = []
+        for pos, entry in enumerate(write.entries, start):
             text, commitment = entry.text, entry.commitment
             if text is not None and not place.unindexed:
-                self.execute(_LATER, (place.ref, place.length))
+                self.execute(_LATER, (place.ref, pos & MASK))
                 place.unindexed = True
             if commitment is not None:
                 place.chain = link(place.chain, commitment)
             row = (
-                base + place.length,
+                pos,
                 entry.type,
                 bytes(entry.body),  # the packer in checksum() knows plain bytes only
                 entry.weight,
@@ -244,9 +248,13 @@ class Writer:
                 commitment,
                 place.chain,
             )
-            taken = receipt if place.length == last else None
-            self.execute(_ADD, (*row, taken, record_sum(row, taken)))
-            place.length += 1
+            taken = receipt if pos & MASK == last else None
+            rows.append((*row, taken, record_sum(row, taken)))
+        if len(rows) == 1:
+            self.execute(_ADD, rows[0])
+        else:
+            self.con.executemany(_ADD, rows)
+        place.length = last + 1
         return place.length
 
     def _delete(self, key: Key, place: Place) -> int:
@@ -301,7 +309,7 @@ class Writer:
         tail = (alive, version, plain, tags, place.text, place.base_chain)
         total = checksum(key.space, key.kind, key.id, place.ref, place.stream, *tail)
         if new:
-            self._new[_NEW_HEAD].append((place.ref, key.space, key.kind, key.id, place.stream, *tail, total))
+            self._heads.append((place.ref, key.space, key.kind, key.id, place.stream, *tail, total))
         else:
             self._flush()  # it may be among the new ones
             self.execute(_SET_HEAD, (*tail[1:], total, place.ref))
@@ -323,11 +331,11 @@ class Writer:
                 (*where, name, value, ref),
             )
         added = new.items() - old.items() if old else new.items()
-        self._new[_NEW_TAG] += [(*where, name, value, ref) for name, value in added]
+        self._tags += [(*where, name, value, ref) for name, value in added]
 
     def _flush(self) -> None:
         """Write the rows that were collected."""
-        for sql, rows in self._new.items():
+        for sql, rows in ((_NEW_HEAD, self._heads), (_NEW_TAG, self._tags), (_LATER, self._texts)):
             if rows:
                 self.con.executemany(sql, rows)
                 rows.clear()
