@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from holdfast.backends.sqlite import SqliteStore, log
+from holdfast.backends.sqlite.raw import RawFile
 from holdfast.codec import encode
 from holdfast.store import Append, Commit, Entry, Key, Range, new_id
 from holdfast.testing.disk import Disk, Operation
@@ -92,6 +93,13 @@ def test_a_disk_that_refuses_the_zeros_does_not_hinder_the_commit(tmp_path: Path
         used, size = used_and_size(store)
         assert store.check().ok
     assert size == used
+
+
+def test_a_file_that_is_not_open_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
+    con = apsw.Connection(str(tmp_path / "plain.db"))
+    with pytest.raises(OSError, match="no such file"):
+        RawFile(con, apsw.SQLITE_FCNTL_JOURNAL_POINTER)
+    con.close()
 
 
 def test_every_setting_of_a_connection_is_in_force(tmp_path: Path) -> None:

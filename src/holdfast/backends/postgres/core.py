@@ -135,10 +135,13 @@ class Core:
             con.deadline = first.patience()
             calls = [(*commits.in_a_hurry(ticket.arguments), *ticket.effort.copy()) for ticket in tickets]
             rows = await self._link.execute_all(con, self.address.sql(commits.CALL), calls)
-        except psycopg.Error as error:
-            if dropped(con.pgconn, error):
+        except BaseException as error:
+            refused = isinstance(error, psycopg.Error)
+            if not refused or dropped(con.pgconn, error):  # type: ignore[arg-type]
                 for ticket in tickets:
                     ticket.effort.lost()
+            if not refused:
+                raise
         else:
             for ticket, row in zip(tickets, rows, strict=True):
                 ticket.row = row

@@ -80,12 +80,12 @@ class Together:
         for ticket in batch:
             if ticket.turn is not None and not ticket.turn.done():
                 ticket.turn.set_result(False)
-        if self._waiting:
-            heir = self._waiting.popleft()
-            assert heir.turn is not None
-            heir.turn.set_result(True)
-        else:
-            self._under_way -= 1
+        while self._waiting:
+            turn = self._waiting.popleft().turn
+            if turn is not None and not turn.done():  # else its loop is being shut down
+                turn.set_result(True)
+                return
+        self._under_way -= 1
 
 
 def only_key(commit: Commit) -> Key | None:

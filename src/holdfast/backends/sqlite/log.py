@@ -43,10 +43,10 @@ class Log:
     def extend(self, con: apsw.Connection) -> None:
         """Write what is wanted. The caller holds the write lock, so nobody else writes to the log."""
         wanted, self.wanted = self.wanted, 0
-        file = RawFile(con, apsw.SQLITE_FCNTL_JOURNAL_POINTER)
-        start, stop = file.size(), 32 + wanted * _FRAME
         self._end = wanted  # and if it fails: what is a favour is not tried again at once
         try:
+            file = RawFile(con, apsw.SQLITE_FCNTL_JOURNAL_POINTER)
+            start, stop = file.size(), 32 + wanted * _FRAME
             if start < stop and _room(con) > _ROOM * (stop - start):
                 for place in range(start, stop, len(_ZEROS)):
                     if not file.write(_ZEROS[: stop - place], place):

@@ -36,6 +36,8 @@ class RawFile:
     def __init__(self, con: apsw.Connection, which: int) -> None:
         self._file = ctypes.c_void_p()
         con.file_control("main", which, ctypes.addressof(self._file))
+        if not self._file or not ctypes.cast(self._file, ctypes.POINTER(ctypes.c_void_p)).contents:
+            raise OSError("SQLite has no such file open now")  # following its pointers would end the process
         self._methods = ctypes.cast(self._file, ctypes.POINTER(ctypes.POINTER(_Methods))).contents.contents
 
     def read(self, length: int, offset: int) -> bytes | None:
