@@ -74,8 +74,10 @@ class Put(Struct, frozen=True):
     def __post_init__(self) -> None:
         if type(self.value) is not Json:
             raise not_json(self.value)
-        require_text(self.text)
-        require_tags(self.tags)
+        if self.text is not None:
+            require_text(self.text)
+        if self.tags:
+            require_tags(self.tags)
 
 
 class Append(Struct, frozen=True):

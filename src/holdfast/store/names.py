@@ -17,10 +17,25 @@ class Key(Struct, frozen=True, order=True, cache_hash=True):
     id: str
 
     def __post_init__(self) -> None:
-        for part in (self.space, self.kind, self.id):
+        space, kind, id = self.space, self.kind, self.id
+        if not (
+            type(space) is type(kind) is type(id) is str
+            and 0 < len(space) <= MAX_NAME
+            and 0 < len(kind) <= MAX_NAME
+            and 0 < len(id) <= MAX_NAME
             # isprintable() refuses control characters, NUL and lone surrogates, which not every database can hold.
-            if type(part) is not str or not 0 < len(part) <= MAX_NAME or not part.isprintable():
-                raise InvalidInput(f"a key part must be 1 to {MAX_NAME} printable characters, not {part!r:.80}")
+            and space.isprintable()
+            and kind.isprintable()
+            and id.isprintable()
+        ):
+            raise _misnamed((space, kind, id))
+
+
+def _misnamed(parts: tuple[object, ...]) -> InvalidInput:
+    for part in parts:
+        if type(part) is not str or not 0 < len(part) <= MAX_NAME or not part.isprintable():
+            break
+    return InvalidInput(f"a key part must be 1 to {MAX_NAME} printable characters, not {part!r:.80}")
 
 
 def not_json(value: object) -> InvalidInput:

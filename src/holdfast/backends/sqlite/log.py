@@ -18,6 +18,7 @@ from holdfast.backends.sqlite.raw import RawFile
 _FRAME = 24 + 4096
 _STRETCH = 16, 256  # frames to write at once, at least and at most: as many as the log has
 _ZEROS = bytes(65536)  # SQLite writes less than 128 KB at once, and forgets the rest
+_LARGE = 24  # frames in a commit: so many take longer to write twice than the file system's journal takes once
 _ROOM = 64  # leave a disk alone unless it has room for so many stretches
 
 
@@ -25,9 +26,11 @@ class Log:
     """How far ahead of the writer the log's file reaches, in frames."""
 
     def __init__(self) -> None:
-        self._end = 0
-        self.wanted = 0  # what it should be
+        self.wanted = 0  # how long it should be
         self.due = 0  # after how many commits it is worth a look
+        self._end = 0
+        self._used = 0
+        self._looked_after = 1
 
     def look(self, con: apsw.Connection) -> None:
         """After a commit, when it is due: see how much is used, and want more if little is left."""
@@ -35,10 +38,13 @@ class Log:
             used = con.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
         except apsw.Error:
             return  # the commit stands; whatever is wrong, the next one meets it
+        each = (used - self._used) / self._looked_after
+        self._used = used
         stretch = min(max(used, _STRETCH[0]), _STRETCH[1])
-        if used + stretch // 4 > self._end and used >= _STRETCH[0]:
+        if used + stretch // 4 > self._end and used >= _STRETCH[0] and 0 < each < _LARGE:
             self.wanted = used + stretch
-        self.due = max(self._end - used, self.wanted - used) // 8  # a commit may fill many frames
+        self.due = max(self._end - used, self.wanted - used, 0) // 8
+        self._looked_after = self.due + 1
 
     def extend(self, con: apsw.Connection) -> None:
         """Write what is wanted. The caller holds the write lock, so nobody else writes to the log."""

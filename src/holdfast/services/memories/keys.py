@@ -56,7 +56,8 @@ def content_key(space: str, memory: Memory | Request) -> Key:
 
 @lru_cache(maxsize=2_048)
 def _content_key(space: str, scope: str, user_id: str | None, project_id: str | None, content: str) -> Key:
-    return Key(space, CONTENT, digest(scope, owner(user_id, project_id), screening.normal(content)))
+    # 128 bits: it is looked for and written where no neighbour is, so its size is what it costs.
+    return Key(space, CONTENT, digest(scope, owner(user_id, project_id), screening.normal(content))[:32])
 
 
 def revocation_key(space: str, source_ref: str) -> Key:
