@@ -1,0 +1,1 @@
+from tests.services.test_runs_travel import *  # noqa: F403

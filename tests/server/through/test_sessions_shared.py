@@ -1,0 +1,1 @@
+from tests.services.test_sessions_shared import *  # noqa: F403
