@@ -67,8 +67,8 @@ def test_after_many_events_an_update_stores_the_whole_state_again(monkeypatch: p
         for _ in range(8):
             run.record("TOOL_CALL", {"tool_name": "t"})
         run.update(next_action="far")
-        near, far = run.events(types=["WS_UPDATE_APPLIED"])
-    assert ("state" in near.detail, "state" in far.detail) == (False, True)
+        near, far = (event.detail or {} for event in run.events(types=["WS_UPDATE_APPLIED"]))
+    assert ("state" in near, "state" in far) == (False, True)
 
 
 async def test_a_version_that_never_was_is_not_found(ctx: Any) -> None:
