@@ -95,6 +95,26 @@ def test_a_disk_that_refuses_the_zeros_does_not_hinder_the_commit(tmp_path: Path
     assert size == used
 
 
+def test_a_log_that_was_emptied_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    # The power-cut campaign found this: emptying is not certain yet, and the old log must then be whole.
+    ahead: list[int] = []
+
+    class Noting(Disk):
+        def before(self, operation: Operation) -> int:
+            if (operation.kind, operation.part) == ("write", "-wal") and operation.size > 4096:
+                ahead.append(operation.offset)
+            return super().before(operation)
+
+    path = tmp_path / "agent.db"
+    with Noting(path), SqliteStore(path) as store, SqliteStore(path) as other:
+        while not store._committer._log.wanted:
+            append(store, 1)
+        ahead.clear()
+        other.compact()
+        append(store, 1)
+    assert ahead == []
+
+
 def test_a_file_that_is_not_open_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
     con = apsw.Connection(str(tmp_path / "plain.db"))
     with pytest.raises(OSError, match="no such file"):

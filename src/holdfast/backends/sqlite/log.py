@@ -53,7 +53,9 @@ class Log:
         try:
             file = RawFile(con, apsw.SQLITE_FCNTL_JOURNAL_POINTER)
             start, stop = file.size(), 32 + wanted * _FRAME
-            if start < stop and _room(con) > _ROOM * (stop - start):
+            # A shorter file was emptied since we looked. After a power cut that may turn out not to have happened, and
+            # zeros in the old log would end it too early: some of what it holds would come back, and not the rest.
+            if 32 + self._used * _FRAME <= start < stop and _room(con) > _ROOM * (stop - start):
                 for place in range(start, stop, len(_ZEROS)):
                     if not file.write(_ZEROS[: stop - place], place):
                         break

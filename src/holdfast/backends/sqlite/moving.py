@@ -8,11 +8,11 @@ from typing import Any
 import apsw
 import msgspec
 
-from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum, to_record
+from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum, stored_key, to_record
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.codec import Json, encode
 from holdfast.errors import Damaged
-from holdfast.store import Key, Parcel, Shipment
+from holdfast.store import Parcel, Shipment
 
 _tags = msgspec.json.Decoder(dict[str, str])
 
@@ -41,7 +41,7 @@ def unload(con: apsw.Connection, after: str | None, limit: int) -> Shipment:
 
 def _parcel(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int) -> Parcel:
     ref, space, kind, id, stream, alive, version, value, tags, text, chain, total = head
-    key = Key(space, kind, id)
+    key = stored_key(space, kind, id)
     if checksum(space, kind, id, ref, stream, alive, version, value, tags, text, chain) != total:
         raise Damaged(f"{kind} {id!r} does not match its checksum", reason="checksum")
     if not stream:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.codec import Json
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, InvalidInput
 from holdfast.store import Document, Get, Key, Page, Question, Range, Record, Scan, Slice, Tail, cursor, wrong_shape
 
 MASK = (1 << INDEX_BITS) - 1
@@ -98,6 +98,14 @@ def to_record(key: Key, row: tuple[Any, ...], index: int) -> Record:
     return Record(index, type_, stored, weight, at, sender, receiver, text, commitment, chain)
 
 
+def stored_key(space: Any, kind: Any, id: Any) -> Key:
+    """Return the key that a row names, which in a damaged file may be no name at all."""
+    try:
+        return Key(space, kind, id)
+    except InvalidInput:
+        raise Damaged("a name is not as it was written", reason="checksum") from None
+
+
 def checksum(*columns: Any) -> int:
     """Return the CRC-32 that a row with these columns must carry."""
     return crc32(_pack(columns))
@@ -144,7 +152,7 @@ def _scan(con: apsw.Connection, scan: Scan) -> Page:
     rows: list[Any] = con.execute(sql, values).fetchall()
     documents = []
     for row in rows[: scan.limit]:
-        document = to_document(Key(scan.space, scan.kind, row[0]), row[1:])
+        document = to_document(stored_key(scan.space, scan.kind, row[0]), row[1:])
         assert document is not None
         documents.append(document)
     more = len(rows) > scan.limit and documents

@@ -19,7 +19,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from holdfast.backends.sqlite.rows import DOCUMENT_COLUMNS, MASK, RECORD_COLUMNS, to_document, to_record
+from holdfast.backends.sqlite.rows import DOCUMENT_COLUMNS, MASK, RECORD_COLUMNS, stored_key, to_document, to_record
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.retrieval import MOST_PLACES, choose
 from holdfast.stemming import words
@@ -53,7 +53,7 @@ def catch_up(con: apsw.Connection, find: Find) -> None:
     for ref, start, id, stream in missing:
         if left <= 0:
             return
-        key = Key(find.space, find.kind, id)
+        key = stored_key(find.space, find.kind, id)
         left -= _index_stream(con, key, ref, start, left) if stream else _index_document(con, key, ref)
 
 
@@ -143,13 +143,13 @@ def _match(con: apsw.Connection, find: Find, place: int) -> Match | None:
         name: Any = con.execute(_NAME, (place >> INDEX_BITS,)).fetchone()
         if row is None or name is None or name[:2] != (find.space, find.kind):
             return None
-        key = Key(*name)
+        key = stored_key(*name)
         record = to_record(key, row, place & MASK)
         return Match(key, record=record) if record.text is not None else None
     found: Any = con.execute(f"SELECT space, kind, id, {DOCUMENT_COLUMNS} FROM head WHERE ref = ?", (place,)).fetchone()
     if found is None or found[:2] != (find.space, find.kind):
         return None
-    key = Key(*found[:3])
+    key = stored_key(*found[:3])
     document: Document | None = to_document(key, found[3:])
     fits = document is not None and document.text is not None and find.tags.items() <= document.tags.items()
     return Match(key, document=document) if fits else None
