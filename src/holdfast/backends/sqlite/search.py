@@ -133,7 +133,11 @@ def _count(con: apsw.Connection, query: str, low: int, high: int) -> int:
 def _places(con: apsw.Connection, query: str, low: int, high: int) -> list[int]:
     sql = "SELECT rowid FROM word WHERE word MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
     rows: list[Any] = con.execute(sql, (query, low, high, MOST_PLACES)).fetchall()
-    return [row[0] for row in rows]
+    found = [row[0] for row in rows]
+    if found and found[0] > MASK >= found[-1]:
+        # Documents and streams of one kind: a document's rowid is its ref alone, and its age is told by that.
+        found.sort(key=lambda place: (place >> INDEX_BITS, place) if place > MASK else (place, 0), reverse=True)
+    return found
 
 
 def _match(con: apsw.Connection, find: Find, place: int) -> Match | None:

@@ -92,6 +92,14 @@ class Searches(Suite):
         self.do(said(self.key("s"), "apples", "pears", "plums", "apples and pears"))
         assert self.places("apple pear") == [("s", 0), ("s", 1), ("s", 3)]
 
+    def test_of_equals_the_newest_comes_first(self) -> None:
+        """Places that promise the same are ordered by the age of their keys, streams and documents alike."""
+        self.searchable()
+        self.do(said(self.key("first"), None, "pears"))
+        self.do(noted(self.key("second"), "pears"))
+        self.do(said(self.key("third"), "pears"))
+        assert [match.key.id for match in self.look("pear").matches] == ["third", "second", "first"]
+
     def test_only_text_is_searched(self) -> None:
         """What stands only in a body, a value, a tag or a name is not found."""
         self.searchable()
