@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -26,7 +27,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from holdfast.backends.postgres import commits, moving, reads, schema, search
 from holdfast.backends.postgres.address import Address
 from holdfast.backends.postgres.failures import Effort, dropped, translate, unreachable
-from holdfast.backends.postgres.link import Link, Rows
+from holdfast.backends.postgres.link import AsyncLink, Link, Rows
 from holdfast.backends.postgres.together import Ticket, Together, only_key
 from holdfast.backends.postgres.watch import POLL_SECONDS, WATCH, channel
 from holdfast.errors import Closed, Unavailable
@@ -44,7 +45,9 @@ class Core:
         self._limit = max_record_bytes
         self._pid = os.getpid()
         self._closed = False
-        self._together = Together(self._send_all, self._send_alone) if link.shared else None
+        self._together: Together | None = None
+        if isinstance(link, AsyncLink):
+            self._together = Together(partial(self._send_all, link), self._send_alone)
 
     async def open(self) -> None:
         """Connect, creating or migrating the tables if needed."""
@@ -62,12 +65,11 @@ class Core:
     async def commit(self, commit: Commit) -> Receipt:
         check_sizes(commit, self._limit)
         effort = Effort(self.address.shown, self._timeout, commit.id, commits.new_call())
-        key = only_key(commit)
-        ticket = Ticket(key, commits.arguments(commit, self._timeout), commits.size(commit), effort)
-        if self._together is None or key is None:
-            row = await self._send_alone(ticket)
+        arguments = commits.arguments(commit, self._timeout)
+        if self._together is None or (key := only_key(commit)) is None:
+            row = await self._send_alone(arguments, effort)
         else:
-            row = await self._together.settle(ticket)
+            row = await self._together.settle(Ticket(key, arguments, commits.size(commit), effort))
         return commits.settled(commit, row)
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -124,29 +126,28 @@ class Core:
                 await self._link.give(con)
             await self._link.pause(pause)
 
-    async def _send_alone(self, ticket: Ticket) -> tuple[Any, ...]:
-        return (await self._call(self.address.sql(commits.CALL), ticket.arguments, ticket.effort))[0]
+    async def _send_alone(self, arguments: tuple[Any, ...], effort: Effort) -> tuple[Any, ...]:
+        return (await self._call(self.address.sql(commits.CALL), arguments, effort))[0]
 
-    async def _send_all(self, tickets: list[Ticket]) -> None:
+    async def _send_all(self, link: AsyncLink, tickets: list[Ticket]) -> None:
         """Send commits in one transaction. Whatever goes wrong, each goes on alone and finds out."""
         first = tickets[0].effort
         con = await self._connection(first)
         try:
             con.deadline = first.patience()
             calls = [(*commits.in_a_hurry(ticket.arguments), *ticket.effort.copy()) for ticket in tickets]
-            rows = await self._link.execute_all(con, self.address.sql(commits.CALL), calls)
-        except BaseException as error:
-            refused = isinstance(error, psycopg.Error)
-            if not refused or dropped(con.pgconn, error):  # type: ignore[arg-type]
-                for ticket in tickets:
-                    ticket.effort.lost()
-            if not refused:
-                raise
+            rows = await link.execute_all(con, self.address.sql(commits.CALL), calls)
+        except psycopg.Error as error:
+            if dropped(con.pgconn, error):
+                _lose(tickets)
+        except BaseException:
+            _lose(tickets)
+            raise
         else:
             for ticket, row in zip(tickets, rows, strict=True):
                 ticket.row = row
         finally:
-            await self._link.give(con)
+            await link.give(con)
 
     async def _connection(self, effort: Effort) -> Any:
         while True:
@@ -185,3 +186,8 @@ class Core:
                 "this store was opened before a fork(); open a new one in the child process (nothing changed)",
                 reason="forked",
             )
+
+
+def _lose(tickets: Sequence[Ticket]) -> None:
+    for ticket in tickets:
+        ticket.effort.lost()

@@ -43,8 +43,6 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
 class Link(ABC):
     """A pool of connections, one more that listens, and a way to wait. Errors are psycopg's own."""
 
-    shared = False  # whether many tasks of one thread use it, so that their commits can travel together
-
     def __init__(self, address: Address, *, max_connections: int, timeout_seconds: float) -> None:
         self._address = address
         self._options = address.options(timeout_seconds)
@@ -73,10 +71,6 @@ class Link(ABC):
     @abstractmethod
     async def execute(self, con: Any, sql: str, arguments: tuple[Any, ...] | None) -> Rows:
         """Return the rows of a statement. Without arguments there may be several statements, and no rows."""
-
-    async def execute_all(self, con: Any, sql: str, calls: Sequence[tuple[Any, ...]]) -> Rows:
-        """Return the row of each call, all made in one message and one transaction."""
-        raise NotImplementedError
 
     @abstractmethod
     def hearing(self, name: str) -> AbstractContextManager[Any]:
@@ -133,8 +127,6 @@ class BlockingLink(Link):
 class AsyncLink(Link):
     """For an event loop."""
 
-    shared = True
-
     def __init__(self, address: Address, *, max_connections: int, timeout_seconds: float) -> None:
         super().__init__(address, max_connections=max_connections, timeout_seconds=timeout_seconds)
         self._listener = AsyncListener(address, timeout_seconds)
@@ -164,6 +156,7 @@ class AsyncLink(Link):
         return await done.fetchall() if done.description else []
 
     async def execute_all(self, con: AsyncConnection, sql: str, calls: Sequence[tuple[Any, ...]]) -> Rows:
+        """Return the row of each call, all made in one message and one transaction."""
         async with con.pipeline():
             cursors = [await con.cursor(binary=True).execute(sql, call) for call in calls]
         # Only now: until the pipeline has ended, what came back was not committed.

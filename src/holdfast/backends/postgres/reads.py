@@ -48,12 +48,12 @@ def answers(questions: Sequence[Question], rows: Sequence[Row]) -> list[Any]:
 
 
 def _row(question: Question) -> tuple[int, str, str, str, int, int, int, int, bytes | None]:
-    if type(question) is Scan:
+    if isinstance(question, Scan):
         edge = cursor(question)
         start = edge if edge is not None else MAX if question.reverse else 0
         limit = min(question.limit, MAX - 1) + 1  # one more, to know whether there is a next page
         return (SCAN, question.space, question.kind, "", start, 0, int(question.reverse), limit, labels(question.tags))
-    key = question.key  # type: ignore[union-attr]
+    key = question.key
     where = (key.space, key.kind, key.id)
     if type(question) is Range:
         return (RANGE, *where, _or_max(question.start), _or_max(question.stop), _or_max(question.limit), -1, None)
@@ -68,9 +68,9 @@ def _or_max(number: int | None) -> int:
 
 
 def _answer(question: Question, rows: list[Row]) -> Document | Slice | Page | None:
-    if type(question) is Scan:
+    if isinstance(question, Scan):
         return _page(question, rows)
-    key = question.key  # type: ignore[union-attr]
+    key = question.key
     wants_stream = type(question) is not Get
     if not rows:
         return EMPTY if wants_stream else None

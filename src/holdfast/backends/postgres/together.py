@@ -2,7 +2,7 @@
 
 For an event loop, where many tasks share one process. Alone, a commit goes at once. While `LANES` messages are under
 way the next commits wait; whoever is first when a lane becomes free takes along all that have come since. A connection,
-a message and a transaction for each cost several times as much.
+a message and a transaction for each is what they save.
 
 Together go only commits that touch a single key each, in the order of their keys: so locks are taken in one order by
 everybody, and nobody waits in a circle. Each is still checked on its own: a refusal is an answer, not an error. If the
@@ -25,13 +25,12 @@ from holdfast.store import Commit, Key
 LANES = 2
 MOST = 64
 MOST_BYTES = 4 * 1024 * 1024
-_NOWHERE = Key("-", "-", "-")
 
 
 class Ticket(Struct, eq=False):
     """One commit: what to send, and what came back."""
 
-    key: Key | None  # the only one it is about, if there is one
+    key: Key  # the only one it is about
     arguments: tuple[Any, ...]
     size: int
     effort: Effort
@@ -40,11 +39,13 @@ class Ticket(Struct, eq=False):
 
 
 class Together:
-    """The queue of one store. `send` sends tickets in one message and fills in their rows; `alone` sends a single one
+    """The queue of one store. `send` sends tickets in one message and fills in their rows; `alone` makes a single call
     for as long as it takes."""
 
     def __init__(
-        self, send: Callable[[list[Ticket]], Awaitable[None]], alone: Callable[[Ticket], Awaitable[tuple[Any, ...]]]
+        self,
+        send: Callable[[list[Ticket]], Awaitable[None]],
+        alone: Callable[[tuple[Any, ...], Effort], Awaitable[tuple[Any, ...]]],
     ) -> None:
         self._send, self._alone = send, alone
         self._under_way = 0
@@ -63,18 +64,18 @@ class Together:
             batch = self._batch(ticket)
             try:
                 if len(batch) == 1:
-                    return await self._alone(ticket)
+                    return await self._alone(ticket.arguments, ticket.effort)
                 await self._send(batch)
             finally:
                 self._hand_over(batch)
-        return ticket.row or await self._alone(ticket)
+        return ticket.row or await self._alone(ticket.arguments, ticket.effort)
 
     def _batch(self, first: Ticket) -> list[Ticket]:
         batch, room = [first], MOST_BYTES - first.size
         while self._waiting and len(batch) < MOST and self._waiting[0].size <= room:
             room -= self._waiting[0].size
             batch.append(self._waiting.popleft())
-        return sorted(batch, key=lambda ticket: ticket.key or _NOWHERE)
+        return sorted(batch, key=lambda ticket: ticket.key)
 
     def _hand_over(self, batch: list[Ticket]) -> None:
         for ticket in batch:

@@ -20,6 +20,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.backends.redis.decoding import decode_answers, decode_commit
@@ -117,10 +118,13 @@ class Core:
         for space, places in groups.items():
             asked = [questions[place] for place in places]
             call = encode_questions(self.layout, asked)
-            (reply,) = await self.persist(lambda _, space=space, call=call: self.send(space, READ, call))  # type: ignore[misc]
+            (reply,) = await self.persist(partial(self._ask_script, space, call))
             for place, answer in zip(places, decode_answers(asked, reply), strict=True):
                 answers[place] = answer
         return answers
+
+    async def _ask_script(self, space: str, call: Call, _: int) -> list[Any]:
+        return await self.send(space, READ, call)
 
     async def commit(self, commit: Commit) -> Receipt:
         """Apply a commit; send it again until the server has answered or the time is up."""
@@ -302,7 +306,7 @@ class Core:
         """Return which questions go together: all of them, or in a cluster those of one space."""
         groups: dict[str, list[int]] = {}
         for place, question in enumerate(questions):
-            space = question.space if type(question) is Scan else question.key.space  # type: ignore[union-attr]
+            space = question.space if isinstance(question, Scan) else question.key.space
             groups.setdefault(space if self._clustered or not groups else next(iter(groups)), []).append(place)
         return groups
 

@@ -122,9 +122,9 @@ def decode_answers(questions: Sequence[Question], replies: Sequence[Any]) -> lis
 
 
 def _answer(question: Question, reply: Sequence[Any]) -> Any:
-    if type(question) is Scan:
+    if isinstance(question, Scan):
         return _page(question, reply)
-    key = question.key  # type: ignore[union-attr]
+    key = question.key
     if reply[0] is None:
         return None if type(question) is Get else EMPTY
     head = open_head(key, reply[0])

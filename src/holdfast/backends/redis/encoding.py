@@ -169,11 +169,11 @@ def encode_questions(layout: Layout, questions: Sequence[Question]) -> Call:
 
     arguments: list[Any] = [len(questions)]
     for question in questions:
-        if type(question) is Scan:
+        if isinstance(question, Scan):
             heads, index = number(layout.heads(question.space)), number(layout.index(question.space))
             arguments += (b"S", heads, index, *_scan(question))
             continue
-        key = question.key  # type: ignore[union-attr]
+        key = question.key
         heads = number(layout.heads(key.space))
         if type(question) is Get:
             arguments += (b"G", heads, field(key))

@@ -1,7 +1,7 @@
 """Keeping the log's file longer than what is in it.
 
 When a file has grown, its fsync must also write the file system's own journal: on ext4 a commit then takes 300 us
-instead of 170. SQLite writes over its log from the start again and again, so that is the price of a log that is new or
+instead of 160. SQLite writes over its log from the start again and again, so that is the price of a log that is new or
 longer than ever. Zeros ahead of the writer make it a price per stretch instead of per commit.
 
 SQLite takes them for what an earlier round left there: a frame without the right salt and checksum ends the log.
@@ -18,7 +18,7 @@ from holdfast.backends.sqlite.raw import RawFile
 _FRAME = 24 + 4096
 _STRETCH = 16, 256  # frames to write at once, at least and at most: as many as the log has
 _ZEROS = bytes(65536)  # SQLite writes less than 128 KB at once, and forgets the rest
-_LARGE = 24  # frames in a commit: so many take longer to write twice than the file system's journal takes once
+_LARGE = 24  # frames in a commit: about so many take as long to write twice as the file system's journal takes once
 _ROOM = 64  # leave a disk alone unless it has room for so many stretches
 
 

@@ -48,7 +48,7 @@ class Receipts:
         self._newest: dict[str, str] = {}  # by space
         self._unfiled = True  # whether some may still lie in records alone
         self._swept = ("", "")
-        self.filings = 0
+        self.filings = 0  # how often: `carrier` lists what was carried since the last
         self.growing = False  # whether the last id asked for was greater than all before
 
     def forget(self) -> None:

@@ -114,7 +114,7 @@ class Writer:
         self.scrub = False  # whether it erased content that must leave every page and the log too
         self._places: dict[Key, Place] = {}
         self._top = 0  # the greatest ref in use, once it is known
-        # Rows that only add are collected, and written at the end of a commit: together they cost half as much.
+        # Rows that only add are collected, and written at the end of a commit: one call for all of a table.
         self._heads: list[tuple[Any, ...]] = []
         self._tags: list[tuple[Any, ...]] = []
         self._texts: list[tuple[Any, ...]] = []
@@ -127,15 +127,13 @@ class Writer:
         self.wrote = self.writing = self.scrub = False
         version = self.con.data_version()
         self._alone = version == self._version
-        if not self._alone:
+        if not self._alone or len(self._places) > MAX_PLACES:
             self.forget()
             self._version = version
-        elif len(self._places) > MAX_PLACES:
-            self._places.clear()
         return not self._alone
 
     def forget(self) -> None:
-        """Drop what is known, after something else than a commit changed it."""
+        """Drop what is known: something else than a commit changed it, or it has become too much."""
         self._places.clear()
         self._top = 0
         self.receipts.forget()
@@ -179,11 +177,11 @@ class Writer:
 
     def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes) -> tuple[int, ...]:
         """Write what ends with an append, which takes the receipt along."""
-        *others, (last, place) = steps
-        assert type(last) is Append
-        before = [self._write(write, place) for write, place in others] if others else others
-        versions = (*before, place.length + len(last.entries))
-        self._append(last, place, carried(id, versions))
+        append, stream = steps[-1]
+        assert type(append) is Append
+        before = [self._write(write, place) for write, place in steps[:-1]]
+        versions = (*before, stream.length + len(append.entries))
+        self._append(append, stream, carried(id, versions))
         if self._heads or self._tags or self._texts:
             self._flush()
         return versions
@@ -347,7 +345,7 @@ class Writer:
         return place
 
     def _look_up(self, keys: Iterable[Key]) -> None:
-        """Learn about many keys at once: a statement for each costs several times as much."""
+        """Learn about many keys at once: a statement for each kind, not for each key."""
         unknown: dict[tuple[str, str], dict[str, Key]] = {}
         for key in keys:
             if key not in self._places:

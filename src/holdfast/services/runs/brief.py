@@ -97,8 +97,8 @@ def memory_of(item: Any) -> Memory:
 def lines_of(state: WorkingSetJson) -> list[Line]:
     """Return every line a working set prints."""
     lines = [Line(OBJECTIVE, "objective", _text(state["objective"]))]
-    lines += _items(CRITERIA, item_lines(state["acceptance_criteria"]), 6)
-    lines += _items(CONSTRAINTS, item_lines(state["constraints"]), 5)
+    lines += _items(CRITERIA, _item_lines(state["acceptance_criteria"]), 6)
+    lines += _items(CONSTRAINTS, _item_lines(state["constraints"]), 5)
     pinned = state["pinned_context"]
     lines += [
         Line(PINNED, item["id"], pinned_line(item), (7, len(pinned) - place)) for place, item in enumerate(pinned)
@@ -110,7 +110,7 @@ def lines_of(state: WorkingSetJson) -> list[Line]:
     ]
     names = ("status", None), ("next_action", None), ("last_action_summary", (3, 0))
     lines += [Line(STATUS, id, text, goes) for (id, goes), text in zip(names, _status_lines(state), strict=False)]
-    lines += _items(STATUS, item_lines(state["blockers"], "blocked by: "), 4)
+    lines += _items(STATUS, _item_lines(state["blockers"], "blocked by: "), 4)
     refs = state["artifact_refs"]
     shown = [ref["id"] for ref in refs[-SHOWN_ARTIFACTS:]]
     ids = ["artifacts", *shown] if len(refs) > len(shown) else shown
@@ -125,11 +125,11 @@ def fixed_lines(state: WorkingSetJson) -> list[str]:
     """Return the text of every line that can not slide out. Asked at each update, so nothing but the text."""
     return [
         _text(state["objective"]),
-        *item_lines(state["acceptance_criteria"]),
-        *item_lines(state["constraints"]),
+        *_item_lines(state["acceptance_criteria"]),
+        *_item_lines(state["constraints"]),
         *map(pinned_line, state["pinned_context"]),
         *_status_lines(state),
-        *item_lines(state["blockers"], "blocked by: "),
+        *_item_lines(state["blockers"], "blocked by: "),
         *_artifact_lines(state["artifact_refs"]),
     ]
 
@@ -185,7 +185,7 @@ def _turn(line: Line) -> tuple[int, int]:
     return line.goes
 
 
-def item_lines(items: Sequence[str], lead: str = "") -> list[str]:
+def _item_lines(items: Sequence[str], lead: str = "") -> list[str]:
     return [f"- {lead}{_text(item)}" for item in items]
 
 
