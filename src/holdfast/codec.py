@@ -45,12 +45,12 @@ def encode(value: object, *, depth: int = 0) -> Json:
         _explain(value, "$", depth)
 
 
-def pack(struct: msgspec.Struct) -> Json:
-    """Encode one of our own typed values, whose fields are already known to be plain JSON."""
+def pack(value: msgspec.Struct | dict[str, str]) -> Json:
+    """Encode one of our own typed values, which are already known to hold nothing but plain JSON."""
     try:
-        return Json(_encoder.encode(struct))
+        return Json(_encoder.encode(value))
     except UnicodeEncodeError:
-        _explain(msgspec.to_builtins(struct), "$", 0)
+        _explain(msgspec.to_builtins(value), "$", 0)
 
 
 def parse(raw: bytes | str) -> Any:

@@ -12,6 +12,7 @@ from holdfast.backends.memory import Doc, MemoryStore, Stream
 from holdfast.errors import HoldfastError
 from holdfast.store import (
     Append,
+    Claim,
     Commit,
     Delete,
     Erase,
@@ -26,6 +27,9 @@ from holdfast.store import (
     Truncate,
     Write,
     check_expectation,
+    claimed,
+    claims_of,
+    settled_by,
 )
 
 WRONG: list[tuple[type[MemoryStore], str]] = []
@@ -408,6 +412,51 @@ class ScansByName(MemoryStore):
     def _scan(self, scan: Scan) -> Any:
         page = super()._scan(scan)
         return replace(page, documents=tuple(sorted(page.documents, key=lambda document: document.key.id)))
+
+
+# ---- claims ---------------------------------------------------------------------------------------------------------
+
+
+@breaks("test_a_claim_is_refused_to_a_second_document")
+class IgnoresClaims(MemoryStore):
+    """Takes every tag for an ordinary one."""
+
+    def _check_claims(self, space: str, claims: Sequence[Claim], settled: set[Key]) -> None:
+        pass
+
+
+@breaks("test_a_claim_can_be_handed_over")
+class JudgesClaimsBefore(MemoryStore):
+    """Looks who has a claim before the commit, and not after it."""
+
+    def _check_claims(self, space: str, claims: Sequence[Claim], settled: set[Key]) -> None:
+        super()._check_claims(space, claims, set())
+
+
+@breaks("test_what_differs_is_claimed_apart")
+class MixesKinds(MemoryStore):
+    """Lets the claims of one kind stand in the way of another's."""
+
+    def _check_claims(self, space: str, claims: Sequence[Claim], settled: set[Key]) -> None:
+        for claim in claims:
+            for key, thing in self._things.items():
+                if type(thing) is Doc and thing.tags.get(claim.name) == claim.value and key not in settled:
+                    raise claimed(claim)
+
+
+@breaks("test_of_many_who_claim_at_once_one_succeeds")
+class ClaimsInARace(MemoryStore):
+    """Looks whether a claim is free, lets go of the lock, then writes."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        if claims := claims_of(commit):
+            with self._lock:
+                super()._check_claims(commit.space, claims, settled_by(commit))
+            dawdle()
+        return super().commit(commit)
+
+    def _check_claims(self, space: str, claims: Sequence[Claim], settled: set[Key]) -> None:
+        pass
 
 
 # ---- spaces and life ------------------------------------------------------------------------------------------------

@@ -76,9 +76,9 @@ def _told_once(ctx: Context, batches: dict[str, Batch]) -> None:
 
 def _claimed(ctx: Context, memories: dict[str, Memory]) -> None:
     """The active memories are those that hold a content, each its own."""
-    holders = Counter(document.value.load()["memory_id"] for document in _scan(ctx, keys.CONTENT))
+    holders = {document.key.id: document.tags.get(keys.CONTENT) for document in _scan(ctx, keys.MEMORY)}
     active = [memory for memory in memories.values() if memory.status == "active"]
-    assert holders == Counter(memory.id for memory in active)
+    assert {id: content for id, content in holders.items() if content} == {m.id: keys.content_of(m) for m in active}
     assert len({screening.normal(memory.content) for memory in active}) == len(active)
 
 

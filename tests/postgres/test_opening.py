@@ -12,11 +12,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from holdfast.backends.postgres import PostgresStore, schema
 from holdfast.backends.postgres.address import parse
 from holdfast.codec import encode
-from holdfast.errors import Damaged, HoldfastError, InvalidInput, SchemaMismatch, Unavailable
+from holdfast.errors import Conflict, Damaged, HoldfastError, InvalidInput, SchemaMismatch, Unavailable
 from holdfast.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, new_id
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 
@@ -62,6 +63,16 @@ def test_a_starter_that_waited_for_another_sees_what_it_made(connect: Connect, p
             time.sleep(0.01)
         first.execute("COMMIT")
         assert second.result(timeout=60).read([Get(Key("acme", "doc", "a"))]) == [None]
+
+
+def test_a_database_of_the_first_format_learns_about_claims(connect: Connect, postgres: str) -> None:
+    written = Put(Key("acme", "doc", "a"), encode(1), {"=name": "x"})
+    connect(postgres).commit(Commit(new_id(), (), (written,)))
+    change(postgres, "DROP FUNCTION {}.commit")
+    change(postgres, "CREATE FUNCTION {}.commit(a integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+    change(postgres, "UPDATE {}.format SET version = 1")
+    with pytest.raises(Conflict):
+        connect(postgres).commit(Commit(new_id(), (), (replace(written, key=Key("acme", "doc", "b")),)))
 
 
 def test_a_newer_format_is_refused(connect: Connect, postgres: str) -> None:

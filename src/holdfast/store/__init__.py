@@ -20,13 +20,23 @@ Rules
 5. A key keeps its shape for life. Versions and lengths never go back, not even across `Delete`: what comes after a
    deletion continues the count, so nobody can mistake the new thing for the old one.
 6. What goes in is valid by construction: `Json` is made only by `holdfast.codec.encode`, keys check themselves.
-7. Errors are `holdfast.errors`; a driver's own exception never leaves a backend.
+7. A tag whose name begins with `=` is a claim: of the documents of a kind, one at most carries it with a given value.
+   A commit after which two would is refused with `Conflict`, so a claim can be handed over within one commit.
+8. Errors are `holdfast.errors`; a driver's own exception never leaves a backend.
 """
 
 from __future__ import annotations
 
 from holdfast.store.answers import Document, Page, Record, Slice
-from holdfast.store.checks import MAX_RECORD_BYTES, check_expectation, check_length, check_sizes, wrong_shape
+from holdfast.store.checks import (
+    MAX_RECORD_BYTES,
+    check_expectation,
+    check_length,
+    check_sizes,
+    claimed,
+    wrong_shape,
+)
+from holdfast.store.claims import CLAIM, Claim, claims_of, settled_by
 from holdfast.store.commits import (
     EXISTS,
     Append,
@@ -48,11 +58,13 @@ from holdfast.store.search import Find, Found, Match, Searchable
 from holdfast.store.verbs import AsyncStore, Durability, Store, Watchable
 
 __all__ = [
+    "CLAIM",
     "EXISTS",
     "MAX_NAME",
     "MAX_RECORD_BYTES",
     "Append",
     "AsyncStore",
+    "Claim",
     "Commit",
     "Delete",
     "Document",
@@ -85,7 +97,10 @@ __all__ = [
     "check_expectation",
     "check_length",
     "check_sizes",
+    "claimed",
+    "claims_of",
     "cursor",
     "new_id",
+    "settled_by",
     "wrong_shape",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import BudgetExceeded, Conflict, InvalidInput
+from holdfast.store.claims import Claim
 from holdfast.store.commits import EXISTS, Append, Commit, Expect, Put
 from holdfast.store.names import Key
 
@@ -21,6 +22,15 @@ def check_expectation(expect: Expect, actual: int) -> None:
         expected=expect.version,
         actual=actual,
         key=key,
+    )
+
+
+def claimed(claim: Claim) -> Conflict:
+    """Say that another document has what a commit claims."""
+    return Conflict(
+        f"another {claim.kind} has {claim.name[1:]} {claim.value!r:.80}; nothing changed",
+        expected=0,
+        actual=1,
     )
 
 

@@ -63,6 +63,9 @@ def require_text(text: str | None) -> None:
 
 
 def require_tags(tags: dict[str, str]) -> None:
-    for name, value in tags.items():
-        if type(name) is not str or type(value) is not str or not name.isprintable() or not value.isprintable():
-            raise InvalidInput(f"a tag must be a printable name and value, not {name!r:.40}: {value!r:.40}")
+    try:
+        if "".join(tags).isprintable() and "".join(tags.values()).isprintable():
+            return
+    except TypeError:
+        pass
+    raise InvalidInput(f"tags must be printable names and values, not {tags!r:.200}")

@@ -50,7 +50,7 @@ keys = st.sampled_from(KEYS)
 values = st.sampled_from([encode(value) for value in (None, 0, "text", {"a": [1, 2]}, "\U0001f600", 2**63 - 1)])
 texts = st.sampled_from([None, "", "'; --", "\U0001f600"])
 commitments = st.sampled_from([None, b"1" * 32, b"2" * 32])
-tags = st.dictionaries(st.sampled_from(["t", "u"]), st.sampled_from(["1", "2"]), max_size=2)
+tags = st.dictionaries(st.sampled_from(["t", "u", "=only"]), st.sampled_from(["1", "2"]), max_size=2)
 entries = st.builds(Entry, st.sampled_from(["m", "n"]), values, numbers, numbers, texts, texts, texts, commitments)
 batches = st.lists(entries, min_size=1, max_size=3).map(tuple)
 

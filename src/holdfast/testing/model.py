@@ -8,7 +8,7 @@ comparing.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -78,6 +78,7 @@ class Model:
         return thing.count if thing is not None and thing.exists else 0
 
     def commit(self, commit: Commit) -> Receipt:
+        self._check_claims(commit, {})
         name = (commit.space, commit.id)
         if name in self.receipts:
             return self.receipts[name]
@@ -85,6 +86,7 @@ class Model:
             actual = self.version(expect.key)
             if not (actual > 0 if expect.version == EXISTS else actual == expect.version):
                 raise Conflict("model", expected=expect.version, actual=actual, key=expect.key)
+        self._check_claims(commit, self.things)
         before = copy.deepcopy(self.things)
         claimed: dict[Key, type[Written] | type[Recorded]] = {}
         try:
@@ -107,6 +109,25 @@ class Model:
             if all(thing.writes[-1][1].get(name) == value for name, value in scan.tags.items())
         ]
         return found[::-1] if scan.reverse else found
+
+    def _check_claims(self, commit: Commit, things: Mapping[Key, Written | Recorded]) -> None:
+        """Look at every document as it will be, for two that carry the same tag with a name that begins with `=`."""
+        after = {
+            key: thing.writes[-1][1]
+            for key, thing in things.items()
+            if isinstance(thing, Written) and thing.exists and key.space == commit.space
+        }
+        for write in commit.writes:
+            if isinstance(write, Put | Delete):
+                after[write.key] = dict(write.tags) if isinstance(write, Put) else {}
+        held = [
+            (key.kind, name, value)
+            for key, tags in after.items()
+            for name, value in tags.items()
+            if name.startswith("=")
+        ]
+        if len(held) != len(set(held)):
+            raise Conflict("model", expected=0, actual=1) if things else InvalidInput("model: one commit")
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 

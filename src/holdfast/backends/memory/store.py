@@ -25,8 +25,10 @@ from holdfast.errors import Closed
 from holdfast.retrieval import MOST_PLACES, choose
 from holdfast.stemming import words
 from holdfast.store import (
+    CLAIM,
     MAX_RECORD_BYTES,
     Append,
+    Claim,
     Commit,
     Delete,
     Document,
@@ -52,7 +54,10 @@ from holdfast.store import (
     check_expectation,
     check_length,
     check_sizes,
+    claimed,
+    claims_of,
     cursor,
+    settled_by,
     wrong_shape,
 )
 
@@ -72,6 +77,7 @@ class MemoryStore:
         self._waiting = 0
         self._things: dict[Key, Doc | Stream] = {}
         self._receipts: OrderedDict[tuple[str, str], tuple[float, Receipt]] = OrderedDict()
+        self._claims: dict[tuple[str, Claim], Key] = {}  # who claimed it last; perhaps no longer does
         self._order = 0
         self._closed = False
 
@@ -84,6 +90,7 @@ class MemoryStore:
 
     def commit(self, commit: Commit) -> Receipt:
         check_sizes(commit, self._limit)
+        claims = claims_of(commit)
         with self._changed:
             self._check_open()
             repeated = self._receipts.get((commit.space, commit.id))
@@ -91,6 +98,8 @@ class MemoryStore:
                 return repeated[1]
             for expect in commit.expects:
                 check_expectation(expect, self._version(expect.key))
+            if claims:
+                self._check_claims(commit.space, claims, settled_by(commit))
             self._check_writes(commit.writes)
             # Nothing below can fail: the commit is now certain.
             receipt = Receipt(commit.id, tuple([self._apply(write) for write in commit.writes]))
@@ -201,6 +210,7 @@ class MemoryStore:
                     doc = thing if type(thing) is Doc else self._new_document(parcel.key)
                     doc.version, doc.value = parcel.version, parcel.value if parcel.alive else None
                     doc.tags, doc.text = dict(parcel.tags), parcel.text
+                    self._note_claims(parcel.key, doc.tags)
             self._changed.notify_all()
 
     def _load_stream(self, parcel: Parcel) -> None:
@@ -259,6 +269,18 @@ class MemoryStore:
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
+    def _check_claims(self, space: str, claims: Sequence[Claim], settled: set[Key]) -> None:
+        for claim in claims:
+            holder = self._claims.get((space, claim))
+            doc = self._things.get(holder) if holder is not None else None
+            if type(doc) is Doc and doc.tags.get(claim.name) == claim.value and holder not in settled:
+                raise claimed(claim)
+
+    def _note_claims(self, key: Key, tags: dict[str, str]) -> None:
+        for name, value in tags.items():
+            if name[:1] == CLAIM:
+                self._claims[key.space, Claim(key.kind, name, value)] = key
+
     def _check_writes(self, writes: Sequence[Write]) -> None:
         shapes: dict[Key, bool] = {}
         lengths: dict[Key, int] = {}
@@ -282,6 +304,7 @@ class MemoryStore:
             doc = thing if type(thing) is Doc else self._new_document(write.key)
             doc.version += 1
             doc.value, doc.tags, doc.text = write.value, dict(write.tags), write.text
+            self._note_claims(write.key, doc.tags)
             return doc.version
         if type(write) is Append:
             stream = thing if type(thing) is Stream else self._things.setdefault(write.key, Stream())

@@ -11,12 +11,17 @@
 -- of {-1, call, copy}, which voids that copy and those before it. Another call may still use the id.
 --
 -- outcome: 0 done (new or repeated), 1 expectation `place` found `actual`, 2 write `place` meets the other shape
--- (actual 1: stream), 3 append `place` would pass its limit at length `actual`, 4 void. Places count from 1.
+-- (actual 1: stream), 3 append `place` would pass its limit at length `actual`, 4 void, 5 another document has claim
+-- `place`. Places count from 1.
+--
+-- Whoever claims something in a kind of a space locks that kind's claims first, before any key: no two commits look for
+-- the same claim at once, and the locks are still taken in one order.
 CREATE FUNCTION :schema.commit(
     p_space text, p_id text, patience bigint,                                   -- milliseconds to wait for a lock
     kinds text[], ids text[],
     shapes bigint[], births bigint[],           -- shape: 0 none, 1 document, 2 stream; birth: rank by first write
     expect_keys bigint[], expect_versions bigint[],
+    claim_kinds text[], claim_labels bytea[],
     ops bigint[], keys bigint[], froms bigint[], tos bigint[],                  -- one of each a write
     values_ bytea[], tags_ bytea[], labels_ bytea[], texts_ text[], tokens_ text[],
     types text[], bodies bytea[], weights bigint[], ats bigint[],               -- one of each a new record
@@ -54,6 +59,12 @@ BEGIN
                  THEN set_config('synchronous_commit', 'on', true) END;
     outcome := 0;
     place := 0;
+
+    IF cardinality(claim_kinds) > 0 THEN
+        PERFORM pg_advisory_xact_lock(number) FROM (
+            SELECT DISTINCT hashtextextended(':schema' || chr(10) || p_space || chr(10) || kind, 0) AS number
+            FROM unnest(claim_kinds) AS kind ORDER BY number) AS locks;
+    END IF;
 
     FOR i IN 1 .. cardinality(kinds) LOOP
         LOOP
@@ -97,6 +108,20 @@ BEGIN
                 EXIT;
             END IF;
         END LOOP;
+        IF outcome = 0 AND cardinality(claim_kinds) > 0 THEN
+            -- What a document that this commit puts or deletes has claimed so far is the commit's own to decide.
+            SELECT claim.place, 1 INTO place, actual
+                FROM unnest(claim_kinds, claim_labels) WITH ORDINALITY AS claim (kind, label, place)
+                JOIN :schema.tag t ON t.space = p_space AND t.kind = claim.kind AND t.label = claim.label
+                WHERE NOT EXISTS (SELECT FROM unnest(ops, keys) AS write (op, key)
+                                  WHERE write.op IN (1, 5) AND refs[write.key] = t.ref)
+                ORDER BY claim.place LIMIT 1;
+            IF FOUND THEN
+                outcome := 5;
+            ELSE
+                place := 0;
+            END IF;
+        END IF;
         IF outcome = 0 THEN
             lengths := counts;
             FOR i IN 1 .. cardinality(ops) LOOP
@@ -131,7 +156,7 @@ BEGIN
                 DELETE FROM :schema.head WHERE space = p_space AND kind = kinds[i] AND id = ids[i];
             END LOOP;
         END IF;
-        IF outcome BETWEEN 1 AND 3 AND p_copy > 1 THEN
+        IF outcome IN (1, 2, 3, 5) AND p_copy > 1 THEN
             INSERT INTO :schema.receipt AS r (space, id, at, versions)
                 VALUES (p_space, p_id, clock_timestamp(), ARRAY[-1, p_call, p_copy])
                 ON CONFLICT (space, id) DO UPDATE SET at = excluded.at, versions = excluded.versions

@@ -21,15 +21,17 @@ from holdfast.store import (
     Write,
     check_expectation,
     check_length,
+    claimed,
+    claims_of,
     wrong_shape,
 )
 
 PUT, APPEND, TRUNCATE, ERASE, DELETE = 1, 2, 3, 4, 5
-DONE, EXPECTATION, SHAPE, LENGTH, VOID = 0, 1, 2, 3, 4
+DONE, EXPECTATION, SHAPE, LENGTH, VOID, CLAIMED = 0, 1, 2, 3, 4, 5
 
 HURRY_MILLISECONDS = 100
 
-CALL = f"SELECT outcome, place, actual, versions FROM :schema.commit({', '.join(['%s'] * 29)})"
+CALL = f"SELECT outcome, place, actual, versions FROM :schema.commit({', '.join(['%s'] * 31)})"
 
 
 def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
@@ -37,6 +39,7 @@ def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
 
     Keys are sorted: they are locked in that order.
     """
+    claims = claims_of(commit)
     keys = sorted({part.key for part in (*commit.expects, *commit.writes)})
     places = {key: place for place, key in enumerate(keys, 1)}
     written = dict.fromkeys(part.key for part in (*commit.writes, *commit.expects))
@@ -66,6 +69,8 @@ def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
         bigints([births[key] for key in keys]),
         bigints([places[expect.key] for expect in commit.expects]),
         bigints([min(expect.version, MAX) for expect in commit.expects]),
+        texts([claim.kind for claim in claims]),
+        blobs([labels({claim.name: claim.value}) for claim in claims]),
         bigints(ops),
         bigints(targets),
         bigints(froms),
@@ -107,6 +112,8 @@ def settled(commit: Commit, answer: tuple[int, int, int, list[int]] | None) -> R
         )
     if outcome == EXPECTATION:
         check_expectation(commit.expects[place - 1], actual)
+    if outcome == CLAIMED:
+        raise claimed(claims_of(commit)[place - 1])
     write = commit.writes[place - 1]
     if outcome == SHAPE:
         raise wrong_shape(write.key, is_stream=bool(actual))

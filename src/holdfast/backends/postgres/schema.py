@@ -15,11 +15,16 @@ from holdfast.backends.postgres.address import Address
 from holdfast.errors import SchemaMismatch, Unavailable
 from holdfast.store import Durability
 
-FORMAT = 1
+FORMAT = 2
 OLDEST_SERVER = 130000
 
+
+def script(name: str) -> str:
+    return (files("holdfast.backends.postgres") / name).read_text("utf-8")
+
+
 # MIGRATIONS[n] turns format n into format n + 1, inside the transaction that sets the new number.
-MIGRATIONS: dict[int, str] = {}
+MIGRATIONS = {1: "DROP FUNCTION :schema.commit, :schema.split, :schema.channel, :schema.watch;" + script("commit.sql")}
 
 DURABLE = Durability("durable", True, True, "nothing")
 
@@ -39,10 +44,6 @@ Rows = list[tuple[Any, ...]]
 
 class Facts(Struct, frozen=True):
     durability: Durability
-
-
-def script(name: str) -> str:
-    return (files("holdfast.backends.postgres") / name).read_text("utf-8")
 
 
 def opening(address: Address) -> Generator[Statement, Rows, Facts]:

@@ -4,10 +4,10 @@ For an event loop, where many tasks share one process. Alone, a commit goes at o
 way the next commits wait; whoever is first when a lane becomes free takes along all that have come since. A connection,
 a message and a transaction for each is what they save.
 
-Together go only commits that touch a single key each, in the order of their keys: so locks are taken in one order by
-everybody, and nobody waits in a circle. Each is still checked on its own: a refusal is an answer, not an error. If the
-message fails (one of them had to wait for a lock, or the connection is lost), nothing of it was applied, or nobody
-knows; each commit then goes on by itself, as it would have alone.
+Together go only commits that touch a single key each and claim nothing, in the order of their keys: so locks are taken
+in one order by everybody, and nobody waits in a circle. Each is still checked on its own: a refusal is an answer, not
+an error. If the message fails (one of them had to wait for a lock, or the connection is lost), nothing of it was
+applied, or nobody knows; each commit then goes on by itself, as it would have alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.backends.postgres.failures import Effort
-from holdfast.store import Commit, Key
+from holdfast.store import Commit, Key, claims_of
 
 LANES = 2
 MOST = 64
@@ -90,6 +90,8 @@ class Together:
 
 
 def only_key(commit: Commit) -> Key | None:
-    """Return the key that a commit is about, if it is about a single one."""
+    """Return the key that a commit is about, if it is about a single one and claims nothing."""
+    if claims_of(commit):
+        return None
     keys = {part.key for part in (*commit.expects, *commit.writes)}
     return keys.pop() if len(keys) == 1 else None

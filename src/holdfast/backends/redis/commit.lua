@@ -7,8 +7,8 @@
 -- forbid a command) is tried before B without effect, and C ignores errors. Readers do not need it: they ask the head.
 --
 -- KEYS: heads, index, then the records of each thing. ARGV: what tells this sending from others ("call|attempt|touch"),
--- the last receipt the caller was given ('' if none), the commit's id, how many expectations and writes there are, then
--- those, read in order. encoding.py writes it.
+-- the last receipt the caller was given ('' if none), the commit's id, how many expectations, claims and writes there
+-- are, then those, read in order. encoding.py writes it.
 local HEADS, INDEX, last, id = KEYS[1], KEYS[2], ARGV[2], ARGV[3]
 local RECEIPT, DUE, ORDER = SEP .. 'receipt' .. SEP, SEP .. 'due' .. SEP, SEP .. 'order'
 local KEPT_SECONDS, GROUP, SWEEP, BATCH, MAX_ERASE = 25 * 3600, 16, 4, 1000, 100000
@@ -237,12 +237,33 @@ for i, field in ipairs(fields) do
   things[i] = thing
 end
 
-local expects, writes = struct.unpack('>I4I4', ARGV[4])
+local expects, claims, writes = struct.unpack('>I4I4I4', ARGV[4])
 for e = 1, expects do
   local place, wanted = struct.unpack('>I4d', take())
   local thing = things[place]
   local actual = thing.alive and thing.count or 0
   if not (wanted == actual or (wanted == -1 and actual > 0)) then return make_rare().refuse('conflict', e, actual) end
+end
+
+-- A claim is where the index has it: kind and tag. What a document that this commit puts or deletes has claimed so far is
+-- the commit's own to decide; those are told by their places. The index may be behind, so the head decides.
+if claims > 0 then
+  local settled = {}
+  for from = 1, #ARGV[at + 1], 4 do settled[things[struct.unpack('>I4', ARGV[at + 1], from)].field] = true end
+  take()
+  for c = 1, claims do
+    local kind, pair = take(), take()
+    local low = kind .. SEP .. pair .. SEP
+    for _, member in ipairs(redis.call('ZRANGEBYLEX', INDEX, '[' .. low, '(' .. low .. '\255')) do
+      local field = kind .. SEP .. string.match(member, SEP .. '%d+' .. SEP .. '([^' .. SEP .. ']*)$')
+      local head = not settled[field] and redis.call('HGET', HEADS, field)
+      local thing = head and open_head(field, head)
+      if head and not thing then return {'damaged', field} end
+      if thing and not thing.stream and thing.alive and split_tags(thing.tags)[pair] then
+        return make_rare().refuse('claimed', c)
+      end
+    end
+  end
 end
 
 local function put(thing, w, write)

@@ -34,6 +34,8 @@ from holdfast.store import (
     Slice,
     check_expectation,
     check_length,
+    claimed,
+    claims_of,
     wrong_shape,
 )
 
@@ -82,6 +84,8 @@ def _refusal(commit: Commit, reply: Sequence[Any]) -> HoldfastError:
     try:
         if word == b"conflict":
             check_expectation(commit.expects[facts[0] - 1], facts[1])
+        elif word == b"claimed":
+            return claimed(claims_of(commit)[facts[0] - 1])
         elif word == b"shape":
             return wrong_shape(commit.writes[facts[0] - 1].key, bool(facts[1]))
         elif word == b"budget":

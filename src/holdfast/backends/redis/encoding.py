@@ -30,7 +30,9 @@ from holdfast.store import (
     Tail,
     Truncate,
     Write,
+    claims_of,
     cursor,
+    settled_by,
 )
 
 # A script stops the whole server while it runs, and one that has written can not be stopped. These bounds keep a commit
@@ -45,8 +47,8 @@ ORDER_DIGITS = 16
 UNREACHED = 2**60  # no version gets there, so an expectation beyond it fails just the same
 
 # Numbers of any size go as doubles: that is what they are in Lua.
-_CRC = Packer(">I").pack
-_COUNTS = Packer(">II").pack
+_CRC = _PLACE = Packer(">I").pack
+_COUNTS = Packer(">III").pack
 _EXPECT = Packer(">Id").pack
 _PUT, _APPEND, _TRUNCATE, _ERASE, _DELETE = (
     Packer(format).pack for format in (">cI8s", ">cIdI", ">cId", ">cIdd", ">cI")
@@ -81,9 +83,14 @@ def encode_commit(layout: Layout, commit: Commit) -> Call:
     `with_attempt` puts what differs between attempts in front.
     """
     places = places_of((*commit.expects, *commit.writes))
-    arguments: list[Any] = [commit.id, _COUNTS(len(commit.expects), len(commit.writes))]
+    claims = claims_of(commit)
+    arguments: list[Any] = [commit.id, _COUNTS(len(commit.expects), len(claims), len(commit.writes))]
     for expect in commit.expects:
         arguments.append(_EXPECT(places[expect.key], min(expect.version, UNREACHED)))
+    if claims:
+        arguments.append(b"".join([_PLACE(places[key]) for key in settled_by(commit)]))
+        for claim in claims:
+            arguments += (claim.kind.encode(), tag_pair(claim.name, claim.value))
     for write in commit.writes:
         _add_write(arguments, write, places[write.key])
     _check_batch(commit, len(places), arguments)

@@ -23,7 +23,7 @@ MAX_PARCELS = 500
 MAX_LOAD = 2_000
 MAX_LOAD_BYTES = 32 * 1024 * 1024
 
-_COUNTS, _DOCUMENT, _STREAM, _INDEX = (Packer(format).pack for format in (">II", ">cIdB", ">cIdBI", ">d"))
+_COUNTS, _DOCUMENT, _STREAM, _INDEX = (Packer(format).pack for format in (">III", ">cIdB", ">cIdBI", ">d"))
 
 
 class Place(Struct, frozen=True):
@@ -119,7 +119,7 @@ def _pieces(parcel: Parcel) -> Iterator[Parcel]:
 def encode_load(layout: Layout, commit: Commit, parcels: Sequence[Parcel]) -> Call:
     """Return the call of the commit script that puts parcels in place under a commit's id."""
     places = places_of(parcels)
-    arguments: list[Any] = [commit.id, _COUNTS(0, len(parcels))]
+    arguments: list[Any] = [commit.id, _COUNTS(0, 0, len(parcels))]
     for parcel in parcels:
         add = _add_stream if parcel.stream else _add_document
         add(arguments, parcel, places[parcel.key])

@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from holdfast.backends.sqlite.labels import label
 from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum, stored_key, to_record
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.codec import Json, encode
@@ -73,7 +74,8 @@ def load(con: apsw.Connection, parcels: Sequence[Parcel]) -> None:
             (ref, key.space, key.kind, key.id, *columns, checksum(key.space, key.kind, key.id, ref, *columns)),
         )
         for name, word in parcel.tags.items() if parcel.alive else ():
-            con.execute("INSERT OR IGNORE INTO tag VALUES (?, ?, ?, ?, ?)", (key.space, key.kind, name, word, ref))
+            carried = label(key.space, key.kind, name, word)
+            con.execute("INSERT OR IGNORE INTO tag (label, ref) VALUES (?, ?)", (carried, ref))
         if parcel.text is not None:
             con.execute("INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, 0)", (ref,))
         _load_records(con, ref, parcel)

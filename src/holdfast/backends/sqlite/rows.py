@@ -8,6 +8,7 @@ from zlib import crc32
 import apsw
 import msgspec
 
+from holdfast.backends.sqlite.labels import label
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.codec import Json
 from holdfast.errors import Damaged, InvalidInput
@@ -17,6 +18,8 @@ MASK = (1 << INDEX_BITS) - 1
 EMPTY = Slice(0, 0, ())
 
 _pack = msgspec.msgpack.Encoder().encode
+# Which tag is rarer matters only while both are not many.
+_CARRIERS = "SELECT count(*) FROM (SELECT 1 FROM tag WHERE label = ? LIMIT 256)"
 _tags = msgspec.json.Decoder(dict[str, str])
 
 _HEAD = """
@@ -133,23 +136,7 @@ def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
 
 
 def _scan(con: apsw.Connection, scan: Scan) -> Page:
-    edge = cursor(scan)
-    # Fixed text only: every word that comes from a caller is a bound value.
-    joins, values = "", list[Any]()
-    for place, (name, value) in enumerate(sorted(scan.tags.items())):
-        joins += (
-            f" JOIN tag AS t{place} ON t{place}.space = h.space AND t{place}.kind = h.kind"
-            f" AND t{place}.name = ? AND t{place}.value = ? AND t{place}.ref = h.ref"
-        )
-        values += [name, value]
-    after = "" if edge is None else " AND h.ref < ?" if scan.reverse else " AND h.ref > ?"
-    sql = (
-        "SELECT h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum FROM head AS h"
-        f"{joins} WHERE h.space = ? AND h.kind = ? AND h.stream = 0 AND h.alive = 1{after}"
-        f" ORDER BY h.ref {'DESC' if scan.reverse else 'ASC'} LIMIT ?"
-    )
-    values += [scan.space, scan.kind, *([] if edge is None else [edge]), scan.limit + 1]
-    rows: list[Any] = con.execute(sql, values).fetchall()
+    rows: list[Any] = con.execute(*scan_call(con, scan)).fetchall()
     documents = []
     for row in rows[: scan.limit]:
         document = to_document(stored_key(scan.space, scan.kind, row[0]), row[1:])
@@ -157,3 +144,22 @@ def _scan(con: apsw.Connection, scan: Scan) -> Page:
         documents.append(document)
     more = len(rows) > scan.limit and documents
     return Page(tuple(documents), str(rows[scan.limit - 1][1]) if more else None)
+
+
+def scan_call(con: apsw.Connection, scan: Scan) -> tuple[str, list[Any]]:
+    """Return the statement that answers a scan, and its values. Fixed text only: whatever a caller said is bound."""
+    edge, (after, order) = cursor(scan), ("<", "DESC") if scan.reverse else (">", "ASC")
+    labels = [label(scan.space, scan.kind, name, value) for name, value in scan.tags.items()]
+    if len(labels) > 1:
+        labels.sort(key=lambda each: con.execute(_CARRIERS, (each,)).fetchall())
+    # From the rarest tag to its documents: left alone, SQLite would walk through all documents of the kind instead.
+    sources = [f"tag AS t{place}" for place in range(len(labels))] + ["head AS h"]
+    alike = "".join(f" AND t{place}.label = ? AND t{place}.ref = h.ref" for place in range(len(labels)))
+    beyond = "" if edge is None else f" AND {'t0' if labels else 'h'}.ref {after} ?"
+    sql = (
+        "SELECT h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"
+        f" FROM {' CROSS JOIN '.join(sources)}"
+        f" WHERE h.space = ? AND h.kind = ? AND h.stream = 0 AND h.alive = 1{alike}{beyond}"
+        f" ORDER BY {'t0' if labels else 'h'}.ref {order} LIMIT ?"
+    )
+    return sql, [scan.space, scan.kind, *labels, *([] if edge is None else [edge]), scan.limit + 1]

@@ -13,10 +13,11 @@ import time
 
 import apsw
 
+from holdfast.backends.sqlite.labels import label
 from holdfast.errors import SchemaMismatch
 
 APPLICATION_ID = 0x486C6466  # "Hldf"
-FORMAT = 2
+FORMAT = 3
 INDEX_BITS = 32
 _FORMAT_MASK = 0xFF  # user_version holds the format in its lowest byte, and a stamp that only grows above it
 
@@ -38,9 +39,10 @@ CREATE TABLE head (
 CREATE UNIQUE INDEX head_by_name ON head (space, kind, id);
 CREATE INDEX head_by_order ON head (space, kind, ref) WHERE stream = 0 AND alive = 1;
 
-CREATE TABLE tag (
-    space TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, ref INTEGER NOT NULL,
-    PRIMARY KEY (space, kind, name, value, ref)
+CREATE TABLE tag (                     -- which living documents carry a tag
+    label BLOB NOT NULL,               -- the tag and where it counts, see labels.py
+    ref   INTEGER NOT NULL,            -- head.ref
+    PRIMARY KEY (label, ref)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE record (
@@ -83,7 +85,13 @@ MIGRATIONS = {
     1: """
 ALTER TABLE record ADD COLUMN receipt BLOB;
 CREATE TABLE carrier (ref INTEGER PRIMARY KEY, start INTEGER NOT NULL) STRICT;
-"""
+""",
+    2: """
+ALTER TABLE tag RENAME TO spelled_tag;
+CREATE TABLE tag (label BLOB NOT NULL, ref INTEGER NOT NULL, PRIMARY KEY (label, ref)) STRICT, WITHOUT ROWID;
+INSERT INTO tag SELECT label(space, kind, name, value), ref FROM spelled_tag;
+DROP TABLE spelled_tag;
+""",
 }
 
 
@@ -112,6 +120,7 @@ def bring_up_to_date(con: apsw.Connection, deadline: float) -> None:
         if application == 0:
             con.execute(TABLES)
         else:
+            con.create_scalar_function("label", label, 4, deterministic=True)
             for step in range(version, FORMAT):
                 con.execute(MIGRATIONS[step])
         con.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -11,6 +11,7 @@ import apsw
 from msgspec import Struct
 
 from holdfast.backends.memory import link
+from holdfast.backends.sqlite.labels import labels_of
 from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.errors import InvalidInput
@@ -58,6 +59,7 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
     heads = con.execute(
         "SELECT ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum FROM head ORDER BY ref"
     )
+    tags = 0
     for head in heads:
         ref, space, kind, id, stream, alive, version, *rest, total = head
         name = f"{kind} {id!r} in {space!r}"
@@ -66,6 +68,14 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
             yield f"{name}: does not match its checksum"
         elif stream:
             yield from _walk_stream(con, name, int(ref), int(version), rest[-1], counts)
+        else:
+            for label in labels_of(space, kind, rest[1]):
+                tags += 1
+                if con.execute("SELECT 1 FROM tag WHERE label = ? AND ref = ?", (label, ref)).fetchone() is None:
+                    yield f"{name}: is not found by one of its tags"
+    kept: Any = con.execute("SELECT count(*) FROM tag").fetchone()
+    if kept[0] > tags:
+        yield "database: there are tags that no document carries"
 
 
 def _walk_stream(

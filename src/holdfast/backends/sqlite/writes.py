@@ -13,14 +13,17 @@ import apsw
 import msgspec
 
 from holdfast.backends.memory import link
+from holdfast.backends.sqlite.labels import label
+from holdfast.backends.sqlite.places import Place
 from holdfast.backends.sqlite.receipts import Receipts, carried, portable
 from holdfast.backends.sqlite.rows import MASK, checksum, record_sum
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.backends.sqlite.search import unindex_document, unindex_records
-from holdfast.codec import encode
+from holdfast.codec import encode, pack
 from holdfast.errors import Damaged, InvalidInput
 from holdfast.store import (
     Append,
+    Claim,
     Commit,
     Delete,
     Erase,
@@ -31,6 +34,9 @@ from holdfast.store import (
     Write,
     check_expectation,
     check_length,
+    claimed,
+    claims_of,
+    settled_by,
     wrong_shape,
 )
 
@@ -51,49 +57,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _SET_HEAD = "UPDATE head SET version = ?, value = ?, tags = ?, text = ?, chain = ?, sum = ? WHERE ref = ?"
 # Apart, because naming `alive` rewrites an entry of head_by_order: two pages more in the log.
 _SET_ALIVE = "UPDATE head SET alive = ? WHERE ref = ?"
-_NEW_TAG = "INSERT INTO tag (space, kind, name, value, ref) VALUES (?, ?, ?, ?, ?)"
+_NEW_TAG = "INSERT INTO tag (label, ref) VALUES (?, ?)"
+_HOLDERS = """
+SELECT tag.label, head.id FROM json_each(?) JOIN tag ON tag.label = unhex(json_each.value) JOIN head USING (ref)"""
 _LATER = "INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)"
 _ADD = """
 INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-
-
-_NOWHERE: tuple[Any, ...] = (0, 0, 0, 0, None, None, None)
-
-
-class Place:
-    """What a key holds now, as far as writing needs to know."""
-
-    __slots__ = (
-        "alive",
-        "base_chain",
-        "carrying",
-        "chain",
-        "first",
-        "length",
-        "ref",
-        "stream",
-        "tags",
-        "text",
-        "unindexed",
-        "version",
-    )
-
-    def __init__(self, head: tuple[Any, ...] | None, last: tuple[int, bytes | None] | None) -> None:
-        self.ref, self.stream, self.alive, version, self.tags, self.text, self.base_chain = head or _NOWHERE
-        self.unindexed = False  # whether we know that the index has been told to catch up
-        self.carrying = -1  # the filing of receipts before which `carrier` was told of it
-        self.version: int = 0 if self.stream else version
-        self.first: int = version if self.stream else 0
-        self.length: int = self.first if last is None else (last[0] & MASK) + 1
-        self.chain: bytes | None = self.base_chain if last is None else last[1]
-
-    @property
-    def seen(self) -> int:
-        """The version an expectation is compared with: 0 while it does not exist."""
-        if not self.alive:
-            return 0
-        return self.length if self.stream else self.version
 
 
 class Writer:
@@ -149,7 +119,7 @@ class Writer:
 
     def apply(self, commit: Commit, at: int) -> Receipt:
         """Return the receipt, new or first; raise without having written anything if the commit is refused."""
-        space, id = commit.space, commit.id
+        space, id, claims = commit.space, commit.id, claims_of(commit)
         first = self.receipts.find(space, id)
         if first is not None:
             # A crash may have left the first one in the page cache alone, never synced. Our answer must be durable
@@ -160,7 +130,10 @@ class Writer:
         if len(commit.expects) + len(commit.writes) > FEW:
             self._look_up({part.key for part in (*commit.expects, *commit.writes)})
         for expect in commit.expects:
-            check_expectation(expect, self._place(expect.key).seen)
+            if expect.version != (seen := self._place(expect.key).seen):
+                check_expectation(expect, seen)
+        if claims:
+            self._check_claims(space, claims, settled_by(commit))
         steps = [(write, self._place(write.key)) for write in commit.writes]
         _check(steps)
         self.wrote = self.writing = True
@@ -174,6 +147,13 @@ class Writer:
         self.last = (space, id, at)
         self.writing = False
         return Receipt(id, versions)
+
+    def _check_claims(self, space: str, claims: Iterable[Claim], settled: set[Key]) -> None:
+        wanted = {label(space, claim.kind, claim.name, claim.value): claim for claim in claims}
+        labels = encode([each.hex() for each in wanted]).decode()
+        for found, id in self.execute(_HOLDERS, (labels,)).fetchall():
+            if Key(space, wanted[found].kind, id) not in settled:
+                raise claimed(wanted[found])
 
     def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes) -> tuple[int, ...]:
         """Write what ends with an append, which takes the receipt along."""
@@ -205,7 +185,7 @@ class Writer:
         return place.length
 
     def _put(self, write: Put, place: Place) -> int:
-        tags = encode(write.tags) if write.tags else None
+        tags = pack(write.tags) if write.tags else None
         old_tags, old_text = place.tags, place.text
         if old_text is not None and (tags != old_tags or write.text != old_text):
             self._unindex_document(write.key, place)
@@ -321,15 +301,12 @@ class Writer:
             unindex_document(self.con, key, place.ref, place.text, tags)
 
     def _retag(self, key: Key, ref: int, old: dict[str, str], new: dict[str, str]) -> None:
-        where = (key.space, key.kind)
+        space, kind = key.space, key.kind
         for name, value in old.items() - new.items() if old else ():
             self._flush()
-            self.execute(
-                "DELETE FROM tag WHERE space = ? AND kind = ? AND name = ? AND value = ? AND ref = ?",
-                (*where, name, value, ref),
-            )
+            self.execute("DELETE FROM tag WHERE label = ? AND ref = ?", (label(space, kind, name, value), ref))
         added = new.items() - old.items() if old else new.items()
-        self._tags += [(*where, name, value, ref) for name, value in added]
+        self._tags += [(label(space, kind, name, value), ref) for name, value in added]
 
     def _flush(self) -> None:
         """Write the rows that were collected."""

@@ -33,7 +33,6 @@ REVIEWED = frozenset(
     {
         memory_keys.MEMORY,
         memory_keys.BATCH,
-        memory_keys.CONTENT,
         memory_keys.REVOCATION,
         memory_keys.LOG,
         memory_keys.STAGED,

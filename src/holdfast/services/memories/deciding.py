@@ -13,7 +13,7 @@ from holdfast.services.memories import writes as memory_writes
 from holdfast.services.memories.history import run_events
 from holdfast.services.memories.policy import Policy
 from holdfast.services.memories.values import Batch
-from holdfast.services.memories.writes import Decision
+from holdfast.services.memories.writes import Decision, World
 from holdfast.services.runs.state import event_writes
 from holdfast.store import Commit, Document, Expect, Get, Key, Question, new_id
 
@@ -34,8 +34,8 @@ async def decide(
     kept = [proposal for place, proposal in enumerate(batch.proposals) if place not in reject]
     requests = [proposal.request for proposal in kept]
     ids = [proposal.memory_id for proposal in kept]
-    world = await world_of(scope, memory_writes.first_questions(space, requests, ids, contents=contents))
-    world |= await world_of(scope, memory_writes.more_questions(space, requests, world))
+    said = [keys.content_of(proposal.request) for proposal in kept if proposal.memory_id is not None and contents]
+    world = await world_of(scope, memory_writes.keys_to_read(space, requests, ids), said)
     try:
         return Decision(
             space,
@@ -55,12 +55,20 @@ async def decide(
         raise
 
 
-async def world_of(scope: Scope, wanted: Sequence[Key]) -> dict[Key, Document | None]:
-    """Return what the keys hold, from one snapshot."""
-    if not wanted:
-        return {}
-    questions: list[Question] = [Get(key) for key in wanted]
-    return dict(zip(wanted, await scope.store.read(questions), strict=True))
+async def world_of(scope: Scope, wanted: Sequence[Key], contents: Sequence[str]) -> World:
+    """Return what the keys hold and who says the contents, from one snapshot."""
+    said = list(dict.fromkeys(contents))
+    questions: list[Question] = [*map(Get, wanted), *[keys.holder(scope.space, content) for content in said]]
+    if not questions:
+        return World()
+    answers = await scope.store.read(questions)
+    documents: dict[Key, Document | None] = dict(zip(wanted, answers, strict=False))
+    holders = {}
+    for content, page in zip(said, answers[len(wanted) :], strict=True):
+        for document in page.documents:
+            holders[content] = document.key.id
+            documents[document.key] = document
+    return World(documents, holders)
 
 
 async def told(scope: Scope, commit: Commit, batch: Batch, actor: str, *, proposed: bool = False) -> Commit:

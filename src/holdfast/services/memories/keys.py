@@ -2,9 +2,8 @@
 
 | kind | shape | one for each | holds |
 |---|---|---|---|
-| `memory` | document | memory | the memory; searchable text only while it is active |
+| `memory` | document | memory | the memory; searchable text, and a claim on its content, only while it is active |
 | `memory_batch` | document | batch | the proposals and what became of them |
-| `memory_content` | document | owner and content of an active memory | its id: two active memories never say the same |
 | `memory_revocation` | document | revoked source | the source, and whether all that came from it is gone |
 | `memory_log` | stream | space | every change, in order: the audit trail, and what vector indexes follow |
 | `memory_staged`, `memory_decided` | streams | proposer | batch ids: their lengths tell how many are pending |
@@ -18,15 +17,17 @@ from hashlib import sha256
 from holdfast.codec import encode, pack
 from holdfast.services.memories import screening
 from holdfast.services.memories.values import Batch, Memory, Request
-from holdfast.store import MAX_NAME, Append, Entry, Key, Put
+from holdfast.store import MAX_NAME, Append, Entry, Key, Put, Scan
 
 MEMORY = "memory"
 BATCH = "memory_batch"
-CONTENT = "memory_content"
 REVOCATION = "memory_revocation"
 LOG = "memory_log"
 STAGED = "memory_staged"
 DECIDED = "memory_decided"
+
+# The tag by which an active memory claims its content: no two of one scope and owner ever say the same.
+CONTENT = "=content"
 
 # How the ids we make begin. A source that begins like this is a memory, or a mistake.
 OUR_IDS = "mem_"
@@ -34,7 +35,7 @@ OUR_IDS = "mem_"
 
 def digest(*parts: str) -> str:
     """Hash parts so that no two lists of parts can be confused."""
-    return sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
+    return sha256("".join([f"{len(part)}:{part}" for part in parts]).encode()).hexdigest()
 
 
 @lru_cache(maxsize=2_048)
@@ -49,15 +50,20 @@ def source_tag(source_ref: str) -> str:
     return "source:" + digest(source_ref)[:32]
 
 
-def content_key(space: str, memory: Memory | Request) -> Key:
-    """Return the key that only one active memory of this scope, owner and content can hold."""
-    return _content_key(space, memory.scope, memory.user_id, memory.project_id, memory.content)
+def content_of(memory: Memory | Request) -> str:
+    """Return what only one active memory of this scope, owner and content can claim."""
+    return _content_of(memory.scope, memory.user_id, memory.project_id, memory.content)
 
 
 @lru_cache(maxsize=2_048)
-def _content_key(space: str, scope: str, user_id: str | None, project_id: str | None, content: str) -> Key:
+def _content_of(scope: str, user_id: str | None, project_id: str | None, content: str) -> str:
     # 128 bits: it is looked for and written where no neighbour is, so its size is what it costs.
-    return Key(space, CONTENT, digest(scope, owner(user_id, project_id), screening.normal(content))[:32])
+    return digest(scope, owner(user_id, project_id), screening.normal(content))[:32]
+
+
+def holder(space: str, content: str) -> Scan:
+    """Ask for the active memory that says this."""
+    return Scan(space, MEMORY, {CONTENT: content}, limit=1)
 
 
 def revocation_key(space: str, source_ref: str) -> Key:
@@ -73,12 +79,18 @@ def can_be_id(source_ref: str) -> bool:
     return 0 < len(source_ref) <= MAX_NAME and source_ref.isprintable()
 
 
-def put_memory(key: Key, memory: Memory) -> Put:
-    """Write a memory. Only an active one is given to the full-text index, so nothing else can be found in it."""
+def put_memory(key: Key, memory: Memory, content: str | None = None) -> Put:
+    """Write a memory. Only an active one is given to the full-text index, so nothing else can be found in it.
+
+    `content` is what `content_of` says of it, for whoever knows that already.
+    """
     tags = {"status": memory.status, "owner": owner(memory.user_id, memory.project_id)}
     for ref in memory.source_refs:
         tags[source_tag(ref)] = "1"
-    text = screening.plain(memory.content) if memory.status == "active" else None
+    text = None
+    if memory.status == "active":
+        tags[CONTENT] = content or content_of(memory)
+        text = screening.plain(memory.content)
     return Put(key, pack(memory), tags, text)
 
 

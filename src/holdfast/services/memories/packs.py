@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.codec import encode, pack
+from holdfast.codec import pack
 from holdfast.errors import InvalidInput
 from holdfast.services.memories import keys
 from holdfast.services.memories.requests import name
 from holdfast.services.memories.values import Memory
-from holdfast.services.memories.writes import World, end, holder_of
-from holdfast.store import Expect, Key, Put, Write
+from holdfast.services.memories.writes import World, end
+from holdfast.store import Expect, Key, Write
 from holdfast.values import moment
 
 RESTORER = "pack"
@@ -64,7 +64,6 @@ def questions(space: str, memories: Sequence[Memory]) -> list[Key]:
     found: dict[Key, None] = {}
     for memory in memories:
         found[Key(space, keys.MEMORY, memory.id)] = None
-        found[keys.content_key(space, memory)] = None
         for ref in memory.source_refs:
             found[keys.revocation_key(space, ref)] = None
     return list(found)
@@ -74,27 +73,25 @@ def decide(space: str, memories: Sequence[Memory], world: World, now: int) -> Pa
     """Say what brings these memories back: those already known stay as they are, and nothing is known twice."""
     writes: list[Write] = []
     added: list[str] = []
-    claimed: dict[Key, str] = {}
+    claimed: dict[str, str] = {}
     brought: dict[str, Memory] = {}
     for memory in memories:
-        if world[Key(space, keys.MEMORY, memory.id)] is not None or memory.id in brought:
+        if world.get(Key(space, keys.MEMORY, memory.id)) is not None or memory.id in brought:
             continue
-        key = keys.content_key(space, memory)
-        twin = claimed.get(key) or holder_of(world[key])
-        if any(world[keys.revocation_key(space, ref)] is not None for ref in memory.source_refs):
+        content = keys.content_of(memory)
+        twin = claimed.get(content) or world.holders.get(content)
+        if any(world.get(keys.revocation_key(space, ref)) is not None for ref in memory.source_refs):
             memory = end(memory, "revoked", RESTORER, "its source was revoked here", moment(now))
         elif memory.status == "active" and twin is not None:
             memory = replace(end(memory, "superseded", RESTORER, "known already", moment(now)), superseded_by=twin)
         if memory.status == "active":
-            claimed[key] = memory.id
+            claimed[content] = memory.id
             added.append(memory.id)
         brought[memory.id] = memory
     writes += [keys.put_memory(Key(space, keys.MEMORY, id), memory) for id, memory in brought.items()]
-    writes += [Put(key, encode({"memory_id": id})) for key, id in claimed.items()]
     if brought:
         writes.append(keys.log(space, "RESTORED", now, RESTORER, added=added))
-    expects = [Expect(key, document.version if document else 0) for key, document in world.items()]
-    return PackWrites(tuple(expects), tuple(writes), tuple(brought))
+    return PackWrites(tuple(world.expects()), tuple(writes), tuple(brought))
 
 
 def _cited(memory: Memory) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now
     for place, request in enumerate(requests):
         path = f"$[{place}]"
         _check_rules(request, path, policy, now)
-        for target in replaced(request):
+        for target in replaced(request) if request.op != "add" else ():
             if target in targets:
                 raise InvalidInput(f"two requests of one batch would replace {target!r}", path=path)
             targets.add(target)
@@ -52,17 +52,26 @@ def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now
             if places.get(ref, -1) >= place:
                 raise InvalidInput(f"{ref!r} can not be a source of itself or of what comes before it", path=path)
     ceiling = policy.ceiling(proposer)
+    flags = _flags(requests)
     return tuple(
         [
             Proposal(
                 request=request,
                 memory_id=ids[place],
                 trust=lowest(ceiling, [request.trust]) if request.trust else ceiling,
-                flags=screening.flags(f"{request.content}\n{request.rationale}"),
+                flags=flags[place],
             )
             for place, request in enumerate(requests)
         ]
     )
+
+
+def _flags(requests: Sequence[Request]) -> list[tuple[str, ...]]:
+    """Return what is odd about each request. Where nothing is odd about all of them together, nothing is about any."""
+    texts = [f"{request.content}\n{request.rationale}" for request in requests]
+    if not screening.flags("\n".join(texts)):
+        return [()] * len(texts)
+    return [screening.flags(text) for text in texts]
 
 
 def replaced(request: Request) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from holdfast.errors import Conflict, InvalidInput
 from holdfast.scope import Scope
 from holdfast.services.memories import keys
 from holdfast.services.memories.values import End, Memory, Revoked
-from holdfast.services.memories.writes import end, expired, holder_of, load
-from holdfast.store import Commit, Delete, Document, Expect, Get, Key, Put, Scan, Write, new_id
+from holdfast.services.memories.writes import end, expired, load
+from holdfast.store import Commit, Document, Expect, Get, Put, Scan, Write, new_id
 from holdfast.values import moment
 
 PAGE = 100
@@ -102,33 +102,19 @@ class Revocations:
             ending = [pair for pair in memories if pair[1].status != status and _may_become(pair[1], status)]
             if not ending:
                 return 0
-            contents = [keys.content_key(self._scope.space, memory) for _, memory in ending]
-            holders = await self._scope.store.read([Get(key) for key in contents])
             try:
-                await self._scope.store.commit(self._tombstones(ending, contents, holders, status, by, reason))
+                await self._scope.store.commit(self._tombstones(ending, status, by, reason))
             except Conflict:
                 documents = await self._scope.store.read([Get(document.key) for document, _ in ending])
                 continue
             return len(ending)
 
-    def _tombstones(
-        self,
-        ending: Sequence[tuple[Document, Memory]],
-        contents: Sequence[Key],
-        holders: Sequence[Document | None],
-        status: End,
-        by: str,
-        reason: str,
-    ) -> Commit:
+    def _tombstones(self, ending: Sequence[tuple[Document, Memory]], status: End, by: str, reason: str) -> Commit:
         space, now = self._scope.space, self._scope.clock()
         expects = [Expect(document.key, document.version) for document, _ in ending]
         writes: list[Write] = [
             keys.put_memory(document.key, end(memory, status, by, reason, moment(now))) for document, memory in ending
         ]
-        for (_, memory), key, holder in zip(ending, contents, holders, strict=True):
-            if holder_of(holder) == memory.id and holder is not None:
-                expects.append(Expect(key, holder.version))
-                writes.append(Delete(key))
         removed = [memory.id for _, memory in ending if memory.status == "active"]
         writes.append(keys.log(space, status.upper(), now, by, removed=removed, reason=reason))
         return Commit(new_id(), tuple(expects), tuple(writes))

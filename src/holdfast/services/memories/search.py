@@ -32,7 +32,7 @@ from holdfast.services.memories.values import (
     Type,
 )
 from holdfast.services.memories.vectors import Vectors
-from holdfast.services.memories.writes import expired, holder_of, load
+from holdfast.services.memories.writes import expired, load
 from holdfast.stemming import words
 from holdfast.store import Document, Get, Question, Scan
 from holdfast.values import moment
@@ -246,8 +246,8 @@ class Search:
         near: list[Hit] = []
         twin = None
         if proposal.memory_id is not None:
-            [holder] = await self._scope.store.read([Get(keys.content_key(self._scope.space, request))])
-            twin = holder_of(holder)
+            [held] = await self._scope.store.read([keys.holder(self._scope.space, keys.content_of(request))])
+            twin = held.documents[0].key.id if held.documents else None
             lens = Lens(scope=request.scope, user_id=request.user_id, project_id=request.project_id)
             said = set(words(screening.plain(request.content)))
             for memory, _ in (await self._by_words(request.content, 8, lens)).values():

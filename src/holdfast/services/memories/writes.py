@@ -13,24 +13,33 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.codec import pack
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.services.memories import keys
 from holdfast.services.memories.policy import Policy
 from holdfast.services.memories.requests import replaced
 from holdfast.services.memories.trust import Trust, at_least, lowest
 from holdfast.services.memories.values import Batch, Committed, End, Ended, Memory, Proposal, Request
-from holdfast.store import Delete, Document, Expect, Key, Put, Write
+from holdfast.store import Document, Expect, Key, Write
 from holdfast.values import moment
 
-World = Mapping[Key, Document | None]
 T = TypeVar("T")
 
 
-class Claim(Struct, frozen=True):
-    """What a content's document holds: the active memory that says it."""
+class World(Struct, frozen=True):
+    """What a decision rests on: documents by key, and the ids of the active memories that say what it asked about.
 
-    memory_id: str
+    Contents that nobody has need no expectation: whoever is made active claims its own.
+    """
+
+    documents: dict[Key, Document | None] = {}
+    holders: dict[str, str] = {}
+
+    def get(self, key: Key) -> Document | None:
+        return self.documents.get(key)
+
+    def expects(self) -> list[Expect]:
+        """Return what must still be so when the decision is committed."""
+        return [Expect(key, document.version if document else 0) for key, document in self.documents.items()]
 
 
 class BatchWrites(Struct, frozen=True):
@@ -46,21 +55,13 @@ def load(document: Document, type: type[T]) -> T:
     return msgspec.json.decode(document.value, type=type)
 
 
-def first_questions(
-    space: str, requests: Iterable[Request], ids: Iterable[str | None], *, contents: bool = True
-) -> list[Key]:
-    """Return the keys that deciding about these requests starts from.
-
-    Without `contents` nobody looks whether a content is known: the decision assumes that none is, and expects it.
-    """
+def keys_to_read(space: str, requests: Iterable[Request], ids: Iterable[str | None]) -> list[Key]:
+    """Return the keys that deciding about these requests depends on."""
     found: dict[Key, None] = {}
     for request, id in zip(requests, ids, strict=True):
-        if id is not None:
-            if request.memory_id is not None:  # an id we made ourselves is new; expecting that is enough
-                found[Key(space, keys.MEMORY, id)] = None
-            if contents:
-                found[keys.content_key(space, request)] = None
-        for target in replaced(request):
+        if id is not None and request.memory_id is not None:  # one we made ourselves is new; expecting that is enough
+            found[Key(space, keys.MEMORY, id)] = None
+        for target in replaced(request) if request.op != "add" else ():
             found[Key(space, keys.MEMORY, target)] = None
         for ref in request.source_refs:
             found[keys.revocation_key(space, ref)] = None
@@ -71,22 +72,8 @@ def first_questions(
 
 def looks_around(batch: Batch) -> bool:
     """Tell whether anything in a batch refers to what is already known. If not, it stands as it was proposed."""
-    return any(
-        proposal.request.memory_id or proposal.request.source_refs or replaced(proposal.request)
-        for proposal in batch.proposals
-    )
-
-
-def more_questions(space: str, requests: Iterable[Request], world: World) -> list[Key]:
-    """Return the keys that only the first answers could name: who holds a content, and what a target holds."""
-    holders = [holder_of(document) for key, document in world.items() if key.kind == keys.CONTENT]
-    found = {Key(space, keys.MEMORY, holder): None for holder in holders if holder is not None}
-    for request in requests:
-        for target in replaced(request):
-            document = world[Key(space, keys.MEMORY, target)]
-            if document is not None:
-                found[keys.content_key(space, load(document, Memory))] = None
-    return [key for key in found if key not in world]
+    requests = [proposal.request for proposal in batch.proposals]
+    return any(request.op != "add" or request.memory_id or request.source_refs for request in requests)
 
 
 def receipt(batch: Batch) -> Committed:
@@ -97,10 +84,10 @@ def receipt(batch: Batch) -> Committed:
         batch.id,
         batch.reviewer,
         batch.decided_at,
-        tuple(p.memory_id for p in done if p.outcome == "committed" and p.memory_id),
-        tuple(target for p in done for target in replaced(p.request)),
-        tuple(p.duplicate_of for p in done if p.duplicate_of),
-        tuple(place for place, p in enumerate(batch.proposals) if p.outcome == "rejected"),
+        tuple([p.memory_id for p in done if p.outcome == "committed" and p.memory_id]),
+        tuple([target for p in done if p.request.op != "add" for target in replaced(p.request)]),
+        tuple([p.duplicate_of for p in done if p.duplicate_of]),
+        tuple([place for place, p in enumerate(batch.proposals) if p.outcome == "rejected"]),
     )
 
 
@@ -128,7 +115,7 @@ class Decision:
         self.ceiling = policy.ceiling(batch.proposer)
         self.keys: dict[str, Key] = {}
         self.changed: dict[str, Memory] = {}
-        self.contents: dict[Key, str | None] = {}
+        self.contents: dict[str, str | None] = {}
         self.added: list[str] = []
         self.removed: list[str] = []
         self.refused: set[str] = set()
@@ -140,9 +127,8 @@ class Decision:
     def writes(self, version: int) -> BatchWrites:
         """Return what to commit if the batch is stored at `version`."""
         expects = [Expect(Key(self.space, keys.BATCH, self.batch.id), version)]
-        expects += [Expect(key, document.version if document else 0) for key, document in self.world.items()]
-        new = [*map(self._key, self.changed), *self.contents]
-        expects += [Expect(key, 0) for key in new if key not in self.world]
+        expects += self.world.expects()
+        expects += [Expect(key, 0) for key in map(self._key, self.changed) if key not in self.world.documents]
         return BatchWrites(tuple(expects), tuple(self._writes(self.settled)), tuple(self.added), self.settled)
 
     def _settle(self, reject: Mapping[int, str]) -> Iterator[Proposal]:
@@ -159,13 +145,9 @@ class Decision:
 
     def _writes(self, batch: Batch) -> Iterable[Write]:
         yield keys.put_batch(self.space, batch)
+        contents = {id: content for content, id in self.contents.items()}
         for id, memory in self.changed.items():
-            yield keys.put_memory(self._key(id), memory)
-        for key, holder in self.contents.items():
-            if holder is not None:
-                yield Put(key, pack(Claim(holder)))
-            elif self.world.get(key) is not None:
-                yield Delete(key)
+            yield keys.put_memory(self._key(id), memory, contents.get(id))
         yield keys.log(
             self.space, "COMMITTED", self.now, self.reviewer, batch_id=batch.id, added=self.added, removed=self.removed
         )
@@ -177,8 +159,9 @@ class Decision:
             return replace(proposal, outcome="committed")
         derived, trust = self._provenance(proposal, path)
         flags = proposal.flags and tuple([flag for flag in proposal.flags if flag != "replaces_more_trusted"])
-        targets = replaced(request)
-        ended = [self._target(target, request, path) for target in targets] if targets else []
+        ended: list[Memory] = []
+        if request.op != "add":
+            ended = [self._target(target, request, path) for target in replaced(request)]
         if ended and any(not at_least(trust, memory.trust) for memory in ended):
             flags = (*flags, "replaces_more_trusted")
         proposal = replace(proposal, trust=trust, flags=flags, outcome="committed")
@@ -195,16 +178,17 @@ class Decision:
                 expected=0,
                 actual=self._version(memory.id),
             )
-        key = keys.content_key(self.space, request)
-        twin = self._twin(key)
-        self._succeed(ended, twin or memory.id)
+        content = keys.content_of(request)
+        twin = self._twin(content)
+        if ended:
+            self._succeed(ended, twin or memory.id)
         if twin is not None:
             # Kept, though never active: what cites it must not lose its sources, or a revocation would miss it.
             repeated = end(memory, "superseded", self.reviewer, "known already", self.at)
             self.changed[memory.id] = replace(repeated, superseded_by=twin)
             return replace(proposal, outcome="duplicate", duplicate_of=twin)
         self.changed[memory.id] = memory
-        self.contents[key] = memory.id
+        self.contents[content] = memory.id
         self.added.append(memory.id)
         return proposal
 
@@ -244,9 +228,9 @@ class Decision:
             )
         return memory
 
-    def _twin(self, key: Key) -> str | None:
+    def _twin(self, content: str) -> str | None:
         """Return the active memory that already holds this content. One that has expired makes room."""
-        holder = self.contents[key] if key in self.contents else holder_of(self.world.get(key))
+        holder = self.contents[content] if content in self.contents else self.world.holders.get(content)
         memory = self._get(holder) if holder is not None else None
         if memory is not None and expired(memory, self.at):
             self._end(memory, "expired", "")
@@ -256,7 +240,7 @@ class Decision:
     def _end(self, memory: Memory, status: End, reason: str) -> None:
         ended = end(memory, status, self.reviewer, reason, self.at)
         self.changed[memory.id] = ended
-        self.contents[keys.content_key(self.space, memory)] = None
+        self.contents[keys.content_of(memory)] = None
         self.removed.append(memory.id)
 
     def _succeed(self, ended: Iterable[Memory], successor: str) -> None:
@@ -314,7 +298,3 @@ def end(memory: Memory, status: End, by: str, reason: str, at: datetime) -> Memo
 
 def expired(memory: Memory, at: datetime) -> bool:
     return memory.expires_at is not None and memory.expires_at <= at
-
-
-def holder_of(document: Document | None) -> str | None:
-    return load(document, Claim).memory_id if document else None

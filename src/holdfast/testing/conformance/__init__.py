@@ -17,6 +17,7 @@ import unittest
 
 from msgspec import Struct
 
+from holdfast.testing.conformance.claims import Claims
 from holdfast.testing.conformance.commits import Commits, Expectations
 from holdfast.testing.conformance.documents import Documents
 from holdfast.testing.conformance.lifecycle import Lifecycle
@@ -38,6 +39,7 @@ GROUPS: tuple[type[Suite], ...] = (
     Streams,
     Windows,
     Scans,
+    Claims,
     Spaces,
     Races,
     Lifecycle,
@@ -47,7 +49,7 @@ GROUPS: tuple[type[Suite], ...] = (
 
 
 class StoreConformance(
-    Commits, Expectations, Documents, Streams, Windows, Scans, Spaces, Races, Lifecycle, Searches, Moves
+    Commits, Expectations, Documents, Streams, Windows, Scans, Claims, Spaces, Races, Lifecycle, Searches, Moves
 ):
     """Every promise of the port. Subclass it with a `make_store`. What a store does not declare to do is skipped."""
 

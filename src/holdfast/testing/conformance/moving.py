@@ -144,6 +144,17 @@ class Moves(Suite):
         store.load(parcels)
         assert self.contents(self.store) == self.contents(reference)
 
+    def test_what_was_loaded_keeps_its_claims(self) -> None:
+        """A document that was loaded stands in the way of others who claim the same, until it lets go."""
+        store, reference = self.movable(), MemoryStore()
+        reference.commit(Commit(new_id(), (), (Put(self.key("a"), encode(1), {"=n": "x"}),)))
+        store.load(reference.unload(None, 10).parcels)
+        claim = Put(self.key("b"), encode(2), {"=n": "x"})
+        with raises(Conflict):
+            self.do(claim)
+        self.do(Delete(self.key("a")))
+        assert self.do(claim).versions == (1,)
+
     def test_what_was_loaded_can_be_unloaded(self) -> None:
         """A round trip changes nothing."""
         store = self.movable()

@@ -1,0 +1,54 @@
+"""Claims: tags that only one document of a kind can carry. What a commit claims, and whose claims it settles. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from holdfast.errors import InvalidInput
+from holdfast.store.commits import Commit, Delete, Put
+from holdfast.store.names import Key
+
+CLAIM = "="
+
+
+class Claim(Struct, frozen=True):
+    """What one document of a kind can have for itself."""
+
+    kind: str
+    name: str
+    value: str
+
+
+def claims_of(commit: Commit) -> list[Claim]:
+    """Return what the commit's documents claim once it is applied; refuse one that contradicts itself."""
+    last: dict[Key, Put] = {}
+    for write in commit.writes:
+        if type(write) is Put:
+            for name in write.tags:
+                if name[:1] == CLAIM:
+                    last[write.key] = write
+                    break
+            else:
+                last.pop(write.key, None)
+        elif type(write) is Delete:
+            last.pop(write.key, None)
+    if not last:
+        return []
+    holders: dict[Claim, Key] = {}
+    for key, put in last.items():
+        for name, value in put.tags.items():
+            if name[:1] == CLAIM and holders.setdefault(claim := Claim(key.kind, name, value), key) is not key:
+                raise _contradiction(claim, holders[claim], key)
+    return list(holders)
+
+
+def settled_by(commit: Commit) -> set[Key]:
+    """Return the documents whose tags the commit decides: what they claimed before stands in nobody's way."""
+    return {write.key for write in commit.writes if type(write) is Put or type(write) is Delete}
+
+
+def _contradiction(claim: Claim, one: Key, other: Key) -> InvalidInput:
+    return InvalidInput(
+        f"{claim.kind} {one.id!r} and {other.id!r} both claim {claim.name[1:]} {claim.value!r:.80} in one commit; "
+        "nothing changed"
+    )
