@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from holdfast.backends.sqlite import SqliteStore
 from holdfast.backends.sqlite.group import Ticket
 from holdfast.bridge import Inline, Threaded
 from holdfast.codec import encode
-from holdfast.errors import Closed, Conflict, InvalidInput
+from holdfast.errors import Closed, CommitUnknown, Conflict, InvalidInput
 from holdfast.store import Commit, Expect, Get, Put, Range, Receipt, Store, new_id
 from tests.test_bridge import LOG, THING, record
 
@@ -33,15 +33,17 @@ class Gated(SqliteStore):
         self.reached = threading.Event()
         self.sizes: list[int] = []
         super().__init__(path)
-        apply = self._group._apply
+        committer: Any = self._committer
+        committer.apply, committer.finish = self._gated(committer.apply), self._gated(committer.finish)
 
+    def _gated(self, settle: Callable[[list[Ticket]], None]) -> Callable[[list[Ticket]], None]:
         def gated(batch: list[Ticket]) -> None:
             self.reached.set()
             assert self.gate.wait(20)
             self.sizes.append(len(batch))
-            apply(batch)
+            settle(batch)
 
-        self._group._apply = gated
+        return gated
 
 
 @pytest.fixture
@@ -189,18 +191,17 @@ async def test_an_unexpected_error_reaches_its_task_and_the_next_commit_works(ga
     gated.gate.set()
     store = Threaded(gated)
     await store.commit(record())
-    working = gated._group._apply
+    committer: Any = gated._committer
+    working = committer._make_durable
 
-    def broken(batch: list[Ticket]) -> None:
-        for ticket in batch:
-            ticket.answer, ticket.done = ZeroDivisionError("a bug"), True
+    def broken(writer: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    gated._group._apply = broken
-    with pytest.raises(ZeroDivisionError):
+    committer._make_durable = broken
+    with pytest.raises(CommitUnknown):
         async with asyncio.timeout(60):
             await store.commit(record())
-    gated._group._apply = working
+    committer._make_durable = working
     async with asyncio.timeout(60):
         await store.commit(record())
     assert length(gated) == 2

@@ -6,9 +6,9 @@ Services are written once, in `async def`, and await nothing but the port. Over 
 suspend, so one `coro.send(None)` runs a whole operation to its end: no event loop, no thread, and it works inside a
 running loop too. The blocking API is then a typed table of contents: `update = blocking(AsyncRuns.update)`.
 
-Over SQLite the async colour (`Threaded`) queues commits to one writer thread, which drains its queue into one
-transaction so that hundreds of tasks share an fsync, and sends reads to a small pool. A cancelled caller waits until
-its commit has landed or failed, then reports the cancellation: nothing is ever half done behind its back.
+Over SQLite the async colour (`Threaded`) gives commits to the store, which writes what is queued in one transaction, so
+that hundreds of tasks share an fsync, and has a thread wait for it; longer reads go to a small pool. A cancelled caller
+waits until its commit has landed or failed, then reports the cancellation: nothing is ever half done behind its back.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class OnLoop(Inline):
 
 
 class Grouping(Store, Protocol):
-    """A blocking store that can take a commit now and answer later, from its own writer thread.
+    """A blocking store that can take a commit now and answer later, from a thread of its own.
 
     The future must decline to be cancelled: a task cancelled meanwhile then waits for its commit first.
     """
@@ -175,7 +175,7 @@ class Grouping(Store, Protocol):
 
 
 class Threaded:
-    """A blocking store for an event loop: commits queue to its writer thread, reads run on a small pool."""
+    """A blocking store for an event loop: commits are queued, and longer reads run on a small pool."""
 
     def __init__(self, store: Grouping, *, readers: int = 4) -> None:
         self.blocking = store

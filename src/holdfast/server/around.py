@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+import random
 import time
 import traceback
 from typing import Any
@@ -17,6 +17,7 @@ from holdfast.server.wire import problem
 
 log = logging.getLogger("holdfast.server")
 
+_random = random.Random()  # our own, so that nobody else's seed() repeats ids
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -86,4 +87,4 @@ class Around:
 def correlation_id(given: str) -> str:
     """Return the id that joins an answer to the log: the caller's own if it is sensible, else a new one."""
     sensible = 0 < len(given) <= 64 and given.isascii() and given.replace("-", "").isalnum()
-    return given if sensible else os.urandom(8).hex()
+    return given if sensible else f"{_random.getrandbits(64):016x}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from starlette.responses import Response
@@ -15,6 +16,7 @@ from holdfast.server.endpoint import Call, Endpoint, Query, understand
 from holdfast.server.wire import Answer, body, reply
 
 MOST_CONTEXTS = 10_000
+MOST_PATHS, LONGEST_PATH = 1024, 256  # that are remembered
 
 
 class Served:
@@ -66,22 +68,28 @@ class Table:
             self._rows[endpoint.method, gaps, _blank(parts, gaps)] = (served, names)
         # What is spelled out further wins: /runs/boot is not a run, /memories/batches/history not a memory's history.
         self._holes = sorted(holes, key=lambda gaps: [-gap for gap in gaps])
+        self._recall = lru_cache(MOST_PATHS)(self._find)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        served = None if scope.get("root_path") else self._find(scope)
-        await (served or self._otherwise)(scope, receive, send)
+        path = scope["path"]
+        find = self._recall if len(path) <= LONGEST_PATH else self._find
+        served, params = (None, None) if scope.get("root_path") else find(scope["method"], path)
+        if served is None:
+            await self._otherwise(scope, receive, send)
+        else:
+            scope["path_params"] = params
+            await served(scope, receive, send)
 
-    def _find(self, scope: Scope) -> Served | None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        parts = scope["path"].split("/")
+    def _find(self, method: str, path: str) -> tuple[Served | None, dict[str, str]]:
+        method = "GET" if method == "HEAD" else method
+        parts = path.split("/")
         for gaps in self._holes:
             if gaps and gaps[-1] >= len(parts):
                 continue
             row = self._rows.get((method, gaps, _blank(parts, gaps)))
             if row is not None and all(parts[place] for place in gaps):
-                scope["path_params"] = {name: parts[place] for name, place in zip(row[1], gaps, strict=True)}
-                return row[0]
-        return None
+                return row[0], {name: parts[place] for name, place in zip(row[1], gaps, strict=True)}
+        return None, {}
 
 
 def _blank(parts: list[str], gaps: tuple[int, ...]) -> str:

@@ -45,6 +45,7 @@ class Committer:
     ) -> None:
         self.failed: HoldfastError | None = None
         self.about_to_wait: Callable[[], None] = lambda: None  # called before each wait for the disk or for others
+        self.settled: Callable[[], None] = lambda: None  # called after each batch
         self.batches = 0
         self._connect = connect
         self._queue = queue
@@ -54,6 +55,7 @@ class Committer:
         self._log = Log()
         self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and time
         self._unswept = 0
+        self._begun: Writer | None = None  # whose transaction is open
         self._scrub = False
         self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
@@ -67,10 +69,42 @@ class Committer:
 
     def apply(self, batch: list[Ticket]) -> None:
         """Settle every ticket of a batch."""
+        with self._failing(batch):
+            self._end(self._write(batch, patient=True), batch)
+
+    def begin(self, batch: list[Ticket]) -> bool:
+        """Write what a batch writes, unless something else has to be done or waited for first; say whether it is so.
+        `finish` must follow, from whatever thread."""
+        if self._scrub:
+            return False
         try:
-            self._transact(batch)
+            with self._failing(batch):
+                self._begun = self._write(batch, patient=False)
+        except _WouldWaitError:
+            return False
+        return True
+
+    def finish(self, batch: list[Ticket]) -> None:
+        """Make durable what was begun, and settle its tickets."""
+        writer, self._begun = self._begun, None
+        if writer is not None:  # else it failed, and every ticket is marked
+            with self._failing(batch):
+                self._end(writer, batch)
+
+    @property
+    def quick(self) -> bool:
+        """Whether the next commit is nothing but itself: the log need not be emptied."""
+        return not self._log.nearly_full
+
+    @contextmanager
+    def _failing(self, batch: list[Ticket]) -> Iterator[None]:
+        """Tell everybody in the batch of whatever fails in a block."""
+        try:
+            yield
         except HoldfastError as error:
             _fail(batch, error)
+        except _WouldWaitError:
+            raise
         except DRIVER_ERRORS as error:
             # Memory may run out after COMMIT, too, before the tickets are marked: then it is not "nothing changed".
             failure = translate_commit(error) if self._ending else translate(error)
@@ -102,9 +136,10 @@ class Committer:
             writer.forget()
             self._remove_traces(writer)
 
-    def _transact(self, batch: list[Ticket]) -> None:
+    def _write(self, batch: list[Ticket], *, patient: bool) -> Writer:
+        """Begin a transaction and apply every commit in it."""
         now = time.time_ns() // 1000
-        writer = self._open()
+        writer = self._open(patient)
         try:
             for ticket in batch:
                 try:
@@ -114,13 +149,22 @@ class Committer:
                         raise
                     ticket.answer = refusal
             if writer.wrote:
-                self.batches += 1
                 self._unswept += len(batch)
                 if self._unswept >= SWEEP_EVERY:
                     writer.receipts.sweep(self._unswept, now)
                     self._unswept = 0
                 if self._stamp:
                     stamp(writer.con)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        return writer
+
+    def _end(self, writer: Writer, batch: list[Ticket]) -> None:
+        """End the transaction, and mark the tickets."""
+        try:
+            if writer.wrote:
+                self.batches += 1
                 self._make_durable(writer)
                 self._last = writer.last or self._last
             else:
@@ -130,6 +174,7 @@ class Committer:
             raise
         for ticket in batch:
             ticket.done = True
+        self.settled()
         if writer.scrub:
             self._scrub = True
         if self._scrub:
@@ -138,7 +183,7 @@ class Committer:
             except apsw.Error:
                 pass  # a full disk is in the way: the commit stands, and the next one tries this again
 
-    def _open(self) -> Writer:
+    def _open(self, patient: bool = True) -> Writer:
         """Take the write lock, on a connection that is sound."""
         self._ending = False
         if self.failed is not None:
@@ -151,6 +196,8 @@ class Committer:
                 raise apsw.BusyError
             writer.execute("BEGIN IMMEDIATE")
         except apsw.BusyError:
+            if not patient:
+                raise _WouldWaitError from None
             self._begin_in_turn(writer)
         try:
             if writer.start():
@@ -247,6 +294,10 @@ class Committer:
         writer.committed()
         self._log.truncated()
         self._scrub = bool(busy[0])
+
+
+class _WouldWaitError(Exception):
+    """Somebody else has the write lock. Nothing was begun."""
 
 
 def _fail(batch: list[Ticket], error: HoldfastError) -> None:

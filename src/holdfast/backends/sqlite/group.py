@@ -18,8 +18,16 @@ Nobody can be lost: whoever queues up does so before trying for the lead, and wh
 afterwards. Sleepers still look around twice a second, so that even a wake-up that failed for lack of memory costs a
 moment and not the store.
 
-A commit from an event loop waits in the same queue. A thread of its own leads for it, and its loop is woken once per
-batch.
+An event loop must not wait for a disk. Its commits wait in the same queue until it has turned round once; then it
+writes them itself, all in one transaction, and leaves nothing but the COMMIT to a thread, which tells it when that is
+done. (When the thread did the writing too, it fought the loop for the interpreter at each of its statements.) What may
+take long the thread does alone.
+
+Even so the way to the thread and back is longer than a fast disk takes (150 us of 670, for a request to a server). So a
+loop whose commits come one by one makes them whole, as long as they are quick: it stands still for a moment at most.
+Every few commits it looks whether another comes before it has turned round once. Then there is company to share an
+fsync with, or a task that does nothing but commit and lets nobody else run, and the thread is asked for a while. So it
+is after a slow one.
 """
 
 from __future__ import annotations
@@ -30,15 +38,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from msgspec import Struct
 
-from holdfast.store import Commit, Receipt
+from holdfast.store import Append, Commit, Put, Receipt
 
 MAX_BATCH = 512
 LOOK_AROUND_SECONDS = 0.5
 SLOW_SECONDS = 0.001  # a batch that took this long is worth waiting a little for company
 PAUSE_SECONDS = 0.0002
+BRISK = 8  # after so many quick batches in a row a loop makes its commits itself, and as often it looks for company
+COMPANY = 64  # quick batches more, after it found some
+SHORT = 8  # a commit of more writes or records is too long for a loop
 
 
 class Promise(asyncio.Future[Receipt]):
@@ -69,16 +81,33 @@ class Ticket(Struct, eq=False):
         raise self.answer
 
 
-class Group:
-    """The queue in front of `apply`, which must mark every ticket it is given and may call `tell` while it waits."""
+class Commits(Protocol):
+    """What settles batches: at once, or in two steps, the second of which may be another thread's."""
 
-    def __init__(self, apply: Callable[[list[Ticket]], None]) -> None:
-        self._apply = apply
+    def apply(self, batch: list[Ticket]) -> None: ...
+    def begin(self, batch: list[Ticket]) -> bool: ...
+    def finish(self, batch: list[Ticket]) -> None: ...
+    @property
+    def quick(self) -> bool: ...
+
+
+class Group:
+    """The queue in front of a committer, which marks every ticket it is given, and may call `tell` while it waits."""
+
+    def __init__(self, committer: Commits) -> None:
+        self._committer = committer
         self._lead = threading.Lock()
         self._waiting: deque[Ticket] = deque()  # many append; only the leader takes
         self._settled: list[Ticket] = []  # marked, but not told; the leader's
         self._crowd = 0  # how many shared the last batch, if it was slow
         self._patience_seconds = 0.0
+        self._brisk = 0  # how many batches in a row were quick
+        self._alone = 0  # how many commits a loop has made itself since it last looked for company
+        self._looking = False  # whether it is looking, from a commit until it has turned round once
+        self._called: asyncio.AbstractEventLoop | None = None  # the loop that is about to write what waits
+        self._begun: list[Ticket] | None = (
+            None  # written by a loop, and the thread's to finish; the lead is its own then
+        )
         self._starting = threading.Lock()
         self._wanted = threading.Lock()  # held while the writer thread has nothing to do; cheaper than an Event
         self._wanted.acquire()
@@ -91,7 +120,7 @@ class Group:
         if not self._waiting and self._crowd < 2 and self._lead.acquire(blocking=False):
             # Nobody to share with. Whoever arrives from now on queues up, and is looked for when we let go.
             try:
-                self._apply([ticket])
+                self._committer.apply([ticket])
             finally:
                 self._let_go()
             return ticket.answer if type(ticket.answer) is Receipt else ticket.result()
@@ -122,13 +151,62 @@ class Group:
         return ticket.result()
 
     def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> Promise:
-        """Queue a commit for the writer thread; the promise is kept on its loop."""
+        """Make a commit now if that is quick, else queue it for the writer thread; the promise is kept on its loop."""
         promise = Promise(loop=loop)
-        self._waiting.append(Ticket(commit, promise))
+        ticket = Ticket(commit, promise)
+        if self._brisk >= BRISK and not self._waiting and _is_short(commit) and self._lead_for(ticket, loop):
+            _keep([ticket])
+            return promise
+        self._waiting.append(ticket)
         if self._thread is None:
             self._start()
-        _poke(self._wanted)
+        if self._called is not loop:
+            self._called = loop
+            loop.call_soon(self._write)
         return promise
+
+    def _lead_for(self, ticket: Ticket, loop: asyncio.AbstractEventLoop) -> bool:
+        """Settle a single commit on its loop, unless that means to wait for others; tell whether it is settled."""
+        if self._looking:
+            self._brisk = -COMPANY
+            return False
+        if not self._committer.quick or not self._lead.acquire(blocking=False):
+            return False
+        began = time.monotonic()
+        try:
+            if not self._committer.begin([ticket]):
+                return False
+            self._committer.finish([ticket])
+            return True
+        finally:
+            if time.monotonic() - began > SLOW_SECONDS:
+                self._brisk = 0
+            self._let_go()
+            self._alone += 1
+            if self._alone >= BRISK:
+                self._alone, self._looking = 0, True
+                loop.call_soon(self._looked)
+
+    def _looked(self) -> None:
+        self._looking = False
+
+    def _write(self) -> None:
+        """On a loop: write what waits and have the thread make it durable, unless somebody leads who will see to it."""
+        self._called = None
+        if not self._waiting or not self._lead.acquire(blocking=False):
+            return
+        batch: list[Ticket] = []
+        try:
+            while self._waiting and len(batch) < MAX_BATCH and _is_short(self._waiting[0].commit):
+                batch.append(self._waiting[0])
+                self._waiting.popleft()
+            if batch and self._committer.begin(batch):
+                self._begun = batch
+        finally:
+            if self._begun is None:
+                self._waiting.extendleft(reversed(batch))
+                self._lead.release()
+            _poke(self._wanted)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -153,16 +231,20 @@ class Group:
     def _lead_until(self, ticket: Ticket | None) -> None:
         """Apply batches until our own commit is settled, or the queue is empty."""
         while batch := self._take():
-            began = time.monotonic()
-            try:
-                self._apply(batch)
-            finally:
-                self.tell()  # those before us, if `apply` had no reason to wait
-                self._settled = batch
-                self._patience_seconds = time.monotonic() - began
-                self._crowd = len(batch) if self._patience_seconds > SLOW_SECONDS else 0
+            self._settle(batch, self._committer.apply)
             if ticket is not None and ticket.done:
                 return
+
+    def _settle(self, batch: list[Ticket], settle: Callable[[list[Ticket]], None]) -> None:
+        began = time.monotonic()
+        try:
+            settle(batch)
+        finally:
+            self.tell()  # those before us, if there was no reason to wait
+            self._settled = batch
+            self._patience_seconds = time.monotonic() - began
+            slow = self._patience_seconds > SLOW_SECONDS
+            self._crowd, self._brisk = (len(batch), 0) if slow else (0, self._brisk + 1)
 
     def _take(self) -> list[Ticket]:
         if self._crowd > 1:
@@ -203,8 +285,14 @@ class Group:
         sleep = heir.sleep
         if sleep is not None:
             _poke(sleep)
-        else:
-            _poke(self._wanted)  # a ticket from an event loop has no thread of its own
+            return
+        try:
+            if heir.promise is not None:
+                heir.promise.get_loop().call_soon_threadsafe(self._write)
+                return
+        except RuntimeError:
+            pass  # its loop is closed
+        _poke(self._wanted)
 
     def _start(self) -> None:
         with self._starting:
@@ -213,17 +301,35 @@ class Group:
                 self._thread.start()
 
     def _serve(self) -> None:
-        while not (self._stopping and not self._waiting):
+        while not (self._stopping and not self._waiting and self._begun is None):
             self._wanted.acquire(timeout=LOOK_AROUND_SECONDS if self._waiting else -1)
-            if not self._waiting:
+            begun, self._begun = self._begun, None
+            # Never blocking: it may be a loop that leads, and about to leave the rest to us.
+            if begun is None and (not self._waiting or not self._lead.acquire(blocking=False)):
                 continue
-            self._lead.acquire()
             try:
-                self._lead_until(None)
+                if begun is None:
+                    self._lead_until(None)
+                else:
+                    self._settle(begun, self._committer.finish)
+                    self.tell()
             except Exception:
                 pass  # everybody in that batch was marked; the next batch still needs this thread
             finally:
                 self._let_go()
+
+
+def _is_short(commit: Commit) -> bool:
+    """Tell whether a commit is a few small writes, none of which removes anything: that may take long."""
+    size = 0
+    for write in commit.writes:
+        if type(write) is Append:
+            size += len(write.entries)
+        elif type(write) is Put:
+            size += 1
+        else:
+            return False
+    return size <= SHORT
 
 
 def _poke(sleep: threading.Lock) -> None:

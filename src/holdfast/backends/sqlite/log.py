@@ -15,10 +15,16 @@ import apsw
 
 from holdfast.backends.sqlite.raw import RawFile
 
+# Emptying the log costs two fsyncs and a write for each page that changed, however often: four times less often than
+# SQLite would, at 16 MB instead of 4, which a crash makes the next opening read. (A commit beside a bare one: 0.81
+# instead of 0.78.)
+FULL = 4000  # frames
+
 _FRAME = 24 + 4096
 _STRETCH = 16, 256  # frames to write at once, at least and at most: as many as the log has
 _ZEROS = bytes(65536)  # SQLite writes less than 128 KB at once, and forgets the rest
 _LARGE = 24  # frames in a commit: about so many take as long to write twice as the file system's journal takes once
+_NEARLY = 200  # frames: about what is written between two looks
 _ROOM = 64  # leave a disk alone unless it has room for so many stretches
 
 
@@ -31,6 +37,11 @@ class Log:
         self._end = 0
         self._used = 0
         self._looked_after = 1
+
+    @property
+    def nearly_full(self) -> bool:
+        """Whether one of the next commits will have to empty it."""
+        return self._used > FULL - _NEARLY
 
     def look(self, con: apsw.Connection) -> None:
         """After a commit, when it is due: see how much is used, and want more if little is left."""

@@ -24,6 +24,7 @@ import os
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from hashlib import sha256
+from struct import Struct as Packer
 from typing import Any
 
 import msgspec
@@ -133,11 +134,13 @@ def entry(
         raise InvalidInput(f"an actor must be a non-empty string, not {actor!r:.80}; nothing changed", path="actor")
     if parent is not None and (not isinstance(parent, str) or not parent):
         raise InvalidInput(f"a parent must be an event id, not {parent!r:.80}; nothing changed", path="parent")
-    encode([actor, parent, id])
-    salt = salt or b64encode(os.urandom(SALT_BYTES)).decode()
+    if not (actor.isascii() and parent is None and id is None):
+        encode([actor, parent, id])
+    grains = b64decode(salt) if salt else os.urandom(SALT_BYTES)
+    salt = salt or b64encode(grains).decode()
     told = payload if isinstance(payload, Json) else encode(payload, depth=1)
     added = detail if detail is None or isinstance(detail, Json) else encode(detail, depth=1)
-    kept = Tombstone(id, actor, parent, _digest(salt, b"[%b,%b]" % (told, b"null" if added is None else added)))
+    kept = Tombstone(id, actor, parent, _digest(grains, b"[%b,%b]" % (told, b"null" if added is None else added)))
     # Canonical already, so it goes in as it is: hashed and stored from one encoding.
     parts: Any = {"payload": Raw(told), "detail": None if added is None else Raw(added)}
     body = Body(salt=salt, actor=actor, parent=parent, id=id, **parts)
@@ -151,21 +154,29 @@ def body_of(raw: Json) -> Body:
 
 def tombstone(body: Body) -> Tombstone:
     """Return what would stay of an event if it were erased."""
-    return Tombstone(body.id, body.actor, body.parent, _digest(body.salt, encode([body.payload, body.detail])))
+    digest = _digest(b64decode(body.salt), encode([body.payload, body.detail]))
+    return Tombstone(body.id, body.actor, body.parent, digest)
 
 
 def commitment(identity: Identity, type: str, at: int, kept: Tombstone) -> bytes:
     """Return the 32 bytes that join the chain for one event."""
-    parts = [b"holdfast/event/1\0"]
+    pieces = [b"holdfast/event/1\0"]
     for part in (identity.space, identity.run_id, type, str(at), kept.id, kept.actor, kept.parent, kept.digest):
         # A missing part and an empty one must differ, and no two lists of parts may read the same.
-        raw = b"" if part is None else b"=" + part.encode()
-        parts += (len(raw).to_bytes(8, "big"), raw)
-    return sha256(b"".join(parts)).digest()
+        if part is None:
+            pieces.append(_NO_PART)
+        else:
+            raw = part.encode()
+            pieces += (_SIZE(len(raw) + 1), b"=", raw)
+    return sha256(b"".join(pieces)).digest()
 
 
-def _digest(salt: str, content: bytes) -> str:
-    return sha256(b"holdfast/content/1\0" + b64decode(salt) + content).hexdigest()
+_SIZE = Packer(">Q").pack
+_NO_PART = _SIZE(0)
+
+
+def _digest(salt: bytes, content: bytes) -> str:
+    return sha256(b"holdfast/content/1\0" + salt + content).hexdigest()
 
 
 def event_id(index: int) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from holdfast.codec import Json, encode, pack
+from holdfast.codec import Json, pack
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.scope import Scope
 from holdfast.services.runs.changes import WorkingSetJson, change
@@ -188,7 +188,7 @@ def advance(
 ) -> tuple[RunState, Json]:
     """Return the next run document and the detail of the event that tells how it came about."""
     before, mark = stored.working_set, stored.state.mark
-    delta = encode(change(before, after))
+    delta = pack(change(before, after))
     spent = mark.spent + len(delta) + RECORD_BYTES
     seq = after["_update_seq"]
     if stored.length - mark.floor >= SNAPSHOT_RECORDS or spent >= SNAPSHOT_RATIO * stored.size:

@@ -1,0 +1,206 @@
+"""Group commit for event loops: who writes, who waits for the disk, and that no loop waits for either."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.backends.sqlite import group as module
+from holdfast.backends.sqlite.group import BRISK, COMPANY, SHORT, Group, Ticket
+from holdfast.codec import encode
+from holdfast.store import Append, Commit, Delete, Entry, Key, Receipt
+from tests.test_group import commit, settle
+
+LOG = Key("acme", "log", "a")
+Told = tuple[str, list[str], bool]  # what was called, with which commits, and whether on the loop's own thread
+
+
+class Stage:
+    """A committer that tells what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+        self.main = threading.current_thread()
+        self.quick = True
+        self.free = True  # whether the write lock can be had at once
+        self.during: Callable[[], object] = lambda: None  # while it writes
+        self.seconds = 0.0  # that the disk takes
+        self.group = Group(self)
+
+    def submit(self, *commits: Commit) -> list[asyncio.Future[Receipt]]:
+        return [self.group.submit(commit, asyncio.get_running_loop()) for commit in commits]
+
+    async def make_brisk(self) -> None:
+        for n in range(BRISK):
+            await asyncio.gather(*self.submit(commit(f"brisk-{n}")))
+        self.told.clear()
+
+    def apply(self, batch: list[Ticket]) -> None:
+        self._tell("apply", batch)
+        settle(batch)
+
+    def begin(self, batch: list[Ticket]) -> bool:
+        self._tell("begin", batch)
+        self.during()
+        return self.free
+
+    def finish(self, batch: list[Ticket]) -> None:
+        time.sleep(self.seconds)
+        self._tell("finish", batch)
+        settle(batch)
+
+    def _tell(self, verb: str, batch: list[Ticket]) -> None:
+        self.told.append((verb, [ticket.commit.id for ticket in batch], threading.current_thread() is self.main))
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(module, "LOOK_AROUND_SECONDS", 1000)  # a lost wake-up must hang, not show as a delay
+    monkeypatch.setattr(module, "SLOW_SECONDS", 30)  # a busy machine is not a slow disk
+    return Stage()
+
+
+async def all_of(futures: list[asyncio.Future[Receipt]]) -> list[str]:
+    async with asyncio.timeout(60):
+        return [receipt.id for receipt in await asyncio.gather(*futures)]
+
+
+async def test_a_loop_writes_and_the_thread_waits_for_the_disk(stage: Stage) -> None:
+    assert await all_of(stage.submit(commit("a"), commit("b"))) == ["a", "b"]
+    assert stage.told == [("begin", ["a", "b"], True), ("finish", ["a", "b"], False)]
+
+
+async def test_what_comes_while_the_thread_waits_is_the_next_batch(stage: Stage) -> None:
+    late: list[asyncio.Future[Receipt]] = []
+
+    def come() -> None:
+        if not late:
+            late.extend(stage.submit(commit("b"), commit("c")))
+
+    stage.during = come
+    assert await all_of(stage.submit(commit("a"))) == ["a"]
+    assert await all_of(late) == ["b", "c"]
+    assert [verb for verb, ids, _ in stage.told if ids == ["b", "c"]] == ["begin", "finish"]
+
+
+async def test_when_somebody_else_has_the_lock_the_thread_waits_for_it(stage: Stage) -> None:
+    stage.free = False
+    assert await all_of(stage.submit(commit("a"))) == ["a"]
+    assert stage.told[1:] == [("apply", ["a"], False)]
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        Commit("long", (), (Append(LOG, (Entry("t", encode(0)),) * (SHORT + 1)),)),
+        Commit("long", (), commit("a").writes * (SHORT + 1)),
+        Commit("long", (), (Delete(LOG),)),
+    ],
+    ids=["many records", "many writes", "a removal"],
+)
+async def test_what_may_take_long_is_not_done_on_the_loop(stage: Stage, long: Commit) -> None:
+    await stage.make_brisk()
+    assert await all_of(stage.submit(long)) == ["long"]
+    assert stage.told == [("apply", ["long"], False)]
+
+
+async def test_a_thread_that_looks_around_does_not_wait_for_a_loop_that_waits_for_it(stage: Stage) -> None:
+    await all_of(stage.submit(commit("a")))  # starts the thread
+
+    def disturb() -> None:
+        stage.during = lambda: None
+        stage.submit(commit("c"))
+        module._poke(stage.group._wanted)
+        time.sleep(0.05)  # the thread finds a commit waiting and the lead taken
+
+    stage.during = disturb
+    assert await all_of(stage.submit(commit("b"))) == ["b"]
+
+
+async def test_on_a_fast_disk_a_commit_that_is_alone_is_made_at_once(stage: Stage) -> None:
+    await stage.make_brisk()
+    [promise] = stage.submit(commit("a"))
+    assert promise.done()
+    assert stage.told == [("begin", ["a"], True), ("finish", ["a"], True)]
+
+
+async def test_a_lock_that_somebody_else_has_keeps_no_loop_waiting(stage: Stage) -> None:
+    await stage.make_brisk()
+    stage.free = False
+    [promise] = stage.submit(commit("a"))
+    assert not promise.done()
+    assert await all_of([promise]) == ["a"]
+
+
+async def test_a_log_that_is_full_is_emptied_by_the_thread(stage: Stage) -> None:
+    await stage.make_brisk()
+    stage.quick = False
+    assert await all_of(stage.submit(commit("a"))) == ["a"]
+    assert stage.told == [("begin", ["a"], True), ("finish", ["a"], False)]
+
+
+async def test_those_who_come_together_are_soon_written_together(stage: Stage) -> None:
+    await stage.make_brisk()
+    await all_of(stage.submit(*[commit(str(n)) for n in range(40)]))
+    assert max(len(ids) for _, ids, _ in stage.told) >= 40 - 2 * BRISK
+    stage.told.clear()
+    await all_of(stage.submit(commit("a")))
+    assert stage.told[-1] == ("finish", ["a"], False)  # the thread is asked for a while
+
+
+async def test_company_is_forgotten_after_a_while(stage: Stage) -> None:
+    await stage.make_brisk()
+    await all_of(stage.submit(*[commit(str(n)) for n in range(40)]))
+    for n in range(COMPANY + 2 * BRISK):
+        await all_of(stage.submit(commit(f"later-{n}")))
+    [promise] = stage.submit(commit("a"))
+    assert promise.done()
+
+
+async def test_a_task_that_does_nothing_but_commit_lets_others_run(stage: Stage) -> None:
+    await stage.make_brisk()
+    ran = asyncio.Event()
+    asyncio.get_running_loop().call_soon(ran.set)
+    for n in range(2 * BRISK):
+        await all_of_these(stage.submit(commit(str(n))))
+    assert ran.is_set()
+
+
+async def test_a_slow_commit_sends_the_next_ones_to_the_thread(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    await stage.make_brisk()
+    monkeypatch.setattr(module, "SLOW_SECONDS", 0.01)
+    stage.seconds = 0.02
+    assert await all_of(stage.submit(commit("slow"))) == ["slow"]
+    assert stage.told[-1] == ("finish", ["slow"], True)
+    assert await all_of(stage.submit(commit("next"))) == ["next"]
+    assert stage.told[-1] == ("finish", ["next"], False)
+
+
+def test_a_loop_that_ended_before_it_wrote_keeps_no_other_from_writing(stage: Stage) -> None:
+    async def leave() -> None:
+        stage.submit(commit("a"))
+        asyncio.get_running_loop().stop()
+
+    first = asyncio.new_event_loop()
+    first.call_soon(lambda: first.call_soon(first.stop))
+    leaving = first.create_task(leave())
+    first.run_forever()
+    assert leaving.done()
+    assert not stage.told
+
+    async def come() -> list[str]:
+        return await all_of(stage.submit(commit("b")))
+
+    assert asyncio.run(come()) == ["b"]
+    assert ("begin", ["a", "b"], True) in stage.told
+    first.close()
+
+
+async def all_of_these(futures: list[asyncio.Future[Receipt]]) -> None:
+    """Await without a timeout, which would turn the loop round."""
+    for future in futures:
+        await future
