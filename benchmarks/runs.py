@@ -23,7 +23,6 @@ from holdfast import schemas
 
 EVENTS = 10_000
 UPDATES = 10_000
-FORMATS = jsonschema.FormatChecker()
 
 
 def measure() -> Iterator[Result]:
@@ -55,11 +54,13 @@ class FileRun:
     def apply_patch(self, expected_seq: int, **fields: Any) -> dict[str, Any]:
         patch = {"_schema_version": "2.1", "expected_seq": expected_seq, "set": fields}
         _validate(self._patch_schema, patch)
+        assert self._state.exists()
         current = json.loads(self._state.read_text(encoding="utf-8"))
         _validate(self._schema, current)
         assert current["_update_seq"] == expected_seq
         state: dict[str, Any] = copy.deepcopy(current) | fields
-        assert _weight(state) <= 2000
+        assert _weight(state) <= 2000  # before it looks what must leave
+        assert _weight(state) + _more_weight(state) <= 2000
         _validate(self._schema, state)
         state["_update_seq"] += 1
         _validate(self._schema, state)
@@ -127,14 +128,21 @@ def event_schema() -> dict[str, Any]:
 
 
 def _validate(schema: dict[str, Any], value: object) -> None:
-    problems = list(jsonschema.Draft202012Validator(schema, format_checker=FORMATS).iter_errors(value))
+    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+    problems = sorted(validator.iter_errors(value), key=lambda problem: problem.path)
     assert not problems, problems
 
 
 def _weight(state: dict[str, Any]) -> int:
     lines = [state["objective"], *state["acceptance_criteria"], *state["constraints"]]
-    lines += [item["content"] for item in (*state["pinned_context"], *state["sliding_context"])]
+    lines += [item["content"] for item in state["pinned_context"]]
     return sum(-(-len(line) // 4) for line in lines) + 25
+
+
+def _more_weight(state: dict[str, Any]) -> int:
+    lines = [state["status"], state["current_stage"], state["next_action"], state["last_action_summary"]]
+    lines += [*state["blockers"], *[item["content"] for item in state["sliding_context"]]]
+    return sum(-(-len(line) // 4) for line in lines) + 6 * len(state["sliding_context"])
 
 
 def updating(folder: Path) -> Result:

@@ -6,6 +6,8 @@ import logging
 import random
 import time
 import traceback
+from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,15 +45,15 @@ class Around:
         self._app = app
         self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         begun = tracing.span()
-        if begun is None:
-            await self._answer(scope, receive, send, None)
-        else:
-            with begun as current:
-                await self._answer(scope, receive, send, current)
+        return self._answer(scope, receive, send) if begun is None else self._traced(scope, receive, send, begun)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, current: Any) -> None:
+    async def _traced(self, scope: Scope, receive: Receive, send: Send, begun: AbstractContextManager[Any]) -> None:
+        with begun as current:
+            await self._answer(scope, receive, send, current)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, current: Any = None) -> None:
         headers = scope["holdfast.headers"] = headers_of(scope)
         correlation = scope["correlation"] = correlation_id(headers.get("x-request-id", ""))
         start = time.perf_counter()

@@ -39,16 +39,14 @@ class Gate:
         """Return the caller, or refuse."""
         if right is None:
             return NOBODY
-        caller = await self._identify(asking)
+        header = asking.headers.get("authorization", "")
+        caller = await self._identify(header) if header else self._neighbour(asking, await self._is_locked())
         self._rates.take(caller.name)
         if not caller.may(right):
             raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
         return caller
 
-    async def _identify(self, asking: Asking) -> Caller:
-        header = asking.headers.get("authorization", "")
-        if not header:
-            return await self._neighbour(asking)
+    async def _identify(self, header: str) -> Caller:
         scheme, _, credential = header.partition(" ")
         if scheme.lower() != "bearer" or not credential:
             raise _unauthorised("send 'Authorization: Bearer <key>'")
@@ -60,10 +58,10 @@ class Gate:
             raise _unauthorised("this key is not known, or no longer valid")
         return caller
 
-    async def _neighbour(self, asking: Asking) -> Caller:
+    def _neighbour(self, asking: Asking, locked: bool) -> Caller:
         """Somebody without a key: fine on this machine as long as nobody has made one."""
         headers = asking.headers
-        if self._tokens is not None or await self._has_keys():
+        if locked:
             raise _unauthorised("a key is needed: send 'Authorization: Bearer <key>'")
         if not FORWARDED.isdisjoint(headers) or not is_loopback(asking.host):
             raise _unauthorised("without keys only this machine is served; make one with `holdfast keys create`")
@@ -71,10 +69,10 @@ class Gate:
             raise _unauthorised("without keys no web page of another site is served")
         return self._local
 
-    async def _has_keys(self) -> bool:
+    async def _is_locked(self) -> bool:
         looked, locked = self._locked
         if not locked and time.monotonic() - looked > REMEMBER_SECONDS:
-            locked = await self._keys.any()
+            locked = self._tokens is not None or await self._keys.any()
             self._locked = (time.monotonic(), locked)
         return locked
 

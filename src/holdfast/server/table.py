@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -29,24 +29,21 @@ class Served:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["endpoint_path"] = self._endpoint.path
         asking = Asking(scope, receive)
+        endpoint, state = self._endpoint, asking.state
+        settings = state.settings
         try:
-            answer = await self._answer(asking)
+            asking.allow(settings.max_body_bytes if endpoint.accepts != "application/zip" else settings.max_pack_bytes)
+            caller = await state.gate.admit(asking, endpoint.right)
+            query = self._query.read(asking.query)
+            content = None
+            if endpoint.body is not None:
+                content = understand(endpoint.body, await body(asking), "body", strict=True)
+            context = _context_of(state, caller.space)
+            result = await endpoint.call(Call(asking, caller, context, settings, content, query))
+            answer = result if isinstance(result, Answer | Response) else reply(result, endpoint.status)
             await answer(scope, receive, send)
         finally:
             asking.release()
-
-    async def _answer(self, asking: Asking) -> Answer | Response:
-        endpoint, state = self._endpoint, asking.state
-        settings = state.settings
-        asking.allow(settings.max_body_bytes if endpoint.accepts != "application/zip" else settings.max_pack_bytes)
-        caller = await state.gate.admit(asking, endpoint.right)
-        query = self._query.read(asking.query)
-        content = None
-        if endpoint.body is not None:
-            content = understand(endpoint.body, await body(asking), "body", strict=True)
-        context = _context_of(state, caller.space)
-        result = await endpoint.call(Call(asking, caller, context, settings, content, query))
-        return result if isinstance(result, Answer | Response) else reply(result, endpoint.status)
 
 
 class Table:
@@ -70,15 +67,14 @@ class Table:
         self._holes = sorted(holes, key=lambda gaps: [-gap for gap in gaps])
         self._recall = lru_cache(MOST_PATHS)(self._find)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path = scope["path"]
         find = self._recall if len(path) <= LONGEST_PATH else self._find
         served, params = (None, None) if scope.get("root_path") else find(scope["method"], path)
         if served is None:
-            await self._otherwise(scope, receive, send)
-        else:
-            scope["path_params"] = params
-            await served(scope, receive, send)
+            return self._otherwise(scope, receive, send)
+        scope["path_params"] = params
+        return served(scope, receive, send)
 
     def _find(self, method: str, path: str) -> tuple[Served | None, dict[str, str]]:
         method = "GET" if method == "HEAD" else method

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast.codec import pack
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.services.runs.eviction import make_room
 from holdfast.services.runs.state import RunState, Stored, advance, put, record
@@ -65,7 +66,7 @@ def plan(stored: Stored, asked: Request) -> Update:
     state, detail = advance(stored, after, eviction, wanted)
     seq = after["_update_seq"]
     event = record(
-        stored.ref, "WS_UPDATE_APPLIED", {"new_seq": seq}, actor=asked.actor, parent=asked.parent, detail=detail
+        stored.ref, "WS_UPDATE_APPLIED", pack({"new_seq": seq}), actor=asked.actor, parent=asked.parent, detail=detail
     )
     document = put(stored.ref, state)
     writes = (document, Append(stored.ref.ledger, (event, *asked.events)), *asked.writes)
