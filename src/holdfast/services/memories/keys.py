@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 
 from holdfast.codec import encode, pack
 from holdfast.services.memories import screening
@@ -52,13 +52,9 @@ def source_tag(source_ref: str) -> str:
 
 def content_of(memory: Memory | Request) -> str:
     """Return what only one active memory of this scope, owner and content can claim."""
-    return _content_of(memory.scope, memory.user_id, memory.project_id, memory.content)
-
-
-@lru_cache(maxsize=2_048)
-def _content_of(scope: str, user_id: str | None, project_id: str | None, content: str) -> str:
     # 128 bits: it is looked for and written where no neighbour is, so its size is what it costs.
-    return digest(scope, owner(user_id, project_id), screening.normal(content))[:32]
+    whole = f"{memory.scope} {owner(memory.user_id, memory.project_id)} {screening.normal(memory.content)}"
+    return blake2b(whole.encode(), digest_size=16).hexdigest()
 
 
 def holder(space: str, content: str) -> Scan:

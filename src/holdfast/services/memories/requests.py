@@ -91,7 +91,7 @@ def _read(mcr: Any, path: str) -> Request:
 def _check_rules(request: Request, path: str, policy: Policy, now: datetime) -> None:
     if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
         raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters", path=path)
-    if not screening.normal(request.content):
+    if not screening.plain(request.content).strip():
         raise InvalidInput("content holds nothing a reader could see", path=path)
     if request.expires_at is not None and request.expires_at <= now:
         raise InvalidInput(f"expires_at {request.expires_at} has passed", path=path)

@@ -20,7 +20,9 @@ _STARTS = frozenset({
     "forget", "forward", "from", "ignore", "never", "new", "override", "post", "send", "silently", "system", "upload",
     "you",
 })  # fmt: skip
-_ENCODED = re.compile(r"[A-Za-z0-9+/=_-]{80,}")
+# A long run of what Base64 is written with. Each such character becomes an "a": a pattern would be eight times as slow.
+_AS_A = {code: "a" if re.match(r"[A-Za-z0-9+/=_-]", chr(code)) else " " for code in range(128)}
+_ENCODED = "a" * 80
 _INSTRUCTION = re.compile(
     r"\b(ignore|disregard|forget|override|bypass)\b.{0,40}\b(previous|prior|above|earlier|all|any|system|safety|your)\b"
     r"|\b(you (are|must|should|will) (now|always|never)|from now on|new instructions?|system prompt|developer mode)\b"
@@ -32,17 +34,18 @@ _INSTRUCTION = re.compile(
 )
 
 
-@lru_cache(maxsize=2_048)
 def plain(text: str) -> str:
     """Return the text as a reader sees it: compatible forms made equal, invisible characters gone."""
-    if _ordinary(text):
-        return text
+    return text if _ordinary(text) else _plain(text)
+
+
+@lru_cache(maxsize=2_048)
+def _plain(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text)
     invisible = {char for char in set(folded) if char in _HONEST or _hidden(char)}
     return folded.translate(dict.fromkeys(map(ord, invisible))) if invisible else folded
 
 
-@lru_cache(maxsize=2_048)
 def normal(text: str) -> str:
     """Return the form in which two texts that say the same are equal: plain, without case or spacing."""
     return " ".join(plain(text).casefold().split())
@@ -57,7 +60,7 @@ def flags(text: str) -> tuple[str, ...]:
         found.append("hidden_characters")
     if _commands(seen):
         found.append("instruction_like")
-    if _ENCODED.search(text):
+    if _ENCODED in text.translate(_AS_A):
         found.append("encoded_text")
     if not ordinary and _mixed_scripts(seen):
         found.append("mixed_scripts")
