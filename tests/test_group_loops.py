@@ -121,6 +121,57 @@ async def test_a_thread_that_looks_around_does_not_wait_for_a_loop_that_waits_fo
     assert await all_of(stage.submit(commit("b"))) == ["b"]
 
 
+class Slow(Group):
+    """A group that is interrupted at the worst moments, where a loop leaves a batch to the thread."""
+
+    _left: list[Ticket] | None = None
+
+    @property
+    def _begun(self) -> list[Ticket] | None:
+        found = self._left
+        if found is None and threading.current_thread() is self._thread:
+            time.sleep(0.05)  # a loop may leave one now
+        return found
+
+    @_begun.setter
+    def _begun(self, batch: list[Ticket] | None) -> None:
+        self._left = batch
+        if batch is not None:
+            module._poke(self._wanted)
+            time.sleep(0.05)  # the thread may take it now
+
+
+async def test_what_a_loop_leaves_to_the_thread_is_finished_once(stage: Stage) -> None:
+    stage.group = Slow(stage)
+    await all_of(stage.submit(commit("a")))
+    stage.submit(commit("b"))
+    module._poke(stage.group._wanted)  # the thread looks around just now
+    assert await all_of(stage.submit(commit("c"))) == ["c"]
+    assert [told for told in stage.told if told[0] != "begin"] == [
+        ("finish", ["a"], False),
+        ("finish", ["b", "c"], False),
+    ]
+
+
+async def test_a_group_that_is_stopped_finishes_what_a_loop_writes_just_now(stage: Stage) -> None:
+    await all_of(stage.submit(commit("a")))
+    stopping = threading.Thread(target=stage.group.stop)
+
+    def stop() -> None:
+        stopping.start()
+        time.sleep(0.05)
+
+    stage.during = stop
+    assert await all_of(stage.submit(commit("b"))) == ["b"]
+    await asyncio.to_thread(stopping.join)
+
+
+async def test_what_came_too_late_for_the_thread_is_settled_without_it(stage: Stage) -> None:
+    await all_of(stage.submit(commit("a")))
+    stage.group.stop()
+    assert await all_of(stage.submit(commit("b"))) == ["b"]
+
+
 async def test_on_a_fast_disk_a_commit_that_is_alone_is_made_at_once(stage: Stage) -> None:
     await stage.make_brisk()
     [promise] = stage.submit(commit("a"))

@@ -195,15 +195,23 @@ class Group:
         self._called = None
         if not self._waiting or not self._lead.acquire(blocking=False):
             return
+        if self._stopping:  # perhaps there is no thread any more
+            try:
+                self._lead_until(None)
+            finally:
+                self._let_go()
+            return
         batch: list[Ticket] = []
+        begun = False
         try:
             while self._waiting and len(batch) < MAX_BATCH and _is_short(self._waiting[0].commit):
                 batch.append(self._waiting[0])
                 self._waiting.popleft()
-            if batch and self._committer.begin(batch):
-                self._begun = batch
+            begun = bool(batch) and self._committer.begin(batch)
         finally:
-            if self._begun is None:
+            if begun:
+                self._begun = batch  # and with it the lead: from here on it is the thread's
+            else:
                 self._waiting.extendleft(reversed(batch))
                 self._lead.release()
             _poke(self._wanted)
@@ -301,11 +309,13 @@ class Group:
                 self._thread.start()
 
     def _serve(self) -> None:
-        while not (self._stopping and not self._waiting and self._begun is None):
-            self._wanted.acquire(timeout=LOOK_AROUND_SECONDS if self._waiting else -1)
-            begun, self._begun = self._begun, None
-            # Never blocking: it may be a loop that leads, and about to leave the rest to us.
-            if begun is None and (not self._waiting or not self._lead.acquire(blocking=False)):
+        # Whoever leads may be a loop that is about to leave the rest to us: so do not end, nor wait for the lead.
+        while not (self._stopping and not self._waiting and self._begun is None and not self._lead.locked()):
+            self._wanted.acquire(timeout=LOOK_AROUND_SECONDS if self._waiting or self._stopping else -1)
+            begun = self._begun
+            if begun is not None:
+                self._begun = None  # not otherwise: a loop may have put one there since we looked
+            elif not self._waiting or not self._lead.acquire(blocking=False):
                 continue
             try:
                 if begun is None:
