@@ -37,7 +37,13 @@ class Stage:
     async def make_brisk(self) -> None:
         for n in range(BRISK):
             await asyncio.gather(*self.submit(commit(f"brisk-{n}")))
+        await self.quiet()
         self.told.clear()
+
+    async def quiet(self) -> None:
+        """Wait until the thread has let go of the lead, which it does only after it has told everybody."""
+        while self.group._lead.locked():
+            await asyncio.sleep(0.001)
 
     def apply(self, batch: list[Ticket]) -> None:
         self._tell("apply", batch)
@@ -198,7 +204,7 @@ async def test_those_who_come_together_are_soon_written_together(stage: Stage) -
     await stage.make_brisk()
     await all_of(stage.submit(*[commit(str(n)) for n in range(40)]))
     assert max(len(ids) for _, ids, _ in stage.told) >= 40 - 2 * BRISK
-    stage.told.clear()
+    await stage.quiet()
     await all_of(stage.submit(commit("a")))
     assert stage.told[-1] == ("finish", ["a"], False)  # the thread is asked for a while
 
@@ -208,6 +214,7 @@ async def test_company_is_forgotten_after_a_while(stage: Stage) -> None:
     await all_of(stage.submit(*[commit(str(n)) for n in range(40)]))
     for n in range(COMPANY + 2 * BRISK):
         await all_of(stage.submit(commit(f"later-{n}")))
+    await stage.quiet()
     [promise] = stage.submit(commit("a"))
     assert promise.done()
 
