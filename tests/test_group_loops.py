@@ -13,7 +13,7 @@ from holdfast.backends.sqlite import group as module
 from holdfast.backends.sqlite.group import BRISK, COMPANY, SHORT, Group, Ticket
 from holdfast.codec import encode
 from holdfast.store import Append, Commit, Delete, Entry, Key, Receipt
-from tests.test_group import commit, settle
+from tests.test_group import commit, settle, wait_for
 
 LOG = Key("acme", "log", "a")
 Told = tuple[str, list[str], bool]  # what was called, with which commits, and whether on the loop's own thread
@@ -42,8 +42,7 @@ class Stage:
 
     async def quiet(self) -> None:
         """Wait until the thread has let go of the lead, which it does only after it has told everybody."""
-        while self.group._lead.locked():
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(wait_for, lambda: not self.group._lead.locked())
 
     def apply(self, batch: list[Ticket]) -> None:
         self._tell("apply", batch)

@@ -78,8 +78,8 @@ def _claimed(ctx: Context, memories: dict[str, Memory]) -> None:
     """The active memories are those that hold a content, each its own."""
     holders = {document.key.id: document.tags.get(keys.CONTENT) for document in _scan(ctx, keys.MEMORY)}
     active = [memory for memory in memories.values() if memory.status == "active"]
-    assert {id: content for id, content in holders.items() if content} == {m.id: keys.content_of(m) for m in active}
-    assert len({screening.normal(memory.content) for memory in active}) == len(active)
+    assert {id: content for id, content in holders.items() if content} == {m.id: keys.said(m).claim for m in active}
+    assert len({screening.normal(screening.plain(memory.content)) for memory in active}) == len(active)
 
 
 def _found(ctx: Context, memories: dict[str, Memory]) -> None:

@@ -129,7 +129,7 @@ async def test_what_was_revoked_can_not_be_brought_back_by_citing_it(ctx: Any) -
 
 def test_hidden_variants_of_a_text_are_the_same_text() -> None:
     for mark in ("\u200b", "\u2060", "\ufeff", "\u00ad", "\u202e"):
-        assert normal(f"The pass{mark}word  IS hunter2") == normal("the password is hunter2")
+        assert normal(plain(f"The pass{mark}word  IS hunter2")) == normal("the password is hunter2")
     assert plain("\uff41\uff44\uff4d\uff49\uff4e") == "admin"
 
 

@@ -34,7 +34,7 @@ async def decide(
     kept = [proposal for place, proposal in enumerate(batch.proposals) if place not in reject]
     requests = [proposal.request for proposal in kept]
     ids = [proposal.memory_id for proposal in kept]
-    said = [keys.content_of(proposal.request) for proposal in kept if proposal.memory_id is not None and contents]
+    said = [keys.said(proposal.request).claim for proposal in kept if proposal.memory_id is not None and contents]
     world = await world_of(scope, memory_writes.keys_to_read(space, requests, ids), said)
     try:
         return Decision(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import blake2b, sha256
+from typing import NamedTuple
 
 from holdfast.codec import encode, pack
 from holdfast.services.memories import screening
@@ -50,11 +51,18 @@ def source_tag(source_ref: str) -> str:
     return "source:" + digest(source_ref)[:32]
 
 
-def content_of(memory: Memory | Request) -> str:
-    """Return what only one active memory of this scope, owner and content can claim."""
+class Said(NamedTuple):
+    """What a memory says: the claim on it, which only one active memory of a scope and owner can have, and the text."""
+
+    claim: str
+    text: str
+
+
+def said(memory: Memory | Request) -> Said:
+    text = screening.plain(memory.content)
     # 128 bits: it is looked for and written where no neighbour is, so its size is what it costs.
-    whole = f"{memory.scope} {owner(memory.user_id, memory.project_id)} {screening.normal(memory.content)}"
-    return blake2b(whole.encode(), digest_size=16).hexdigest()
+    whole = f"{memory.scope} {owner(memory.user_id, memory.project_id)} {screening.normal(text)}"
+    return Said(blake2b(whole.encode(), digest_size=16).hexdigest(), text)
 
 
 def holder(space: str, content: str) -> Scan:
@@ -75,18 +83,17 @@ def can_be_id(source_ref: str) -> bool:
     return 0 < len(source_ref) <= MAX_NAME and source_ref.isprintable()
 
 
-def put_memory(key: Key, memory: Memory, content: str | None = None) -> Put:
+def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:
     """Write a memory. Only an active one is given to the full-text index, so nothing else can be found in it.
 
-    `content` is what `content_of` says of it, for whoever knows that already.
+    `known` is what it says, for whoever has worked that out already.
     """
     tags = {"status": memory.status, "owner": owner(memory.user_id, memory.project_id)}
     for ref in memory.source_refs:
         tags[source_tag(ref)] = "1"
     text = None
     if memory.status == "active":
-        tags[CONTENT] = content or content_of(memory)
-        text = screening.plain(memory.content)
+        tags[CONTENT], text = known or said(memory)
     return Put(key, pack(memory), tags, text)
 
 

@@ -319,7 +319,7 @@ class AsyncMemories:
     async def unpack_writes(self, items: Sequence[Mapping[str, Any]]) -> PackWrites:
         """Say what brings memories from a pack back, leaving those already known alone. This writes nothing itself."""
         memories = [memory_packs.read(item, place) for place, item in enumerate(items)]
-        contents = [keys.content_of(memory) for memory in memories]
+        contents = [keys.said(memory).claim for memory in memories]
         world = await world_of(self._scope, memory_packs.questions(self._scope.space, memories), contents)
         return memory_packs.decide(self._scope.space, memories, world, self._scope.clock())
 

@@ -78,7 +78,7 @@ def decide(space: str, memories: Sequence[Memory], world: World, now: int) -> Pa
     for memory in memories:
         if world.get(Key(space, keys.MEMORY, memory.id)) is not None or memory.id in brought:
             continue
-        content = keys.content_of(memory)
+        content = keys.said(memory).claim
         twin = claimed.get(content) or world.holders.get(content)
         if any(world.get(keys.revocation_key(space, ref)) is not None for ref in memory.source_refs):
             memory = end(memory, "revoked", RESTORER, "its source was revoked here", moment(now))

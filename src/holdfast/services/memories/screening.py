@@ -47,8 +47,8 @@ def _plain(text: str) -> str:
 
 
 def normal(text: str) -> str:
-    """Return the form in which two texts that say the same are equal: plain, without case or spacing."""
-    return " ".join(plain(text).casefold().split())
+    """Return the form in which two plain texts that say the same are equal: without case or spacing."""
+    return " ".join(text.casefold().split())
 
 
 def flags(text: str) -> tuple[str, ...]:

@@ -246,7 +246,7 @@ class Search:
         near: list[Hit] = []
         twin = None
         if proposal.memory_id is not None:
-            [held] = await self._scope.store.read([keys.holder(self._scope.space, keys.content_of(request))])
+            [held] = await self._scope.store.read([keys.holder(self._scope.space, keys.said(request).claim)])
             twin = held.documents[0].key.id if held.documents else None
             lens = Lens(scope=request.scope, user_id=request.user_id, project_id=request.project_id)
             said = set(words(screening.plain(request.content)))

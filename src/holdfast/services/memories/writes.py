@@ -116,6 +116,7 @@ class Decision:
         self.keys: dict[str, Key] = {}
         self.changed: dict[str, Memory] = {}
         self.contents: dict[str, str | None] = {}
+        self.said: dict[str, keys.Said] = {}
         self.added: list[str] = []
         self.removed: list[str] = []
         self.refused: set[str] = set()
@@ -145,9 +146,8 @@ class Decision:
 
     def _writes(self, batch: Batch) -> Iterable[Write]:
         yield keys.put_batch(self.space, batch)
-        contents = {id: content for content, id in self.contents.items()}
         for id, memory in self.changed.items():
-            yield keys.put_memory(self._key(id), memory, contents.get(id))
+            yield keys.put_memory(self._key(id), memory, self.said.get(id))
         yield keys.log(
             self.space, "COMMITTED", self.now, self.reviewer, batch_id=batch.id, added=self.added, removed=self.removed
         )
@@ -178,8 +178,8 @@ class Decision:
                 expected=0,
                 actual=self._version(memory.id),
             )
-        content = keys.content_of(request)
-        twin = self._twin(content)
+        said = self.said[memory.id] = keys.said(request)
+        twin = self._twin(said.claim)
         if ended:
             self._succeed(ended, twin or memory.id)
         if twin is not None:
@@ -188,7 +188,7 @@ class Decision:
             self.changed[memory.id] = replace(repeated, superseded_by=twin)
             return replace(proposal, outcome="duplicate", duplicate_of=twin)
         self.changed[memory.id] = memory
-        self.contents[content] = memory.id
+        self.contents[said.claim] = memory.id
         self.added.append(memory.id)
         return proposal
 
@@ -240,7 +240,7 @@ class Decision:
     def _end(self, memory: Memory, status: End, reason: str) -> None:
         ended = end(memory, status, self.reviewer, reason, self.at)
         self.changed[memory.id] = ended
-        self.contents[keys.content_of(memory)] = None
+        self.contents[keys.said(memory).claim] = None
         self.removed.append(memory.id)
 
     def _succeed(self, ended: Iterable[Memory], successor: str) -> None:
