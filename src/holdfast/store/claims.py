@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from holdfast.errors import InvalidInput
@@ -19,24 +21,21 @@ class Claim(Struct, frozen=True):
     value: str
 
 
-def claims_of(commit: Commit) -> list[Claim]:
+def claims_of(commit: Commit) -> Sequence[Claim]:
     """Return what the commit's documents claim once it is applied; refuse one that contradicts itself."""
-    last: dict[Key, Put] = {}
     for write in commit.writes:
-        if type(write) is Put:
+        if type(write) is Put and write.tags:
             for name in write.tags:
                 if name[:1] == CLAIM:
-                    last[write.key] = write
-                    break
-            else:
-                last.pop(write.key, None)
-        elif type(write) is Delete:
-            last.pop(write.key, None)
-    if not last:
-        return []
+                    return _claims(commit)
+    return ()
+
+
+def _claims(commit: Commit) -> list[Claim]:
+    last = {write.key: write for write in commit.writes if type(write) is Put or type(write) is Delete}
     holders: dict[Claim, Key] = {}
-    for key, put in last.items():
-        for name, value in put.tags.items():
+    for key, write in last.items():
+        for name, value in write.tags.items() if type(write) is Put else ():
             if name[:1] == CLAIM and holders.setdefault(claim := Claim(key.kind, name, value), key) is not key:
                 raise _contradiction(claim, holders[claim], key)
     return list(holders)

@@ -69,8 +69,10 @@ class Committer:
 
     def apply(self, batch: list[Ticket]) -> None:
         """Settle every ticket of a batch."""
-        with self._failing(batch):
+        try:
             self._end(self._write(batch, patient=True), batch)
+        except BaseException as error:
+            self._failed(batch, error)
 
     def begin(self, batch: list[Ticket]) -> bool:
         """Write what a batch writes, unless something else has to be done or waited for first; say whether it is so.
@@ -78,42 +80,41 @@ class Committer:
         if self._scrub:
             return False
         try:
-            with self._failing(batch):
-                self._begun = self._write(batch, patient=False)
+            self._begun = self._write(batch, patient=False)
         except _WouldWaitError:
             return False
+        except BaseException as error:
+            self._failed(batch, error)
         return True
 
     def finish(self, batch: list[Ticket]) -> None:
         """Make durable what was begun, and settle its tickets."""
         writer, self._begun = self._begun, None
-        if writer is not None:  # else it failed, and every ticket is marked
-            with self._failing(batch):
-                self._end(writer, batch)
+        if writer is None:
+            return  # it failed, and every ticket is marked
+        try:
+            self._end(writer, batch)
+        except BaseException as error:
+            self._failed(batch, error)
 
     @property
     def quick(self) -> bool:
         """Whether the next commit is nothing but itself: the log need not be emptied."""
         return not self._log.nearly_full
 
-    @contextmanager
-    def _failing(self, batch: list[Ticket]) -> Iterator[None]:
-        """Tell everybody in the batch of whatever fails in a block."""
-        try:
-            yield
-        except HoldfastError as error:
+    def _failed(self, batch: list[Ticket], error: BaseException) -> None:
+        """Tell everybody in the batch; raise what is not about the batch."""
+        if isinstance(error, HoldfastError):
             _fail(batch, error)
-        except _WouldWaitError:
-            raise
-        except DRIVER_ERRORS as error:
+        elif isinstance(error, DRIVER_ERRORS):
             # Memory may run out after COMMIT, too, before the tickets are marked: then it is not "nothing changed".
             failure = translate_commit(error) if self._ending else translate(error)
             failure.__cause__ = error
             _fail(batch, failure)
-        except BaseException:  # Ctrl-C in the thread that leads: the others must not share its fate unnoticed
+        else:  # Ctrl-C in the thread that leads: the others must not share its fate unnoticed
             unknown = CommitUnknown("the commit was interrupted; repeat it with the same id", reason="interrupted")
             _fail(batch, unknown)
-            raise
+            raise error
 
     def catch_up(self, find: Find) -> None:
         """Index part of what a search needs and the index lacks."""

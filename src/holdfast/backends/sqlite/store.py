@@ -86,7 +86,7 @@ class SqliteStore:
         self.durability = {"durable": DURABLE, "relaxed": RELAXED}[durability]
         self._timeout = timeout_seconds
         self._limit = max_record_bytes
-        self._pid = os.getpid()
+        self._forked = False  # whether this is a child's copy of what its parent opened
         self._queue = Queue(self.path)
         self._readers: list[apsw.Connection] = []
         self._closed = False
@@ -207,7 +207,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Finish what is queued, then let go of the file. Closing twice is fine."""
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or self._forked:
             return
         self._closed = True
         self._group.stop()
@@ -287,7 +287,7 @@ class SqliteStore:
     def _check_usable(self) -> None:
         if self._closed:
             raise Closed("this store is closed; nothing changed")
-        if os.getpid() != self._pid:
+        if self._forked:
             raise Unavailable(
                 "this store was opened before a fork() and belongs to the parent process; open it after the fork "
                 "only, or start processes by spawn (nothing changed)",
@@ -319,6 +319,7 @@ def _leak() -> None:
     import ctypes
 
     for store in list(_alive):
+        store._forked = True
         for con in store._connections():
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
         store._queue.close()  # else we would keep our parent's turn for it, even after it was killed
