@@ -8,6 +8,7 @@ know is FastAPI's: the pages of the documentation, and saying that something is 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -65,10 +66,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         furnish(app, await open_async_store(chosen.url))
         app.state.closing = closing = asyncio.Event()
+        gc.freeze()  # what is here now stays, so the collector need not look through all of it again and again
         try:
             with on_exit(closing):
                 yield
         finally:
+            gc.unfreeze()
             await app.state.store.close()  # finishes what is queued: an acknowledged commit is never cut short
 
     app = App(title="Holdfast", version=holdfast.__version__, lifespan=lifespan, redoc_url="/redoc")
