@@ -285,3 +285,43 @@ def test_the_slow_check_agrees_with_the_quick_one() -> None:
     for value in (None, True, 1, 1.5, "x", [1], (1,), {"a": [None]}):
         assert codec._storable(value, 0)
         assert codec._problem(value, "$", 0) is None
+
+
+def _spelled(items: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    names = st.sampled_from(['"a"', '"b"', '"\\u0061"', '""', '"é"'])
+    pairs = st.lists(st.tuples(names, items).map(": ".join), max_size=3)  # a name may come twice
+    return st.lists(items, max_size=3).map(lambda found: f"[{','.join(found)}]") | pairs.map(
+        lambda found: f"{{{', '.join(found)}}}"
+    )
+
+
+LEAVES = [
+    "1",
+    "-0",
+    "1e3",
+    "0.10",
+    str(2**63),
+    "9" * 30,
+    "NaN",
+    '"a"',
+    '"\\""',
+    '"\\\\"',
+    '"\\ud800"',
+    "true",
+    "nul",
+    "",
+]
+
+
+@given(st.recursive(st.sampled_from(LEAVES), _spelled, max_leaves=8))
+def test_bytes_are_read_as_their_text_is(text: str) -> None:
+    """Bytes without escapes take a shorter way, which must lead to the same place."""
+
+    def outcome(raw: str | bytes) -> tuple[str, object]:
+        try:
+            found = parse(raw)
+        except InvalidInput as problem:
+            return "refused", str(problem)
+        return repr(found), found  # repr tells 1 from 1.0, and keeps the order
+
+    assert outcome(text.encode()) == outcome(text)
