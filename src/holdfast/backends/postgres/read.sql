@@ -24,6 +24,11 @@ BEGIN
         PERFORM set_config('holdfast.space', spaces[i], true);
         IF ops[i] = 4 THEN  -- scan, forwards if counts[i] is 0
             wanted := :schema.split(labels_[i]);
+            IF cardinality(wanted) > 1 THEN  -- begin with the rarest; which it is matters only while both are not many
+                SELECT array_agg(l ORDER BY (SELECT count(*) FROM (
+                    SELECT FROM :schema.tag o WHERE o.space = spaces[i] AND o.kind = kinds[i] AND o.label = l LIMIT 256
+                    ) AS few)) INTO wanted FROM unnest(wanted) AS l;
+            END IF;
             IF cardinality(wanted) = 0 AND counts[i] = 0 THEN
                 RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
                     FROM :schema.head d

@@ -24,7 +24,11 @@ def script(name: str) -> str:
 
 
 # MIGRATIONS[n] turns format n into format n + 1, inside the transaction that sets the new number.
-MIGRATIONS = {1: "DROP FUNCTION :schema.commit, :schema.split, :schema.channel, :schema.watch;" + script("commit.sql")}
+MIGRATIONS = {
+    1: "DROP FUNCTION :schema.commit, :schema.split, :schema.channel, :schema.watch, :schema.read;"
+    + script("commit.sql")
+    + script("read.sql"),
+}
 
 DURABLE = Durability("durable", True, True, "nothing")
 
