@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 import traceback
 from collections.abc import Awaitable
@@ -16,10 +15,10 @@ from holdfast.server import tracing
 from holdfast.server.asking import headers_of
 from holdfast.server.metrics import Metrics
 from holdfast.server.wire import problem
+from holdfast.store import new_id
 
 log = logging.getLogger("holdfast.server")
 
-_random = random.Random()  # our own, so that nobody else's seed() repeats ids
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -89,4 +88,4 @@ class Around:
 def correlation_id(given: str) -> str:
     """Return the id that joins an answer to the log: the caller's own if it is sensible, else a new one."""
     sensible = 0 < len(given) <= 64 and given.isascii() and given.replace("-", "").isalnum()
-    return given if sensible else f"{_random.getrandbits(64):016x}"
+    return given if sensible else new_id()[16:]  # its random half
