@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from holdfast.backends.sqlite import SqliteStore, schema
+from holdfast.backends.sqlite.log import Log
 from holdfast.codec import encode
 from holdfast.errors import Conflict
 from holdfast.store import Commit, Expect, Get, Put, Range
@@ -70,6 +71,38 @@ def test_reading_all_the_time_keeps_the_log_bounded(path: Path) -> None:
             stop.set()
             reader.join()
         assert _log_bytes(path) < 20 * 1024 * 1024
+
+
+@pytest.mark.parametrize("starts_over", [True, False])
+def test_readers_who_take_turns_do_not_keep_the_log_from_starting_over(
+    path: Path, starts_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is always somebody who reads, and nobody reads for long. Without our doing, that is enough to keep it."""
+    if not starts_over:
+        monkeypatch.setattr(Log, "_start_over", lambda *_: None)
+    stop = threading.Event()
+
+    def take_turns() -> None:
+        readers = [apsw.Connection(str(path)) for _ in range(2)]
+        readers[0].execute("BEGIN; SELECT count(*) FROM head").fetchall()
+        while not stop.is_set():
+            readers.reverse()
+            readers[0].execute("BEGIN; SELECT count(*) FROM head").fetchall()
+            readers[1].execute("ROLLBACK")
+            stop.wait(0.001)
+        for reader in readers:
+            reader.close()
+
+    with SqliteStore(path, durability="relaxed") as store:
+        store.commit(step(0, 1))
+        reading = threading.Thread(target=take_turns)
+        reading.start()
+        try:
+            _overwrite(store, 6000)
+        finally:
+            stop.set()
+            reading.join()
+        assert (_log_bytes(path) < 20 * 1024 * 1024) == starts_over
 
 
 def test_the_log_is_not_bounded_while_a_snapshot_is_held_open(path: Path) -> None:

@@ -24,6 +24,8 @@ _FRAME = 24 + 4096
 _STRETCH = 16, 256  # frames to write at once, at least and at most: as many as the log has
 _ZEROS = bytes(65536)  # SQLite writes less than 128 KB at once, and forgets the rest
 _LARGE = 24  # frames in a commit: about so many take as long to write twice as the file system's journal takes once
+_TOO_LONG = FULL + FULL // 8
+_PATIENCE_MILLISECONDS = 100
 _NEARLY = 200  # frames: about what is written between two looks
 _ROOM = 64  # leave a disk alone unless it has room for so many stretches
 
@@ -36,6 +38,7 @@ class Log:
         self.due = 0  # after how many commits it is worth a look
         self._end = 0
         self._used = 0
+        self._too_long = _TOO_LONG  # frames
         self._looked_after = 1
 
     @property
@@ -49,6 +52,8 @@ class Log:
             used = con.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
         except apsw.Error:
             return  # the commit stands; whatever is wrong, the next one meets it
+        if used > self._too_long:
+            self._start_over(con, used)
         each = (used - self._used) / self._looked_after
         self._used = used
         stretch = min(max(used, _STRETCH[0]), _STRETCH[1])
@@ -56,6 +61,18 @@ class Log:
             self.wanted = used + stretch
         self.due = max(self._end - used, self.wanted - used, 0) // 8
         self._looked_after = self.due + 1
+
+    def _start_over(self, con: apsw.Connection, used: int) -> None:
+        """Wait for those who read from the log just now. Left alone, readers who take turns can keep SQLite from ever
+        writing at its beginning again; those who come from here on read from the file itself."""
+        con.set_busy_timeout(_PATIENCE_MILLISECONDS)
+        try:
+            con.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            self._too_long = _TOO_LONG
+        except apsw.Error:
+            self._too_long = used + FULL // 8  # somebody reads for long: try again, but not at once
+        finally:
+            con.set_busy_timeout(0)
 
     def extend(self, con: apsw.Connection) -> None:
         """Write what is wanted. The caller holds the write lock, so nobody else writes to the log."""
