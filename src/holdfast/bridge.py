@@ -38,6 +38,7 @@ from holdfast.store import (
     Shipment,
     Store,
     Tail,
+    Watchable,
 )
 
 QUICK = 32
@@ -52,7 +53,8 @@ def run(coro: Coroutine[Any, Any, T]) -> T:
     try:
         coro.send(None)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        result: T = stop.value
+        return result
     finally:
         coro.close()
     raise RuntimeError(
@@ -132,13 +134,15 @@ class Inline:
         return self.blocking.commit(commit)
 
     async def search(self, find: Find) -> Found:
-        return _searchable(self.blocking).search(find)  # type: ignore[no-any-return]
+        found: Found = _searchable(self.blocking).search(find)
+        return found
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
-        self.blocking.wait(key, length, timeout_seconds)  # type: ignore[attr-defined]
+        cast("Watchable", self.blocking).wait(key, length, timeout_seconds)
 
     async def _unload(self, after: str | None, limit: int) -> Shipment:
-        return _movable(self.blocking).unload(after, limit)  # type: ignore[no-any-return]
+        shipment: Shipment = _movable(self.blocking).unload(after, limit)
+        return shipment
 
     async def _load(self, parcels: Sequence[Parcel]) -> None:
         _movable(self.blocking).load(parcels)
@@ -156,7 +160,7 @@ class OnLoop(Inline):
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         # Inline.wait would stop the loop, and with it the task that is to append.
-        wait = self.blocking.wait  # type: ignore[attr-defined]
+        wait = cast("Watchable", self.blocking).wait
         await asyncio.get_running_loop().run_in_executor(self._watchers, wait, key, length, timeout_seconds)
 
     async def close(self) -> None:

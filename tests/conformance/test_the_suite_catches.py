@@ -10,7 +10,9 @@ import pytest
 from holdfast.backends.memory import MemoryStore
 from holdfast.store import Commit, Key, Receipt, Store
 from holdfast.testing import StoreConformance, failures, guarantees
-from tests.conformance.wrong_stores import WRONG
+from tests.conformance import wrong_readers, wrong_stores
+
+WRONG = [*wrong_stores.WRONG, *wrong_readers.WRONG]
 
 
 @pytest.mark.parametrize(("wrong", "guarantee"), WRONG, ids=[wrong.__name__ for wrong, _ in WRONG])

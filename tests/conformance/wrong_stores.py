@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,10 +19,8 @@ from holdfast.store import (
     Key,
     Put,
     Question,
-    Range,
     Receipt,
     Scan,
-    Tail,
     Truncate,
     Write,
     check_expectation,
@@ -31,23 +28,9 @@ from holdfast.store import (
     claims_of,
     settled_by,
 )
+from tests.conformance.wrong import dawdle, register
 
-WRONG: list[tuple[type[MemoryStore], str]] = []
-
-
-def breaks(guarantee: str) -> Any:
-    """Enter a wrong store, with the guarantee it breaks."""
-
-    def enter(store: type[MemoryStore]) -> type[MemoryStore]:
-        WRONG.append((store, guarantee))
-        return store
-
-    return enter
-
-
-def dawdle() -> None:
-    """Give way to another thread, so that a race that is possible happens."""
-    threading.Event().wait(0.0005)
+WRONG, breaks = register()
 
 
 # ---- commits --------------------------------------------------------------------------------------------------------
@@ -303,115 +286,6 @@ class AppendsOneByOne(MemoryStore):
             receipt = super().commit(Commit(f"{commit.id}/{place}", writes=(replace(write, entries=(entry,)),)))
             dawdle()
         return replace(receipt, id=commit.id)
-
-
-# ---- reading --------------------------------------------------------------------------------------------------------
-
-
-@breaks("test_a_read_is_one_snapshot_of_documents")
-class TearsReads(MemoryStore):
-    """Answers each question from a moment of its own."""
-
-    def read(self, questions: Sequence[Question]) -> list[Any]:
-        answers = []
-        for question in questions:
-            answers += super().read([question])
-            dawdle()
-        return answers
-
-
-@breaks("test_what_was_acknowledged_is_seen")
-class ReadsStale(MemoryStore):
-    """Answers from a copy that is brought up to date at every tenth read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._copies: dict[str, Any] = {}
-        self._reads = 0
-
-    def _answer(self, question: Question) -> Any:
-        self._reads += 1
-        if self._reads % 10 == 0 or str(question) not in self._copies:
-            self._copies[str(question)] = super()._answer(question)
-        return self._copies[str(question)]
-
-
-@breaks("test_a_tail_has_the_newest")
-class TailIsOneShort(MemoryStore):
-    """Counts a tail wrong by one."""
-
-    def _answer(self, question: Question) -> Any:
-        if type(question) is Tail and question.count:
-            question = replace(question, count=question.count - 1)
-        return super()._answer(question)
-
-
-@breaks("test_a_tail_fits_its_weight")
-class IgnoresWeight(MemoryStore):
-    """Answers a tail by weight with everything."""
-
-    def _answer(self, question: Question) -> Any:
-        return super()._answer(replace(question, max_weight=None) if type(question) is Tail else question)
-
-
-@breaks("test_a_newest_record_that_is_too_heavy_leaves_nothing")
-class AlwaysAnswersOne(MemoryStore):
-    """Answers with the newest record even if it does not fit."""
-
-    def _answer(self, question: Question) -> Any:
-        found: Any = super()._answer(question)
-        if type(question) is Tail and question.max_weight is not None and found.length and not found.records:
-            return super()._answer(replace(question, max_weight=None, count=1))
-        return found
-
-
-@breaks("test_a_range_is_half_open")
-class RangeIsClosed(MemoryStore):
-    """Takes the end of a range for part of it."""
-
-    def _answer(self, question: Question) -> Any:
-        if type(question) is Range and question.stop is not None:
-            question = replace(question, stop=question.stop + 1)
-        return super()._answer(question)
-
-
-@breaks("test_pages_join_without_gap_or_repeat")
-class SkipsBetweenPages(MemoryStore):
-    """Leaves out the first document of the next page."""
-
-    def _answer(self, question: Question) -> Any:
-        if type(question) is Scan and question.after is not None and question.after.isdecimal():
-            question = replace(question, after=str(int(question.after) + (-1 if question.reverse else 1)))
-        return super()._answer(question)
-
-
-@breaks("test_pages_stand_still_while_documents_are_deleted")
-class PagesByOffset(MemoryStore):
-    """Remembers how many documents were shown, not which."""
-
-    def _scan(self, scan: Scan) -> Any:
-        whole = super()._scan(replace(scan, after=None, limit=10**6)).documents
-        start = int(scan.after or 0)
-        page = whole[start : start + scan.limit]
-        more = start + scan.limit < len(whole)
-        return replace(super()._scan(scan), documents=page, next=str(start + scan.limit) if more else None)
-
-
-@breaks("test_all_tags_must_match")
-class AnyTagWillDo(MemoryStore):
-    """Finds documents that carry one of the tags."""
-
-    def _scan(self, scan: Scan) -> Any:
-        return super()._scan(replace(scan, tags=dict(list(scan.tags.items())[:1])))
-
-
-@breaks("test_a_scan_follows_the_order_of_creation")
-class ScansByName(MemoryStore):
-    """Answers a scan in the order of ids."""
-
-    def _scan(self, scan: Scan) -> Any:
-        page = super()._scan(scan)
-        return replace(page, documents=tuple(sorted(page.documents, key=lambda document: document.key.id)))
 
 
 # ---- claims ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -54,22 +55,29 @@ def test_a_reader_that_stays_does_not_stop_writers(path: Path) -> None:
         stays.close()
 
 
-def test_reading_all_the_time_keeps_the_log_bounded(path: Path) -> None:
+@contextmanager
+def _beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run something in a thread of its own for the time of a block; it is told when to stop."""
     stop = threading.Event()
+    thread = threading.Thread(target=work, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_reading_all_the_time_keeps_the_log_bounded(path: Path) -> None:
     with SqliteStore(path, durability="relaxed") as store:
         store.commit(step(0, 1))
 
-        def read() -> None:
+        def read(stop: threading.Event) -> None:
             while not stop.is_set():
                 store.read([Range(SHARED, 0, 50)])
 
-        reader = threading.Thread(target=read)
-        reader.start()
-        try:
+        with _beside(read):
             _overwrite(store, 6000)
-        finally:
-            stop.set()
-            reader.join()
         assert _log_bytes(path) < 20 * 1024 * 1024
 
 
@@ -80,9 +88,8 @@ def test_readers_who_take_turns_do_not_keep_the_log_from_starting_over(
     """There is always somebody who reads, and nobody reads for long. Without our doing, that is enough to keep it."""
     if not starts_over:
         monkeypatch.setattr(Log, "_start_over", lambda *_: None)
-    stop = threading.Event()
 
-    def take_turns() -> None:
+    def take_turns(stop: threading.Event) -> None:
         readers = [apsw.Connection(str(path)) for _ in range(2)]
         readers[0].execute("BEGIN; SELECT count(*) FROM head").fetchall()
         while not stop.is_set():
@@ -95,13 +102,8 @@ def test_readers_who_take_turns_do_not_keep_the_log_from_starting_over(
 
     with SqliteStore(path, durability="relaxed") as store:
         store.commit(step(0, 1))
-        reading = threading.Thread(target=take_turns)
-        reading.start()
-        try:
+        with _beside(take_turns):
             _overwrite(store, 6000)
-        finally:
-            stop.set()
-            reading.join()
         assert (_log_bytes(path) < 20 * 1024 * 1024) == starts_over
 
 

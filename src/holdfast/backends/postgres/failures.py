@@ -45,7 +45,8 @@ def bounded(waiting: Generator[Any, Any, T], deadline: float) -> Generator[Any, 
                 raise Stalled("no answer in time")
             state = waiting.send(ready)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        result: T = stop.value
+        return result
 
 
 class Effort:

@@ -105,9 +105,7 @@ class Group:
         self._alone = 0  # how many commits a loop has made itself since it last looked for company
         self._looking = False  # whether it is looking, from a commit until it has turned round once
         self._called: asyncio.AbstractEventLoop | None = None  # the loop that is about to write what waits
-        self._begun: list[Ticket] | None = (
-            None  # written by a loop, and the thread's to finish; the lead is its own then
-        )
+        self._begun: list[Ticket] | None = None  # written by a loop; the thread finishes it, and has the lead
         self._starting = threading.Lock()
         self._wanted = threading.Lock()  # held while the writer thread has nothing to do; cheaper than an Event
         self._wanted.acquire()

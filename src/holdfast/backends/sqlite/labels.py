@@ -16,6 +16,6 @@ def label(space: str, kind: str, name: str, value: str) -> bytes:
     return blake2b("\0".join((space, kind, name, value)).encode(), digest_size=16).digest()
 
 
-def labels_of(space: str, kind: str, tags: bytes | None) -> list[bytes]:
-    """Return the labels of a document's tags, as its row has them."""
-    return [label(space, kind, name, value) for name, value in _tags.decode(tags).items()] if tags else []
+def tags_of(stored: bytes | None) -> dict[str, str]:
+    """Return a document's tags from the column of its row."""
+    return _tags.decode(stored) if stored else {}

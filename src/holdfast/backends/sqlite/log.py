@@ -1,10 +1,13 @@
-"""Keeping the log's file longer than what is in it.
+"""Keeping the log's file longer than what is in it, and what is in it from growing without end.
 
 When a file has grown, its fsync must also write the file system's own journal: on ext4 a commit then takes 300 us
 instead of 160. SQLite writes over its log from the start again and again, so that is the price of a log that is new or
 longer than ever. Zeros ahead of the writer make it a price per stretch instead of per commit.
 
 SQLite takes them for what an earlier round left there: a frame without the right salt and checksum ends the log.
+
+It starts over at the beginning only while nobody reads from the log, so somebody has to see to it that there is such a
+moment.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _ROOM = 64  # leave a disk alone unless it has room for so many stretches
 
 
 class Log:
-    """How far ahead of the writer the log's file reaches, in frames."""
+    """How much of the log is used, and how far ahead of the writer its file reaches; in frames."""
 
     def __init__(self) -> None:
         self.wanted = 0  # how long it should be
@@ -47,7 +50,8 @@ class Log:
         return self._used > FULL - _NEARLY
 
     def look(self, con: apsw.Connection) -> None:
-        """After a commit, when it is due: see how much is used, and want more if little is left."""
+        """After a commit, when it is due: see how much is used. Start over if it is too much, want more if little is
+        left."""
         try:
             used = con.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
         except apsw.Error:

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import apsw
-import msgspec
 
-from holdfast.backends.sqlite.labels import label
+from holdfast.backends.sqlite.labels import label, tags_of
 from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum, stored_key, to_record
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.codec import Json, encode
 from holdfast.errors import Damaged
 from holdfast.store import Parcel, Shipment
-
-_tags = msgspec.json.Decoder(dict[str, str])
 
 _HEADS = "ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum"
 
@@ -47,7 +44,7 @@ def _parcel(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int)
         raise Damaged(f"{kind} {id!r} does not match its checksum", reason="checksum")
     if not stream:
         stored = None if value is None else Json(value)
-        return Parcel(key, False, bool(alive), version, stored, _tags.decode(tags) if tags else {}, text)
+        return Parcel(key, False, bool(alive), version, stored, tags_of(tags), text)
     start = max(index, version)
     rows: list[Any] = con.execute(
         f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?",

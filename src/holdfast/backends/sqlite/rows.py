@@ -8,7 +8,7 @@ from zlib import crc32
 import apsw
 import msgspec
 
-from holdfast.backends.sqlite.labels import label
+from holdfast.backends.sqlite.labels import label, tags_of
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.codec import Json
 from holdfast.errors import Damaged, InvalidInput
@@ -20,7 +20,6 @@ EMPTY = Slice(0, 0, ())
 _pack = msgspec.msgpack.Encoder().encode
 # Which tag is rarer matters only while both are not many.
 _CARRIERS = "SELECT count(*) FROM (SELECT 1 FROM tag WHERE label = ? LIMIT 256)"
-_tags = msgspec.json.Decoder(dict[str, str])
 
 _HEAD = """
 SELECT h.ref, h.stream, h.alive, h.version,
@@ -132,7 +131,7 @@ def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
         raise wrong_shape(key, is_stream=True)
     if not alive:
         return None
-    return Document(key, version, Json(value), _tags.decode(tags) if tags else {}, text)
+    return Document(key, version, Json(value), tags_of(tags), text)
 
 
 def _scan(con: apsw.Connection, scan: Scan) -> Page:

@@ -17,8 +17,8 @@ from hashlib import blake2b
 from typing import Any
 
 import apsw
-import msgspec
 
+from holdfast.backends.sqlite.labels import tags_of
 from holdfast.backends.sqlite.rows import DOCUMENT_COLUMNS, MASK, RECORD_COLUMNS, stored_key, to_document, to_record
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.retrieval import MOST_PLACES, choose
@@ -27,7 +27,6 @@ from holdfast.store import Document, Find, Found, Key, Match
 
 STEP = 2_000  # how many records one catching-up transaction indexes, so that writers wait for moments only
 
-_tags = msgspec.json.Decoder(dict[str, str])
 
 _HEAD = "SELECT ref, stream, alive, version FROM head WHERE space = ? AND kind = ? AND id = ?"
 # From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
@@ -75,7 +74,7 @@ def _index_document(con: apsw.Connection, key: Key, ref: int) -> int:
     row: Any = con.execute("SELECT text, tags FROM head WHERE ref = ? AND alive = 1", (ref,)).fetchone()
     if row is not None and row[0] is not None:
         text, tags = row
-        con.execute(_ADD, (ref, _row_text(text, " ".join(_markers(key, _tags.decode(tags) if tags else {})))))
+        con.execute(_ADD, (ref, _row_text(text, " ".join(_markers(key, tags_of(tags))))))
     con.execute("DELETE FROM unindexed WHERE ref = ?", (ref,))
     return 1
 

@@ -11,7 +11,7 @@ import apsw
 from msgspec import Struct
 
 from holdfast.backends.memory import link
-from holdfast.backends.sqlite.labels import labels_of
+from holdfast.backends.sqlite.labels import label, tags_of
 from holdfast.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum
 from holdfast.backends.sqlite.schema import INDEX_BITS
 from holdfast.errors import InvalidInput
@@ -69,9 +69,10 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
         elif stream:
             yield from _walk_stream(con, name, int(ref), int(version), rest[-1], counts)
         else:
-            for label in labels_of(space, kind, rest[1]):
+            for pair in tags_of(rest[1]).items():
                 tags += 1
-                if con.execute("SELECT 1 FROM tag WHERE label = ? AND ref = ?", (label, ref)).fetchone() is None:
+                carried = (label(space, kind, *pair), ref)
+                if con.execute("SELECT 1 FROM tag WHERE label = ? AND ref = ?", carried).fetchone() is None:
                     yield f"{name}: is not found by one of its tags"
     kept: Any = con.execute("SELECT count(*) FROM tag").fetchone()
     if kept[0] > tags:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apsw
-import msgspec
 
 from holdfast.backends.memory import link
-from holdfast.backends.sqlite.labels import label
+from holdfast.backends.sqlite.labels import label, tags_of
 from holdfast.backends.sqlite.places import Place
 from holdfast.backends.sqlite.receipts import Receipts, carried, portable
 from holdfast.backends.sqlite.rows import MASK, checksum, record_sum
@@ -43,7 +42,6 @@ from holdfast.store import (
 MAX_PLACES = 4096
 FEW = 8  # so many keys are looked up one by one
 
-_tags = msgspec.json.Decoder(dict[str, str])
 
 _HEAD = "SELECT ref, stream, alive, version, tags, text, chain FROM head WHERE space = ? AND kind = ? AND id = ?"
 _HEADS = """
@@ -192,7 +190,7 @@ class Writer:
         place.tags, place.text = tags, write.text
         self._save_head(write.key, place, alive=1, version=place.version + 1, value=write.value)
         if tags != old_tags:
-            self._retag(write.key, place.ref, _tags.decode(old_tags) if old_tags else {}, write.tags)
+            self._retag(write.key, place.ref, tags_of(old_tags), write.tags)
         if write.text is not None and (write.text != old_text or tags != old_tags):
             self._texts.append((place.ref, 0))
         return place.version
@@ -241,7 +239,7 @@ class Writer:
             return place.length
         if place.alive:
             self._unindex_document(key, place)
-            old = _tags.decode(place.tags) if place.tags else {}
+            old = tags_of(place.tags)
             place.tags = place.text = None
             self._save_head(key, place, alive=0, version=place.version + 1)
             self._retag(key, place.ref, old, {})
@@ -297,7 +295,7 @@ class Writer:
     def _unindex_document(self, key: Key, place: Place) -> None:
         if place.text is not None:
             self._flush()
-            tags = _tags.decode(place.tags) if place.tags else {}
+            tags = tags_of(place.tags)
             unindex_document(self.con, key, place.ref, place.text, tags)
 
     def _retag(self, key: Key, ref: int, old: dict[str, str], new: dict[str, str]) -> None:

@@ -42,7 +42,7 @@ def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now
     for place, request in enumerate(requests):
         path = f"$[{place}]"
         _check_rules(request, path, policy, now)
-        for target in replaced(request) if request.op != "add" else ():
+        for target in replaced(request):
             if target in targets:
                 raise InvalidInput(f"two requests of one batch would replace {target!r}", path=path)
             targets.add(target)

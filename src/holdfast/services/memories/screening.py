@@ -20,7 +20,7 @@ _STARTS = frozenset({
     "forget", "forward", "from", "ignore", "never", "new", "override", "post", "send", "silently", "system", "upload",
     "you",
 })  # fmt: skip
-# A long run of what Base64 is written with. Each such character becomes an "a": a pattern would be eight times as slow.
+# A long run of what Base64 is written with. Each such character becomes an "a": a pattern takes several times as long.
 _AS_A = {code: "a" if re.match(r"[A-Za-z0-9+/=_-]", chr(code)) else " " for code in range(128)}
 _ENCODED = "a" * 80
 _INSTRUCTION = re.compile(

@@ -61,7 +61,7 @@ def keys_to_read(space: str, requests: Iterable[Request], ids: Iterable[str | No
     for request, id in zip(requests, ids, strict=True):
         if id is not None and request.memory_id is not None:  # one we made ourselves is new; expecting that is enough
             found[Key(space, keys.MEMORY, id)] = None
-        for target in replaced(request) if request.op != "add" else ():
+        for target in replaced(request):
             found[Key(space, keys.MEMORY, target)] = None
         for ref in request.source_refs:
             found[keys.revocation_key(space, ref)] = None
@@ -85,7 +85,7 @@ def receipt(batch: Batch) -> Committed:
         batch.reviewer,
         batch.decided_at,
         tuple([p.memory_id for p in done if p.outcome == "committed" and p.memory_id]),
-        tuple([target for p in done if p.request.op != "add" for target in replaced(p.request)]),
+        tuple([target for p in done for target in replaced(p.request)]),
         tuple([p.duplicate_of for p in done if p.duplicate_of]),
         tuple([place for place, p in enumerate(batch.proposals) if p.outcome == "rejected"]),
     )
@@ -159,9 +159,7 @@ class Decision:
             return replace(proposal, outcome="committed")
         derived, trust = self._provenance(proposal, path)
         flags = proposal.flags and tuple([flag for flag in proposal.flags if flag != "replaces_more_trusted"])
-        ended: list[Memory] = []
-        if request.op != "add":
-            ended = [self._target(target, request, path) for target in replaced(request)]
+        ended = [self._target(target, request, path) for target in replaced(request)]
         if ended and any(not at_least(trust, memory.trust) for memory in ended):
             flags = (*flags, "replaces_more_trusted")
         proposal = replace(proposal, trust=trust, flags=flags, outcome="committed")
@@ -180,8 +178,7 @@ class Decision:
             )
         said = self.said[memory.id] = keys.said(request)
         twin = self._twin(said.claim)
-        if ended:
-            self._succeed(ended, twin or memory.id)
+        self._succeed(ended, twin or memory.id)
         if twin is not None:
             # Kept, though never active: what cites it must not lose its sources, or a revocation would miss it.
             repeated = end(memory, "superseded", self.reviewer, "known already", self.at)
