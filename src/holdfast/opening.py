@@ -10,10 +10,12 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from inspect import signature
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from holdfast.bridge import OnLoop, Threaded
@@ -21,70 +23,89 @@ from holdfast.errors import InvalidInput
 from holdfast.store import AsyncStore, Store
 
 Address = str | os.PathLike[str]
+Maker = Callable[..., Store]
+AsyncMaker = Callable[..., Awaitable[AsyncStore]]
+
+
+class Rule(NamedTuple):
+    """What an option's value must be, in a test and in words."""
+
+    fits: Callable[[Any], bool]
+    words: str
+
+
+_COUNT = Rule(lambda value: type(value) is int and value > 0, "a whole number, 1 or more")
+_CHOICE = Rule(lambda value: type(value) is bool, "True or False")
+_RULES = {
+    "durability": Rule(lambda value: value in ("durable", "relaxed"), "'durable' or 'relaxed'"),
+    "timeout_seconds": Rule(
+        lambda value: type(value) in (int, float) and 0 < value < math.inf, "a number of seconds above 0"
+    ),
+    "max_record_bytes": _COUNT,
+    "max_connections": _COUNT,
+    "prefix": Rule(lambda value: value is None or type(value) is str, "text"),
+    "require_durable": _CHOICE,
+    "wait_aof": _CHOICE,
+}
 
 
 def open_store(address: Address, **options: Any) -> Store:
     """Open a blocking store. Backends are imported only when asked for."""
-    return _find(address)[0](**options)
+    make, _ = _find(address)
+    _check(make, options)
+    return make(**options)
 
 
 async def open_async_store(address: Address, **options: Any) -> AsyncStore:
     """Open the same store for an event loop."""
-    opened: AsyncStore = await _find(address)[1](**options)
-    return opened
+    make, make_async = _find(address)
+    _check(make, options)
+    return await make_async(**options)
 
 
-def _find(address: Address) -> tuple[Callable[..., Store], Callable[..., Any]]:
+def _find(address: Address) -> tuple[Maker, AsyncMaker]:
     text = os.fspath(address)
     scheme = urlsplit(text).scheme if "://" in text else ""
     if scheme == "memory":
-        return _memory, _inline(_memory)
+        from holdfast.backends.memory import MemoryStore
+
+        return MemoryStore, _wrapped(OnLoop, MemoryStore)
     if scheme in ("", "sqlite", "file"):
         path = text if not scheme else unquote(urlsplit(text).netloc + urlsplit(text).path.removeprefix("/"))
         if not path:
             raise InvalidInput("a store address must not be empty; try 'agent.db' or 'memory://'")
-        return _sqlite(path)
+        from holdfast.backends.sqlite import SqliteStore
+
+        make = partial(SqliteStore, path)
+        return make, _wrapped(Threaded, make)
     if scheme in ("postgresql", "postgres"):
-        return _postgres(text)
+        from holdfast.backends.postgres import AsyncPostgresStore, PostgresStore
+
+        return partial(PostgresStore, text), partial(AsyncPostgresStore.open, text)
     if scheme in ("redis", "rediss"):
-        return _redis(text)
+        from holdfast.backends.redis import AsyncRedisStore, RedisStore
+
+        return partial(RedisStore, text), partial(AsyncRedisStore.open, text)
     raise InvalidInput(
         f"no store is known for {scheme}:// addresses; use a path, sqlite:///, memory://, postgresql:// or redis://"
     )
 
 
-def _memory(**options: Any) -> Store:
-    from holdfast.backends.memory import MemoryStore
-
-    return MemoryStore(**options)
-
-
-def _sqlite(path: str) -> tuple[Callable[..., Store], Callable[..., Any]]:
-    from holdfast.backends.sqlite import SqliteStore
-
-    async def threaded(**options: Any) -> AsyncStore:
-        return Threaded(SqliteStore(path, **options))
-
-    def blocking(**options: Any) -> Store:
-        return SqliteStore(path, **options)
-
-    return blocking, threaded
+def _check(make: Maker, options: dict[str, Any]) -> None:
+    """Refuse an option that this store does not have, or a value that the option can not take."""
+    if not options:
+        return
+    known = [name for name, each in signature(make).parameters.items() if each.kind is each.KEYWORD_ONLY]
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidInput(f"this store has no option {name!r:.40}; it has {', '.join(known)}; nothing was opened")
+        rule = _RULES[name]
+        if not rule.fits(value):
+            raise InvalidInput(f"{name} must be {rule.words}, not {value!r:.40}; nothing was opened")
 
 
-def _postgres(url: str) -> tuple[Callable[..., Store], Callable[..., Any]]:
-    from holdfast.backends.postgres import AsyncPostgresStore, PostgresStore
-
-    return partial(PostgresStore, url), partial(AsyncPostgresStore.open, url)
-
-
-def _redis(url: str) -> tuple[Callable[..., Store], Callable[..., Any]]:
-    from holdfast.backends.redis import AsyncRedisStore, RedisStore
-
-    return partial(RedisStore, url), partial(AsyncRedisStore.open, url)
-
-
-def _inline(make: Callable[..., Store]) -> Callable[..., Any]:
+def _wrapped(wrap: Callable[[Any], AsyncStore], make: Maker) -> AsyncMaker:
     async def opened(**options: Any) -> AsyncStore:
-        return OnLoop(make(**options))
+        return wrap(make(**options))
 
     return opened

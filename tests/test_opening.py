@@ -1,0 +1,60 @@
+"""What `holdfast.open` takes besides an address, and what it says to what it does not take."""
+
+from __future__ import annotations
+
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import opening
+from holdfast.errors import InvalidInput
+
+ADDRESSES = ["memory://", "agent.db", "postgresql://nobody@localhost:1/none", "redis://localhost:1"]
+WRONG = [
+    ("durability", "full", "'durable' or 'relaxed'"),
+    ("durability", 3, "'durable' or 'relaxed'"),
+    ("timeout_seconds", "soon", "a number of seconds above 0"),
+    ("timeout_seconds", 0, "a number of seconds above 0"),
+    ("timeout_seconds", float("nan"), "a number of seconds above 0"),
+    ("timeout_seconds", True, "a number of seconds above 0"),
+    ("max_record_bytes", 0, "a whole number, 1 or more"),
+    ("max_record_bytes", "16 MB", "a whole number, 1 or more"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "words"), WRONG)
+def test_a_value_that_an_option_can_not_take_is_refused_and_no_file_is_made(
+    tmp_path: Path, name: str, value: Any, words: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"{name} must be {words}, not .*; nothing was opened"):
+        holdfast.open(tmp_path / "agent.db", **{name: value})
+    assert not any(tmp_path.iterdir())
+
+
+async def test_an_event_loop_hears_the_same(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="durability must be"):
+        await holdfast.aopen(tmp_path / "agent.db", durability="full")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_option_that_a_store_does_not_have_is_refused_with_those_it_has(address: str) -> None:
+    with pytest.raises(InvalidInput, match=r"no option 'durabilty'; it has .*max_record_bytes"):
+        holdfast.open(address, durabilty="relaxed")
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_every_option_of_a_store_has_a_rule_that_its_default_obeys(address: str) -> None:
+    make, _ = opening._find(address)
+    options = [each for each in signature(make).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    assert options
+    for option in options:
+        assert opening._RULES[option.name].fits(option.default), option.name
+
+
+def test_a_value_that_fits_is_taken(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "agent.db", durability="relaxed", timeout_seconds=2, max_record_bytes=1000) as ctx:
+        assert ctx.durability.name == "relaxed"
