@@ -58,3 +58,9 @@ def test_every_option_of_a_store_has_a_rule_that_its_default_obeys(address: str)
 def test_a_value_that_fits_is_taken(tmp_path: Path) -> None:
     with holdfast.open(tmp_path / "agent.db", durability="relaxed", timeout_seconds=2, max_record_bytes=1000) as ctx:
         assert ctx.durability.name == "relaxed"
+
+
+@pytest.mark.parametrize("space", ["", 3, "a\nb", "x" * 256])
+def test_a_space_that_can_not_name_anything_is_refused(space: Any) -> None:
+    with pytest.raises(InvalidInput, match="a space must be 1 to 255 printable characters"):
+        holdfast.open("memory://", space=space)

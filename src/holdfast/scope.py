@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from holdfast.store import AsyncStore, Key
+from holdfast.store import AsyncStore, Key, require_name
 from holdfast.tokens import Tokenizer, tokenizer
 
 
@@ -23,6 +23,9 @@ class Scope(Struct, frozen=True):
     space: str = "default"
     clock: Callable[[], int] = now
     tokenizer: Tokenizer = tokenizer("default")
+
+    def __post_init__(self) -> None:
+        require_name(self.space, "a space")
 
     def key(self, kind: str, id: str) -> Key:
         return Key(self.space, kind, id)

@@ -21,8 +21,8 @@ from holdfast.client.trying import Ask
 from holdfast.codec import encode
 from holdfast.scope import Scope
 from holdfast.services.memories.memories import AsyncMemories
-from holdfast.services.memories.requests import name
 from holdfast.services.memories.values import Batch, Committed, Revoked
+from holdfast.store import require_name
 
 T = TypeVar("T")
 
@@ -102,4 +102,4 @@ def _plain(mcrs: Any) -> Any:
 
 
 def _part(value: str, what: str) -> str:
-    return quote(name(value, what), safe="")
+    return quote(require_name(value, what), safe="")

@@ -52,7 +52,7 @@ from holdfast.store.commits import (
     new_id,
 )
 from holdfast.store.moving import Movable, Parcel, Shipment
-from holdfast.store.names import MAX_NAME, Key
+from holdfast.store.names import MAX_NAME, Key, require_name
 from holdfast.store.questions import Get, Question, Range, Scan, Tail, cursor
 from holdfast.store.search import Find, Found, Match, Searchable
 from holdfast.store.verbs import AsyncStore, Durability, Store, Watchable
@@ -101,6 +101,7 @@ __all__ = [
     "claims_of",
     "cursor",
     "new_id",
+    "require_name",
     "settled_by",
     "wrong_shape",
 ]

@@ -28,14 +28,15 @@ class Key(Struct, frozen=True, order=True, cache_hash=True):
             and kind.isprintable()
             and id.isprintable()
         ):
-            raise _misnamed((space, kind, id))
+            for part in (space, kind, id):
+                require_name(part, "a key part")
 
 
-def _misnamed(parts: tuple[object, ...]) -> InvalidInput:
-    for part in parts:
-        if type(part) is not str or not 0 < len(part) <= MAX_NAME or not part.isprintable():
-            break
-    return InvalidInput(f"a key part must be 1 to {MAX_NAME} printable characters, not {part!r:.80}")
+def require_name(name: object, what: str) -> str:
+    """Return what can name somebody or something, or raise `InvalidInput`."""
+    if type(name) is not str or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {name!r:.80}")
+    return name
 
 
 def not_json(value: object) -> InvalidInput:

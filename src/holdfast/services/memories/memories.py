@@ -38,7 +38,7 @@ from holdfast.services.memories.deciding import already_decided, decide, same, s
 from holdfast.services.memories.history import changes
 from holdfast.services.memories.packs import PackWrites
 from holdfast.services.memories.policy import AUTO_REVIEWER, Policy
-from holdfast.services.memories.requests import name, stage
+from holdfast.services.memories.requests import stage
 from holdfast.services.memories.revocations import Revocations
 from holdfast.services.memories.search import Filters, Lens, Search
 from holdfast.services.memories.values import (
@@ -54,7 +54,7 @@ from holdfast.services.memories.values import (
 )
 from holdfast.services.memories.vectors import Vectors
 from holdfast.services.memories.writes import BatchWrites, load, receipt
-from holdfast.store import Commit, Document, Expect, Get, Range, Scan, new_id
+from holdfast.store import Commit, Document, Expect, Get, Range, Scan, new_id, require_name
 from holdfast.values import moment
 from holdfast.vectors import VectorIndex
 
@@ -112,16 +112,16 @@ class AsyncMemories:
 
         Give a `batch_id` to make a repeat safe: the same requests return the batch that is there.
         """
-        id = "batch_" + os.urandom(10).hex() if batch_id is None else name(batch_id, "a batch_id")
+        id = "batch_" + os.urandom(10).hex() if batch_id is None else require_name(batch_id, "a batch_id")
         now = self._scope.clock()
-        proposals = stage(mcrs, id, name(proposer, "a proposer"), self._policy, moment(now))
+        proposals = stage(mcrs, id, require_name(proposer, "a proposer"), self._policy, moment(now))
         batch = Batch(
             id=id,
             status="pending",
             proposer=proposer,
             created_at=moment(now),
             proposals=proposals,
-            run_id=None if run_id is None else name(run_id, "a run_id"),
+            run_id=None if run_id is None else require_name(run_id, "a run_id"),
         )
         # What is staged claims nothing, so whether it is known already is a question for the commit.
         at_once = proposer in self._policy.auto_commit
@@ -163,7 +163,7 @@ class AsyncMemories:
 
         Committing it again returns the same receipt. A batch of a run can be committed only with that `run_id` or none.
         """
-        name(reviewer, "a reviewer")
+        require_name(reviewer, "a reviewer")
         for attempt in range(ATTEMPTS):
             # At first nobody looks whether a content is known: the commit expects that it is not, or is refused.
             plan = await self._plan(batch_id, reviewer, run_id, reject or {}, contents=attempt > 0)

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from holdfast.codec import pack
 from holdfast.errors import InvalidInput
 from holdfast.services.memories import keys
-from holdfast.services.memories.requests import name
 from holdfast.services.memories.values import Memory
 from holdfast.services.memories.writes import World, end
-from holdfast.store import Expect, Key, Write
+from holdfast.store import Expect, Key, Write, require_name
 from holdfast.values import moment
 
 RESTORER = "pack"
@@ -45,11 +44,11 @@ def read(item: Mapping[str, Any], place: int) -> Memory:
         memory = msgspec.convert(dict(item), Memory)
     except msgspec.ValidationError as problem:
         raise InvalidInput(f"{problem}; nothing changed", path=path) from None
-    name(memory.id, f"{path}.id")
+    require_name(memory.id, f"{path}.id")
     for field in ("user_id", "project_id", "proposer", "reviewer", "batch_id"):
         value = getattr(memory, field)
         if value is not None:
-            name(value, f"{path}.{field}")
+            require_name(value, f"{path}.{field}")
     times = (memory.proposed_at, memory.created_at, memory.updated_at, memory.expires_at, *(e.at for e in memory.ended))
     if any(time is not None and time.tzinfo is None for time in times):
         raise InvalidInput("a time without a zone; nothing changed", path=path)

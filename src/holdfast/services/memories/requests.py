@@ -16,13 +16,7 @@ from holdfast.services.memories.keys import OUR_IDS
 from holdfast.services.memories.policy import Policy
 from holdfast.services.memories.trust import lowest
 from holdfast.services.memories.values import Proposal, Request
-
-
-def name(value: object, what: str) -> str:
-    """Return `value` if it can name somebody or something, else raise `InvalidInput`."""
-    if type(value) is not str or not 0 < len(value) <= 255 or not value.isprintable():
-        raise InvalidInput(f"{what} must be 1 to 255 printable characters, not {value!r:.80}")
-    return value
+from holdfast.store import require_name
 
 
 def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now: datetime) -> tuple[Proposal, ...]:
@@ -132,9 +126,9 @@ def _check_names(request: Request, path: str) -> None:
     for field in ("memory_id", "target_memory_id", "user_id", "project_id"):
         value = getattr(request, field)
         if value is not None:
-            name(value, f"{path}.{field}")
+            require_name(value, f"{path}.{field}")
     for target in request.supersedes:
-        name(target, f"{path}.supersedes")
+        require_name(target, f"{path}.supersedes")
 
 
 def _memory_ids(requests: Sequence[Request], batch_id: str) -> list[str | None]:

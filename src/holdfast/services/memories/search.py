@@ -18,7 +18,7 @@ from holdfast.errors import InvalidInput, Unavailable
 from holdfast.scope import Scope
 from holdfast.services.memories import keys, screening
 from holdfast.services.memories import words as memory_words
-from holdfast.services.memories.requests import name, replaced
+from holdfast.services.memories.requests import replaced
 from holdfast.services.memories.trust import Trust, at_least
 from holdfast.services.memories.values import (
     Batch,
@@ -34,7 +34,7 @@ from holdfast.services.memories.values import (
 from holdfast.services.memories.vectors import Vectors
 from holdfast.services.memories.writes import expired, load
 from holdfast.stemming import words
-from holdfast.store import Document, Get, Question, Scan
+from holdfast.store import Document, Get, Question, Scan, require_name
 from holdfast.values import moment
 
 POOL = 64
@@ -80,7 +80,7 @@ class Lens(Struct, frozen=True):
             if allowed is not None and value not in allowed:
                 raise InvalidInput(f"{field} must be one of {', '.join(map(str, allowed))}, not {value!r:.60}")
             if field in ("user_id", "project_id") and value is not None:
-                name(value, field)
+                require_name(value, field)
             if field == "min_confidence" and not (type(value) in (int, float) and 0 <= cast("float", value) <= 1):
                 raise InvalidInput(f"min_confidence must be a number from 0 to 1, not {value!r:.60}")
         return cls(**filters)
