@@ -10,6 +10,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ from holdfast.vectors.local import LocalVectors
 
 COUNT, WIDTH = 50_000, 384
 MEMORIES = 100_000
+FILES = 4  # a record's commit is little but its fsync, and thirty of those say too little
 WORDS = [f"word{number}" for number in range(5000)]
 
 
 def measure() -> Iterator[Result]:
     yield from vectors()
     with tempfile.TemporaryDirectory() as folder:
-        yield from batch(Path(folder) / "batch.db")
+        yield from batch(Path(folder))
         yield lexical(Path(folder))
 
 
@@ -80,17 +82,36 @@ def vectors() -> Iterator[Result]:
 
 
 def _alternate(ours: Any, theirs: Any, queries: Any) -> tuple[float, float]:
+    return _medians(_turns(ours, theirs, queries))
+
+
+def _turns(ours: Any, theirs: Any, queries: Any) -> tuple[list[float], list[float]]:
     taken: tuple[list[float], list[float]] = ([], [])
     for query in queries:
         for place, work in enumerate((ours, theirs)):
             start = time.perf_counter()
             work(query)
             taken[place].append(time.perf_counter() - start)
-    return median(taken[0]), median(taken[1])
+    return taken
 
 
-def batch(path: Path) -> Iterator[Result]:
+def _medians(*rounds: tuple[list[float], list[float]]) -> tuple[float, float]:
+    ours, theirs = zip(*rounds, strict=True)
+    return median([*chain(*ours)]), median([*chain(*theirs)])
+
+
+def batch(folder: Path) -> Iterator[Result]:
     rng = np.random.default_rng(2)
+    against_record, against_one = zip(*[_batches(folder / f"{number}.db", rng) for number in range(FILES)], strict=True)
+    ours, theirs = _medians(*against_record)
+    note = f"propose and commit 100 memories, against the commit of one record; {FILES} files, 30 turns each"
+    yield Result("a batch of 100 against one record", ours / theirs, 15, True, micro(ours), micro(theirs), note)
+    ours, theirs = _medians(*against_one)
+    note = "propose and commit 100 memories, against proposing and committing one"
+    yield Result("a batch of 100 against a batch of one", ours / theirs, 15, True, micro(ours), micro(theirs), note)
+
+
+def _batches(path: Path, rng: np.random.Generator) -> list[tuple[list[float], list[float]]]:
     key, body = Key("default", "bench", "one"), encode({"v": "x" * 290})
     with holdfast.open(path) as ctx:
 
@@ -101,13 +122,11 @@ def batch(path: Path) -> Iterator[Result]:
             ctx.store.commit(Commit(new_id(), (), (Append(key, (Entry("note", body),)),)))
 
         hundreds = [[request(rng) for _ in range(100)] for _ in range(60)]
-        ours, theirs = _alternate(known, record, hundreds[:30])
-        note = "propose and commit 100 memories, against the commit of one record"
-        yield Result("a batch of 100 against one record", ours / theirs, 15, True, micro(ours), micro(theirs), note)
         pairs = [([request(rng)], hundred) for hundred in hundreds[30:]]
-        ours, theirs = _alternate(lambda pair: known(pair[1]), lambda pair: known(pair[0]), pairs)
-        note = "propose and commit 100 memories, against proposing and committing one"
-        yield Result("a batch of 100 against a batch of one", ours / theirs, 15, True, micro(ours), micro(theirs), note)
+        return [
+            _turns(known, record, hundreds[:30]),
+            _turns(lambda pair: known(pair[1]), lambda pair: known(pair[0]), pairs),
+        ]
 
 
 def lexical(folder: Path) -> Result:

@@ -65,7 +65,7 @@ def require_text(text: str | None) -> None:
 
 def require_tags(tags: dict[str, str]) -> None:
     try:
-        if "".join(tags).isprintable() and "".join(tags.values()).isprintable():
+        if "".join([*tags, *tags.values()]).isprintable():
             return
     except TypeError:
         pass

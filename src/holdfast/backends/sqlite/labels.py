@@ -13,7 +13,7 @@ _tags = msgspec.json.Decoder(dict[str, str])
 @lru_cache(4096)
 def label(space: str, kind: str, name: str, value: str) -> bytes:
     """Return the 16 bytes that stand for a tag of the documents of a kind."""
-    return blake2b("\0".join((space, kind, name, value)).encode(), digest_size=16).digest()
+    return blake2b(f"{space}\0{kind}\0{name}\0{value}".encode(), digest_size=16).digest()
 
 
 def tags_of(stored: bytes | None) -> dict[str, str]:

@@ -40,7 +40,7 @@ def unload(con: apsw.Connection, after: str | None, limit: int) -> Shipment:
 def _parcel(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int) -> Parcel:
     ref, space, kind, id, stream, alive, version, value, tags, text, chain, total = head
     key = stored_key(space, kind, id)
-    if checksum(space, kind, id, ref, stream, alive, version, value, tags, text, chain) != total:
+    if checksum((space, kind, id, ref, stream, alive, version, value, tags, text, chain)) != total:
         raise Damaged(f"{kind} {id!r} does not match its checksum", reason="checksum")
     if not stream:
         stored = None if value is None else Json(value)
@@ -68,7 +68,7 @@ def load(con: apsw.Connection, parcels: Sequence[Parcel]) -> None:
         columns = (parcel.stream + 0, parcel.alive + 0, parcel.version, value, tags, parcel.text, parcel.chain)
         con.execute(
             f"INSERT OR REPLACE INTO head ({_HEADS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (ref, key.space, key.kind, key.id, *columns, checksum(key.space, key.kind, key.id, ref, *columns)),
+            (ref, key.space, key.kind, key.id, *columns, checksum((key.space, key.kind, key.id, ref, *columns))),
         )
         for name, word in parcel.tags.items() if parcel.alive else ():
             carried = label(key.space, key.kind, name, word)

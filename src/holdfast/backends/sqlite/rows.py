@@ -108,7 +108,7 @@ def stored_key(space: Any, kind: Any, id: Any) -> Key:
         raise Damaged("a name is not as it was written", reason="checksum") from None
 
 
-def checksum(*columns: Any) -> int:
+def checksum(columns: tuple[Any, ...]) -> int:
     """Return the CRC-32 that a row with these columns must carry."""
     return crc32(_pack(columns))
 
@@ -125,7 +125,7 @@ def _get(con: apsw.Connection, key: Key) -> Document | None:
 
 def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
     _, stream, alive, version, value, tags, text, _, total = row
-    if crc32(_pack((key.space, key.kind, key.id, *row[:-1]))) != total:
+    if checksum((key.space, key.kind, key.id, *row[:-1])) != total:
         raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
     if stream:
         raise wrong_shape(key, is_stream=True)

@@ -64,7 +64,7 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
         ref, space, kind, id, stream, alive, version, *rest, total = head
         name = f"{kind} {id!r} in {space!r}"
         counts["streams" if stream else "documents"] += 1
-        if checksum(space, kind, id, ref, stream, alive, version, *rest) != total:
+        if checksum((space, kind, id, ref, stream, alive, version, *rest)) != total:
             yield f"{name}: does not match its checksum"
         elif stream:
             yield from _walk_stream(con, name, int(ref), int(version), rest[-1], counts)

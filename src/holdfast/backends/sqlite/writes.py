@@ -47,10 +47,11 @@ _HEAD = "SELECT ref, stream, alive, version, tags, text, chain FROM head WHERE s
 _HEADS = """
 SELECT id, ref, stream, alive, version, tags, text, chain
 FROM head WHERE space = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))"""
+_ANYBODY = "SELECT 1 FROM head WHERE space = ? AND kind = ? AND id BETWEEN ? AND ? LIMIT 1"
 _LAST = "SELECT pos, chain FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
 _TOP = "SELECT coalesce(max(ref), 0) FROM head"
 _NEW_HEAD = """
-INSERT INTO head (ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum)
+INSERT INTO head (space, kind, id, ref, stream, alive, version, value, tags, text, chain, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _SET_HEAD = "UPDATE head SET version = ?, value = ?, tags = ?, text = ?, chain = ?, sum = ? WHERE ref = ?"
 # Apart, because naming `alive` rewrites an entry of head_by_order: two pages more in the log.
@@ -182,7 +183,22 @@ class Writer:
             self._erase(write, place)
         return place.length
 
+    def _create(self, write: Put, place: Place) -> int:
+        """Put a document where nothing ever was: what `_put` does, without looking at what was there."""
+        key, ref = write.key, self._new_ref()
+        tags = bytes(pack(write.tags)) if write.tags else None
+        place.ref, place.alive, place.version, place.tags, place.text = ref, 1, 1, tags, write.text
+        row = (key.space, key.kind, key.id, ref, 0, 1, 1, bytes(write.value), tags, write.text, None)
+        self._heads.append((*row, checksum(row)))
+        for name, value in write.tags.items():
+            self._tags.append((label(key.space, key.kind, name, value), ref))
+        if write.text is not None:
+            self._texts.append((ref, 0))
+        return 1
+
     def _put(self, write: Put, place: Place) -> int:
+        if not place.ref:
+            return self._create(write, place)
         tags = pack(write.tags) if write.tags else None
         old_tags, old_text = place.tags, place.text
         if old_text is not None and (tags != old_tags or write.text != old_text):
@@ -275,22 +291,26 @@ class Writer:
     def _save_head(self, key: Key, place: Place, *, alive: int, version: int, value: bytes | None = None) -> None:
         new = not place.ref
         if new:
-            # Chosen here and not by SQLite, because the checksum covers it. We hold the write lock.
-            self._top = place.ref = 1 + (self._top or self.execute(_TOP).fetchone()[0])
+            place.ref = self._new_ref()
         turned = place.alive != alive
         place.alive = alive
         if not place.stream:
             place.version = version
-        plain, tags = value and bytes(value), place.tags and bytes(place.tags)  # the packer knows plain bytes only
-        tail = (alive, version, plain, tags, place.text, place.base_chain)
-        total = checksum(key.space, key.kind, key.id, place.ref, place.stream, *tail)
+        # The packer in checksum() knows plain bytes only.
+        tail = (version, value and bytes(value), place.tags and bytes(place.tags), place.text, place.base_chain)
+        row = (key.space, key.kind, key.id, place.ref, place.stream, alive, *tail)
         if new:
-            self._heads.append((place.ref, key.space, key.kind, key.id, place.stream, *tail, total))
+            self._heads.append((*row, checksum(row)))
         else:
             self._flush()  # it may be among the new ones
-            self.execute(_SET_HEAD, (*tail[1:], total, place.ref))
+            self.execute(_SET_HEAD, (*tail, checksum(row), place.ref))
             if turned:
                 self.execute(_SET_ALIVE, (alive, place.ref))
+
+    def _new_ref(self) -> int:
+        # Chosen here and not by SQLite, because the checksum covers it. We hold the write lock.
+        self._top = 1 + (self._top or self.execute(_TOP).fetchone()[0])
+        return self._top
 
     def _unindex_document(self, key: Key, place: Place) -> None:
         if place.text is not None:
@@ -326,10 +346,16 @@ class Writer:
             if key not in self._places:
                 unknown.setdefault((key.space, key.kind), {})[key.id] = key
         for where, by_id in unknown.items():
-            rows: list[Any] = self.execute(_HEADS, (*where, encode([*by_id]).decode())).fetchall()
-            found = {row[0]: row[1:] for row in rows}
+            found = {}
+            # New things are often neighbours by name, and then one look tells that none of them is there.
+            if self.execute(_ANYBODY, (*where, min(by_id), max(by_id))).fetchone():
+                rows: list[Any] = self.execute(_HEADS, (*where, encode([*by_id]).decode())).fetchall()
+                found = {row[0]: row[1:] for row in rows}
             for id, key in by_id.items():
-                self._learn(key, found.get(id))
+                if id in found:
+                    self._learn(key, found[id])
+                else:
+                    self._places[key] = Place(None, None)
 
     def _learn(self, key: Key, head: tuple[Any, ...] | None) -> Place:
         last = None

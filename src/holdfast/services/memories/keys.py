@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import blake2b, sha256
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from holdfast.codec import encode, pack
 from holdfast.services.memories import screening
@@ -51,7 +52,7 @@ def source_tag(source_ref: str) -> str:
     return "source:" + digest(source_ref)[:32]
 
 
-class Said(NamedTuple):
+class Said(Struct, frozen=True):
     """What a memory says: the claim on it, which only one active memory of a scope and owner can have, and the text."""
 
     claim: str
@@ -91,10 +92,11 @@ def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:
     tags = {"status": memory.status, "owner": owner(memory.user_id, memory.project_id)}
     for ref in memory.source_refs:
         tags[source_tag(ref)] = "1"
-    text = None
-    if memory.status == "active":
-        tags[CONTENT], text = known or said(memory)
-    return Put(key, pack(memory), tags, text)
+    if memory.status != "active":
+        return Put(key, pack(memory), tags)
+    says = known or said(memory)
+    tags[CONTENT] = says.claim
+    return Put(key, pack(memory), tags, says.text)
 
 
 def put_batch(space: str, batch: Batch) -> Put:

@@ -126,7 +126,7 @@ class AsyncMemories:
         # What is staged claims nothing, so whether it is known already is a question for the commit.
         at_once = proposer in self._policy.auto_commit
         for _ in range(ATTEMPTS):
-            stored, decided = await self._staged(batch)
+            stored, decided = await self._staged(batch, batch_id is not None)
             if stored is not None:
                 return same(batch, load(stored, Batch))
             decision = None
@@ -340,8 +340,11 @@ class AsyncMemories:
         found = [load(document, Memory) for document in await self._scope.store.read(questions) if document]
         return {memory.id: memory for memory in found}
 
-    async def _staged(self, batch: Batch) -> tuple[Document | None, int]:
+    async def _staged(self, batch: Batch, named: bool) -> tuple[Document | None, int]:
         """Return the batch if it is already there, and how many of the proposer's batches have been decided."""
         decided = Range(self._scope.key(keys.DECIDED, keys.digest(batch.proposer)), limit=0)
+        if not named:  # a name we made up is nobody's, or the commit says so
+            [slice] = await self._scope.store.read([decided])
+            return None, slice.length
         stored, slice = await self._scope.store.read([Get(self._scope.key(keys.BATCH, batch.id)), decided])
         return stored, slice.length

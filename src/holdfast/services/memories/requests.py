@@ -34,17 +34,18 @@ def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now
     places = {id: place for place, id in reversed(list(enumerate(ids)))}
     targets: set[str] = set()
     for place, request in enumerate(requests):
-        path = f"$[{place}]"
-        _check_rules(request, path, policy, now)
+        _check_rules(request, place, policy, now)
         for target in replaced(request):
             if target in targets:
-                raise InvalidInput(f"two requests of one batch would replace {target!r}", path=path)
+                raise InvalidInput(f"two requests of one batch would replace {target!r}", path=f"$[{place}]")
             targets.add(target)
-        if ids[place] is not None and places[ids[place]] != place:
-            raise InvalidInput(f"two requests of one batch have the memory_id {ids[place]!r}", path=path)
+        if (id := ids[place]) is not None and places[id] != place:
+            raise InvalidInput(f"two requests of one batch have the memory_id {id!r}", path=f"$[{place}]")
         for ref in request.source_refs:
             if places.get(ref, -1) >= place:
-                raise InvalidInput(f"{ref!r} can not be a source of itself or of what comes before it", path=path)
+                raise InvalidInput(
+                    f"{ref!r} can not be a source of itself or of what comes before it", path=f"$[{place}]"
+                )
     ceiling = policy.ceiling(proposer)
     flags = _flags(requests)
     return tuple(
@@ -82,17 +83,18 @@ def _read(mcr: Any, path: str) -> Request:
         raise InvalidInput(f"{problem}; nothing was staged", path=path) from None
 
 
-def _check_rules(request: Request, path: str, policy: Policy, now: datetime) -> None:
+def _check_rules(request: Request, place: int, policy: Policy, now: datetime) -> None:
     if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
-        raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters", path=path)
+        limit = policy.max_content_chars
+        raise InvalidInput(f"content and rationale are limited to {limit} characters", path=f"$[{place}]")
     if not screening.plain(request.content).strip():
-        raise InvalidInput("content holds nothing a reader could see", path=path)
+        raise InvalidInput("content holds nothing a reader could see", path=f"$[{place}]")
     if request.expires_at is not None and request.expires_at <= now:
-        raise InvalidInput(f"expires_at {request.expires_at} has passed", path=path)
+        raise InvalidInput(f"expires_at {request.expires_at} has passed", path=f"$[{place}]")
     if request.source_refs:
-        _check_sources(request.source_refs, path, policy)
+        _check_sources(request.source_refs, f"$[{place}]", policy)
     if request.op != "add" or _names_something(request):
-        _check_names(request, path)
+        _check_names(request, f"$[{place}]")
     if not (request.content.isascii() and request.rationale.isascii() and not request.source_refs):
         pack(request)  # refuses lone surrogates, which no store could hold
 

@@ -15,6 +15,7 @@ _SELECTORS = re.compile("[\ufe00-\ufe0e\U000e0100-\U000e01ef]")
 _SPACES = re.compile(r"[^\S\n]+")
 _LETTERS = re.compile(r"[a-z]+")
 _APART = {code: " " for code in range(128) if not chr(code).isalpha()}
+_NO_LAYOUT = dict.fromkeys(map(ord, "\n\r\t"))
 _STARTS = frozenset({
     "always", "assistant", "automatically", "bypass", "developer", "disregard", "do", "don", "email", "exfiltrate",
     "forget", "forward", "from", "ignore", "never", "new", "override", "post", "send", "silently", "system", "upload",
@@ -69,7 +70,7 @@ def flags(text: str) -> tuple[str, ...]:
 
 def _ordinary(text: str) -> bool:
     """Tell whether a text is of letters that nothing can hide behind: most are, and need no closer look."""
-    return text.isascii() and text.replace("\n", "").replace("\r", "").replace("\t", "").isprintable()
+    return text.isascii() and (text.isprintable() or text.translate(_NO_LAYOUT).isprintable())
 
 
 def _hides(text: str) -> bool:

@@ -113,10 +113,10 @@ class Decision:
         self.reviewer, self.run_id, self.now = reviewer, run_id or batch.run_id, now
         self.at = moment(now)
         self.ceiling = policy.ceiling(batch.proposer)
-        self.keys: dict[str, Key] = {}
-        self.changed: dict[str, Memory] = {}
+        self.common = _blank(batch, reviewer, self.run_id, self.at)
+        self.changed: dict[Key, Memory] = {}
         self.contents: dict[str, str | None] = {}
-        self.said: dict[str, keys.Said] = {}
+        self.said: dict[Key, keys.Said] = {}
         self.added: list[str] = []
         self.removed: list[str] = []
         self.refused: set[str] = set()
@@ -129,7 +129,7 @@ class Decision:
         """Return what to commit if the batch is stored at `version`."""
         expects = [Expect(Key(self.space, keys.BATCH, self.batch.id), version)]
         expects += self.world.expects()
-        expects += [Expect(key, 0) for key in map(self._key, self.changed) if key not in self.world.documents]
+        expects += [Expect(key, 0) for key in self.changed if key not in self.world.documents]
         return BatchWrites(tuple(expects), tuple(self._writes(self.settled)), tuple(self.added), self.settled)
 
     def _settle(self, reject: Mapping[int, str]) -> Iterator[Proposal]:
@@ -142,24 +142,26 @@ class Decision:
                     self.refused.add(proposal.memory_id)
                 yield replace(proposal, outcome="rejected", reason=reject[place])
             else:
-                yield self._apply(proposal, f"$[{place}]")
+                yield self._apply(proposal, place)
 
-    def _writes(self, batch: Batch) -> Iterable[Write]:
-        yield keys.put_batch(self.space, batch)
-        for id, memory in self.changed.items():
-            yield keys.put_memory(self._key(id), memory, self.said.get(id))
-        yield keys.log(
+    def _writes(self, batch: Batch) -> list[Write]:
+        log = keys.log(
             self.space, "COMMITTED", self.now, self.reviewer, batch_id=batch.id, added=self.added, removed=self.removed
         )
-        yield keys.tally(self.space, keys.DECIDED, batch, self.now)
+        return [
+            keys.put_batch(self.space, batch),
+            *[keys.put_memory(key, memory, self.said.get(key)) for key, memory in self.changed.items()],
+            log,
+            keys.tally(self.space, keys.DECIDED, batch, self.now),
+        ]
 
-    def _apply(self, proposal: Proposal, path: str) -> Proposal:
+    def _apply(self, proposal: Proposal, place: int) -> Proposal:
         request = proposal.request
         if request.op == "noop":
             return replace(proposal, outcome="committed")
-        derived, trust = self._provenance(proposal, path)
+        derived, trust = self._provenance(proposal, place)
         flags = proposal.flags and tuple([flag for flag in proposal.flags if flag != "replaces_more_trusted"])
-        ended = [self._target(target, request, path) for target in replaced(request)]
+        ended = [self._target(target, request, place) for target in replaced(request)]
         if ended and any(not at_least(trust, memory.trust) for memory in ended):
             flags = (*flags, "replaces_more_trusted")
         proposal = replace(proposal, trust=trust, flags=flags, outcome="committed")
@@ -170,37 +172,39 @@ class Decision:
         for memory in ended:
             self._end(memory, "superseded", request.rationale)
         memory = self._make(proposal, derived)
-        if request.memory_id is not None and self._get(memory.id) is not None:
+        key = self._key(memory.id)
+        if request.memory_id is not None and self._get(key) is not None:
             raise Conflict(
-                f"{path}: there already is a memory {memory.id!r}; nothing changed",
+                f"$[{place}]: there already is a memory {memory.id!r}; nothing changed",
                 expected=0,
-                actual=self._version(memory.id),
+                actual=self._version(key),
             )
-        said = self.said[memory.id] = keys.said(request)
+        said = self.said[key] = keys.said(request)
         twin = self._twin(said.claim)
         self._succeed(ended, twin or memory.id)
         if twin is not None:
             # Kept, though never active: what cites it must not lose its sources, or a revocation would miss it.
             repeated = end(memory, "superseded", self.reviewer, "known already", self.at)
-            self.changed[memory.id] = replace(repeated, superseded_by=twin)
+            self.changed[key] = replace(repeated, superseded_by=twin)
             return replace(proposal, outcome="duplicate", duplicate_of=twin)
-        self.changed[memory.id] = memory
+        self.changed[key] = memory
         self.contents[said.claim] = memory.id
         self.added.append(memory.id)
         return proposal
 
-    def _provenance(self, proposal: Proposal, path: str) -> tuple[tuple[str, ...], Trust]:
+    def _provenance(self, proposal: Proposal, place: int) -> tuple[tuple[str, ...], Trust]:
         request = proposal.request
         if not request.source_refs:
             return (), lowest(self.ceiling, [request.trust]) if request.trust else self.ceiling
         labels = [request.trust] if request.trust else []
         derived = []
+        path = f"$[{place}]"
         for ref in dict.fromkeys(request.source_refs):
             if ref in self.refused:
                 raise InvalidInput(f"its source {ref!r} was rejected; reject it too; nothing changed", path=path)
             if self.world.get(keys.revocation_key(self.space, ref)) is not None:
                 raise InvalidInput(f"its source {ref!r:.200} was revoked; nothing changed", path=path)
-            source = self._get(ref) if keys.can_be_id(ref) else None
+            source = self._get(self._key(ref)) if keys.can_be_id(ref) else None
             if source is None and ref.startswith(keys.OUR_IDS):
                 # Citing a memory before it is known would escape the limit its trust will set.
                 raise NotFound(f"{path}: its source {ref!r:.80} is not known; nothing changed", kind="memory", id=ref)
@@ -212,8 +216,9 @@ class Decision:
             labels.append(source.trust)
         return tuple(derived), lowest(self.ceiling, labels)
 
-    def _target(self, id: str, request: Request, path: str) -> Memory:
-        memory = self._get(id)
+    def _target(self, id: str, request: Request, place: int) -> Memory:
+        key, path = self._key(id), f"$[{place}]"
+        memory = self._get(key)
         if memory is None or id in self.added:
             raise NotFound(f"{path}: there is no memory {id!r}; nothing changed", kind="memory", id=id)
         if (memory.scope, memory.user_id, memory.project_id) != (request.scope, request.user_id, request.project_id):
@@ -221,14 +226,14 @@ class Decision:
         if memory.status != "active" or expired(memory, self.at):
             status = "expired" if memory.status == "active" else memory.status
             raise Conflict(
-                f"{path}: memory {id!r} is {status}, not active; nothing changed", expected=1, actual=self._version(id)
+                f"{path}: memory {id!r} is {status}, not active; nothing changed", expected=1, actual=self._version(key)
             )
         return memory
 
     def _twin(self, content: str) -> str | None:
         """Return the active memory that already holds this content. One that has expired makes room."""
         holder = self.contents[content] if content in self.contents else self.world.holders.get(content)
-        memory = self._get(holder) if holder is not None else None
+        memory = self._get(self._key(holder)) if holder is not None else None
         if memory is not None and expired(memory, self.at):
             self._end(memory, "expired", "")
             return None
@@ -236,56 +241,67 @@ class Decision:
 
     def _end(self, memory: Memory, status: End, reason: str) -> None:
         ended = end(memory, status, self.reviewer, reason, self.at)
-        self.changed[memory.id] = ended
+        self.changed[self._key(memory.id)] = ended
         self.contents[keys.said(memory).claim] = None
         self.removed.append(memory.id)
 
     def _succeed(self, ended: Iterable[Memory], successor: str) -> None:
-        for memory in ended:
-            self.changed[memory.id] = replace(self.changed[memory.id], superseded_by=successor)
+        for key in [self._key(memory.id) for memory in ended]:
+            self.changed[key] = replace(self.changed[key], superseded_by=successor)
 
     def _make(self, proposal: Proposal, derived: tuple[str, ...]) -> Memory:
         request = proposal.request
         assert proposal.memory_id is not None
-        return Memory(
+        return replace(
+            self.common,
             id=proposal.memory_id,
             type=request.type,
             scope=request.scope,
             content=request.content,
             rationale=request.rationale,
             confidence=request.confidence,
-            status="active",
             trust=proposal.trust,
-            proposer=self.batch.proposer,
-            reviewer=self.reviewer,
-            batch_id=self.batch.id,
-            proposed_at=self.batch.created_at,
-            created_at=self.at,
-            updated_at=self.at,
             source_refs=request.source_refs and tuple(dict.fromkeys(request.source_refs)),
             derived_from=derived,
             supersedes=request.supersedes,
             user_id=request.user_id,
             project_id=request.project_id,
-            run_id=self.run_id,
             expires_at=request.expires_at,
         )
 
-    def _version(self, id: str) -> int:
-        document = self.world.get(self._key(id))
+    def _version(self, key: Key) -> int:
+        document = self.world.get(key)
         return document.version if document else 0
 
-    def _get(self, id: str) -> Memory | None:
-        if id in self.changed:
-            return self.changed[id]
-        document = self.world.get(self._key(id))
+    def _get(self, key: Key) -> Memory | None:
+        if key in self.changed:
+            return self.changed[key]
+        document = self.world.get(key)
         return load(document, Memory) if document else None
 
     def _key(self, id: str) -> Key:
-        key = self.keys.get(id)
-        if key is None:
-            key = self.keys[id] = Key(self.space, keys.MEMORY, id)
-        return key
+        return Key(self.space, keys.MEMORY, id)
+
+
+def _blank(batch: Batch, reviewer: str, run_id: str | None, at: datetime) -> Memory:
+    """Return what the memories of a batch have in common. To fill it in costs a fifth of making one from its parts."""
+    return Memory(
+        id="",
+        type="fact",
+        scope="global",
+        content="",
+        rationale="",
+        confidence=0.0,
+        status="active",
+        trust="untrusted",
+        proposer=batch.proposer,
+        reviewer=reviewer,
+        batch_id=batch.id,
+        proposed_at=batch.created_at,
+        created_at=at,
+        updated_at=at,
+        run_id=run_id,
+    )
 
 
 def end(memory: Memory, status: End, by: str, reason: str, at: datetime) -> Memory:
