@@ -13,7 +13,7 @@ from holdfast.store.names import Key
 CLAIM = "="
 
 
-class Claim(Struct, frozen=True):
+class Claim(Struct, frozen=True, gc=False):
     """What one document of a kind can have for itself."""
 
     kind: str

@@ -16,7 +16,7 @@ from holdfast.store.names import MAX_NAME, Key, not_json, require_natural, requi
 EXISTS = -1
 
 
-class Expect(Struct, frozen=True):
+class Expect(Struct, frozen=True, gc=False):
     """Demand that a document has this version, or a stream this length. 0: must not exist. `EXISTS`: must exist."""
 
     key: Key
@@ -63,7 +63,7 @@ class Entry(Struct, frozen=True):
             raise InvalidInput("a commitment must be 32 bytes")
 
 
-class Put(Struct, frozen=True):
+class Put(Struct, frozen=True, gc=False):
     """Write a document whole. Its version grows by one. `tags` are what `Scan` filters by, `text` what is searched."""
 
     key: Key

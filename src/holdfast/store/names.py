@@ -9,7 +9,7 @@ from holdfast.errors import InvalidInput
 MAX_NAME = 255
 
 
-class Key(Struct, frozen=True, order=True, cache_hash=True):
+class Key(Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """The name of a document or stream. Each part is 1 to 255 printable characters."""
 
     space: str

@@ -128,12 +128,14 @@ class Writer:
             return Receipt(id, first)
         if len(commit.expects) + len(commit.writes) > FEW:
             self._look_up({part.key for part in (*commit.expects, *commit.writes)})
+        places = self._places
         for expect in commit.expects:
-            if expect.version != (seen := self._place(expect.key).seen):
+            place = places.get(expect.key) or self._find(expect.key)
+            if expect.version != (seen := place.seen):
                 check_expectation(expect, seen)
         if claims:
-            self._check_claims(space, claims, settled_by(commit))
-        steps = [(write, self._place(write.key)) for write in commit.writes]
+            self._check_claims(commit, claims)
+        steps = [(write, places.get(write.key) or self._find(write.key)) for write in commit.writes]
         _check(steps)
         self.wrote = self.writing = True
         short = portable(id) if self._alone and self.receipts.growing and _ends_with_append(steps) else None
@@ -147,11 +149,12 @@ class Writer:
         self.writing = False
         return Receipt(id, versions)
 
-    def _check_claims(self, space: str, claims: Iterable[Claim], settled: set[Key]) -> None:
+    def _check_claims(self, commit: Commit, claims: Iterable[Claim]) -> None:
+        space = commit.space
         wanted = {label(space, claim.kind, claim.name, claim.value): claim for claim in claims}
         labels = encode([each.hex() for each in wanted]).decode()
         for found, id in self.execute(_HOLDERS, (labels,)).fetchall():
-            if Key(space, wanted[found].kind, id) not in settled:
+            if Key(space, wanted[found].kind, id) not in settled_by(commit):
                 raise claimed(wanted[found])
 
     def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes) -> tuple[int, ...]:
@@ -333,11 +336,8 @@ class Writer:
                 self.con.executemany(sql, rows)
                 rows.clear()
 
-    def _place(self, key: Key) -> Place:
-        place = self._places.get(key)
-        if place is None:
-            place = self._learn(key, self.execute(_HEAD, (key.space, key.kind, key.id)).fetchone())
-        return place
+    def _find(self, key: Key) -> Place:
+        return self._learn(key, self.execute(_HEAD, (key.space, key.kind, key.id)).fetchone())
 
     def _look_up(self, keys: Iterable[Key]) -> None:
         """Learn about many keys at once: a statement for each kind, not for each key."""

@@ -52,7 +52,7 @@ def source_tag(source_ref: str) -> str:
     return "source:" + digest(source_ref)[:32]
 
 
-class Said(Struct, frozen=True):
+class Said(Struct, frozen=True, gc=False):
     """What a memory says: the claim on it, which only one active memory of a scope and owner can have, and the text."""
 
     claim: str

@@ -181,7 +181,8 @@ class Decision:
             )
         said = self.said[key] = keys.said(request)
         twin = self._twin(said.claim)
-        self._succeed(ended, twin or memory.id)
+        if ended:
+            self._succeed(ended, twin or memory.id)
         if twin is not None:
             # Kept, though never active: what cites it must not lose its sources, or a revocation would miss it.
             repeated = end(memory, "superseded", self.reviewer, "known already", self.at)
@@ -233,7 +234,9 @@ class Decision:
     def _twin(self, content: str) -> str | None:
         """Return the active memory that already holds this content. One that has expired makes room."""
         holder = self.contents[content] if content in self.contents else self.world.holders.get(content)
-        memory = self._get(self._key(holder)) if holder is not None else None
+        if holder is None:
+            return None
+        memory = self._get(self._key(holder))
         if memory is not None and expired(memory, self.at):
             self._end(memory, "expired", "")
             return None
