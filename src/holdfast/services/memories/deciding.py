@@ -100,7 +100,7 @@ def stage_or_commit(
         waiting = tuple([replace(proposal, outcome="pending", duplicate_of=None) for proposal in settled])
         batch = replace(batch, proposals=waiting)
     absent = Expect(scope.key(keys.BATCH, batch.id), 0)
-    return Commit(new_id(), (absent,), (staged, note, keys.put_batch(space, batch))), batch
+    return Commit(new_id(), (absent,), (keys.put_batch(space, batch), staged, note)), batch
 
 
 def same(wanted: Batch, found: Batch) -> Batch:

@@ -29,12 +29,13 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from holdfast.embedders import Embedder
-from holdfast.errors import Conflict, InvalidInput, NotFound
+from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.scope import Scope
 from holdfast.services.memories import keys
 from holdfast.services.memories import packs as memory_packs
 from holdfast.services.memories import writes as memory_writes
 from holdfast.services.memories.deciding import already_decided, decide, same, stage_or_commit, told, world_of
+from holdfast.services.memories.fresh import Fresh, Known
 from holdfast.services.memories.history import changes
 from holdfast.services.memories.packs import PackWrites
 from holdfast.services.memories.policy import AUTO_REVIEWER, Policy
@@ -54,7 +55,7 @@ from holdfast.services.memories.values import (
 )
 from holdfast.services.memories.vectors import Vectors
 from holdfast.services.memories.writes import BatchWrites, load, receipt
-from holdfast.store import Commit, Document, Expect, Get, Range, Scan, new_id, require_name
+from holdfast.store import Commit, Document, Expect, Get, Put, Range, Scan, new_id, require_name
 from holdfast.values import moment
 from holdfast.vectors import VectorIndex
 
@@ -78,6 +79,7 @@ class AsyncMemories:
         self._vectors = Vectors(scope, embedder, index, threads)
         self._search = Search(scope, self._vectors)
         self._revocations = Revocations(scope)
+        self._fresh = Fresh()
 
     def using(
         self,
@@ -136,16 +138,18 @@ class AsyncMemories:
                     continue
             commit, result = stage_or_commit(self._scope, self._policy, batch, decision, decided, now, at_once=at_once)
             try:
-                await self._scope.store.commit(await told(self._scope, commit, result, proposer, proposed=True))
+                done = await self._scope.store.commit(await told(self._scope, commit, result, proposer, proposed=True))
             except Conflict as conflict:
                 lost = conflict
                 continue
+            if isinstance(put := commit.writes[0], Put):  # it was staged, not committed at once
+                self._fresh.keep(Known(result, done.versions[0]), len(put.value))
             return result
         raise lost
 
     async def batch(self, batch_id: str) -> Batch:
         """Return a batch, whatever became of it."""
-        return load(await self._document(keys.BATCH, batch_id), Batch)
+        return (await self._read(batch_id)).batch
 
     async def pending(
         self, *, proposer: str | None = None, after: str | None = None, limit: int = 50
@@ -164,9 +168,17 @@ class AsyncMemories:
         Committing it again returns the same receipt. A batch of a run can be committed only with that `run_id` or none.
         """
         require_name(reviewer, "a reviewer")
+        lost: HoldfastError
         for attempt in range(ATTEMPTS):
-            # At first nobody looks whether a content is known: the commit expects that it is not, or is refused.
-            plan = await self._plan(batch_id, reviewer, run_id, reject or {}, contents=attempt > 0)
+            known = self._fresh.take(batch_id)
+            try:
+                # At first nobody looks whether a content is known: the commit expects that it is not, or is refused.
+                plan = await self._plan(batch_id, reviewer, run_id, reject or {}, contents=attempt > 0, known=known)
+            except HoldfastError as refusal:
+                if known is None:
+                    raise
+                lost = refusal  # of what is remembered; before anybody is refused, the batch is read
+                continue
             if not plan.writes:
                 return receipt(plan.batch)
             commit = Commit(new_id(), plan.expects, plan.writes)
@@ -188,33 +200,39 @@ class AsyncMemories:
         return await self._plan(batch_id, reviewer, run_id, reject or {}, contents=True)
 
     async def _plan(
-        self, batch_id: str, reviewer: str, run_id: str | None, reject: Mapping[int, str], *, contents: bool
+        self,
+        batch_id: str,
+        reviewer: str,
+        run_id: str | None,
+        reject: Mapping[int, str],
+        *,
+        contents: bool,
+        known: Known | None = None,
     ) -> BatchWrites:
         decision = None
         while decision is None:
-            stored = await self._document(keys.BATCH, batch_id)
-            batch = load(stored, Batch)
+            (batch, version), known = known or await self._read(batch_id), None
             if batch.status == "committed":
                 done = receipt(batch)
-                return BatchWrites((Expect(stored.key, stored.version),), (), done.memory_ids, batch)
+                unchanged = Expect(self._scope.key(keys.BATCH, batch_id), version)
+                return BatchWrites((unchanged,), (), done.memory_ids, batch)
             if batch.status == "rejected":
-                raise already_decided(batch, stored.version)
+                raise already_decided(batch, version)
             self._policy.check_reviewer(batch, reviewer)
             if run_id is not None and batch.run_id is not None and run_id != batch.run_id:
                 raise InvalidInput(f"batch {batch_id!r} is of run {batch.run_id!r}, not {run_id!r}; nothing changed")
             decision = await decide(
-                self._scope, self._policy, batch, stored.version, reviewer, run_id, reject, contents=contents
+                self._scope, self._policy, batch, version, reviewer, run_id, reject, contents=contents
             )
-        return decision.writes(stored.version)
+        return decision.writes(version)
 
     async def reject(self, batch_id: str, *, reason: str, reviewer: str = "") -> Batch:
         """Decline a whole batch. Rejecting it again changes nothing; one that is committed can not be rejected."""
-        stored = await self._document(keys.BATCH, batch_id)
-        batch = load(stored, Batch)
+        batch, version = await self._read(batch_id)
         if batch.status == "rejected":
             return batch
         if batch.status == "committed":
-            raise already_decided(batch, stored.version)
+            raise already_decided(batch, version)
         self._policy.check_rejecter(batch, reviewer)
         now = self._scope.clock()
         space = self._scope.space
@@ -227,7 +245,7 @@ class AsyncMemories:
             keys.log(space, "REJECTED", now, reviewer, batch_id=batch_id, reason=reason),
             keys.tally(space, keys.DECIDED, batch, now),
         )
-        commit = Commit(new_id(), (Expect(stored.key, stored.version),), writes)
+        commit = Commit(new_id(), (Expect(self._scope.key(keys.BATCH, batch_id), version),), writes)
         try:
             await self._scope.store.commit(await told(self._scope, commit, batch, reviewer or batch.proposer))
         except Conflict:
@@ -339,6 +357,10 @@ class AsyncMemories:
         questions = [Get(self._scope.key(keys.MEMORY, id)) for id in sorted(ids)]
         found = [load(document, Memory) for document in await self._scope.store.read(questions) if document]
         return {memory.id: memory for memory in found}
+
+    async def _read(self, batch_id: str) -> Known:
+        stored = await self._document(keys.BATCH, batch_id)
+        return Known(load(stored, Batch), stored.version)
 
     async def _staged(self, batch: Batch, named: bool) -> tuple[Document | None, int]:
         """Return the batch if it is already there, and how many of the proposer's batches have been decided."""

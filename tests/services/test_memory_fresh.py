@@ -1,0 +1,115 @@
+"""A batch proposed here is committed from memory, and never for what has become of it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.backends.memory import MemoryStore
+from holdfast.blocking import Context
+from holdfast.bridge import Inline
+from holdfast.context import AsyncContext
+from holdfast.errors import Conflict, InvalidInput
+from holdfast.scope import Scope
+from holdfast.services.memories import fresh
+from holdfast.services.memories.fresh import Fresh, Known
+from holdfast.services.memories.values import Batch
+
+FACT = {
+    "op": "add",
+    "type": "fact",
+    "scope": "global",
+    "content": "tides turn",
+    "rationale": "seen",
+    "confidence": 0.9,
+    "source_refs": [],
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+def ctx(path: Path) -> Iterator[Context]:
+    with holdfast.open(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def elsewhere(path: Path) -> Iterator[Context]:
+    with holdfast.open(path) as opened:
+        yield opened
+
+
+def test_a_batch_proposed_here_is_committed_without_reading_it_again() -> None:
+    store = MemoryStore()
+    ctx = Context(AsyncContext(Scope(Inline(store))))
+    batch = ctx.memories.propose([FACT], proposer="agent")
+
+    def unread(questions: Any) -> Any:
+        raise AssertionError(f"asked {questions}")
+
+    store.read = unread  # type: ignore[method-assign]
+    ctx.memories.commit(batch.id, reviewer="human")
+
+
+def test_one_that_was_rejected_elsewhere_is_not_committed(ctx: Context, elsewhere: Context) -> None:
+    batch = ctx.memories.propose([FACT], proposer="agent")
+    elsewhere.memories.reject(batch.id, reason="no", reviewer="human")
+    with pytest.raises(Conflict, match="was rejected by 'human'"):
+        ctx.memories.commit(batch.id, reviewer="human")
+    assert ctx.memories.list() == []
+
+
+def test_one_that_was_committed_elsewhere_gives_the_same_receipt(ctx: Context, elsewhere: Context) -> None:
+    batch = ctx.memories.propose([FACT], proposer="agent")
+    first = elsewhere.memories.commit(batch.id, reviewer="human")
+    assert ctx.memories.commit(batch.id, reviewer="another") == first
+
+
+def test_nobody_is_refused_for_what_is_remembered(ctx: Context, elsewhere: Context) -> None:
+    batch = ctx.memories.propose([FACT], proposer="agent")
+    first = elsewhere.memories.commit(batch.id, reviewer="human")
+    # Its proposer may not commit it, but it is committed, and asking what came of it is nobody's secret.
+    assert ctx.memories.commit(batch.id, reviewer="agent") == first
+
+
+def test_its_proposer_is_still_refused(ctx: Context) -> None:
+    batch = ctx.memories.propose([FACT], proposer="agent")
+    with pytest.raises(InvalidInput, match="may not commit it"):
+        ctx.memories.commit(batch.id, reviewer="agent")
+    assert ctx.memories.batch(batch.id).status == "pending"
+
+
+def test_what_was_said_elsewhere_since_is_noticed(ctx: Context, elsewhere: Context) -> None:
+    batch = ctx.memories.propose([FACT], proposer="agent")
+    twin = elsewhere.memories.propose([FACT], proposer="agent")
+    [known] = elsewhere.memories.commit(twin.id, reviewer="human").memory_ids
+    assert ctx.memories.commit(batch.id, reviewer="human").duplicate_ids == (known,)
+
+
+def test_only_the_last_few_are_kept() -> None:
+    kept = Fresh()
+    for number in range(fresh.MOST + 1):
+        kept.keep(known(str(number)), 1)
+    assert kept.take("0") is None
+    assert kept.take("1") == known("1")
+
+
+def test_a_large_one_is_not_kept() -> None:
+    kept = Fresh()
+    kept.keep(known("large"), fresh.LARGEST_BYTES + 1)
+    assert kept.take("large") is None
+
+
+def known(id: str) -> Known:
+    return Known(
+        Batch(id=id, status="pending", proposer="a", created_at=datetime(2026, 1, 1, tzinfo=UTC), proposals=()), 1
+    )
