@@ -9,6 +9,7 @@ from holdfast.errors import InvalidInput
 MAX_NAME = 255
 
 
+# gc=False, here and in what is made of keys: nothing in it can refer back to it, and a commit may hold hundreds.
 class Key(Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """The name of a document or stream. Each part is 1 to 255 printable characters."""
 

@@ -153,8 +153,10 @@ class Writer:
         space = commit.space
         wanted = {label(space, claim.kind, claim.name, claim.value): claim for claim in claims}
         labels = encode([each.hex() for each in wanted]).decode()
-        for found, id in self.execute(_HOLDERS, (labels,)).fetchall():
-            if Key(space, wanted[found].kind, id) not in settled_by(commit):
+        holders = self.execute(_HOLDERS, (labels,)).fetchall()
+        settled = settled_by(commit) if holders else ()
+        for found, id in holders:
+            if Key(space, wanted[found].kind, id) not in settled:
                 raise claimed(wanted[found])
 
     def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes) -> tuple[int, ...]:
