@@ -18,7 +18,7 @@ from holdfast.backends.postgres import PostgresStore, schema
 from holdfast.backends.postgres.address import parse
 from holdfast.codec import encode
 from holdfast.errors import Conflict, Damaged, HoldfastError, InvalidInput, SchemaMismatch, Unavailable
-from holdfast.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, new_id
+from holdfast.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, Scan, new_id
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 
 Connect = Callable[..., Any]
@@ -73,6 +73,16 @@ def test_a_database_of_the_first_format_learns_about_claims(connect: Connect, po
     change(postgres, "UPDATE {}.format SET version = 1")
     with pytest.raises(Conflict):
         connect(postgres).commit(Commit(new_id(), (), (replace(written, key=Key("acme", "doc", "b")),)))
+
+
+def test_a_database_of_the_second_format_learns_to_scan_by_leaping(connect: Connect, postgres: str) -> None:
+    written = Put(Key("acme", "doc", "a"), encode(1), {"colour": "red", "size": "small"})
+    connect(postgres).commit(Commit(new_id(), (), (written,)))
+    change(postgres, "DROP FUNCTION {0}.carrier, {0}.read")
+    change(postgres, "CREATE FUNCTION {}.read(a integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+    change(postgres, "UPDATE {}.format SET version = 2")
+    [page] = connect(postgres).read([Scan("acme", "doc", written.tags)])
+    assert [document.key.id for document in page.documents] == ["a"]
 
 
 def test_a_newer_format_is_refused(connect: Connect, postgres: str) -> None:

@@ -1,3 +1,15 @@
+-- The first document from a place on, in the direction of `step`, that carries a tag.
+CREATE FUNCTION :schema.carrier(space_ text, kind_ text, label_ bytea, from_ bigint, step bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF step > 0 THEN
+        RETURN (SELECT t.ref FROM :schema.tag t WHERE t.space = space_ AND t.kind = kind_ AND t.label = label_
+            AND t.ref >= from_ ORDER BY t.ref LIMIT 1);
+    END IF;
+    RETURN (SELECT t.ref FROM :schema.tag t WHERE t.space = space_ AND t.kind = kind_ AND t.label = label_
+        AND t.ref <= from_ ORDER BY t.ref DESC LIMIT 1);
+END $$;
+
 -- All questions of one read in one call. STABLE is what makes it one snapshot: every query in here sees the database as
 -- the calling statement saw it, where a VOLATILE function would look afresh each time.
 --
@@ -19,16 +31,13 @@ DECLARE
     taken   bigint;
     start   bigint;
     stop    bigint;
+    step    bigint;
+    label   bytea;
 BEGIN
     FOR i IN 1 .. cardinality(ops) LOOP
         PERFORM set_config('holdfast.space', spaces[i], true);
-        IF ops[i] = 4 THEN  -- scan, forwards if counts[i] is 0
+        IF ops[i] = 4 THEN  -- scan, forwards if counts[i] is 0; by several tags it leaps from one's carriers to another's
             wanted := :schema.split(labels_[i]);
-            IF cardinality(wanted) > 1 THEN  -- begin with the rarest; which it is matters only while both are not many
-                SELECT array_agg(l ORDER BY (SELECT count(*) FROM (
-                    SELECT FROM :schema.tag o WHERE o.space = spaces[i] AND o.kind = kinds[i] AND o.label = l LIMIT 256
-                    ) AS few)) INTO wanted FROM unnest(wanted) AS l;
-            END IF;
             IF cardinality(wanted) = 0 AND counts[i] = 0 THEN
                 RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
                     FROM :schema.head d
@@ -39,25 +48,39 @@ BEGIN
                     FROM :schema.head d
                     WHERE d.space = spaces[i] AND d.kind = kinds[i] AND d.ref < froms[i] AND d.alive AND NOT d.stream
                     ORDER BY d.ref DESC LIMIT rooms[i];
+            ELSIF cardinality(wanted) > 1 THEN
+                step := CASE WHEN counts[i] = 0 THEN 1 ELSE -1 END;
+                start := froms[i] + step;
+                taken := 0;
+                WHILE taken < rooms[i] LOOP
+                    start := :schema.carrier(spaces[i], kinds[i], wanted[1], start, step);
+                    stop := start;
+                    FOREACH label IN ARRAY wanted[2:] LOOP
+                        EXIT WHEN stop IS DISTINCT FROM start;
+                        stop := :schema.carrier(spaces[i], kinds[i], label, start, step);
+                    END LOOP;
+                    EXIT WHEN stop IS NULL;
+                    IF stop <> start THEN
+                        start := stop;
+                        CONTINUE;
+                    END IF;
+                    RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
+                        FROM :schema.head d
+                        WHERE d.space = spaces[i] AND d.kind = kinds[i] AND d.ref = start AND d.alive AND NOT d.stream;
+                    start := start + step;
+                    taken := taken + 1;
+                END LOOP;
             ELSIF counts[i] = 0 THEN
                 RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
                     FROM :schema.tag t JOIN :schema.head d
                         ON d.space = t.space AND d.kind = t.kind AND d.ref = t.ref AND d.alive AND NOT d.stream
                     WHERE t.space = spaces[i] AND t.kind = kinds[i] AND t.label = wanted[1] AND t.ref > froms[i]
-                        AND (cardinality(wanted) = 1 OR NOT EXISTS (
-                            SELECT FROM unnest(wanted[2:]) AS l WHERE NOT EXISTS (
-                                SELECT FROM :schema.tag o WHERE o.space = spaces[i] AND o.kind = kinds[i]
-                                    AND o.label = l AND o.ref = t.ref)))
                     ORDER BY t.ref LIMIT rooms[i];
             ELSE
                 RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
                     FROM :schema.tag t JOIN :schema.head d
                         ON d.space = t.space AND d.kind = t.kind AND d.ref = t.ref AND d.alive AND NOT d.stream
                     WHERE t.space = spaces[i] AND t.kind = kinds[i] AND t.label = wanted[1] AND t.ref < froms[i]
-                        AND (cardinality(wanted) = 1 OR NOT EXISTS (
-                            SELECT FROM unnest(wanted[2:]) AS l WHERE NOT EXISTS (
-                                SELECT FROM :schema.tag o WHERE o.space = spaces[i] AND o.kind = kinds[i]
-                                    AND o.label = l AND o.ref = t.ref)))
                     ORDER BY t.ref DESC LIMIT rooms[i];
             END IF;
             CONTINUE;

@@ -15,7 +15,7 @@ from holdfast.backends.postgres.address import Address
 from holdfast.errors import SchemaMismatch, Unavailable
 from holdfast.store import Durability
 
-FORMAT = 2
+FORMAT = 3
 OLDEST_SERVER = 130000
 
 
@@ -23,12 +23,10 @@ def script(name: str) -> str:
     return (files("holdfast.backends.postgres") / name).read_text("utf-8")
 
 
+_COMMIT = "DROP FUNCTION :schema.commit, :schema.split, :schema.channel, :schema.watch;" + script("commit.sql")
+_READ = "DROP FUNCTION IF EXISTS :schema.carrier, :schema.read;" + script("read.sql")
 # MIGRATIONS[n] turns format n into format n + 1, inside the transaction that sets the new number.
-MIGRATIONS = {
-    1: "DROP FUNCTION :schema.commit, :schema.split, :schema.channel, :schema.watch, :schema.read;"
-    + script("commit.sql")
-    + script("read.sql"),
-}
+MIGRATIONS = {1: _COMMIT, 2: _READ}
 
 DURABLE = Durability("durable", True, True, "nothing")
 

@@ -18,8 +18,22 @@ MASK = (1 << INDEX_BITS) - 1
 EMPTY = Slice(0, 0, ())
 
 _pack = msgspec.msgpack.Encoder().encode
-# Which tag is rarer matters only while both are not many.
-_CARRIERS = "SELECT count(*) FROM (SELECT 1 FROM tag WHERE label = ? LIMIT 256)"
+_LAST = (1 << 63) - 1
+_FOUND = "SELECT h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"
+_LIVING = "h.space = ?1 AND h.kind = ?2 AND h.stream = 0 AND h.alive = 1"
+# Who carries two tags is found by leaping: from a carrier of the one to the next carrier of the other, and back. Where
+# both lead to the same document, there is one. So what only one of them carries costs nothing, however much it is.
+_LEAP = """
+WITH RECURSIVE leap (ref, before, turn) AS (
+    SELECT (SELECT ref FROM tag WHERE label = ?5 AND ref {past} ?4 ORDER BY ref {order} LIMIT 1), NULL, 0
+    UNION ALL
+    SELECT (
+        SELECT t.ref FROM tag AS t
+        WHERE t.label = iif(leap.turn, ?5, ?6) AND t.ref {past}= leap.ref {step} (leap.ref IS leap.before)
+        ORDER BY t.ref {order} LIMIT 1
+    ), leap.ref, NOT leap.turn
+    FROM leap WHERE leap.ref IS NOT NULL
+)"""
 
 _HEAD = """
 SELECT h.ref, h.stream, h.alive, h.version,
@@ -135,7 +149,7 @@ def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
 
 
 def _scan(con: apsw.Connection, scan: Scan) -> Page:
-    rows: list[Any] = con.execute(*scan_call(con, scan)).fetchall()
+    rows: list[Any] = con.execute(*scan_call(scan)).fetchall()
     documents = []
     for row in rows[: scan.limit]:
         document = to_document(stored_key(scan.space, scan.kind, row[0]), row[1:])
@@ -145,20 +159,23 @@ def _scan(con: apsw.Connection, scan: Scan) -> Page:
     return Page(tuple(documents), str(rows[scan.limit - 1][1]) if more else None)
 
 
-def scan_call(con: apsw.Connection, scan: Scan) -> tuple[str, list[Any]]:
+def scan_call(scan: Scan) -> tuple[str, list[Any]]:
     """Return the statement that answers a scan, and its values. Fixed text only: whatever a caller said is bound."""
-    edge, (after, order) = cursor(scan), ("<", "DESC") if scan.reverse else (">", "ASC")
+    edge = cursor(scan)
+    if edge is None:
+        edge = _LAST if scan.reverse else 0
     labels = [label(scan.space, scan.kind, name, value) for name, value in scan.tags.items()]
-    if len(labels) > 1:
-        labels.sort(key=lambda each: con.execute(_CARRIERS, (each,)).fetchall())
-    # From the rarest tag to its documents: left alone, SQLite would walk through all documents of the kind instead.
-    sources = [f"tag AS t{place}" for place in range(len(labels))] + ["head AS h"]
-    alike = "".join(f" AND t{place}.label = ? AND t{place}.ref = h.ref" for place in range(len(labels)))
-    beyond = "" if edge is None else f" AND {'t0' if labels else 'h'}.ref {after} ?"
-    sql = (
-        "SELECT h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"
-        f" FROM {' CROSS JOIN '.join(sources)}"
-        f" WHERE h.space = ? AND h.kind = ? AND h.stream = 0 AND h.alive = 1{alike}{beyond}"
-        f" ORDER BY {'t0' if labels else 'h'}.ref {order} LIMIT ?"
-    )
-    return sql, [scan.space, scan.kind, *labels, *([] if edge is None else [edge]), scan.limit + 1]
+    values = [scan.space, scan.kind, scan.limit + 1, edge, *labels]
+    past, order = ("<", "DESC") if scan.reverse else (">", "ASC")
+    if not labels:
+        return f"{_FOUND} FROM head AS h WHERE {_LIVING} AND h.ref {past} ?4 ORDER BY h.ref {order} LIMIT ?3", values
+    # CROSS JOIN: left alone, SQLite would walk through all documents of the kind instead.
+    if len(labels) == 1:
+        carriers = "tag AS t CROSS JOIN head AS h USING (ref)"
+        chosen = f"t.label = ?5 AND t.ref {past} ?4 AND {_LIVING} ORDER BY t.ref {order} LIMIT ?3"
+        return f"{_FOUND} FROM {carriers} WHERE {chosen}", values
+    others = [f"CROSS JOIN tag AS t{n} ON t{n}.ref = h.ref AND t{n}.label = ?{n}" for n in range(7, 5 + len(labels))]
+    step = "-" if scan.reverse else "+"
+    leap = _LEAP.format(past=past, order=order, step=step)
+    carriers = f"leap CROSS JOIN head AS h USING (ref) {' '.join(others)}"
+    return f"{leap} {_FOUND} FROM {carriers} WHERE leap.ref = leap.before AND {_LIVING} LIMIT ?3", values

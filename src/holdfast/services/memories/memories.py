@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from holdfast.embedders import Embedder
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.scope import Scope
-from holdfast.services.memories import keys
+from holdfast.services.memories import keys, listing
 from holdfast.services.memories import packs as memory_packs
 from holdfast.services.memories import writes as memory_writes
 from holdfast.services.memories.deciding import already_decided, decide, same, stage_or_commit, told, world_of
@@ -43,6 +43,7 @@ from holdfast.services.memories.requests import stage
 from holdfast.services.memories.revocations import Revocations
 from holdfast.services.memories.search import Filters, Lens, Search
 from holdfast.services.memories.values import (
+    STATUSES,
     Batch,
     Change,
     Committed,
@@ -271,13 +272,16 @@ class AsyncMemories:
     async def list(
         self, *, status: Status = "active", after: str | None = None, limit: int = 50, **filters: Unpack[Filters]
     ) -> Results[Memory]:
-        """Return memories by order of creation, a page at a time. A page may be short and still have a `next`."""
+        """Return memories a page at a time: nobody's, then those of whom the filters name, each by order of creation.
+
+        A page may be short and still have a `next`.
+        """
         lens = Lens.of(filters)
+        if status not in STATUSES:
+            raise InvalidInput(f"status must be one of {', '.join(STATUSES)}, not {status!r:.60}")
         now = moment(self._scope.clock())
-        [page] = await self._scope.store.read([Scan(self._scope.space, keys.MEMORY, {"status": status}, after, limit)])
-        memories = [load(document, Memory) for document in page.documents]
-        shown = [memory for memory in memories if lens.shows(memory, now, status=status)]
-        return Results(shown, next=page.next)
+        memories, next = await listing.page(self._scope, lens, {"status": status}, after, limit)
+        return Results([memory for memory in memories if lens.shows(memory, now, status=status)], next=next)
 
     async def history(self, memory_id: str) -> Results[Change]:
         """Return what happened to a memory, to those it replaced and to those that replaced it, oldest first."""
@@ -296,9 +300,8 @@ class AsyncMemories:
         if time.tzinfo is None:
             raise InvalidInput("at() needs an aware time, such as datetime.now(UTC)")
         lens = Lens.of(filters)
-        [page] = await self._scope.store.read([Scan(self._scope.space, keys.MEMORY, {}, after, limit)])
-        memories = [load(document, Memory) for document in page.documents]
-        return Results([memory for memory in memories if lens.showed(memory, time)], next=page.next)
+        memories, next = await listing.page(self._scope, lens, {}, after, limit)
+        return Results([memory for memory in memories if lens.showed(memory, time)], next=next)
 
     # ---- letting go, and keeping up ---------------------------------------------------------------------------------
 
