@@ -1,4 +1,4 @@
-"""A batch proposed here is committed from memory, and never for what has become of it meanwhile."""
+"""What was seen of batches a moment ago saves reading them again, and decides nothing that is no longer so."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from holdfast.backends.memory import MemoryStore
 from holdfast.blocking import Context
 from holdfast.bridge import Inline
 from holdfast.context import AsyncContext
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import BudgetExceeded, Conflict, InvalidInput
 from holdfast.scope import Scope
 from holdfast.services.memories import fresh
 from holdfast.services.memories.fresh import Fresh, Known
+from holdfast.services.memories.policy import Policy
 from holdfast.services.memories.values import Batch
 
 FACT = {
@@ -52,10 +53,6 @@ def test_a_batch_proposed_here_is_committed_without_reading_it_again() -> None:
     store = MemoryStore()
     ctx = Context(AsyncContext(Scope(Inline(store))))
     batch = ctx.memories.propose([FACT], proposer="agent")
-
-    def unread(questions: Any) -> Any:
-        raise AssertionError(f"asked {questions}")
-
     store.read = unread  # type: ignore[method-assign]
     ctx.memories.commit(batch.id, reviewer="human")
 
@@ -95,6 +92,39 @@ def test_what_was_said_elsewhere_since_is_noticed(ctx: Context, elsewhere: Conte
     assert ctx.memories.commit(batch.id, reviewer="human").duplicate_ids == (known,)
 
 
+def test_a_proposer_has_room_again_once_somebody_elsewhere_has_decided(ctx: Context, elsewhere: Context) -> None:
+    memories = ctx.memories.using(policy=Policy(max_pending_batches=2))
+    for _ in range(3):
+        for batch in [memories.propose([FACT], proposer="agent") for _ in range(2)]:
+            elsewhere.memories.reject(batch.id, reason="no", reviewer="human")
+
+
+def test_a_proposer_without_room_is_still_refused(ctx: Context) -> None:
+    memories = ctx.memories.using(policy=Policy(max_pending_batches=2))
+    for _ in range(2):
+        memories.propose([FACT], proposer="agent")
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded):
+            memories.propose([FACT], proposer="agent")
+    memories.propose([FACT], proposer="another")
+
+
+def test_proposals_are_counted_once_and_not_for_every_batch() -> None:
+    store = MemoryStore()
+    ctx = Context(AsyncContext(Scope(Inline(store))))
+    ctx.memories.propose([FACT], proposer="agent")
+    store.read = unread  # type: ignore[method-assign]
+    ctx.memories.propose([FACT], proposer="agent")
+
+
+def test_only_the_last_few_proposers_are_counted() -> None:
+    kept = Fresh()
+    for number in range(fresh.MOST_PROPOSERS + 1):
+        kept.count(str(number), number)
+    assert kept.decided("0") is None
+    assert kept.decided("1") == 1
+
+
 def test_only_the_last_few_are_kept() -> None:
     kept = Fresh()
     for number in range(fresh.MOST + 1):
@@ -107,6 +137,10 @@ def test_a_large_one_is_not_kept() -> None:
     kept = Fresh()
     kept.keep(known("large"), fresh.LARGEST_BYTES + 1)
     assert kept.take("large") is None
+
+
+def unread(questions: Any) -> Any:
+    raise AssertionError(f"asked {questions}")
 
 
 def known(id: str) -> Known:

@@ -124,8 +124,8 @@ class SqliteStore:
         """Answer all questions from one snapshot."""
         self._check_usable()
         with self._reader() as con:
-            if len(questions) == 1 and _is_one_statement(questions[0]):
-                return [answer(con, questions[0])]  # which is its own snapshot
+            if len(questions) == 1 and type(questions[0]) is Get:
+                return [answer(con, questions[0])]  # one statement is its own snapshot
             return _in_snapshot(con, lambda con: [answer(con, question) for question in questions])
 
     def commit(self, commit: Commit) -> Receipt:
@@ -293,10 +293,6 @@ class SqliteStore:
                 "only, or start processes by spawn (nothing changed)",
                 reason="forked",
             )
-
-
-def _is_one_statement(question: Question) -> bool:
-    return type(question) is Get or (type(question) is Range and question.limit == 0)
 
 
 def _in_snapshot(con: apsw.Connection, work: Callable[[apsw.Connection], T]) -> T:

@@ -1,5 +1,9 @@
-"""Batches that were proposed here a moment ago. Whoever commits one next need not read it again: the commit expects the
-version it was proposed at, and is refused if anything became of it meanwhile.
+"""What was seen of batches a moment ago, so that it need not be read again.
+
+Whoever commits a batch where it was proposed commits what is remembered of it: the commit expects the version it was
+proposed at, and is refused if anything became of it meanwhile. And whoever proposes goes by the number of decided
+batches that was counted last: it only grows, so by an old one a proposer has less room than there is, never more. A
+refusal never follows from memory: before it, the store is asked.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from holdfast.services.memories.values import Batch
 
 MOST = 16
 LARGEST_BYTES = 64 * 1024
+MOST_PROPOSERS = 256
 
 
 class Known(NamedTuple):
@@ -21,10 +26,11 @@ class Known(NamedTuple):
 
 
 class Fresh:
-    """The last few of them. What is kept is bounded, in number and in size."""
+    """The last few batches and proposers. What is kept is bounded, in number and in size."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Known] = OrderedDict()
+        self._decided: OrderedDict[str, int] = OrderedDict()
 
     def keep(self, known: Known, size: int) -> None:
         """Remember a batch whose document takes `size` bytes."""
@@ -36,3 +42,17 @@ class Fresh:
     def take(self, batch_id: str) -> Known | None:
         """Return what is known of a batch, and forget it: it is worth one attempt."""
         return self._kept.pop(batch_id, None)
+
+    def count(self, proposer: str, decided: int) -> None:
+        """Remember how many batches of a proposer have been decided."""
+        self._decided[proposer] = decided
+        if len(self._decided) > MOST_PROPOSERS:
+            self._decided.popitem(last=False)
+
+    def decided(self, proposer: str) -> int | None:
+        """Return how many of them had been decided when they were last counted."""
+        return self._decided.get(proposer)
+
+    def forget(self, proposer: str) -> None:
+        """Let them be counted again."""
+        self._decided.pop(proposer, None)

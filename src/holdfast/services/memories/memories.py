@@ -29,7 +29,7 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from holdfast.embedders import Embedder
-from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import BudgetExceeded, Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.scope import Scope
 from holdfast.services.memories import keys, listing
 from holdfast.services.memories import packs as memory_packs
@@ -128,8 +128,10 @@ class AsyncMemories:
         )
         # What is staged claims nothing, so whether it is known already is a question for the commit.
         at_once = proposer in self._policy.auto_commit
+        lost: HoldfastError
         for _ in range(ATTEMPTS):
-            stored, decided = await self._staged(batch, batch_id is not None)
+            counted = self._fresh.decided(proposer) if batch_id is None else None
+            stored, decided = await self._staged(batch) if counted is None else (None, counted)
             if stored is not None:
                 return same(batch, load(stored, Batch))
             decision = None
@@ -142,6 +144,12 @@ class AsyncMemories:
                 done = await self._scope.store.commit(await told(self._scope, commit, result, proposer, proposed=True))
             except Conflict as conflict:
                 lost = conflict
+                continue
+            except BudgetExceeded as refusal:
+                if counted is None:
+                    raise
+                lost = refusal  # more may have been decided since they were counted
+                self._fresh.forget(proposer)
                 continue
             if isinstance(put := commit.writes[0], Put):  # it was staged, not committed at once
                 self._fresh.keep(Known(result, done.versions[0]), len(put.value))
@@ -365,11 +373,9 @@ class AsyncMemories:
         stored = await self._document(keys.BATCH, batch_id)
         return Known(load(stored, Batch), stored.version)
 
-    async def _staged(self, batch: Batch, named: bool) -> tuple[Document | None, int]:
+    async def _staged(self, batch: Batch) -> tuple[Document | None, int]:
         """Return the batch if it is already there, and how many of the proposer's batches have been decided."""
         decided = Range(self._scope.key(keys.DECIDED, keys.digest(batch.proposer)), limit=0)
-        if not named:  # a name we made up is nobody's, or the commit says so
-            [slice] = await self._scope.store.read([decided])
-            return None, slice.length
         stored, slice = await self._scope.store.read([Get(self._scope.key(keys.BATCH, batch.id)), decided])
+        self._fresh.count(batch.proposer, slice.length)
         return stored, slice.length
