@@ -12,6 +12,7 @@ SRC = Path(__file__).parents[1] / "src" / "holdfast"
 RANK = {
     "errors": 0,
     "codec": 1,
+    "arguments": 1,
     "files": 1,
     "stemming": 1,
     "retrieval": 2,

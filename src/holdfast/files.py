@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,8 +16,9 @@ CHUNK = 1 << 18
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file for reading, with our own errors."""
+    found = path_of(path)
     try:
-        with Path(path).open("rb") as file:
+        with found.open("rb") as file:
             yield file
     except (FileNotFoundError, IsADirectoryError):
         raise NotFound(
@@ -49,7 +50,9 @@ def name_of(source: str | os.PathLike[str] | bytes) -> str:
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Offer a new file that takes the place of `path` once it is complete and on disk."""
-    target = Path(path)
+    target = path_of(path)
+    if not target.name:
+        raise InvalidInput(f"{os.fspath(path)!r:.80} is not a name that a file could have; nothing changed")
     partial = target.with_name(f".{target.name}.{os.urandom(6).hex()}.partial")
     try:
         with partial.open("xb+") as file:
@@ -65,4 +68,16 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except OSError as problem:
         raise Unavailable(f"{os.fspath(path)!r} can not be written ({problem.strerror})", reason="io") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # whatever kept it from being made
+            partial.unlink()
+
+
+def path_of(path: object) -> Path:
+    """Return a path, or raise `InvalidInput` if it can not be one."""
+    try:
+        found = Path(path)  # type: ignore[arg-type]
+        if b"\0" not in os.fsencode(found):
+            return found
+    except (TypeError, UnicodeEncodeError):
+        pass
+    raise InvalidInput(f"a path must be text that can name a file, not {path!r:.80}; nothing changed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -22,7 +23,7 @@ from holdfast.cli.output import (
     working,
 )
 from holdfast.cli.root import argument, cli, context, me
-from holdfast.values import Event, Head
+from holdfast.values import Event, Head, Status
 
 MAX_SEQ = 2**53
 RUN = argument("run_id", "run")
@@ -35,10 +36,10 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--status", help="Only runs in this status, such as BUSY.")
+@click.option("--status", type=click.Choice(get_args(Status)), help="Only runs in this status.")
 @click.option("--after", help="Continue after this cursor.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-def list_runs(status: str | None, after: str | None, limit: int) -> None:
+def list_runs(status: Status | None, after: str | None, limit: int) -> None:
     """List runs, oldest first."""
     with context() as ctx:
         found = ctx.runs.list(status=status, after=after, limit=limit)

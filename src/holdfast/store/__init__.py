@@ -52,7 +52,7 @@ from holdfast.store.commits import (
     new_id,
 )
 from holdfast.store.moving import Movable, Parcel, Shipment
-from holdfast.store.names import MAX_NAME, Key, require_name
+from holdfast.store.names import MAX_NAME, Key, require_name, require_text
 from holdfast.store.questions import Get, Question, Range, Scan, Tail, cursor
 from holdfast.store.search import Find, Found, Match, Searchable
 from holdfast.store.verbs import AsyncStore, Durability, Store, Watchable
@@ -102,6 +102,7 @@ __all__ = [
     "cursor",
     "new_id",
     "require_name",
+    "require_text",
     "settled_by",
     "wrong_shape",
 ]

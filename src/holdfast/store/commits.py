@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from holdfast.codec import Json
 from holdfast.errors import InvalidInput
-from holdfast.store.names import MAX_NAME, Key, not_json, require_natural, require_tags, require_text
+from holdfast.store.names import MAX_NAME, Key, not_json, require_name, require_natural, require_tags, require_text
 
 EXISTS = -1
 
@@ -132,8 +132,9 @@ class Commit(Struct, frozen=True):
     writes: tuple[Write, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.id) <= MAX_NAME or not self.id.isprintable():
-            raise InvalidInput(f"a commit id must be 1 to {MAX_NAME} printable characters, not {self.id!r:.80}")
+        id = self.id
+        if type(id) is not str or not 0 < len(id) <= MAX_NAME or not id.isprintable():
+            require_name(id, "a commit id")
         if not self.expects and not self.writes:
             raise InvalidInput("a commit must expect or write something")
         if self.expects or len(self.writes) > 1:

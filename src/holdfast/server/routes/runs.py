@@ -13,7 +13,7 @@ from holdfast.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
 from holdfast.server.sse import Shown, last_seen, stream
 from holdfast.server.wire import CONFLICT, Refusal, reply
 from holdfast.services.runs.run import AsyncRun
-from holdfast.values import Brief, Diff, Episode, Erasure, Event, Verification, WorkingSet
+from holdfast.values import Brief, Diff, Episode, Erasure, Event, Status, Verification, WorkingSet
 
 
 class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class NewEvent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    status: str | None = None
+    status: Status | None = None
     after: str | None = None
     limit: Limit = 50
 

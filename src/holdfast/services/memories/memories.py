@@ -28,6 +28,7 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
+from holdfast.arguments import checked
 from holdfast.embedders import Embedder
 from holdfast.errors import BudgetExceeded, Conflict, HoldfastError, InvalidInput, NotFound
 from holdfast.scope import Scope
@@ -63,6 +64,7 @@ from holdfast.vectors import VectorIndex
 ATTEMPTS = 20
 
 
+@checked
 class AsyncMemories:
     """What is known for longer than a run, in one space."""
 
@@ -164,7 +166,9 @@ class AsyncMemories:
         self, *, proposer: str | None = None, after: str | None = None, limit: int = 50
     ) -> Results[Batch]:
         """Return the batches that wait for a decision, oldest first, each with what it resembles and would replace."""
-        tags = {"status": "pending"} | ({"proposer": keys.digest(proposer)[:32]} if proposer is not None else {})
+        tags = {"status": "pending"}
+        if proposer is not None:
+            tags["proposer"] = keys.digest(require_name(proposer, "a proposer"))[:32]
         [page] = await self._scope.store.read([Scan(self._scope.space, keys.BATCH, tags, after, limit)])
         batches = [load(document, Batch) for document in page.documents]
         return Results([await self._search.review(batch) for batch in batches], next=page.next)

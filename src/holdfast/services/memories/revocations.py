@@ -18,7 +18,7 @@ from holdfast.scope import Scope
 from holdfast.services.memories import keys
 from holdfast.services.memories.values import End, Memory, Revoked
 from holdfast.services.memories.writes import end, expired, load
-from holdfast.store import Commit, Document, Expect, Get, Put, Scan, Write, new_id
+from holdfast.store import Commit, Document, Expect, Get, Put, Scan, Write, new_id, require_text
 from holdfast.values import moment
 
 PAGE = 100
@@ -31,8 +31,9 @@ class Revocations:
         self._scope = scope
 
     async def revoke(self, source_ref: str, by: str, reason: str) -> Revoked:
-        if type(source_ref) is not str or not source_ref:
+        if not source_ref:
             raise InvalidInput("revoke() needs the source_ref to revoke, as a non-empty string")
+        require_text(source_ref)
         recorded = await self._record(source_ref, by, reason)
         return recorded if recorded.done else await self._finish(recorded)
 

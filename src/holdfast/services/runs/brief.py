@@ -88,10 +88,13 @@ def compose(
 
 def memory_of(item: Any) -> Memory:
     """Return what a brief prints of a memory, a search hit, or a v2.1 memory item."""
-    if isinstance(item, Mapping):
-        return item
-    memory = getattr(item, "memory", item)
-    return {"memory_id": memory.id, "content": memory.content, "confidence": memory.confidence}
+    try:
+        if isinstance(item, Mapping):
+            return {**item, "memory_id": item["memory_id"], "confidence": float(item["confidence"])}
+        memory = getattr(item, "memory", item)
+        return {"memory_id": memory.id, "content": memory.content, "confidence": memory.confidence}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InvalidInput(f"a memory, a hit of a search or a v2.1 item was expected, not {item!r:.80}") from None
 
 
 def lines_of(state: WorkingSetJson) -> list[Line]:

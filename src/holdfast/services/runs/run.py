@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.arguments import checked
 from holdfast.bridge import can_search
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.files import name_of, reading, writing
@@ -53,6 +54,7 @@ Fields = Mapping[str, Any]
 T = TypeVar("T")
 
 
+@checked
 class AsyncRun:
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`."""
 
@@ -369,7 +371,7 @@ class AsyncRun:
     async def _commit(
         self, expects: tuple[Expect, ...], writes: tuple[Write, ...], commit_id: str | None = None
     ) -> Receipt:
-        return await self._ref.scope.store.commit(Commit(commit_id or new_id(), expects, writes))
+        return await self._ref.scope.store.commit(Commit(new_id() if commit_id is None else commit_id, expects, writes))
 
     async def _receipt(self, commit_id: str) -> Receipt | None:
         """Return the receipt of a commit made before, by repeating its id with what can not hold: the run is there."""

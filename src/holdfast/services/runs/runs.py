@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.arguments import checked
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.files import opened
 from holdfast.scope import Scope
@@ -21,7 +22,7 @@ from holdfast.services.runs.run import AsyncRun
 from holdfast.services.runs.state import KIND, Mark, Ref, RunState, find, load, put, record, whole
 from holdfast.services.runs.working_set import initial, require_id
 from holdfast.store import Append, Commit, Expect, Scan, new_id
-from holdfast.values import Erasure, Head, Listing, RunConfig
+from holdfast.values import Erasure, Head, Listing, RunConfig, Status
 
 ACTOR = "agent"
 CONFIG_LIMITS = (
@@ -32,6 +33,7 @@ CONFIG_LIMITS = (
 )
 
 
+@checked
 class AsyncRuns:
     """The runs of one space."""
 
@@ -96,10 +98,10 @@ class AsyncRuns:
         return self._handle(ref, state, actor)
 
     async def list(
-        self, *, status: str | None = None, after: str | None = None, limit: int = 50, actor: str = ACTOR
+        self, *, status: Status | None = None, after: str | None = None, limit: int = 50, actor: str = ACTOR
     ) -> Listing[AsyncRun]:
         """Return runs in order of creation, a page at a time; `next` of a page is `after` of the next one."""
-        tags = {} if status is None else {"status": status}
+        tags: dict[str, str] = {} if status is None else {"status": status}
         [page] = await self._scope.store.read([Scan(self._scope.space, KIND, tags, after, limit)])
         found = []
         for document in page.documents:

@@ -57,7 +57,9 @@ async def update(
             await _reject(stored, refusal, asked, actor)
             raise
         try:
-            receipt = await ref.scope.store.commit(Commit(commit_id or new_id(), plan.expects, plan.writes))
+            receipt = await ref.scope.store.commit(
+                Commit(new_id() if commit_id is None else commit_id, plan.expects, plan.writes)
+            )
         except Conflict as conflict:
             lost = conflict
             continue

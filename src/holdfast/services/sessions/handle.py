@@ -101,7 +101,9 @@ class Handle:
         self._state = change(self._state)
 
     async def _commit(self, expects: Sequence[Expect], writes: Sequence[Write], commit_id: str | None) -> Receipt:
-        return await self._scope.store.commit(Commit(commit_id or new_id(), tuple(expects), tuple(writes)))
+        return await self._scope.store.commit(
+            Commit(new_id() if commit_id is None else commit_id, tuple(expects), tuple(writes))
+        )
 
     async def _appended(self, start: int, stop: int) -> None:
         """Go on with what is left after an append. Every so many messages one of them pays for embedding them all:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.arguments import checked
 from holdfast.codec import encode
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.services.sessions.handle import TRIES, AnyTokenizer, Handle, Plan, contended, info, putting
@@ -69,6 +70,7 @@ from holdfast.values import Listing
 Messages = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
+@checked
 class AsyncSession(Handle):
     """One conversation. Made by `ctx.sessions.open`."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from holdfast.arguments import checked
 from holdfast.codec import encode
 from holdfast.embedders import Embedder
 from holdfast.errors import Conflict, InvalidInput, NotFound
@@ -20,6 +21,7 @@ from holdfast.tokens import tokenizer as find_tokenizer
 from holdfast.values import Listing
 
 
+@checked
 class AsyncSessions:
     """The sessions of one space."""
 

@@ -112,7 +112,8 @@ def priority_kind(level: int) -> str:
 
 def id_key(session: Key, message_id: str) -> Key:
     """Return the key that makes a message id unique in its session. Hashed, so that any id fits and none is told."""
-    digest = blake2b(f"{len(session.id)}:{session.id}{message_id}".encode(), digest_size=12)
+    whole = f"{len(session.id)}:{session.id}{message_id}"
+    digest = blake2b(whole.encode(errors="surrogatepass"), digest_size=12)
     return Key(session.space, ID, urlsafe_b64encode(digest.digest()).decode())
 
 

@@ -46,9 +46,13 @@ class Here:
         commit_id: str | None = None,
     ) -> Slot:
         """See `AsyncThreads.append`."""
-        key, kind, names = self._keys.get(thread_id), kinds.get(type(payload)), self._names
+        kind, names = kinds.get(type(payload)), self._names
+        try:
+            key = self._keys.get(thread_id) if from_id in names and to_id in names else None
+        except TypeError:  # of what can not even be looked up
+            key = None
         plain = commit_id is own_name is None and not (is_self_call or usage_instructions or todo_nudge)
-        if plain and key is not None and kind is not None and from_id in names and to_id in names:
+        if plain and key is not None and kind is not None:
             name, fields = kind
             for value in fields(payload):
                 if type(value) not in SAFE:

@@ -14,6 +14,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
+from holdfast.arguments import checked
 from holdfast.codec import encode, pack
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.scope import Scope
@@ -98,6 +99,7 @@ def plan_start(scope: Scope, names: tuple[str, ...], id: str | None) -> Step:
     return Step(parent, tuple(expects), tuple(writes))
 
 
+@checked
 class AsyncRegistry:
     """The call chains of one space."""
 

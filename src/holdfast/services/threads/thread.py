@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from time import monotonic
 from typing import Any, overload
 
+from holdfast.arguments import checked
 from holdfast.codec import Json
 from holdfast.errors import Damaged, InvalidInput, NotFound
 from holdfast.scope import Scope
@@ -17,6 +18,7 @@ PAGE = 256
 WAIT_SECONDS = 1.0
 
 
+@checked
 class AsyncThread:
     """A handle on one thread. It holds nothing: every call asks the store."""
 

@@ -8,11 +8,13 @@ that comes back goes on counting where it ended.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.arguments import checked
 from holdfast.errors import BudgetExceeded, Conflict, Damaged, InvalidInput, NotFound
 from holdfast.scope import Scope
 from holdfast.services.threads.packs import pack_thread
@@ -68,6 +70,7 @@ T = TypeVar("T", bound=type)
 _KEPT = 10_000
 
 
+@checked
 class AsyncThreads:
     """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back."""
 
@@ -149,7 +152,7 @@ class AsyncThreads:
 
     async def _append(self, thread_id: str, entries: tuple[Entry, ...], commit_id: str | None) -> tuple[Slot, ...]:
         key = self.key(thread_id)
-        id = commit_id or new_id()
+        id = new_id() if commit_id is None else commit_id
         while True:
             limit = ceiling(self.firsts.get(thread_id, 0), self.limits)
             try:
@@ -248,6 +251,8 @@ class AsyncThreads:
         ttl = self.limits.ttl_seconds if ttl_seconds is None else ttl_seconds
         if ttl is None:
             raise InvalidInput("sweep needs ttl_seconds, in the call or in the limits; nothing changed")
+        if not 0 <= ttl < math.inf:
+            raise InvalidInput(f"ttl_seconds must be a number, 0 or more, not {ttl!r:.40}; nothing changed")
         edge = self.scope.clock() - int(ttl * 1_000_000)
         ended = []
         for last, thread_id in await self._by_use():

@@ -1,0 +1,135 @@
+"""What callers pass to a service is what its signature says, or they hear about it before anything happens.
+
+`@checked` on a class looks at the arguments of its public methods. The annotations are the rules, so there is nothing
+to keep in step; what they can not say (a range, a name that exists) the methods look at themselves. Without this a
+wrong type would surface wherever it first hurts, or be stored and hurt whoever reads it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from holdfast.errors import InvalidInput
+
+C = TypeVar("C", bound=type)
+
+
+class Rule(NamedTuple):
+    """What a value must be, in a test and in words."""
+
+    fits: Callable[[Any], bool]
+    words: str
+
+
+def checked(cls: C) -> C:
+    """Let the public methods of a class refuse arguments that are not what their annotations say."""
+    for name, method in list(vars(cls).items()):
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, _checked(method))
+    return cls
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    rules: dict[str, Rule] | None = None
+    order: list[str] = []
+
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        nonlocal rules
+        if rules is None:
+            rules = _rules(method)
+            order[:] = inspect.signature(method).parameters
+        for name, value in (*zip(order, args, strict=False), *kwargs.items()):
+            rule = rules.get(name)
+            if rule is not None and not rule.fits(value):
+                raise InvalidInput(f"{name} must be {rule.words}, not {value!r:.80}; nothing changed")
+
+    if inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            check(args, kwargs)
+            return await method(*args, **kwargs)
+
+    else:
+
+        @wraps(method)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            check(args, kwargs)
+            return method(*args, **kwargs)
+
+    return called
+
+
+def _rules(method: Callable[..., Any]) -> dict[str, Rule]:
+    rules = {name: _rule(annotation) for name, annotation in typing.get_type_hints(method).items() if name != "return"}
+    for name, parameter in inspect.signature(method).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            del rules[name]  # what it says is about each of them, or about none
+    return {name: rule for name, rule in rules.items() if rule is not None}
+
+
+_PLAIN: dict[Any, Rule] = {
+    str: Rule(lambda value: isinstance(value, str), "text"),
+    bytes: Rule(lambda value: isinstance(value, bytes), "bytes"),
+    bool: Rule(lambda value: type(value) is bool, "True or False"),
+    int: Rule(lambda value: type(value) is int, "a whole number"),
+    float: Rule(lambda value: type(value) in (int, float) and value == value, "a number"),
+    type(None): Rule(lambda value: value is None, "None"),
+    Mapping: Rule(lambda value: isinstance(value, Mapping), "a mapping"),
+    Callable: Rule(callable, "a function"),
+    os.PathLike: Rule(lambda value: isinstance(value, os.PathLike), "a path"),
+}
+
+
+def _rule(annotation: Any) -> Rule | None:
+    """Return the rule in an annotation; None if it says nothing that could be looked at."""
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return _either([_rule(one) for one in inner])
+    if origin is Literal:
+        return Rule(lambda value: type(value) is str and value in inner, f"one of {', '.join(map(str, inner))}")
+    if origin in (Sequence, Iterable):
+        return _items(_rule(inner[0]))
+    if origin is Mapping:
+        return _mapping(*map(_rule, inner))
+    if origin in _PLAIN:
+        return _PLAIN[origin]
+    if isinstance(annotation, type) and annotation is not Any and not getattr(annotation, "_is_protocol", False):
+        name = annotation.__name__
+        return Rule(lambda value: isinstance(value, annotation), f"a{'n' if name[0] in 'AEIOU' else ''} {name}")
+    return None
+
+
+def _either(rules: list[Rule | None]) -> Rule | None:
+    known = [rule for rule in rules if rule is not None]
+    if len(known) < len(rules):
+        return None
+    *others, last = [rule.words for rule in known]
+    return Rule(lambda value: any(rule.fits(value) for rule in known), f"{', '.join(others)} or {last}")
+
+
+def _mapping(key: Rule | None, value: Rule | None) -> Rule:
+    def fits(given: Any) -> bool:
+        if not isinstance(given, Mapping):
+            return False
+        return (key is None or all(map(key.fits, given))) and (value is None or all(map(value.fits, given.values())))
+
+    words = [rule.words if rule else "anything" for rule in (key, value)]
+    return Rule(fits, f"a mapping from {words[0]} to {words[1]}")
+
+
+def _items(rule: Rule | None) -> Rule:
+    def fits(value: Any) -> bool:
+        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+            return False
+        return rule is None or not isinstance(value, Sequence) or all(map(rule.fits, value))
+
+    return Rule(fits, "a list" if rule is None else f"a list, each {rule.words}")

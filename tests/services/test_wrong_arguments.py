@@ -1,0 +1,121 @@
+"""Whatever is passed to a service, it does what it says or refuses in its own words, and everything stays readable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.blocking import Context
+from holdfast.errors import HoldfastError
+
+JUNK: list[Any] = [
+    None, -1, 10**30, 1.5, float("nan"), float("inf"), True, "", "x" * 300, "\ud800", "a\nb", "\0", b"x", [], [None],
+    ("a",), {}, {"a": object()}, {0: None}, {1, 2}, object(),
+]  # fmt: skip
+FACT = {
+    "op": "add",
+    "type": "fact",
+    "scope": "global",
+    "content": "tides turn",
+    "rationale": "seen",
+    "confidence": 0.9,
+    "source_refs": ["doc:1"],
+}
+# They wait, or hand out another object of the same class.
+LEFT_OUT = {"close", "follow", "inline", "using", "wait"}
+
+
+class World:
+    """A little of everything, and a look at all of it."""
+
+    def __init__(self) -> None:
+        self.ctx: Context = holdfast.open("memory://")
+        self.run = self.ctx.runs.create(objective="o")
+        self.run.update(next_action="n")
+        self.run.milestone(reason="r")
+        self.session = self.ctx.sessions.open("s1")
+        [self.message] = self.session.append({"role": "user", "content": "hi"})
+        self.ctx.threads.append("t1", {"a": 1}, from_id="a", to_id="b")
+        for number, id in enumerate(("b1", "b2")):
+            self.ctx.memories.propose([{**FACT, "content": f"tide {number}"}], proposer="p", batch_id=id)
+        self.ctx.memories.commit("b1", reviewer="r")
+
+    def part(self, name: str) -> Any:
+        if name == "thread":
+            return self.ctx.threads.get("t1")
+        return getattr(self, name) if name in ("run", "session") else getattr(self.ctx, name)
+
+    def usual(self, parameter: str) -> Any:
+        """Return an argument that a method could be called with."""
+        usual = {
+            "run_id": self.run.id, "session_id": "s1", "thread_id": "t1", "batch_id": "b2",
+            "message_id": self.message.id, "messages": {"role": "user", "content": "x"}, "mcrs": [FACT],
+            "metadata": {}, "payload": {}, "payloads": [], "type": "ERROR", "source_ref": "doc:1", "path": "pack",
+            "source": "file", "seq": 0, "decide": lambda _: None,
+        }  # fmt: skip
+        return usual.get(parameter, "x")
+
+    def look(self) -> None:
+        ctx = self.ctx
+        for run in ctx.runs.list():
+            run.events()
+            run.episodes()
+            run.brief()
+            assert run.verify().ok
+        for info in ctx.sessions.list():
+            session = ctx.sessions.get(info.id)
+            session.load()
+            session.window(max_tokens=100)
+        for thread in ctx.threads.list().threads:
+            ctx.threads.get(thread.thread_id).slice()
+        ctx.memories.pending()
+        ctx.memories.sweep()
+        ctx.memories.search("tides")
+        for status in ("active", "revoked"):
+            ctx.memories.list(status=status)
+        for id in ("b1", "b2"):
+            ctx.memories.batch(id)
+
+
+def methods() -> Iterator[Any]:
+    world = World()
+    for part in ("runs", "run", "sessions", "session", "threads", "thread", "memories"):
+        for name in dir(world.part(part)):
+            method = getattr(world.part(part), name)
+            if not name.startswith("_") and name not in LEFT_OUT and callable(method):
+                yield pytest.param(part, name, id=f"{part}.{name}")
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("hello")
+
+
+@pytest.mark.parametrize(("part", "name"), list(methods()))
+def test_a_wrong_argument_is_refused_in_our_own_words_and_spoils_nothing(part: str, name: str) -> None:
+    for parameter in _parameters(getattr(World().part(part), name)):
+        for junk in JUNK:
+            world = World()
+            method = getattr(world.part(part), name)
+            with suppress(HoldfastError):
+                _call(method, world, parameter.name, junk)
+            world.look()
+
+
+def _parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [parameter for parameter in inspect.signature(method).parameters.values() if parameter.kind in named]
+
+
+def _call(method: Callable[..., Any], world: World, wrong: str, junk: Any) -> None:
+    given = {each.name: world.usual(each.name) for each in _parameters(method) if each.default is each.empty}
+    answer = method(**{**given, wrong: junk})
+    if inspect.isgenerator(answer):
+        next(answer, None)

@@ -1,0 +1,118 @@
+"""What a signature says is what may be passed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pytest
+
+from holdfast.arguments import checked
+from holdfast.errors import InvalidInput
+
+
+class Counts(Protocol):
+    def count(self, text: str) -> int: ...
+
+
+@checked
+class Service:
+    """Methods with every kind of annotation that is understood, and some that are not."""
+
+    def text(self, value: str = "") -> str:
+        return value
+
+    def maybe(self, value: int | None = None) -> None: ...
+    def number(self, value: float) -> None: ...
+    def yes(self, value: bool) -> None: ...
+    def choice(self, value: Literal["red", "green"]) -> None: ...
+    def texts(self, value: Sequence[str]) -> None: ...
+    def anything(self, value: Iterable[Any]) -> None: ...
+    def tags(self, value: Mapping[str, str]) -> None: ...
+    def facts(self, value: Mapping[str, Any]) -> None: ...
+    def call(self, value: Callable[[int], int]) -> None: ...
+    def path(self, value: str | os.PathLike[str]) -> None: ...
+    def time(self, value: datetime) -> None: ...
+    def protocol(self, value: Counts) -> None: ...
+    def _hidden(self, value: str) -> None: ...
+
+    def fields(self, **value: str) -> dict[str, str]:
+        return value
+
+    async def later(self, *, value: str) -> str:
+        return value
+
+    async def pieces(self, value: str) -> AsyncIterator[str]:
+        yield value
+
+
+FITS: list[tuple[str, list[Any]]] = [
+    ("text", ["", "x"]),
+    ("maybe", [None, 0, -1]),
+    ("number", [1, 1.5, float("inf")]),
+    ("yes", [True, False]),
+    ("choice", ["red"]),
+    ("texts", [[], ["a"], ("a", "b"), {"a"}]),
+    ("anything", [[], [1], iter("ab")]),
+    ("tags", [{}, {"a": "b"}]),
+    ("facts", [{"a": object()}]),
+    ("call", [abs]),
+    ("path", ["a", Path("a")]),
+    ("time", [datetime(2026, 1, 1, tzinfo=UTC)]),
+    ("protocol", [3]),
+    ("_hidden", [3]),
+]
+WRONG: list[tuple[str, str, list[Any]]] = [
+    ("text", "text", [None, 3, b"x", ["x"]]),
+    ("maybe", "a whole number or None", ["1", 1.5, True]),
+    ("number", "a number", [None, "1", True, float("nan")]),
+    ("yes", "True or False", [0, 1, None, "yes"]),
+    ("choice", "one of red, green", ["blue", None, ["red"]]),
+    ("texts", "a list, each text", ["abc", b"abc", None, [1], {"a": "b"}]),
+    ("anything", "a list", ["abc", None, 3, {"a": "b"}]),
+    ("tags", "a mapping from text to text", [None, "a", [("a", "b")], {1: "b"}, {"a": 1}]),
+    ("facts", "a mapping from text to anything", [{1: 2}, []]),
+    ("call", "a function", [None, "abs"]),
+    ("path", "text or a path", [None, b"a", 3]),
+    ("time", "a datetime", ["2026-01-01", 3, None]),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in FITS for value in values])
+def test_what_an_annotation_allows_is_passed_on(name: str, value: Any) -> None:
+    getattr(Service(), name)(value)
+    if not name.startswith("_"):
+        getattr(Service(), name)(value=value)
+
+
+@pytest.mark.parametrize(("name", "words", "value"), [(name, words, one) for name, words, all in WRONG for one in all])
+def test_what_it_does_not_allow_is_refused_with_what_was_expected(name: str, words: str, value: Any) -> None:
+    for args, kwargs in (((value,), {}), ((), {"value": value})):
+        with pytest.raises(InvalidInput) as refusal:
+            getattr(Service(), name)(*args, **kwargs)
+        assert str(refusal.value).startswith(f"value must be {words}, not ")
+        assert str(refusal.value).endswith("; nothing changed")
+
+
+async def test_a_coroutine_is_checked_when_it_runs() -> None:
+    assert await Service().later(value="x") == "x"
+    with pytest.raises(InvalidInput, match="value must be text"):
+        await Service().later(value=3)  # type: ignore[arg-type]
+
+
+async def test_an_iterator_is_checked_before_its_first_piece() -> None:
+    assert [piece async for piece in Service().pieces("x")] == ["x"]
+    with pytest.raises(InvalidInput, match="value must be text"):
+        Service().pieces(3)  # type: ignore[arg-type]
+
+
+def test_arguments_that_have_no_name_of_their_own_are_left_to_the_method() -> None:
+    given: Any = {"value": 3, "other": 4}
+    assert Service().fields(**given) == given
+
+
+def test_what_is_left_out_is_not_checked() -> None:
+    assert Service().text() == ""
