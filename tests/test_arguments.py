@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pytest
+from msgspec import Struct
 
-from holdfast.arguments import checked
+from holdfast.arguments import check_fields, checked
 from holdfast.errors import InvalidInput
 
 
@@ -116,3 +117,22 @@ def test_arguments_that_have_no_name_of_their_own_are_left_to_the_method() -> No
 
 def test_what_is_left_out_is_not_checked() -> None:
     assert Service().text() == ""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    names: frozenset[str] = frozenset()
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@pytest.mark.parametrize("given", [{}, {"names": {"a"}}, {"names": frozenset("ab")}, {"names": ["a"]}, {"limit": 3}])
+def test_a_struct_with_fields_that_fit_can_be_made(given: Any) -> None:
+    Settings(**given)
+
+
+@pytest.mark.parametrize("given", [{"names": "ab"}, {"names": {"a": 1}}, {"names": [1]}, {"limit": "3"}])
+def test_a_struct_with_a_field_that_does_not_fit_can_not(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="must be a"):
+        Settings(**given)

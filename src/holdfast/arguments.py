@@ -12,8 +12,10 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from holdfast.errors import InvalidInput
 
@@ -35,6 +37,23 @@ def checked(cls: C) -> C:
     return cls
 
 
+def check_fields(value: Struct) -> None:
+    """Refuse a struct that was made by hand with fields that are not what their annotations say."""
+    for name, rule in _fields(type(value)).items():
+        _demand(rule, name, getattr(value, name))
+
+
+@lru_cache
+def _fields(cls: type[Struct]) -> dict[str, Rule]:
+    rules = {name: _rule(annotation) for name, annotation in typing.get_type_hints(cls).items()}
+    return {name: rule for name, rule in rules.items() if rule is not None}
+
+
+def _demand(rule: Rule, name: str, value: Any) -> None:
+    if not rule.fits(value):
+        raise InvalidInput(f"{name} must be {rule.words}, not {value!r:.80}; nothing changed")
+
+
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     rules: dict[str, Rule] | None = None
     order: list[str] = []
@@ -46,8 +65,8 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
             order[:] = inspect.signature(method).parameters
         for name, value in (*zip(order, args, strict=False), *kwargs.items()):
             rule = rules.get(name)
-            if rule is not None and not rule.fits(value):
-                raise InvalidInput(f"{name} must be {rule.words}, not {value!r:.80}; nothing changed")
+            if rule is not None:
+                _demand(rule, name, value)
 
     if inspect.iscoroutinefunction(method):
 
@@ -96,6 +115,8 @@ def _rule(annotation: Any) -> Rule | None:
         return _either([_rule(one) for one in inner])
     if origin is Literal:
         return Rule(lambda value: type(value) is str and value in inner, f"one of {', '.join(map(str, inner))}")
+    if origin is frozenset:
+        return _set(_rule(inner[0]))
     if origin in (Sequence, Iterable):
         return _items(_rule(inner[0]))
     if origin is Mapping:
@@ -124,6 +145,13 @@ def _mapping(key: Rule | None, value: Rule | None) -> Rule:
 
     words = [rule.words if rule else "anything" for rule in (key, value)]
     return Rule(fits, f"a mapping from {words[0]} to {words[1]}")
+
+
+def _set(rule: Rule | None) -> Rule:
+    def fits(value: Any) -> bool:
+        return isinstance(value, (set, frozenset, list, tuple)) and (rule is None or all(map(rule.fits, value)))
+
+    return Rule(fits, "a set" if rule is None else f"a set, each {rule.words}")
 
 
 def _items(rule: Rule | None) -> Rule:

@@ -12,7 +12,8 @@ import pytest
 
 import holdfast
 from holdfast.blocking import Context
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.services.memories.policy import Policy
 
 JUNK: list[Any] = [
     None, -1, 10**30, 1.5, float("nan"), float("inf"), True, "", "x" * 300, "\ud800", "a\nb", "\0", b"x", [], [None],
@@ -119,3 +120,21 @@ def _call(method: Callable[..., Any], world: World, wrong: str, junk: Any) -> No
     answer = method(**{**given, wrong: junk})
     if inspect.isgenerator(answer):
         next(answer, None)
+
+
+@pytest.mark.parametrize("field", Policy.__struct_fields__)
+def test_a_policy_that_makes_no_sense_can_not_be_made(field: str) -> None:
+    for junk in JUNK:
+        with suppress(HoldfastError):
+            policy = Policy(**{field: junk})
+            world = World()
+            memories = world.ctx.memories.using(policy=policy)
+            batch = memories.propose([FACT], proposer="x")
+            assert batch.status == "pending"
+            memories.commit(batch.id, reviewer="r")
+            world.look()
+
+
+def test_a_proposer_is_not_trusted_for_being_part_of_a_name() -> None:
+    with pytest.raises(InvalidInput, match="auto_commit must be a set, each text"):
+        Policy(auto_commit="agent")  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from holdfast.arguments import check_fields
 from holdfast.errors import InvalidInput
 from holdfast.services.memories.trust import Trust
 from holdfast.services.memories.values import Batch
@@ -30,6 +31,12 @@ class Policy(Struct, frozen=True, kw_only=True):
     max_content_chars: int = 8_000
     max_source_refs: int = 64
     max_pending_batches: int = 1_000
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("max_items", "max_content_chars", "max_pending_batches"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must be 1 or more, not {getattr(self, name)}; nothing changed")
 
     def ceiling(self, proposer: str) -> Trust:
         return self.trust.get(proposer, self.default_trust)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from holdfast.arguments import check_fields
 from holdfast.codec import Json
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.services.threads.payloads import Inert, Opened, PayloadTypes, build, unedited, unseal
@@ -146,9 +147,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     archive: Callable[[str, bytes], None] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("max_slots_per_thread", "max_threads"):
             limit = getattr(self, name)
-            if limit is not None and (type(limit) is not int or limit < 1):
+            if limit is not None and limit < 1:
                 raise InvalidInput(f"{name} must be a whole number, 1 or more, or None, not {limit!r:.40}")
         if self.ttl_seconds is not None and not self.ttl_seconds > 0:
             raise InvalidInput(f"ttl_seconds must be more than 0, or None, not {self.ttl_seconds!r:.40}")
