@@ -115,6 +115,17 @@ def test_arguments_that_have_no_name_of_their_own_are_left_to_the_method() -> No
     assert Service().fields(**given) == given
 
 
+@checked
+def twice(value: int) -> int:
+    return 2 * value
+
+
+def test_a_function_is_checked_too() -> None:
+    assert twice(3) == 6
+    with pytest.raises(InvalidInput, match="value must be a whole number, not '3'"):
+        twice("3")  # type: ignore[arg-type]
+
+
 def test_what_is_left_out_is_not_checked() -> None:
     assert Service().text() == ""
 

@@ -64,3 +64,9 @@ def test_a_value_that_fits_is_taken(tmp_path: Path) -> None:
 def test_a_space_that_can_not_name_anything_is_refused(space: Any) -> None:
     with pytest.raises(InvalidInput, match="a space must be 1 to 255 printable characters"):
         holdfast.open("memory://", space=space)
+
+
+@pytest.mark.parametrize("address", [None, 3, b"agent.db", ["agent.db"], "", "http://[", "ftp://x", "\ud800", "a\0b"])
+def test_what_is_no_address_is_refused(address: Any) -> None:
+    with pytest.raises(InvalidInput):
+        holdfast.open(address)

@@ -1,8 +1,8 @@
 """What callers pass to a service is what its signature says, or they hear about it before anything happens.
 
-`@checked` on a class looks at the arguments of its public methods. The annotations are the rules, so there is nothing
-to keep in step; what they can not say (a range, a name that exists) the methods look at themselves. Without this a
-wrong type would surface wherever it first hurts, or be stored and hurt whoever reads it.
+`@checked` on a class looks at the arguments of its public methods, on a function at its own. The annotations are the
+rules, so there is nothing to keep in step; what they can not say (a range, a name that exists) the methods look at
+themselves. Without this a wrong type would surface wherever it first hurts, or be stored and hurt whoever reads it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
 from holdfast.errors import InvalidInput
 
-C = TypeVar("C", bound=type)
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Rule(NamedTuple):
@@ -29,12 +29,14 @@ class Rule(NamedTuple):
     words: str
 
 
-def checked(cls: C) -> C:
-    """Let the public methods of a class refuse arguments that are not what their annotations say."""
-    for name, method in list(vars(cls).items()):
+def checked(target: T) -> T:
+    """Let a function, or the public methods of a class, refuse arguments that are not what their annotations say."""
+    if inspect.isfunction(target):
+        return cast("T", _checked(target))
+    for name, method in list(vars(target).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(cls, name, _checked(method))
-    return cls
+            setattr(target, name, _checked(method))
+    return target
 
 
 def check_fields(value: Struct) -> None:

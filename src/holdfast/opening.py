@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from holdfast.bridge import OnLoop, Threaded
 from holdfast.errors import InvalidInput
+from holdfast.files import path_of
 from holdfast.store import AsyncStore, Store
 
 Address = str | os.PathLike[str]
@@ -64,19 +65,23 @@ async def open_async_store(address: Address, **options: Any) -> AsyncStore:
 
 
 def _find(address: Address) -> tuple[Maker, AsyncMaker]:
-    text = os.fspath(address)
-    scheme = urlsplit(text).scheme if "://" in text else ""
+    text = address if isinstance(address, str) else os.fspath(path_of(address))
+    try:
+        url = urlsplit(text if "://" in text else "")
+    except ValueError:
+        raise InvalidInput(f"{text!r:.80} is neither a path nor the address of a store; nothing was opened") from None
+    scheme = url.scheme
     if scheme == "memory":
         from holdfast.backends.memory import MemoryStore
 
         return MemoryStore, _wrapped(OnLoop, MemoryStore)
     if scheme in ("", "sqlite", "file"):
-        path = text if not scheme else unquote(urlsplit(text).netloc + urlsplit(text).path.removeprefix("/"))
+        path = unquote(url.netloc + url.path.removeprefix("/")) if scheme else text
         if not path:
             raise InvalidInput("a store address must not be empty; try 'agent.db' or 'memory://'")
         from holdfast.backends.sqlite import SqliteStore
 
-        make = partial(SqliteStore, path)
+        make = partial(SqliteStore, path_of(path))
         return make, _wrapped(Threaded, make)
     if scheme in ("postgresql", "postgres"):
         from holdfast.backends.postgres import AsyncPostgresStore, PostgresStore

@@ -8,6 +8,7 @@ decided on the server: see `holdfast.client.memories`.
 
 from __future__ import annotations
 
+from holdfast.arguments import checked
 from holdfast.blocking import Context
 from holdfast.bridge import Inline
 from holdfast.client.memories import BlockingRemoteMemories, RemoteMemories
@@ -19,6 +20,7 @@ from holdfast.services.runs.runs import AsyncRuns
 __all__ = ["aconnect", "connect"]
 
 
+@checked
 def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Context:
     """Connect to a server for blocking code. `key` says who you are and which space you see.
 
@@ -30,6 +32,7 @@ def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) ->
     return context
 
 
+@checked
 async def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> AsyncContext:
     """Connect to the same server for async code."""
     store = await AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds)

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast.arguments import checked
 from holdfast.errors import InvalidInput
 from holdfast.tokens.choosing import (
     KEPT_ROLES,
@@ -54,6 +55,7 @@ def share_of(framing: Frame, room: int, summary_tokens: int | None, input_tokens
     )
 
 
+@checked
 def fit(
     messages: Sequence[Mapping[str, Any]],
     budget: int,
