@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
+from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
@@ -23,10 +24,11 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Rule(NamedTuple):
-    """What a value must be, in a test and in words."""
+    """What a value must be, in a test and in words. A value of one of the types in `quick` needs no test."""
 
     fits: Callable[[Any], bool]
     words: str
+    quick: frozenset[type] = frozenset()
 
 
 def checked(target: T) -> T:
@@ -65,10 +67,9 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
         if rules is None:
             rules = _rules(method)
             order[:] = inspect.signature(method).parameters
-        for name, value in (*zip(order, args, strict=False), *kwargs.items()):
-            rule = rules.get(name)
-            if rule is not None:
-                _demand(rule, name, value)
+        for name, value in chain(zip(order, args, strict=False), kwargs.items()):
+            if name in rules and type(value) not in rules[name].quick:
+                _demand(rules[name], name, value)
 
     if inspect.iscoroutinefunction(method):
 
@@ -96,12 +97,12 @@ def _rules(method: Callable[..., Any]) -> dict[str, Rule]:
 
 
 _PLAIN: dict[Any, Rule] = {
-    str: Rule(lambda value: isinstance(value, str), "text"),
-    bytes: Rule(lambda value: isinstance(value, bytes), "bytes"),
-    bool: Rule(lambda value: type(value) is bool, "True or False"),
-    int: Rule(lambda value: type(value) is int, "a whole number"),
-    float: Rule(lambda value: type(value) in (int, float) and value == value, "a number"),
-    type(None): Rule(lambda value: value is None, "None"),
+    str: Rule(lambda value: isinstance(value, str), "text", frozenset({str})),
+    bytes: Rule(lambda value: isinstance(value, bytes), "bytes", frozenset({bytes})),
+    bool: Rule(lambda value: type(value) is bool, "True or False", frozenset({bool})),
+    int: Rule(lambda value: type(value) is int, "a whole number", frozenset({int})),
+    float: Rule(lambda value: type(value) in (int, float) and value == value, "a number", frozenset({int})),
+    type(None): Rule(lambda value: value is None, "None", frozenset({type(None)})),
     Mapping: Rule(lambda value: isinstance(value, Mapping), "a mapping"),
     Callable: Rule(callable, "a function"),
     os.PathLike: Rule(lambda value: isinstance(value, os.PathLike), "a path"),
@@ -136,22 +137,25 @@ def _either(rules: list[Rule | None]) -> Rule | None:
     if len(known) < len(rules):
         return None
     *others, last = [rule.words for rule in known]
-    return Rule(lambda value: any(rule.fits(value) for rule in known), f"{', '.join(others)} or {last}")
+    quick = frozenset[type]().union(*[rule.quick for rule in known])
+    return Rule(lambda value: any(rule.fits(value) for rule in known), f"{', '.join(others)} or {last}", quick)
 
 
 def _mapping(key: Rule | None, value: Rule | None) -> Rule:
     def fits(given: Any) -> bool:
-        if not isinstance(given, Mapping):
-            return False
-        return (key is None or all(map(key.fits, given))) and (value is None or all(map(value.fits, given.values())))
+        return isinstance(given, Mapping) and _all(key, given) and _all(value, given.values())
 
     words = [rule.words if rule else "anything" for rule in (key, value)]
     return Rule(fits, f"a mapping from {words[0]} to {words[1]}")
 
 
+def _all(rule: Rule | None, values: Iterable[Any]) -> bool:
+    return rule is None or rule.quick.issuperset(map(type, values)) or all(map(rule.fits, values))
+
+
 def _set(rule: Rule | None) -> Rule:
     def fits(value: Any) -> bool:
-        return isinstance(value, (set, frozenset, list, tuple)) and (rule is None or all(map(rule.fits, value)))
+        return isinstance(value, (set, frozenset, list, tuple)) and _all(rule, value)
 
     return Rule(fits, "a set" if rule is None else f"a set, each {rule.words}")
 
@@ -160,6 +164,6 @@ def _items(rule: Rule | None) -> Rule:
     def fits(value: Any) -> bool:
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
             return False
-        return rule is None or not isinstance(value, Sequence) or all(map(rule.fits, value))
+        return not isinstance(value, Sequence) or _all(rule, value)
 
     return Rule(fits, "a list" if rule is None else f"a list, each {rule.words}")
