@@ -32,11 +32,11 @@ class Rule(NamedTuple):
 
 
 def checked(target: T) -> T:
-    """Let a function, or the public methods of a class, refuse arguments that are not what their annotations say."""
+    """Let a function, or a class and its public methods, refuse arguments that are not what their annotations say."""
     if inspect.isfunction(target):
         return cast("T", _checked(target))
     for name, method in list(vars(target).items()):
-        if inspect.isfunction(method) and not name.startswith("_"):
+        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
             setattr(target, name, _checked(method))
     return target
 
@@ -118,6 +118,9 @@ def _rule(annotation: Any) -> Rule | None:
         return _either([_rule(one) for one in inner])
     if origin is Literal:
         return Rule(lambda value: type(value) is str and value in inner, f"one of {', '.join(map(str, inner))}")
+    if origin is tuple and inner[1:] == (...,):
+        each = _rule(inner[0])
+        return Rule(lambda value: isinstance(value, tuple) and _all(each, value), f"a tuple{_each(each)}")
     if origin is frozenset:
         return _set(_rule(inner[0]))
     if origin in (Sequence, Iterable):
@@ -157,7 +160,7 @@ def _set(rule: Rule | None) -> Rule:
     def fits(value: Any) -> bool:
         return isinstance(value, (set, frozenset, list, tuple)) and _all(rule, value)
 
-    return Rule(fits, "a set" if rule is None else f"a set, each {rule.words}")
+    return Rule(fits, f"a set{_each(rule)}")
 
 
 def _items(rule: Rule | None) -> Rule:
@@ -166,4 +169,8 @@ def _items(rule: Rule | None) -> Rule:
             return False
         return not isinstance(value, Sequence) or _all(rule, value)
 
-    return Rule(fits, "a list" if rule is None else f"a list, each {rule.words}")
+    return Rule(fits, f"a list{_each(rule)}")
+
+
+def _each(rule: Rule | None) -> str:
+    return "" if rule is None else f", each {rule.words}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import socket
@@ -17,6 +18,7 @@ from concurrent.futures import Executor
 from threading import Thread as OsThread
 from typing import Any, TypeVar
 
+from holdfast.arguments import checked
 from holdfast.blocking import Context
 from holdfast.bridge import run
 from holdfast.context import AsyncContext
@@ -31,6 +33,7 @@ from holdfast.opening import Address
 from holdfast.services.threads.deliveries import DeadLetterPage, DeliveryFailed, Retry
 from holdfast.services.threads.payloads import PLAIN
 from holdfast.services.threads.values import Slot
+from holdfast.store import require_name
 
 logger = logging.getLogger("holdfast.dispatch")
 F = TypeVar("F", bound=Function)
@@ -39,6 +42,7 @@ T = TypeVar("T")
 RECHECK_SECONDS = 1.0
 
 
+@checked
 class AsyncDispatcher:
     """Functions and the store whose messages they handle.
 
@@ -59,6 +63,14 @@ class AsyncDispatcher:
         max_tasks_per_child: int | None = None,
         routes: Routes | None = None,
     ) -> None:
+        _require_positive(
+            max_concurrent=max_concurrent,
+            lease_seconds=lease_seconds,
+            poll_seconds=poll_seconds,
+            sweep_seconds=sweep_seconds,
+            max_workers=max_workers,
+            max_tasks_per_child=max_tasks_per_child,
+        )
         self._ctx = ctx
         self._routes = routes or Routes()
         self._max_concurrent = max_concurrent
@@ -101,6 +113,9 @@ class AsyncDispatcher:
         It is called with the payload and a `Call`, and may return nothing, a payload for the caller, `respond(...)`,
         `send(to, ...)`, or a list of these. `accepts` names the payload types it takes; anything else is refused.
         """
+
+        require_name(name, "a handler's name")
+        _require_positive(max_concurrent=max_concurrent)
 
         def add(function: F) -> F:
             types = accepts if isinstance(accepts, tuple) else (accepts,)
@@ -267,6 +282,12 @@ class _Turns:
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, StoreError | asyncio.CancelledError):
                 raise result
+
+
+def _require_positive(**numbers: float | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and not 0 < number < math.inf:
+            raise InvalidInput(f"{name} must be more than 0, not {number!r:.40}; nothing changed")
 
 
 class Dispatcher:

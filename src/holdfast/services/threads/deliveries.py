@@ -20,7 +20,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.arguments import check_fields
 from holdfast.codec import encode, pack
+from holdfast.errors import InvalidInput
 from holdfast.services.threads.values import moment
 from holdfast.store import Document, Expect, Key, Put, Record
 
@@ -89,6 +91,11 @@ class Retry(Struct, frozen=True, kw_only=True):
     first_seconds: float = 0.1
     factor: float = 2.0
     max_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.attempts < 1 or self.factor <= 0 or min(self.first_seconds, self.max_seconds) < 0:
+            raise InvalidInput(f"a retry needs an attempt, a factor above 0 and no time below 0, not {self}")
 
     def delay_seconds(self, attempts: int) -> float:
         """Return how long to wait after that many failed attempts."""
