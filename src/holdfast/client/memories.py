@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from holdfast.arguments import checked
 from holdfast.blocking.memories import Memories
 from holdfast.bridge import Inline, blocking
 from holdfast.client.store import AsyncHttpStore, HttpStore, json_ask
@@ -27,6 +28,7 @@ from holdfast.store import require_name
 T = TypeVar("T")
 
 
+@checked
 class RemoteMemories(AsyncMemories):
     """What is known for longer than a run, in the space a key opens."""
 
