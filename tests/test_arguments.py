@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import pytest
 from msgspec import Struct
 
 from holdfast.arguments import check_fields, checked
 from holdfast.errors import InvalidInput
+
+
+class Status(IntEnum):
+    OK = 200
 
 
 class Counts(Protocol):
@@ -52,8 +58,8 @@ class Service:
 
 FITS: list[tuple[str, list[Any]]] = [
     ("text", ["", "x"]),
-    ("maybe", [None, 0, -1]),
-    ("number", [1, 1.5, float("inf")]),
+    ("maybe", [None, 0, -1, Status.OK]),
+    ("number", [1, 1.5, float("inf"), np.float64(0.5), Status.OK]),
     ("yes", [True, False]),
     ("choice", ["red"]),
     ("texts", [[], ["a"], ("a", "b"), {"a"}]),

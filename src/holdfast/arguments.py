@@ -96,12 +96,16 @@ def _rules(method: Callable[..., Any]) -> dict[str, Rule]:
     return {name: rule for name, rule in rules.items() if rule is not None}
 
 
+def _is_number(value: Any, kinds: Any) -> bool:
+    return isinstance(value, kinds) and type(value) is not bool
+
+
 _PLAIN: dict[Any, Rule] = {
     str: Rule(lambda value: isinstance(value, str), "text", frozenset({str})),
     bytes: Rule(lambda value: isinstance(value, bytes), "bytes", frozenset({bytes})),
     bool: Rule(lambda value: type(value) is bool, "True or False", frozenset({bool})),
-    int: Rule(lambda value: type(value) is int, "a whole number", frozenset({int})),
-    float: Rule(lambda value: type(value) in (int, float) and value == value, "a number", frozenset({int})),
+    int: Rule(lambda value: _is_number(value, int), "a whole number", frozenset({int})),
+    float: Rule(lambda value: _is_number(value, (int, float)) and value == value, "a number", frozenset({int})),
     type(None): Rule(lambda value: value is None, "None", frozenset({type(None)})),
     Mapping: Rule(lambda value: isinstance(value, Mapping), "a mapping"),
     Callable: Rule(callable, "a function"),
