@@ -15,9 +15,10 @@ import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from holdfast.arguments import Rule
 from holdfast.bridge import OnLoop, Threaded
 from holdfast.errors import InvalidInput
 from holdfast.files import path_of
@@ -26,13 +27,6 @@ from holdfast.store import AsyncStore, Store
 Address = str | os.PathLike[str]
 Maker = Callable[..., Store]
 AsyncMaker = Callable[..., Awaitable[AsyncStore]]
-
-
-class Rule(NamedTuple):
-    """What an option's value must be, in a test and in words."""
-
-    fits: Callable[[Any], bool]
-    words: str
 
 
 _COUNT = Rule(lambda value: type(value) is int and value > 0, "a whole number, 1 or more")
