@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from holdfast.backends.memory import MemoryStore
 from holdfast.blocking import Context
 from holdfast.bridge import Inline
 from holdfast.context import AsyncContext
-from holdfast.errors import BudgetExceeded, Conflict, InvalidInput
+from holdfast.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
 from holdfast.scope import Scope
 from holdfast.services.memories import fresh
 from holdfast.services.memories.fresh import Fresh, Known
@@ -118,7 +119,7 @@ def test_proposals_are_counted_once_and_not_for_every_batch() -> None:
 
 
 def test_only_the_last_few_proposers_are_counted() -> None:
-    kept = Fresh()
+    kept = Fresh(Scope(Inline(MemoryStore())))
     for number in range(fresh.MOST_PROPOSERS + 1):
         kept.count(str(number), number)
     assert kept.decided("0") is None
@@ -126,15 +127,47 @@ def test_only_the_last_few_proposers_are_counted() -> None:
 
 
 def test_only_the_last_few_are_kept() -> None:
-    kept = Fresh()
+    kept = Fresh(Scope(Inline(MemoryStore())))
     for number in range(fresh.MOST + 1):
         kept.keep(known(str(number)), 1)
     assert kept.take("0") is None
     assert kept.take("1") == known("1")
 
 
+def test_the_spaces_of_a_store_share_the_room() -> None:
+    store = Inline(MemoryStore())
+    spaces = [Fresh(Scope(store, f"space {number}")) for number in range(fresh.MOST + 1)]
+    for space in spaces:
+        space.keep(known("batch"), 1)
+    assert spaces[0].take("batch") is None
+    assert spaces[1].take("batch") == known("batch")
+
+
+def test_a_batch_of_another_space_is_another_batch() -> None:
+    store = Inline(MemoryStore())
+    acme, other = [Context(AsyncContext(Scope(store, space))) for space in ("acme", "other")]
+    acme.memories.propose([FACT], proposer="agent", batch_id="b")
+    with pytest.raises(NotFound):
+        other.memories.commit("b", reviewer="human")
+    other.memories.propose([{**FACT, "content": "neap tides"}], proposer="agent", batch_id="b")
+    acme.memories.commit("b", reviewer="human")
+    assert [memory.content for memory in acme.memories.list()] == ["tides turn"]
+    assert other.memories.list() == []
+
+
+def test_nothing_is_kept_of_a_store_that_is_gone() -> None:
+    gc.collect()  # of other tests
+    before = len(fresh._kept)
+    store = Inline(MemoryStore())
+    Fresh(Scope(store)).keep(known("batch"), 1)
+    assert len(fresh._kept) == before + 1
+    del store
+    gc.collect()
+    assert len(fresh._kept) == before
+
+
 def test_a_large_one_is_not_kept() -> None:
-    kept = Fresh()
+    kept = Fresh(Scope(Inline(MemoryStore())))
     kept.keep(known("large"), fresh.LARGEST_BYTES + 1)
     assert kept.take("large") is None
 

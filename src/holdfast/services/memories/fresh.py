@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
+from holdfast.scope import Scope
 from holdfast.services.memories.values import Batch
+from holdfast.store import AsyncStore
 
 MOST = 16
 LARGEST_BYTES = 64 * 1024
@@ -25,34 +28,47 @@ class Known(NamedTuple):
     version: int
 
 
-class Fresh:
-    """The last few batches and proposers. What is kept is bounded, in number and in size."""
+class Kept:
+    """The last few batches and proposers of a store. A server has a thousand spaces: they share the room there is."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Known] = OrderedDict()
-        self._decided: OrderedDict[str, int] = OrderedDict()
+        self.batches: OrderedDict[tuple[str, str], Known] = OrderedDict()
+        self.decided: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+
+_kept: WeakKeyDictionary[AsyncStore, Kept] = WeakKeyDictionary()
+
+
+class Fresh:
+    """What is kept of one space. Another space's batch of the same name is another batch."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._space = scope.space
+        self._kept = _kept.setdefault(scope.store, Kept())
 
     def keep(self, known: Known, size: int) -> None:
         """Remember a batch whose document takes `size` bytes."""
         if size <= LARGEST_BYTES:
-            self._kept[known.batch.id] = known
-            if len(self._kept) > MOST:
-                self._kept.popitem(last=False)
+            batches = self._kept.batches
+            batches[self._space, known.batch.id] = known
+            if len(batches) > MOST:
+                batches.popitem(last=False)
 
     def take(self, batch_id: str) -> Known | None:
         """Return what is known of a batch, and forget it: it is worth one attempt."""
-        return self._kept.pop(batch_id, None)
+        return self._kept.batches.pop((self._space, batch_id), None)
 
     def count(self, proposer: str, decided: int) -> None:
         """Remember how many batches of a proposer have been decided."""
-        self._decided[proposer] = decided
-        if len(self._decided) > MOST_PROPOSERS:
-            self._decided.popitem(last=False)
+        numbers = self._kept.decided
+        numbers[self._space, proposer] = decided
+        if len(numbers) > MOST_PROPOSERS:
+            numbers.popitem(last=False)
 
     def decided(self, proposer: str) -> int | None:
         """Return how many of them had been decided when they were last counted."""
-        return self._decided.get(proposer)
+        return self._kept.decided.get((self._space, proposer))
 
     def forget(self, proposer: str) -> None:
         """Let them be counted again."""
-        self._decided.pop(proposer, None)
+        self._kept.decided.pop((self._space, proposer), None)

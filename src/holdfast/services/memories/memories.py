@@ -82,7 +82,7 @@ class AsyncMemories:
         self._vectors = Vectors(scope, embedder, index, threads)
         self._search = Search(scope, self._vectors)
         self._revocations = Revocations(scope)
-        self._fresh = Fresh()
+        self._fresh = Fresh(scope)
 
     def using(
         self,
