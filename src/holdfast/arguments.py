@@ -8,6 +8,7 @@ themselves. Without this a wrong type would surface wherever it first hurts, or 
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import types
 import typing
@@ -45,6 +46,13 @@ def check_fields(value: Struct) -> None:
     """Refuse a struct that was made by hand with fields that are not what their annotations say."""
     for name, rule in _fields(type(value)).items():
         _demand(rule, name, getattr(value, name))
+
+
+def require_positive(**numbers: float | None) -> None:
+    """Refuse a number that is not above 0 and finite. None means that there is none."""
+    for name, number in numbers.items():
+        if number is not None and not 0 < number < math.inf:
+            raise InvalidInput(f"{name} must be more than 0, not {number!r:.40}; nothing changed")
 
 
 @lru_cache

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from holdfast.errors import InvalidInput, NotFound, Unavailable
 
@@ -35,11 +35,9 @@ def reading(source: str | os.PathLike[str] | bytes) -> Iterator[Iterator[bytes]]
     """Offer the content of a file, or bytes, in chunks."""
     if isinstance(source, bytes):
         yield (source[place : place + CHUNK] for place in range(0, len(source), CHUNK))
-    elif isinstance(source, (str, os.PathLike)):
+    else:
         with opened(source) as file:
             yield iter(lambda: file.read(CHUNK), b"")
-    else:
-        raise InvalidInput(f"attach a path or bytes, not {type(source).__name__}; nothing changed")
 
 
 def name_of(source: str | os.PathLike[str] | bytes) -> str:
@@ -72,10 +70,10 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             partial.unlink()
 
 
-def path_of(path: object) -> Path:
+def path_of(path: Any) -> Path:
     """Return a path, or raise `InvalidInput` if it can not be one."""
     try:
-        found = Path(path)  # type: ignore[arg-type]
+        found = Path(path)
         if b"\0" not in os.fsencode(found):
             return found
     except (TypeError, UnicodeEncodeError):

@@ -21,16 +21,9 @@ from holdfast.services.memories import fresh
 from holdfast.services.memories.fresh import Fresh, Known
 from holdfast.services.memories.policy import Policy
 from holdfast.services.memories.values import Batch
+from tests.services.memory_samples import mcr
 
-FACT = {
-    "op": "add",
-    "type": "fact",
-    "scope": "global",
-    "content": "tides turn",
-    "rationale": "seen",
-    "confidence": 0.9,
-    "source_refs": [],
-}
+FACT = mcr("tides turn")
 
 
 @pytest.fixture

@@ -14,20 +14,13 @@ import holdfast
 from holdfast.blocking import Context
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.services.memories.policy import Policy
+from tests.services.memory_samples import mcr
 
 JUNK: list[Any] = [
     None, -1, 10**30, 1.5, float("nan"), float("inf"), True, "", "x" * 300, "\ud800", "a\nb", "\0", b"x", [], [None],
     ("a",), {}, {"a": object()}, {0: None}, {1, 2}, object(),
 ]  # fmt: skip
-FACT = {
-    "op": "add",
-    "type": "fact",
-    "scope": "global",
-    "content": "tides turn",
-    "rationale": "seen",
-    "confidence": 0.9,
-    "source_refs": ["doc:1"],
-}
+FACT = mcr("tides turn", source_refs=["doc:1"])
 # They wait, or hand out another object of the same class.
 LEFT_OUT = {"close", "follow", "inline", "using", "wait"}
 
@@ -120,6 +113,12 @@ def _call(method: Callable[..., Any], world: World, wrong: str, junk: Any) -> No
     answer = method(**{**given, wrong: junk})
     if inspect.isgenerator(answer):
         next(answer, None)
+
+
+@pytest.mark.parametrize("item", [None, {}, {"memory_id": "m", "confidence": 1}, {"memory_id": "m", "content": "x"}])
+def test_a_brief_of_what_is_no_memory_is_refused(item: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"a memory, a hit of a search or a v2\.1 item was expected"):
+        World().run.brief(memories=[item])
 
 
 @pytest.mark.parametrize("field", Policy.__struct_fields__)

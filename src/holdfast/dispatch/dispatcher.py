@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import secrets
 import socket
@@ -18,7 +17,7 @@ from concurrent.futures import Executor
 from threading import Thread as OsThread
 from typing import Any, TypeVar
 
-from holdfast.arguments import checked
+from holdfast.arguments import checked, require_positive
 from holdfast.blocking import Context
 from holdfast.bridge import run
 from holdfast.context import AsyncContext
@@ -63,7 +62,7 @@ class AsyncDispatcher:
         max_tasks_per_child: int | None = None,
         routes: Routes | None = None,
     ) -> None:
-        _require_positive(
+        require_positive(
             max_concurrent=max_concurrent,
             lease_seconds=lease_seconds,
             poll_seconds=poll_seconds,
@@ -115,7 +114,7 @@ class AsyncDispatcher:
         """
 
         require_name(name, "a handler's name")
-        _require_positive(max_concurrent=max_concurrent)
+        require_positive(max_concurrent=max_concurrent)
 
         def add(function: F) -> F:
             types = accepts if isinstance(accepts, tuple) else (accepts,)
@@ -282,12 +281,6 @@ class _Turns:
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, StoreError | asyncio.CancelledError):
                 raise result
-
-
-def _require_positive(**numbers: float | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and not 0 < number < math.inf:
-            raise InvalidInput(f"{name} must be more than 0, not {number!r:.40}; nothing changed")
 
 
 class Dispatcher:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.arguments import checked, require_positive
 from holdfast.backends.memory.things import (
     Doc,
     Stream,
@@ -70,7 +71,9 @@ class MemoryStore:
 
     durability = VOLATILE
 
+    @checked
     def __init__(self, *, max_record_bytes: int = MAX_RECORD_BYTES) -> None:
+        require_positive(max_record_bytes=max_record_bytes)
         self._limit = max_record_bytes
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)

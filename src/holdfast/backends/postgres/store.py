@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from holdfast.arguments import checked, require_positive
 from holdfast.backends.postgres import moving
 from holdfast.backends.postgres.address import Address, parse
 from holdfast.backends.postgres.core import Core
@@ -33,6 +34,7 @@ STEP = 1_000  # how much of everything one call carries
 class PostgresStore:
     """Keep everything in a Postgres database. Safe across threads, processes and machines, not across fork()."""
 
+    @checked
     def __init__(
         self,
         url: str,
@@ -110,6 +112,7 @@ class AsyncPostgresStore:
         self._core = core
 
     @classmethod
+    @checked
     async def open(
         cls,
         url: str,
@@ -169,6 +172,9 @@ class AsyncPostgresStore:
 
 
 def _core(link: type[Link], url: str, max_connections: int, timeout_seconds: float, max_record_bytes: int) -> Core:
+    require_positive(
+        max_connections=max_connections, timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes
+    )
     address = parse(url)
     connected = link(address, max_connections=max_connections, timeout_seconds=timeout_seconds)
     return Core(address, connected, timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes)

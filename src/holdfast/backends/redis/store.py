@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.arguments import checked, require_positive
 from holdfast.backends.redis.carrying import Carrier
 from holdfast.backends.redis.core import Core
 from holdfast.backends.redis.layout import parse_address
@@ -29,6 +30,7 @@ class RedisStore:
     is tried again until `timeout_seconds` have passed; one try waits half as long.
     """
 
+    @checked
     def __init__(
         self,
         url: str,
@@ -40,6 +42,9 @@ class RedisStore:
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_connections: int = 64,
     ) -> None:
+        require_positive(
+            timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes, max_connections=max_connections
+        )
         address = parse_address(url, prefix)
         self._core = Core(
             BlockingWire(Dial(address, timeout_seconds, max_connections)),
@@ -98,6 +103,7 @@ class AsyncRedisStore:
         self._carrier = Carrier(core)
 
     @classmethod
+    @checked
     async def open(
         cls,
         url: str,
@@ -109,6 +115,9 @@ class AsyncRedisStore:
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_connections: int = 64,
     ) -> AsyncRedisStore:
+        require_positive(
+            timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes, max_connections=max_connections
+        )
         address = parse_address(url, prefix)
         core = Core(
             AsyncWire(Dial(address, timeout_seconds, max_connections)),

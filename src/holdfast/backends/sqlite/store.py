@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar
 
 import apsw
 
+from holdfast.arguments import checked, require_positive
 from holdfast.backends.sqlite import schema
 from holdfast.backends.sqlite.committer import Committer, drop
 from holdfast.backends.sqlite.failures import DRIVER_ERRORS, translate, translated
@@ -39,6 +40,7 @@ from holdfast.backends.sqlite.search import is_behind, search
 from holdfast.backends.sqlite.upkeep import Check, Stats, backup, check, stats
 from holdfast.backends.sqlite.watch import Watch
 from holdfast.errors import Closed, Unavailable
+from holdfast.files import path_of
 from holdfast.store import (
     MAX_RECORD_BYTES,
     Commit,
@@ -74,6 +76,7 @@ _inherited: set[Path] = set()
 class SqliteStore:
     """Keep everything in one SQLite file. Safe across threads and processes, not across fork()."""
 
+    @checked
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -82,7 +85,8 @@ class SqliteStore:
         timeout_seconds: float = 30.0,
         max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
-        self.path = Path(path).resolve()
+        require_positive(timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes)
+        self.path = path_of(path).resolve()
         self.durability = {"durable": DURABLE, "relaxed": RELAXED}[durability]
         self._timeout = timeout_seconds
         self._limit = max_record_bytes

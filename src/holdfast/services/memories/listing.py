@@ -38,7 +38,7 @@ async def page(
 def _start(after: str | None, owners: int) -> tuple[int, str | None]:
     if after is None:
         return 0, None
-    place, dot, start = after.partition(".") if type(after) is str else ("", "", "")
+    place, dot, start = after.partition(".")
     if not dot or not place.isdecimal() or len(place) > 1 or int(place) >= owners:
         raise InvalidInput(f"a cursor must be one that an earlier page of the same list returned, not {after!r:.40}")
     return int(place), start or None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from holdfast.arguments import check_fields
+from holdfast.arguments import check_fields, require_positive
 from holdfast.errors import InvalidInput
 from holdfast.services.memories.trust import Trust
 from holdfast.services.memories.values import Batch
@@ -34,9 +34,11 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("max_items", "max_content_chars", "max_pending_batches"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be 1 or more, not {getattr(self, name)}; nothing changed")
+        require_positive(
+            max_items=self.max_items,
+            max_content_chars=self.max_content_chars,
+            max_pending_batches=self.max_pending_batches,
+        )
 
     def ceiling(self, proposer: str) -> Trust:
         return self.trust.get(proposer, self.default_trust)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,7 +18,6 @@ Type = Literal["fact", "preference", "policy", "decision", "invariant"]
 ScopeName = Literal["user", "project", "global"]
 End = Literal["superseded", "deprecated", "expired", "revoked"]
 Status = Literal["active", End]
-STATUSES: tuple[Status, ...] = ("active", *get_args(End))
 Mode = Literal["lexical", "vector", "hybrid"]
 Outcome = Literal["pending", "committed", "duplicate", "rejected"]
 

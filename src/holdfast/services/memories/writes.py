@@ -130,7 +130,7 @@ class Decision:
         expects = [Expect(Key(self.space, keys.BATCH, self.batch.id), version)]
         expects += self.world.expects()
         expects += [Expect(key, 0) for key in self.changed if key not in self.world.documents]
-        return BatchWrites(tuple(expects), tuple(self._writes(self.settled)), tuple(self.added), self.settled)
+        return BatchWrites(tuple(expects), tuple(self._writes()), tuple(self.added), self.settled)
 
     def _settle(self, reject: Mapping[int, str]) -> Iterator[Proposal]:
         for place in reject:
@@ -144,7 +144,8 @@ class Decision:
             else:
                 yield self._apply(proposal, place)
 
-    def _writes(self, batch: Batch) -> list[Write]:
+    def _writes(self) -> list[Write]:
+        batch = self.settled
         log = keys.log(
             self.space, "COMMITTED", self.now, self.reviewer, batch_id=batch.id, added=self.added, removed=self.removed
         )

@@ -90,7 +90,8 @@ def memory_of(item: Any) -> Memory:
     """Return what a brief prints of a memory, a search hit, or a v2.1 memory item."""
     try:
         if isinstance(item, Mapping):
-            return {**item, "memory_id": item["memory_id"], "confidence": float(item["confidence"])}
+            known = {name: item[name] for name in ("memory_id", "content", "confidence")}
+            return known | {"confidence": float(known["confidence"])}
         memory = getattr(item, "memory", item)
         return {"memory_id": memory.id, "content": memory.content, "confidence": memory.confidence}
     except (AttributeError, KeyError, TypeError, ValueError):

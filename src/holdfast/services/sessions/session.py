@@ -260,7 +260,7 @@ class AsyncSession(Handle):
 
     async def load(self, k: int | None = None) -> list[Message]:
         """Return the newest `k` messages in order, or all of them."""
-        if k is not None and (type(k) is not int or k < 0):
+        if k is not None and k < 0:
             raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
         # The newest records of all are nearly always the newest visible ones, so they come in the same round trip.
         view, (newest,) = await look(

@@ -367,11 +367,7 @@ def meta_of(own_name: str | None, is_self_call: bool, usage_instructions: str, t
     """Make a slot's metadata; the usual empty one costs nothing."""
     if own_name is None and not (is_self_call or usage_instructions or todo_nudge):
         return NO_META
-    meta = Meta(own_name, is_self_call, usage_instructions, todo_nudge)
-    try:
-        return msgspec.convert(msgspec.structs.asdict(meta), Meta)
-    except msgspec.ValidationError as problem:
-        raise InvalidInput(f"a slot's metadata has a wrong type: {problem}; nothing changed") from None
+    return Meta(own_name, is_self_call, usage_instructions, todo_nudge)
 
 
 def _is_name(name: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from holdfast.arguments import check_fields
+from holdfast.arguments import check_fields, require_positive
 from holdfast.codec import Json
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.services.threads.payloads import Inert, Opened, PayloadTypes, build, unedited, unseal
@@ -148,12 +148,9 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("max_slots_per_thread", "max_threads"):
-            limit = getattr(self, name)
-            if limit is not None and limit < 1:
-                raise InvalidInput(f"{name} must be a whole number, 1 or more, or None, not {limit!r:.40}")
-        if self.ttl_seconds is not None and not self.ttl_seconds > 0:
-            raise InvalidInput(f"ttl_seconds must be more than 0, or None, not {self.ttl_seconds!r:.40}")
+        require_positive(
+            max_slots_per_thread=self.max_slots_per_thread, max_threads=self.max_threads, ttl_seconds=self.ttl_seconds
+        )
 
 
 State = Literal["live", "deleted", "expired", "archived"]
