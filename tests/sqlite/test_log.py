@@ -115,6 +115,25 @@ def test_a_log_that_was_emptied_meanwhile_is_left_alone(tmp_path: Path) -> None:
     assert ahead == []
 
 
+def test_a_commit_that_empties_the_log_is_foreseen_and_few_others_are(tmp_path: Path) -> None:
+    foreseen: list[bool] = []  # for each commit
+    emptied: list[int] = []  # by which commit
+
+    class Noting(Disk):
+        def before(self, operation: Operation) -> int:
+            if (operation.kind, operation.part) == ("write", "") and foreseen:
+                emptied.append(len(foreseen) - 1)
+            return super().before(operation)
+
+    path = tmp_path / "agent.db"
+    with Noting(path), SqliteStore(path, durability="relaxed") as store:
+        while len(set(emptied)) < 3:
+            foreseen.append(not store._committer.quick)
+            append(store, 1)
+        assert all(foreseen[commit] for commit in emptied)
+    assert sum(foreseen) < len(foreseen) / 50
+
+
 def test_a_file_that_is_not_open_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
     con = apsw.Connection(str(tmp_path / "plain.db"))
     with pytest.raises(OSError, match="no such file"):

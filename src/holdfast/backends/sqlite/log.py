@@ -29,7 +29,6 @@ _ZEROS = bytes(65536)  # SQLite writes less than 128 KB at once, and forgets the
 _LARGE = 24  # frames in a commit: about so many take as long to write twice as the file system's journal takes once
 _TOO_LONG = FULL + FULL // 8
 _PATIENCE_MILLISECONDS = 100
-_NEARLY = 200  # frames: about what is written between two looks
 _ROOM = 64  # leave a disk alone unless it has room for so many stretches
 
 
@@ -47,7 +46,7 @@ class Log:
     @property
     def nearly_full(self) -> bool:
         """Whether one of the next commits will have to empty it."""
-        return self._used > FULL - _NEARLY
+        return self._used > FULL - _LARGE
 
     def look(self, con: apsw.Connection) -> None:
         """After a commit, when it is due: see how much is used. Start over if it is too much, want more if little is
@@ -63,7 +62,8 @@ class Log:
         stretch = min(max(used, _STRETCH[0]), _STRETCH[1])
         if used + stretch // 4 > self._end and used >= _STRETCH[0] and 0 < each < _LARGE:
             self.wanted = used + stretch
-        self.due = max(self._end - used, self.wanted - used, 0) // 8
+        ahead = max(self._end, self.wanted) - used
+        self.due = max(0, min(ahead // 8, (FULL - used) // _LARGE))
         self._looked_after = self.due + 1
 
     def _start_over(self, con: apsw.Connection, used: int) -> None:
