@@ -1,4 +1,4 @@
-"""The applications that `benchmarks.http` measures, each for `uvicorn --factory` in a process of its own.
+"""The applications that `benchmarks.http` measures: `python -m benchmarks.apps NAME PORT`, each in its own process.
 
 FOLDER, in the environment, is where an application keeps its files.
 """
@@ -6,10 +6,12 @@ FOLDER, in the environment, is where an application keeps its files.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.applications import Starlette
@@ -18,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.runs import FileRun
+from holdfast.cli.serving import UVICORN
 from holdfast.server.app import create_app
 from holdfast.server.settings import Settings
 from holdfast.testing.disk import Disk
@@ -73,3 +76,16 @@ def bare() -> Any:
 
 def _folder() -> Path:
     return Path(os.environ["FOLDER"])
+
+
+def main(name: str, port: int) -> None:
+    """Serve an application: ours as `holdfast serve` does, the others without a log of requests."""
+    options = UVICORN if name in ("ours", "slow") else {"access_log": False}
+    # Connections are kept while the other rival is measured.
+    uvicorn.run(
+        f"benchmarks.apps:{name}", factory=True, port=port, log_level="warning", timeout_keep_alive=600, **options
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

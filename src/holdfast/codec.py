@@ -59,7 +59,7 @@ def parse(raw: bytes | str) -> Any:
         try:
             value = _decoder.decode(raw)
             # Nothing is escaped: each text has two quotation marks, and a key given twice left fewer texts than that.
-            if 2 * _count_texts(value) == raw.count(b'"') and _storable(value, 0):
+            if 2 * _count_texts(value, 0) == raw.count(b'"'):
                 return value
         except (msgspec.DecodeError, ValueError, RecursionError):
             pass  # the slow way says what is wrong
@@ -81,13 +81,24 @@ def trusted(raw: bytes) -> Json:
     return Json(raw)
 
 
-def _count_texts(value: Any) -> int:
+def _count_texts(value: Any, depth: int) -> int:
+    """Return how many texts, keys among them, there are in parsed JSON; less than none if it can not be stored."""
     kind = type(value)
-    if kind is dict:
-        return len(value) + sum([1 if type(item) is str else _count_texts(item) for item in value.values()])
-    if kind is list:
-        return sum([1 if type(item) is str else _count_texts(item) for item in value])
-    return 1 if kind is str else 0
+    if kind is dict or kind is list:
+        if depth >= MAX_DEPTH:
+            return _TOO_FEW
+        texts, items = (len(value), value.values()) if kind is dict else (0, value)
+        for item in items:
+            texts += 1 if type(item) is str else _count_texts(item, depth + 1)
+        return texts
+    if kind is str:
+        return 1
+    if kind is int:
+        return 0 if INT_MIN <= value <= INT_MAX else _TOO_FEW
+    return 0 if kind is not float or isfinite(value) else _TOO_FEW
+
+
+_TOO_FEW = -(2**62)  # whatever is added to it
 
 
 def _storable(value: Any, depth: int) -> bool:

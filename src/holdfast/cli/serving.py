@@ -16,6 +16,9 @@ from holdfast.errors import InvalidInput
 if TYPE_CHECKING:
     from holdfast.server.keys import Keys
 
+# Requests are logged by us; nothing depends on which address a proxy says it speaks for.
+UVICORN: dict[str, Any] = {"access_log": False, "proxy_headers": False, "server_header": False}
+
 
 @cli.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -44,7 +47,7 @@ def serve(host: str, port: int, workers: int) -> None:
         say("Holdfast on http://{}:{}  (documentation: /docs)", host, port)
         if not protected:
             say("[yellow]no keys:[/] whoever is on this machine may do everything; fine for a laptop")
-    uvicorn.run("holdfast.server:app", host=host, port=port, workers=workers, log_level="warning", server_header=False)
+    uvicorn.run("holdfast.server:app", host=host, port=port, workers=workers, log_level="warning", **UVICORN)
 
 
 @cli.group()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import AsyncIterator, Awaitable, Generator
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Generator
+from typing import Any
 
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from holdfast.server.wire import Refusal
-
-T = TypeVar("T")
 
 BODY_SECONDS = 30.0  # between two pieces of a body
 
@@ -63,10 +61,13 @@ class Asking:
 
     async def _piece(self) -> tuple[bytes, bool]:
         """Return what came, and whether there is more; stop at the limit, whatever the headers claim."""
+        coming = self._receive().__await__()
         try:
-            message = await within(BODY_SECONDS, self._receive())
-        except TimeoutError:
-            raise Refusal(408, "body_too_slow", "the body stopped coming; nothing changed") from None
+            waits_for = next(coming)
+        except StopIteration as come:  # as a rule: a time limit is set only if there is anything to wait for
+            message = come.value
+        else:
+            message = await _in_time(coming, waits_for)
         if message["type"] == "http.disconnect":
             raise Refusal(400, "body_incomplete", "the body ended before it was complete; nothing changed")
         piece: bytes = message.get("body", b"")
@@ -84,32 +85,28 @@ class Asking:
         )
 
 
-async def within(seconds: float, awaitable: Awaitable[T]) -> T:
-    """Await something with a time limit, which is set only if there is anything to wait for."""
-    call = awaitable.__await__()
+async def _in_time(coming: Generator[Any, Any, Message], waits_for: Any) -> Message:
     try:
-        waits_for = next(call)
-    except StopIteration as done:
-        answer: T = done.value
-        return answer
-    async with asyncio.timeout(seconds):
-        return await _rest(call, waits_for)
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _rest(coming, waits_for)
+    except TimeoutError:
+        raise Refusal(408, "body_too_slow", "the body stopped coming; nothing changed") from None
 
 
 @types.coroutine
-def _rest(call: Generator[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+def _rest(coming: Generator[Any, Any, Message], waits_for: Any) -> Generator[Any, Any, Message]:
     """Go on with what has been started and waits."""
     try:
         while True:
             try:
                 told = yield waits_for
             except BaseException as error:
-                waits_for = call.throw(error)
+                waits_for = coming.throw(error)
             else:
-                waits_for = call.send(told)
-    except StopIteration as done:
-        answer: T = done.value
-        return answer
+                waits_for = coming.send(told)
+    except StopIteration as come:
+        message: Message = come.value
+        return message
 
 
 def headers_of(scope: Scope) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
+from functools import lru_cache
 
 from holdfast.server.asking import Asking
 from holdfast.server.keys import Caller, Keys, Right
@@ -33,14 +34,20 @@ class Gate:
         self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
         self._local = Caller("local", settings.space, "admin")
         self._tokens = TokenVerifier(settings) if settings.jwt_keys_url else None
-        self._locked = (-math.inf, False)  # when we last looked, and whether there are keys
+        self._locked = False  # whether there were keys when we last looked
+        self._looked = -math.inf
 
     async def admit(self, asking: Asking, right: Right | None) -> Caller:
         """Return the caller, or refuse."""
         if right is None:
             return NOBODY
         header = asking.headers.get("authorization", "")
-        caller = await self._identify(header) if header else self._neighbour(asking, await self._is_locked())
+        if header:
+            caller = await self._identify(header)
+        else:
+            if not self._locked and time.monotonic() - self._looked > REMEMBER_SECONDS:
+                await self._look()
+            caller = self._neighbour(asking)
         self._rates.take(caller.name)
         if not caller.may(right):
             raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
@@ -58,10 +65,10 @@ class Gate:
             raise _unauthorised("this key is not known, or no longer valid")
         return caller
 
-    def _neighbour(self, asking: Asking, locked: bool) -> Caller:
+    def _neighbour(self, asking: Asking) -> Caller:
         """Somebody without a key: fine on this machine as long as nobody has made one."""
         headers = asking.headers
-        if locked:
+        if self._locked:
             raise _unauthorised("a key is needed: send 'Authorization: Bearer <key>'")
         if not FORWARDED.isdisjoint(headers) or not is_loopback(asking.host):
             raise _unauthorised("without keys only this machine is served; make one with `holdfast keys create`")
@@ -69,12 +76,9 @@ class Gate:
             raise _unauthorised("without keys no web page of another site is served")
         return self._local
 
-    async def _is_locked(self) -> bool:
-        looked, locked = self._locked
-        if not locked and time.monotonic() - looked > REMEMBER_SECONDS:
-            locked = self._tokens is not None or await self._keys.any()
-            self._locked = (time.monotonic(), locked)
-        return locked
+    async def _look(self) -> None:
+        self._locked = self._tokens is not None or await self._keys.any()
+        self._looked = time.monotonic()
 
     async def _lookup(self, credential: str) -> Caller | None:
         moment, caller = self._known.get(credential, (-math.inf, None))
@@ -86,6 +90,7 @@ class Gate:
         return caller
 
 
+@lru_cache(64)
 def _from_here(host: str, origin: str | None, site: str) -> bool:
     """Tell whether a browser, if it is one, shows a page of ours: other sites can reach this machine through it, by
     posting to it or by pointing a name of their own at it."""

@@ -15,6 +15,8 @@ from holdfast.server.wire import CONFLICT, Refusal, reply
 from holdfast.services.runs.run import AsyncRun
 from holdfast.values import Brief, Diff, Episode, Erasure, Event, Status, Verification, WorkingSet
 
+OPTIONS = frozenset({"expected_seq", "append", "remove", "actor", "parent", "commit_id"})  # of `AsyncRun.update`
+
 
 class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     objective: str
@@ -275,9 +277,9 @@ async def _run(call: Call[Any, Any]) -> AsyncRun:
 
 def fields_of(patch: dict[str, Any]) -> dict[str, Any]:
     """Keep a field of the patch from being mistaken for an option of the call."""
-    reserved = {"expected_seq", "append", "remove", "actor", "parent", "commit_id"} & patch.keys()
-    if reserved:
-        raise InvalidInput(f"a working set has no field {sorted(reserved)[0]!r}; nothing changed", path="patch")
+    if not OPTIONS.isdisjoint(patch):
+        reserved = min(OPTIONS.intersection(patch))
+        raise InvalidInput(f"a working set has no field {reserved!r}; nothing changed", path="patch")
     return patch
 
 

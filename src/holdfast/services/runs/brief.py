@@ -101,41 +101,50 @@ def memory_of(item: Any) -> Memory:
 def lines_of(state: WorkingSetJson) -> list[Line]:
     """Return every line a working set prints."""
     lines = [Line(OBJECTIVE, "objective", _text(state["objective"]))]
-    lines += _items(CRITERIA, _item_lines(state["acceptance_criteria"]), 6)
-    lines += _items(CONSTRAINTS, _item_lines(state["constraints"]), 5)
+    lines += _items(CRITERIA, _item_line, state["acceptance_criteria"], 6)
+    lines += _items(CONSTRAINTS, _item_line, state["constraints"], 5)
     pinned = state["pinned_context"]
     lines += [
-        Line(PINNED, item["id"], pinned_line(item), (7, len(pinned) - place)) for place, item in enumerate(pinned)
+        Line(PINNED, item["id"], _pinned_line(item["content"], item["source_ref"]), (7, len(pinned) - place))
+        for place, item in enumerate(pinned)
     ]
     leaving = {place: turn for turn, place in enumerate(ranked(state["sliding_context"]))}
     lines += [
-        Line(RECENT, item["id"], sliding_line(item), (1, leaving[place]))
+        Line(RECENT, item["id"], sliding_line(item["timestamp"], item["content"]), (1, leaving[place]))
         for place, item in enumerate(state["sliding_context"])
     ]
-    names = ("status", None), ("next_action", None), ("last_action_summary", (3, 0))
-    lines += [Line(STATUS, id, text, goes) for (id, goes), text in zip(names, _status_lines(state), strict=False)]
-    lines += _items(STATUS, _item_lines(state["blockers"], "blocked by: "), 4)
-    refs = state["artifact_refs"]
-    shown = [ref["id"] for ref in refs[-SHOWN_ARTIFACTS:]]
-    ids = ["artifacts", *shown] if len(refs) > len(shown) else shown
-    first = len(shown) - len(ids)
+    lines.append(Line(STATUS, "status", _status_line(state["status"], state["current_stage"])))
+    lines.append(Line(STATUS, "next_action", _next_line(state["next_action"])))
+    if state["last_action_summary"]:
+        lines.append(Line(STATUS, "last_action_summary", _last_line(state["last_action_summary"]), (3, 0)))
+    lines += _items(STATUS, _blocker_line, state["blockers"], 4)
+    shown, older = _shown(state["artifact_refs"])
+    if older:
+        lines.append(Line(STATUS, "artifacts", _older_line(older), (2, -1)))
     return lines + [
-        Line(STATUS, id, text, (2, turn))
-        for turn, (id, text) in enumerate(zip(ids, _artifact_lines(refs), strict=True), first)
+        Line(STATUS, ref["id"], _artifact_line(ref["id"], ref["type"], ref["path"]), (2, turn))
+        for turn, ref in enumerate(shown)
     ]
 
 
-def fixed_lines(state: WorkingSetJson) -> list[str]:
-    """Return the text of every line that can not slide out. Asked at each update, so nothing but the text."""
-    return [
-        _text(state["objective"]),
-        *_item_lines(state["acceptance_criteria"]),
-        *_item_lines(state["constraints"]),
-        *map(pinned_line, state["pinned_context"]),
-        *_status_lines(state),
-        *_item_lines(state["blockers"], "blocked by: "),
-        *_artifact_lines(state["artifact_refs"]),
+def fixed_parts(state: WorkingSetJson) -> list[tuple[Any, ...]]:
+    """Return how each line that can not slide out is made, and of what. Asked at each update, most of whose lines are
+    known: what they cost can be looked up without making them."""
+    parts: list[tuple[Any, ...]] = [
+        (_text, state["objective"]),
+        (_status_line, state["status"], state["current_stage"]),
+        (_next_line, state["next_action"]),
     ]
+    if state["last_action_summary"]:
+        parts.append((_last_line, state["last_action_summary"]))
+    parts += [(_item_line, item) for item in state["acceptance_criteria"]]
+    parts += [(_item_line, item) for item in state["constraints"]]
+    parts += [(_blocker_line, item) for item in state["blockers"]]
+    parts += [(_pinned_line, item["content"], item["source_ref"]) for item in state["pinned_context"]]
+    shown, older = _shown(state["artifact_refs"])
+    if older:
+        parts.append((_older_line, older))
+    return parts + [(_artifact_line, ref["id"], ref["type"], ref["path"]) for ref in shown]
 
 
 def render(lines: Sequence[Line]) -> str:
@@ -157,13 +166,8 @@ def frame_tokens(count: Callable[[str], int]) -> int:
     return count(TITLE) + sum(count(heading(section)) + count(NONE) for section in range(len(HEADINGS)))
 
 
-def pinned_line(item: Mapping[str, Any]) -> str:
-    source = f" (source: {_flat(item['source_ref'])})" if item["source_ref"] else ""
-    return f"- {_text(item['content'])[:-1]}{source}\n"
-
-
-def sliding_line(item: Mapping[str, Any]) -> str:
-    return f"- [{item['timestamp']}] {_text(item['content'])}"
+def sliding_line(timestamp: str, content: str) -> str:
+    return f"- [{timestamp}] {_text(content)}"
 
 
 def _fit(lines: list[Line], room: int, tokenizer: Tokenizer) -> tuple[list[Line], list[Line], int]:
@@ -189,30 +193,46 @@ def _turn(line: Line) -> tuple[int, int]:
     return line.goes
 
 
-def _item_lines(items: Sequence[str], lead: str = "") -> list[str]:
-    return [f"- {lead}{_text(item)}" for item in items]
+def _items(section: int, form: Callable[[str], str], items: Sequence[str], turn: int) -> list[Line]:
+    return [Line(section, str(place), form(item), (turn, len(items) - place)) for place, item in enumerate(items)]
 
 
-def _items(section: int, texts: Sequence[str], turn: int) -> list[Line]:
-    return [Line(section, str(place), text, (turn, len(texts) - place)) for place, text in enumerate(texts)]
+def _item_line(item: str) -> str:
+    return f"- {_text(item)}"
 
 
-def _status_lines(state: WorkingSetJson) -> list[str]:
-    lines = [
-        f"{state['status']}, stage {_flat(state['current_stage'])}\n",
-        f"next action: {_flat(state['next_action']) or '(unset)'}\n",
-    ]
-    if state["last_action_summary"]:
-        lines.append(f"last action: {_flat(state['last_action_summary'])}\n")
-    return lines
+def _pinned_line(content: str, source_ref: str) -> str:
+    source = f" (source: {_flat(source_ref)})" if source_ref else ""
+    return f"- {_text(content)[:-1]}{source}\n"
 
 
-def _artifact_lines(refs: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = [
-        f"- artifact {_flat(ref['id'])}: {_flat(ref['type'])} {_flat(ref['path'])}\n" for ref in refs[-SHOWN_ARTIFACTS:]
-    ]
-    older = len(refs) - len(lines)
-    return [f"- {older} older artifacts\n", *lines] if older else lines
+def _status_line(status: str, stage: str) -> str:
+    return f"{status}, stage {_flat(stage)}\n"
+
+
+def _next_line(action: str) -> str:
+    return f"next action: {_flat(action) or '(unset)'}\n"
+
+
+def _last_line(summary: str) -> str:
+    return f"last action: {_flat(summary)}\n"
+
+
+def _blocker_line(blocker: str) -> str:
+    return f"- blocked by: {_text(blocker)}"
+
+
+def _artifact_line(id: str, type: str, path: str) -> str:
+    return f"- artifact {_flat(id)}: {_flat(type)} {_flat(path)}\n"
+
+
+def _older_line(older: int) -> str:
+    return f"- {older} older artifacts\n"
+
+
+def _shown(refs: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], int]:
+    """Return the artifacts that are named, and how many are not."""
+    return refs[-SHOWN_ARTIFACTS:], max(0, len(refs) - SHOWN_ARTIFACTS)
 
 
 def _memory_lines(memories: Sequence[Memory]) -> list[Line]:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import starmap
 from typing import Any
 
 from holdfast.errors import BudgetExceeded
-from holdfast.services.runs.brief import fixed_lines, frame_tokens, sliding_line
+from holdfast.services.runs.brief import fixed_parts, frame_tokens, sliding_line
 from holdfast.services.runs.changes import WorkingSetJson
 from holdfast.services.runs.working_set import ranked
 from holdfast.tokens import Tokenizer
@@ -82,23 +83,25 @@ def make_room(
 
 
 @lru_cache(maxsize=8)
-def _counter(tokenizer: Any) -> Callable[[str], int]:
-    # An update changes a line or two and all of them are counted: most of an update's time, before this was kept.
-    return lru_cache(maxsize=4096)(tokenizer.count)
+def _costs_by(tokenizer: Any) -> tuple[int, Callable[..., int]]:
+    """Return what the headings cost, and what counts a line by how it is made and of what.
 
+    An update changes a line or two and all of them are counted: most of an update's time, before this was kept.
+    """
 
-@lru_cache(maxsize=8)
-def _frame(tokenizer: Any) -> int:
-    return frame_tokens(tokenizer.count)
+    def cost(form: Callable[..., str], *texts: Any) -> int:
+        return int(tokenizer.count(form(*texts)))
+
+    return frame_tokens(tokenizer.count), lru_cache(maxsize=4096)(cost)
 
 
 def _fixed(state: WorkingSetJson, tokenizer: Tokenizer) -> int:
     known: Any = tokenizer  # hashable by identity, which a protocol can not say
-    count = _counter(known)
-    return _frame(known) + sum(map(count, fixed_lines(state)))
+    frame, cost = _costs_by(known)
+    return frame + sum(starmap(cost, fixed_parts(state)))
 
 
 def _costs(state: WorkingSetJson, tokenizer: Tokenizer) -> list[int]:
     known: Any = tokenizer  # as above
-    count = _counter(known)
-    return [count(sliding_line(item)) for item in state["sliding_context"]]
+    _, cost = _costs_by(known)
+    return [cost(sliding_line, item["timestamp"], item["content"]) for item in state["sliding_context"]]

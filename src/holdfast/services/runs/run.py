@@ -169,7 +169,8 @@ class AsyncRun:
         self._known = done.stored if commit_id is None else None
         self._eviction = done.eviction
         self._working_set = view(done.stored.working_set)
-        await self._milestone_if_due(steps=True)
+        if self._config.milestone_step_cap is not None:
+            await milestones.make_if_due(self._ref, actor=self._actor)
         return self._working_set
 
     # ---- the ledger -------------------------------------------------------------------------------------------------
@@ -191,8 +192,8 @@ class AsyncRun:
         require_own(receipt, 1)
         if self._known is not None:
             self._known = msgspec.structs.replace(self._known, length=receipt.versions[0])
-        if type == "ERROR":
-            await self._milestone_if_due(steps=False)
+        if type == "ERROR" and self._config.milestone_error_cap is not None:
+            await milestones.make_if_due(self._ref, actor=self._actor)
         if commit_id is not None:
             return await self._event(receipt.versions[0])  # perhaps a repeat: say what the first one said
         return event(recorded(entry, receipt.versions[0] - 1), self._ids)
@@ -391,10 +392,6 @@ class AsyncRun:
             [Get(self._ref.key), Range(self._ref.ledger, sequence_id - 1, sequence_id)]
         )
         return event(page.records[0], load(document, self.id).working_set)
-
-    async def _milestone_if_due(self, *, steps: bool) -> None:
-        if (self._config.milestone_step_cap if steps else self._config.milestone_error_cap) is not None:
-            await milestones.make_if_due(self._ref, actor=self._actor)
 
 
 async def _ready(value: T) -> T:
