@@ -55,11 +55,14 @@ class Patched(BaseModel):
 def files() -> Any:
     """The server that Holdfast replaces, re-enacted: its endpoint is a coroutine that replaces a file; no ledger."""
     app = FastAPI()
-    run = FileRun(_folder() / "run", msgspec.json.decode((_folder() / STATE).read_bytes()))
+    state = msgspec.json.decode((_folder() / STATE).read_bytes())
+    runs: dict[str, FileRun] = {}
 
     @app.patch("/runs/{run_id}")
     async def update(run_id: str, asked: Patch) -> Patched:
-        return Patched(ok=True, ws=run.apply_patch(asked.expected_seq, **asked.patch))
+        if run_id not in runs:
+            runs[run_id] = FileRun(_folder() / run_id, state)
+        return Patched(ok=True, ws=runs[run_id].apply_patch(asked.expected_seq, **asked.patch))
 
     return app
 

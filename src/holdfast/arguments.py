@@ -14,7 +14,6 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
-from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
@@ -67,17 +66,23 @@ def _demand(rule: Rule, name: str, value: Any) -> None:
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
-    rules: dict[str, Rule] | None = None
+    rules: dict[str, Rule] = {}
+    quick: dict[str, frozenset[type]] | None = None  # once they are known, because annotations may name what is to come
     order: list[str] = []
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        nonlocal rules
-        if rules is None:
-            rules = _rules(method)
+        nonlocal quick
+        if quick is None:
+            rules.update(_rules(method))
             order[:] = inspect.signature(method).parameters
-        for name, value in chain(zip(order, args, strict=False), kwargs.items()):
-            if name in rules and type(value) not in rules[name].quick:
+            quick = {name: rule.quick for name, rule in rules.items()}
+        for name, value in kwargs.items():
+            if name in quick and type(value) not in quick[name]:
                 _demand(rules[name], name, value)
+        if len(args) > 1 or "self" not in order:
+            for name, value in zip(order, args, strict=False):
+                if name in quick and type(value) not in quick[name]:
+                    _demand(rules[name], name, value)
 
     if inspect.iscoroutinefunction(method):
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +35,8 @@ from holdfast.server.settings import Settings, from_environment
 from holdfast.server.table import Served, Table
 from holdfast.server.wire import Answer, Refusal, problem
 from holdfast.store import AsyncStore
+
+COLLECT_AFTER = 50_000  # new objects
 
 
 class App(FastAPI):
@@ -66,12 +68,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         furnish(app, await open_async_store(chosen.url))
         app.state.closing = closing = asyncio.Event()
-        gc.freeze()  # what is here now stays, so the collector need not look through all of it again and again
         try:
-            with on_exit(closing):
+            with _seldom_collected(), on_exit(closing):
                 yield
         finally:
-            gc.unfreeze()
             await app.state.store.close()  # finishes what is queued: an acknowledged commit is never cut short
 
     app = App(title="Holdfast", version=holdfast.__version__, lifespan=lifespan, redoc_url="/redoc")
@@ -80,6 +80,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.openapi = lambda: description  # type: ignore[method-assign]
     app.add_exception_handler(HTTPException, _http_problem)  # type: ignore[arg-type]
     return app
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Spare the garbage collector what stays anyway, and looking through every few requests, which leave little."""
+    usual = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+        gc.unfreeze()
 
 
 def furnish(app: FastAPI, store: AsyncStore) -> None:
