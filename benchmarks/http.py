@@ -22,20 +22,20 @@ def measure() -> Iterator[Result]:
         folder = Path(name)
         runs = booted(folder)
         with server("ours", folder) as ours, server("files", folder) as files:
-            yield patching(ours, files, runs[: 1 + FEW])
+            yield patching(ours, files, runs[-1 - FEW :])  # those that were started last, as agents do
         with server("ours", folder) as ours, server("bare", folder) as bare:
-            yield getting(ours, bare, runs[1 + FEW])
-            yield many(ours, runs[2 + FEW :], 40, "", 1.5)
+            yield getting(ours, bare, runs[CLIENTS + 1])
+            yield many(ours, runs[: CLIENTS + 1], 40, "", 1.5)
     with tempfile.TemporaryDirectory() as name:
         runs = booted(Path(name))
         with server("slow", Path(name)) as slow:
-            yield many(slow, runs, 10, ", each fsync slowed to 2 ms", 10)
+            yield many(slow, runs[: CLIENTS + 1], 10, ", each fsync slowed to 2 ms", 10)
 
 
 def booted(folder: Path) -> list[str]:
     """Start enough runs for everybody, and return their paths."""
     with holdfast.open(folder / "agent.db") as ctx:
-        runs = [ctx.runs.create(objective="measure", constraints=["be fair"]) for _ in range(CLIENTS + FEW + 3)]
+        runs = [ctx.runs.create(objective="measure", constraints=["be fair"]) for _ in range(CLIENTS + 2 + FEW + 1)]
         (folder / STATE).write_bytes(msgspec.json.encode(runs[0].working_set))
     return [f"/runs/{run.id}" for run in runs]
 
@@ -43,8 +43,8 @@ def booted(folder: Path) -> list[str]:
 def patching(ours: Server, files: Server, paths: list[str]) -> Result:
     """A few clients, so that it is the server's rate and not how long one client takes to ask again; and one alone."""
     lines = [[Line(server, patch(path)) for path in paths] for server in (ours, files)]
-    one, their_one = rates(lines[0][:1], lines[1][:1], 300)
-    us, them = rates(lines[0][1:], lines[1][1:], 300)
+    one, their_one = rates(lines[0][-1:], lines[1][-1:], 300)
+    us, them = rates(lines[0][:FEW], lines[1][:FEW], 300)
     note = (
         f"{FEW} clients, each its own run; theirs validates by JSON Schema and replaces a file, with fsync. "
         f"One client alone: {one / their_one:.2f} ({rate(one)} to {rate(their_one)})"
