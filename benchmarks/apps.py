@@ -20,8 +20,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.runs import FileRun
-from holdfast.cli.serving import UVICORN
 from holdfast.server.app import create_app
+from holdfast.server.running import OPTIONS
 from holdfast.server.settings import Settings
 from holdfast.testing.disk import Disk
 
@@ -83,7 +83,7 @@ def _folder() -> Path:
 
 def main(name: str, port: int) -> None:
     """Serve an application: ours as `holdfast serve` does, the others without a log of requests."""
-    options = UVICORN if name in ("ours", "slow") else {"access_log": False}
+    options = OPTIONS if name in ("ours", "slow") else {"access_log": False}
     # Connections are kept while the other rival is measured.
     uvicorn.run(
         f"benchmarks.apps:{name}", factory=True, port=port, log_level="warning", timeout_keep_alive=600, **options

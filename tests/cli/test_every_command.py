@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,12 @@ def test_a_revoked_key_is_gone(here: Path, type_in: Type) -> None:
 
 def test_serve_refuses_the_world_without_keys(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
-    monkeypatch.setattr("uvicorn.run", lambda *args, **options: started.append(options["host"]))
+
+    def run(host: str, port: int, *, announce: Callable[[str], None], **options: object) -> None:
+        started.append(host)
+        announce("http://there")
+
+    monkeypatch.setattr("holdfast.server.running.run", run)
     monkeypatch.setenv("HOLDFAST_URL", "agent.db")
     monkeypatch.setenv("HOLDFAST_SPACE", "default")
     monkeypatch.delenv("HOLDFAST_JWT_KEYS_URL", raising=False)

@@ -23,6 +23,7 @@ REQUIRED = {"--reason": "why", "--max-tokens": "100", "--role": "reader", "--spa
 @pytest.fixture
 def harmless(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("uvicorn.run", lambda *args, **options: None)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: setattr(server, "started", True))
     monkeypatch.setattr("holdfast.client.connect", _unreachable)
     monkeypatch.setenv("HOLDFAST_URL", "agent.db")
     monkeypatch.setenv("HOLDFAST_SPACE", "default")

@@ -16,19 +16,17 @@ from holdfast.errors import InvalidInput
 if TYPE_CHECKING:
     from holdfast.server.keys import Keys
 
-# Requests are logged by us; nothing depends on which address a proxy says it speaks for.
-UVICORN: dict[str, Any] = {"access_log": False, "proxy_headers": False, "server_header": False}
-
 
 @cli.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Server processes.")
-def serve(host: str, port: int, workers: int) -> None:
+@click.option("--log-level", default="info", show_default=True, type=click.Choice(["error", "warning", "info"]),
+              help="info: a line for each request, without contents.")  # fmt: skip
+def serve(host: str, port: int, workers: int, log_level: str) -> None:
     """Serve the store over HTTP. Without keys, only to this machine."""
     try:
-        import uvicorn
-
+        from holdfast.server.running import run
         from holdfast.server.settings import is_loopback
     except ImportError:
         raise InvalidInput("the server needs more packages: pip install 'holdfast[server]'") from None
@@ -41,13 +39,16 @@ def serve(host: str, port: int, workers: int) -> None:
             f"holdfast --url {url} keys create --space {space()} --role admin"
         )
     os.environ["HOLDFAST_URL"], os.environ["HOLDFAST_SPACE"] = url, space()
-    if wants_json():
-        as_json({"url": f"http://{host}:{port}", "keys": has_keys})
-    else:
-        say("Holdfast on http://{}:{}  (documentation: /docs)", host, port)
+
+    def announce(where: str) -> None:
+        if wants_json():
+            as_json({"url": where, "keys": has_keys})
+            return
+        say("Holdfast on {}  (documentation: /docs)", where)
         if not protected:
             say("[yellow]no keys:[/] whoever is on this machine may do everything; fine for a laptop")
-    uvicorn.run("holdfast.server:app", host=host, port=port, workers=workers, log_level="warning", **UVICORN)
+
+    run(host, port, workers=workers, log_level=log_level, announce=announce)
 
 
 @cli.group()
