@@ -30,6 +30,7 @@ from holdfast.server.leaving import on_exit
 from holdfast.server.limits import Room, Streams
 from holdfast.server.metrics import Metrics
 from holdfast.server.openapi import describe
+from holdfast.server.pages import add_pages
 from holdfast.server.routes import ENDPOINTS
 from holdfast.server.settings import Settings, from_environment
 from holdfast.server.table import Served, Table
@@ -74,7 +75,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await app.state.store.close()  # finishes what is queued: an acknowledged commit is never cut short
 
-    app = App(title="Holdfast", version=holdfast.__version__, lifespan=lifespan, redoc_url="/redoc")
+    app = App(title="Holdfast", version=holdfast.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    add_pages(app)
     app.state.settings = chosen
     description = describe(ENDPOINTS)
     app.openapi = lambda: description  # type: ignore[method-assign]

@@ -1,0 +1,54 @@
+"""The documentation for people comes from this server alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from holdfast.server.app import create_app
+from holdfast.server.settings import Settings
+from tests.server.conftest import client
+from tests.server.serving import served
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder: Path = tmp_path_factory.mktemp("pages")
+    with served(str(folder / "agent.db")) as server, client(server.url) as made:
+        yield made
+
+
+def named_in(page: str) -> list[str]:
+    return re.findall(r"""(?:src|href)="([^"]+)"|url: '([^']+)'""", page)
+
+
+def test_the_page_names_nothing_outside_this_server(http: httpx.Client) -> None:
+    assert "//" not in re.sub(r"<!--.*?-->", "", http.get("/docs").text)
+
+
+def test_all_that_the_page_names_is_served(http: httpx.Client) -> None:
+    named = ["".join(pair) for pair in named_in(http.get("/docs").text)]
+    assert len(named) == 4  # a script, a style, an icon and the description
+    assert [http.get(path).status_code for path in named] == [200] * 4
+
+
+def test_a_browser_may_load_nothing_from_elsewhere(http: httpx.Client) -> None:
+    policy = http.get("/docs").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; connect-src 'self'")
+
+
+def test_the_root_leads_to_the_page(http: httpx.Client) -> None:
+    assert http.get("/", follow_redirects=True).url.path == "/docs"
+
+
+def test_below_another_path_the_page_names_what_is_there(tmp_path: Path) -> None:
+    outer = FastAPI()
+    outer.mount("/memory", create_app(Settings(url=str(tmp_path / "agent.db"))))
+    page = TestClient(outer).get("/memory/docs").text
+    assert all("".join(pair).startswith("/memory/") for pair in named_in(page))
