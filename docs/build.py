@@ -2,14 +2,16 @@
 
 * the help texts in `cli.md`, between its two marks;
 * `guarantees.md`, the promises that the conformance suite proves;
-* `screens/*.svg`, what commands print, from really running them.
+* `screens/*.svg`, what commands print, from really running them;
+* `examples.json` of the server, in its description of the API: see `recording.py`.
 
-A test compares the first two with what this would write, so a change of the program can not leave them behind.
+Tests compare all but the screens with what this would write, so a change of the program can not leave them behind.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -25,6 +27,7 @@ from rich.console import Console
 from rich.text import Text
 
 import holdfast
+from docs.recording import EXAMPLES, record, shape
 from holdfast.cli import cli
 from holdfast.testing import guarantees
 
@@ -126,9 +129,15 @@ def _screen(name: str, args: list[str], folder: str) -> str:
     return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
 
 
+def examples() -> dict[Path, str]:
+    """Return the examples as they should be. New times and ids alone are no reason for new ones."""
+    old, new = EXAMPLES.read_text() if EXAMPLES.exists() else "{}", record()
+    return {EXAMPLES: old if shape(json.loads(old)) == shape(new) else json.dumps(new, indent=1) + "\n"}
+
+
 def main() -> None:
     """Write everything that changed."""
-    for path, text in {**pages(), **screens()}.items():
+    for path, text in {**pages(), **screens(), **examples()}.items():
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)

@@ -73,7 +73,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     answer: Any = None
     status: int = 200
     conflict: Any = None  # what a lost race answers, where clients were promised something else than an error
-    example: Any = None
     media: str = "application/json"
     accepts: str = "application/json"  # anything else, and the endpoint reads the body itself
 

@@ -1,9 +1,14 @@
-"""The OpenAPI description, made from the table of endpoints."""
+"""The OpenAPI description, made from the table of endpoints.
+
+Its examples were recorded from a server that really answered (`make docs`), so they are true and can be tried.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -57,15 +62,26 @@ ABOUT = (
 )
 
 
+@cache
+def examples() -> dict[str, Any]:
+    """Return, by method and path, what was asked (`path`, `query`, `body`) and the `answer`."""
+    found: dict[str, Any] = msgspec.json.decode((files("holdfast.server") / "examples.json").read_bytes())
+    return found
+
+
 def _operation(each: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+    example = examples().get(f"{each.method} {each.path}", {})
     answer: dict[str, Any] = {"schema": schema_of.get(each.answer, {})}
-    if each.example is not None:
-        answer["example"] = each.example
+    if "answer" in example:
+        answer["example"] = example["answer"]
     operation: dict[str, Any] = {
         "summary": each.summary,
         "tags": [each.group],
         "operationId": f"{each.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', each.path.lower()).strip('_')}",
-        "parameters": [*_path_parameters(each), *_query_parameters(each, schema_of, components)],
+        "parameters": [
+            parameter | _shown(parameter["name"], example.get(parameter["in"], {}))
+            for parameter in (*_path_parameters(each), *_query_parameters(each, schema_of, components))
+        ],
         "responses": {
             str(each.status): {"description": "done", "content": {each.media: answer}},
             "default": {
@@ -86,8 +102,13 @@ def _operation(each: Endpoint, schema_of: dict[Any, Any], components: dict[str, 
             "content": {each.accepts: {"schema": {"type": "string", "format": "binary"}}},
         }
     elif each.body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of[each.body]}}}
+        content = {"schema": schema_of[each.body], **_shown("body", example)}
+        operation["requestBody"] = {"required": True, "content": {JSON: content}}
     return operation
+
+
+def _shown(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    return {"example": given[name]} if name in given else {}
 
 
 def _path_parameters(each: Endpoint) -> list[dict[str, Any]]:

@@ -200,13 +200,9 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 
 RUN = "/runs/{run_id}/memory"
 ENDPOINTS = (
+    _endpoint("POST", f"{RUN}/propose", propose, "write", "Propose memories", body=NewProposal, answer=Proposed),
     _endpoint(
-        "POST", f"{RUN}/propose", propose, "write", "Propose memories", body=NewProposal, answer=Proposed,
-        example={"ok": True, "batch_id": "batch_0123456789abcdef0123", "staged_count": 1, "error": None},
-    ),
-    _endpoint(
-        "POST", f"{RUN}/commit", commit_for_run, "review", "Commit a batch of this run", body=CommitBatch, answer=Done,
-        example={"ok": True, "committed_ids": ["mem_0123456789abcdef"], "error": None},
+        "POST", f"{RUN}/commit", commit_for_run, "review", "Commit a batch of this run", body=CommitBatch, answer=Done
     ),
     _endpoint(
         "POST", "/memories/propose", propose_alone, "write", "Propose memories without a run", body=OpenProposal,

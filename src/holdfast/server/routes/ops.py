@@ -41,7 +41,6 @@ ENDPOINTS = (
         summary="Is the process alive?",
         group="operations",
         answer=dict[str, str],
-        example={"status": "ok", "service": "aos-context-server"},
     ),
     Endpoint(
         method="GET",
@@ -51,7 +50,6 @@ ENDPOINTS = (
         summary="Would a request be answered?",
         group="operations",
         answer=dict[str, str],
-        example={"status": "ready"},
     ),
     Endpoint(
         method="GET",

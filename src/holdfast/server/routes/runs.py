@@ -306,10 +306,7 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 
 ONE = "/runs/{run_id}"
 ENDPOINTS = (
-    _endpoint(
-        "POST", "/runs", create, "write", "Boot a run", body=NewRun, answer=Started,
-        example={"run_id": "run_0123456789abcdef", "status": "BOOT"},
-    ),
+    _endpoint("POST", "/runs", create, "write", "Boot a run", body=NewRun, answer=Started),
     _endpoint("GET", "/runs", list_runs, "read", "List runs", query=PageQuery, answer=RunPage),
     _endpoint("GET", ONE, get, "read", "Get the working set of a run", answer=WorkingSet),
     _endpoint("PATCH", ONE, update, "write", "Update the working set", body=Patch, answer=Patched, conflict=Lost),

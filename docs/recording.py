@@ -1,0 +1,148 @@
+"""The examples in the description of the HTTP API: recorded from a server that really answered.
+
+The story goes from top to bottom, so whoever tries the requests of the page in this order gets these answers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from holdfast.server.app import create_app
+from holdfast.server.settings import Settings
+
+EXAMPLES = Path(__file__).parents[1] / "src" / "holdfast" / "server" / "examples.json"
+
+FACT = {
+    "_schema_version": "2.1",
+    "op": "add",
+    "type": "fact",
+    "scope": "global",
+    "memory_id": "rate-limit",
+    "content": "example.com allows one request a second",
+    "confidence": 0.9,
+    "rationale": "its robots.txt says so",
+    "source_refs": ["https://example.com/robots.txt"],
+}
+GUESS = {**FACT, "memory_id": "guess", "content": "example.com never sleeps", "confidence": 0.3, "rationale": "a guess"}
+TOLD = {**FACT, "memory_id": "format", "content": "prices are in euros", "rationale": "it says so", "source_refs": []}
+HELLO = [{"id": "m1", "role": "user", "content": "My scraper gets HTTP 429."}]
+REPLY = [{"id": "m2", "role": "assistant", "content": "Slow down: one request a second."}]
+STEP = {"_schema_version": "2.1", "expected_seq": 0, "set": {"next_action": "look around"}}
+
+# What is asked, and with which query or body. A value that begins with $ is what an earlier answer called that.
+STORY: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("GET /health", {}),
+    ("GET /ready", {}),
+    ("GET /durability", {}),
+    ("POST /runs", {"body": {"objective": "Build a scraper", "constraints": ["be polite"], "run_id": "scraper"}}),
+    ("GET /runs", {"query": {"status": "BOOT", "limit": 10}}),
+    ("GET /runs/{run_id}", {}),
+    ("PATCH /runs/{run_id}", {"body": {"patch": {"status": "BUSY", "next_action": "fetch page 1"}, "expected_seq": 0}}),
+    ("POST /runs/{run_id}/events", {"body": {"type": "TOOL_CALL", "payload": {
+        "tool_name": "fetch", "arguments": {"url": "https://example.com/1"}}}}),
+    ("GET /runs/{run_id}/events", {"query": {"after": 1, "limit": 2}}),
+    ("GET /runs/{run_id}/verify", {}),
+    ("GET /runs/{run_id}/at", {"query": {"seq": 0}}),
+    ("GET /runs/{run_id}/diff", {"query": {"from_seq": 0, "to_seq": 1}}),
+    ("GET /runs/{run_id}/brief", {"query": {"max_tokens": 500}}),
+    ("POST /memories/propose", {"body": {
+        "mcrs": [FACT], "proposer": "agent-7", "run_id": "scraper", "batch_id": "batch-1"}}),
+    ("GET /memories/pending", {"query": {"limit": 10}}),
+    ("GET /memories/batches/{batch_id}", {}),
+    ("POST /memories/batches/{batch_id}/commit", {"body": {"reviewer": "ana"}}),
+    ("GET /memories/search", {"query": {"q": "requests a second", "k": 1}}),
+    ("GET /memories/{memory_id}", {}),
+    ("GET /memories/{memory_id}/history", {}),
+    ("POST /memories/propose", {"body": {"mcrs": [GUESS], "proposer": "agent-7", "batch_id": "batch-2"}}),
+    ("POST /memories/batches/{batch_id}/reject", {
+        "path": {"batch_id": "batch-2"}, "body": {"reason": "only a guess", "reviewer": "ana"}}),
+    ("POST /memories/revoke", {"body": {
+        "source_ref": "https://example.com/robots.txt", "reason": "it has changed", "by": "ana"}}),
+    ("POST /memories/sweep", {}),
+    ("POST /runs/{run_id}/milestone", {"body": {"reason": "first page", "next_entry_point": "fetch page 2"}}),
+    ("GET /runs/{run_id}/episodes", {"query": {"limit": 1}}),
+    ("POST /runs/{run_id}/fork", {"body": {"seq": 1, "run_id": "scraper-2"}}),
+    ("POST /runs/{run_id}/rollback", {"body": {"seq": 0, "expected_seq": 1}}),
+    ("POST /runs/{run_id}/snapshot", {}),
+    ("POST /runs/{run_id}/erase", {"path": {"run_id": "scraper-2"}, "body": {"reason": "asked to"}}),
+    ("POST /runs/boot", {"body": {"objective": "Look around"}}),
+    ("GET /runs/{run_id}/ws", {"path": {"run_id": "$run_id"}}),
+    ("POST /runs/{run_id}/step/update", {"path": {"run_id": "$run_id"}, "body": {"patch": STEP}}),
+    ("POST /runs/{run_id}/memory/propose", {"path": {"run_id": "$run_id"}, "body": {"mcrs": [TOLD]}}),
+    ("POST /runs/{run_id}/memory/commit", {"path": {"run_id": "$run_id"}, "body": {"batch_id": "$batch_id"}}),
+    ("GET /runs/{run_id}/memory/search", {"path": {"run_id": "$run_id"}, "query": {"q": "euros", "top_k": 1}}),
+    ("POST /runs/{run_id}/resume/snapshot", {"path": {"run_id": "$run_id"}, "body": {"zip_pack": True}}),
+    ("POST /runs/resume/load", {"body": {"pack_path": "$pack_zip", "new_run_id": "scraper-3"}}),
+    ("POST /sessions", {"body": {"id": "support-7", "title": "Help with a scraper"}}),
+    ("GET /sessions", {"query": {"limit": 10}}),
+    ("GET /sessions/{session_id}", {}),
+    ("POST /sessions/{session_id}/messages", {"body": {"messages": [*HELLO, *REPLY]}}),
+    ("GET /sessions/{session_id}/messages", {"query": {"k": 1}}),
+    ("GET /sessions/{session_id}/window", {"query": {"max_tokens": 1000}}),
+    ("GET /sessions/{session_id}/search", {"query": {"q": "429", "k": 1}}),
+    ("GET /sessions/search", {"query": {"q": "429", "k": 1}}),
+    ("POST /sessions/{session_id}/truncate", {"body": {"message_id": "m1"}}),
+    ("POST /sessions/{session_id}/restore", {}),
+    ("PUT /sessions/{session_id}/messages", {"body": {"messages": HELLO}}),
+    ("DELETE /sessions/{session_id}", {}),
+    ("POST /threads/{thread_id}/slots", {"body": {"payload": {"text": "page 1 is here"}, "from_id": "fetcher",
+        "to_id": "parser"}}),
+    ("GET /threads/{thread_id}/slots", {"query": {"start": 0, "stop": 10}}),
+    ("GET /threads", {"query": {"limit": 10}}),
+    ("GET /threads/stats", {}),
+    ("DELETE /threads/{thread_id}", {}),
+)  # fmt: skip
+USUAL = {
+    "run_id": "scraper",
+    "batch_id": "batch-1",
+    "memory_id": "rate-limit",
+    "session_id": "support-7",
+    "thread_id": "pages",
+}
+
+
+def record() -> dict[str, Any]:
+    """Return, for each endpoint, what was asked first and what was answered."""
+    found: dict[str, Any] = {}
+    known: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        app = create_app(Settings(url=f"{folder}/agent.db", snapshots=f"{folder}/snapshots"))
+        with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1)) as http:
+            for name, asked in STORY:
+                method, path = name.split()
+                names = re.findall(r"{(\w+)}", path)
+                given = _resolved({**USUAL, **asked.get("path", {})}, known)
+                body = _resolved(asked["body"], known) if "body" in asked else None
+                answer = http.request(method, path.format(**given), params=asked.get("query"), json=body)
+                assert answer.status_code == 200, (name, answer.text)
+                known |= answer.json() if isinstance(answer.json(), dict) else {}
+                example = {
+                    "path": {each: given[each] for each in names},
+                    "query": asked.get("query", {}),
+                    "body": body,
+                    "answer": answer.json(),
+                }
+                # Where this machine keeps temporary files is nobody's business.
+                found.setdefault(name, json.loads(json.dumps(example).replace(f"{folder}/", "")))
+    return found
+
+
+def shape(value: Any) -> Any:
+    """Return what an example looks like, whatever its times, ids and hashes are."""
+    if isinstance(value, dict):
+        return {name: shape(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value]
+    return type(value).__name__
+
+
+def _resolved(value: Any, known: dict[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _resolved(item, known) for name, item in value.items()}
+    return known[value[1:]] if isinstance(value, str) and value.startswith("$") else value

@@ -1,0 +1,52 @@
+"""The examples of the API's description are true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from docs.recording import record, shape
+
+from holdfast.server.endpoint import Endpoint
+from holdfast.server.openapi import describe, examples
+from holdfast.server.routes import ENDPOINTS
+from holdfast.server.wire import JSON
+from tests.server.test_roles import name
+
+SPOKEN = [endpoint for endpoint in ENDPOINTS if endpoint.media == JSON == endpoint.accepts]
+DESCRIPTION = describe(ENDPOINTS)
+
+
+@pytest.mark.parametrize("endpoint", SPOKEN, ids=name)
+def test_an_endpoint_that_speaks_json_has_an_example(endpoint: Endpoint) -> None:
+    assert "answer" in examples()[name(endpoint)]
+
+
+def test_a_server_answers_as_in_the_examples() -> None:
+    assert shape(record()) == shape(examples())  # else: make docs
+
+
+def schemas(endpoint: Endpoint) -> list[tuple[Any, Any]]:
+    """Return each example of an endpoint with the schema it must fit."""
+    operation = DESCRIPTION["paths"][endpoint.path][endpoint.method.lower()]
+    contents = [operation["responses"][str(endpoint.status)]["content"][JSON]]
+    if endpoint.body is not None:
+        contents.append(operation["requestBody"]["content"][JSON])
+    contents += [parameter for parameter in operation["parameters"] if "example" in parameter]
+    return [(content["schema"], content["example"]) for content in contents]
+
+
+@pytest.mark.parametrize("endpoint", SPOKEN, ids=name)
+def test_an_example_fits_its_description(endpoint: Endpoint) -> None:
+    pairs = schemas(endpoint)
+    assert pairs
+    for schema, example in pairs:
+        whole = {**schema, "components": DESCRIPTION["components"]}
+        jsonschema_rs.Draft202012Validator(whole).validate(example)
+
+
+@pytest.mark.parametrize("endpoint", [each for each in SPOKEN if "{" in each.path], ids=name)
+def test_an_example_says_whom_it_is_about(endpoint: Endpoint) -> None:
+    operation = DESCRIPTION["paths"][endpoint.path][endpoint.method.lower()]
+    assert all("example" in parameter for parameter in operation["parameters"] if parameter["in"] == "path")
