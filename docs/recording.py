@@ -117,8 +117,8 @@ def record() -> dict[str, Any]:
             for name, asked in STORY:
                 method, path = name.split()
                 names = re.findall(r"{(\w+)}", path)
-                given = _resolved({**USUAL, **asked.get("path", {})}, known)
-                body = _resolved(asked["body"], known) if "body" in asked else None
+                given = resolved({**USUAL, **asked.get("path", {})}, known)
+                body = resolved(asked["body"], known) if "body" in asked else None
                 answer = http.request(method, path.format(**given), params=asked.get("query"), json=body)
                 assert answer.status_code == 200, (name, answer.text)
                 known |= answer.json() if isinstance(answer.json(), dict) else {}
@@ -142,7 +142,7 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-def _resolved(value: Any, known: dict[str, Any]) -> Any:
+def resolved(value: Any, known: dict[str, Any]) -> Any:
     if isinstance(value, dict):
-        return {name: _resolved(item, known) for name, item in value.items()}
+        return {name: resolved(item, known) for name, item in value.items()}
     return known[value[1:]] if isinstance(value, str) and value.startswith("$") else value

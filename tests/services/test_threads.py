@@ -213,8 +213,9 @@ async def test_many_are_appended_next_to_each_other_or_not_at_all(ctx: Any) -> N
 
 async def test_a_repeated_commit_id_returns_the_first_slot(ctx: Any) -> None:
     first = await ctx.threads.append("t", "x", from_id="a", commit_id="once")
-    second = await ctx.threads.append("t", "x", from_id="a", commit_id="once")
-    assert (first.index, second.index, await (await ctx.threads.get("t")).length()) == (0, 0, 1)
+    second = await ctx.threads.append("t", "something else", from_id="b", commit_id="once")
+    assert (second.index, second.payload, second.from_id, second.at) == (0, "x", "a", first.at)
+    assert await (await ctx.threads.get("t")).length() == 1
 
 
 async def test_over_the_slot_limit_is_an_error_and_nothing_changes(ctx: Any) -> None:

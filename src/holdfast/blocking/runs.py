@@ -56,9 +56,16 @@ class Run:
     attach = blocking(AsyncRun.attach)
     export = blocking(AsyncRun.export)
 
-    def fork(self, seq: int | None = None, *, run_id: str | None = None, actor: str | None = None) -> Run:
+    def fork(
+        self,
+        seq: int | None = None,
+        *,
+        run_id: str | None = None,
+        actor: str | None = None,
+        commit_id: str | None = None,
+    ) -> Run:
         """Start a new run from what this one was after update `seq` (default: now). This one stays as it is."""
-        return Run(run(self._async.fork(seq, run_id=run_id, actor=actor)))
+        return Run(run(self._async.fork(seq, run_id=run_id, actor=actor, commit_id=commit_id)))
 
     def artifact(self, artifact_id: str) -> Iterator[bytes]:
         """Yield an artifact's content in chunks; raise `Damaged` if it is not what was stored."""

@@ -72,6 +72,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     query: Any = Nothing
     answer: Any = None
     status: int = 200
+    keyed: bool = False  # whether a repeat with the same Idempotency-Key does nothing more than the first did
     conflict: Any = None  # what a lost race answers, where clients were promised something else than an error
     media: str = "application/json"
     accepts: str = "application/json"  # anything else, and the endpoint reads the body itself

@@ -80,7 +80,7 @@ def _operation(each: Endpoint, schema_of: dict[Any, Any], components: dict[str, 
         "operationId": f"{each.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', each.path.lower()).strip('_')}",
         "parameters": [
             parameter | _shown(parameter["name"], example.get(parameter["in"], {}))
-            for parameter in (*_path_parameters(each), *_query_parameters(each, schema_of, components))
+            for parameter in (*_path_parameters(each), *_query_parameters(each, schema_of, components), *_headers(each))
         ],
         "responses": {
             str(each.status): {"description": "done", "content": {each.media: answer}},
@@ -134,6 +134,14 @@ def _query_parameters(each: Endpoint, schema_of: dict[Any, Any], components: dic
         {"name": name, "in": "query", "required": name in required, "schema": part}
         for name, part in schema["properties"].items()
     ]
+
+
+def _headers(each: Endpoint) -> list[dict[str, Any]]:
+    if not each.keyed:
+        return []
+    text = "Choose one for each thing you want done, and use it again if no answer came: the first answer comes back."
+    schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[ -~]+$"}
+    return [{"name": "Idempotency-Key", "in": "header", "required": False, "description": text, "schema": schema}]
 
 
 def _is_typed(kind: Any) -> bool:

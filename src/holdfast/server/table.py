@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.context import AsyncContext
+from holdfast.errors import InvalidInput
 from holdfast.scope import Scope as StoreScope
 from holdfast.server.asking import Asking
 from holdfast.server.endpoint import Call, Endpoint, Query, understand
@@ -32,6 +33,8 @@ class Served:
         endpoint, state = self._endpoint, asking.state
         settings = state.settings
         try:
+            if not endpoint.keyed and "idempotency-key" in asking.headers and endpoint.method in ("POST", "PATCH"):
+                raise InvalidInput("this call takes no Idempotency-Key; look before you repeat it; nothing changed")
             asking.allow(settings.max_body_bytes if endpoint.accepts != "application/zip" else settings.max_pack_bytes)
             caller = await state.gate.admit(asking, endpoint.right)
             query = self._query.read(asking.query)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.server.endpoint import Call, Endpoint, Limit, Nothing
-from holdfast.server.routes.runs import Lost, fields_of, started
+from holdfast.server.routes.runs import Lost, at_first, fields_of, started
 from holdfast.server.wire import CONFLICT, reply
 from holdfast.values import WorkingSet
 
@@ -53,7 +53,7 @@ class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def boot(call: Call[Boot, Nothing]) -> Booted:
     run = await started(call)
-    return Booted(run.id, run.working_set)
+    return Booted(run.id, await at_first(run))
 
 
 async def working_set(call: Call[None, Nothing]) -> WorkingSet:
@@ -90,11 +90,11 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 
 ONE = "/runs/{run_id}"
 ENDPOINTS = (
-    _endpoint("POST", "/runs/boot", boot, "write", "Boot a run and see it", body=Boot, answer=Booted),
+    _endpoint("POST", "/runs/boot", boot, "write", "Boot a run and see it", body=Boot, answer=Booted, keyed=True),
     _endpoint("GET", f"{ONE}/ws", working_set, "read", "Get the working set", answer=WorkingSet),
     _endpoint(
         "POST", f"{ONE}/step/update", step_update, "write", "Apply a ws_patch", body=StepUpdate, answer=Stepped,
-        conflict=Lost,
+        conflict=Lost, keyed=True,
     ),
     _endpoint("GET", f"{ONE}/memory/search", memory_search, "read", "Search memories", query=SearchQuery, answer=Items),
 )  # fmt: skip

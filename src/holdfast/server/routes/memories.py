@@ -200,25 +200,32 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 
 RUN = "/runs/{run_id}/memory"
 ENDPOINTS = (
-    _endpoint("POST", f"{RUN}/propose", propose, "write", "Propose memories", body=NewProposal, answer=Proposed),
     _endpoint(
-        "POST", f"{RUN}/commit", commit_for_run, "review", "Commit a batch of this run", body=CommitBatch, answer=Done
+        "POST", f"{RUN}/propose", propose, "write", "Propose memories", body=NewProposal, answer=Proposed, keyed=True
+    ),
+    _endpoint(
+        "POST", f"{RUN}/commit", commit_for_run, "review", "Commit a batch of this run", body=CommitBatch, answer=Done,
+        keyed=True,
     ),
     _endpoint(
         "POST", "/memories/propose", propose_alone, "write", "Propose memories without a run", body=OpenProposal,
-        answer=Batch,
+        answer=Batch, keyed=True,
     ),
     _endpoint("GET", "/memories/pending", pending, "read", "What waits for review", query=BatchQuery, answer=BatchPage),
     _endpoint("GET", "/memories/batches/{batch_id}", get_batch, "read", "Get a batch", answer=Batch),
     _endpoint(
         "POST", "/memories/batches/{batch_id}/commit", commit, "review", "Commit a batch", body=Decision,
-        answer=Committed,
+        answer=Committed, keyed=True,
     ),
     _endpoint(
-        "POST", "/memories/batches/{batch_id}/reject", reject, "review", "Reject a batch", body=Rejection, answer=Batch
+        "POST", "/memories/batches/{batch_id}/reject", reject, "review", "Reject a batch", body=Rejection, answer=Batch,
+        keyed=True,
     ),
     _endpoint("GET", "/memories/search", search, "read", "Search memories", query=SearchQuery, answer=HitPage),
-    _endpoint("POST", "/memories/revoke", revoke, "review", "Stop believing a source", body=Revocation, answer=Revoked),
+    _endpoint(
+        "POST", "/memories/revoke", revoke, "review", "Stop believing a source", body=Revocation, answer=Revoked,
+        keyed=True,
+    ),
     _endpoint("POST", "/memories/sweep", sweep, "review", "Retire what has expired", answer=int),
     _endpoint("GET", "/memories/{memory_id}", get, "read", "Get a memory", answer=Memory),
     _endpoint("GET", "/memories/{memory_id}/history", history, "read", "How a memory came about", answer=History),

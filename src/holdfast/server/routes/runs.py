@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -134,28 +133,26 @@ class NewMilestone(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def create(call: Call[NewRun, Nothing]) -> Started:
     run = await started(call, call.body.run_id)
-    return Started(run.id, run.working_set.status)
+    return Started(run.id, (await at_first(run)).status)
 
 
 async def started(call: Call[Any, Nothing], run_id: str | None = None) -> AsyncRun:
-    """Start a run. An Idempotency-Key becomes its id, so that a repeat finds the first one."""
     wanted = call.body
-    repeat = call.commit_id if run_id is None else None
-    chosen = run_id if repeat is None else f"run_{sha256(repeat.encode()).hexdigest()[:16]}"
-    try:
-        return await call.ctx.runs.create(
-            objective=wanted.objective,
-            acceptance_criteria=wanted.acceptance_criteria,
-            constraints=wanted.constraints,
-            run_id=chosen,
-            task_id=wanted.task_id,
-            thread_id=wanted.thread_id,
-            actor=call.caller.name,
-        )
-    except Conflict:
-        if chosen is None or repeat is None:
-            raise
-        return await call.ctx.runs.get(chosen, actor=call.caller.name)
+    return await call.ctx.runs.create(
+        objective=wanted.objective,
+        acceptance_criteria=wanted.acceptance_criteria,
+        constraints=wanted.constraints,
+        run_id=run_id,
+        task_id=wanted.task_id,
+        thread_id=wanted.thread_id,
+        actor=call.caller.name,
+        commit_id=call.commit_id,
+    )
+
+
+async def at_first(run: AsyncRun) -> WorkingSet:
+    """Return what a run began as. It may be a repeat that started it."""
+    return run.working_set if run.seq == 0 else await run.at(0)
 
 
 async def get(call: Call[None, Nothing]) -> Any:
@@ -220,7 +217,10 @@ async def rollback(call: Call[Rollback, Nothing]) -> Any:
     run = await _run(call)
     wanted = call.body
     working_set = await run.rollback(
-        wanted.seq, expected_seq=_expected(call, wanted.expected_seq), actor=call.caller.name
+        wanted.seq,
+        expected_seq=_expected(call, wanted.expected_seq),
+        actor=call.caller.name,
+        commit_id=call.commit_id,
     )
     return reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
 
@@ -245,14 +245,16 @@ async def milestone(call: Call[NewMilestone, Nothing]) -> Milestone:
         next_entry_point=wanted.next_entry_point,
         reviewer=call.caller.name,
         actor=call.caller.name,
+        commit_id=call.commit_id,
     )
     where = f"/runs/{run.id}/episodes"
     return Milestone(episode.episode_id, where, list(episode.memory_commits), None, episode)
 
 
 async def fork(call: Call[Fork, Nothing]) -> Started:
-    made = await (await _run(call)).fork(call.body.seq, run_id=call.body.run_id, actor=call.caller.name)
-    return Started(made.id, made.working_set.status)
+    run, wanted = await _run(call), call.body
+    made = await run.fork(wanted.seq, run_id=wanted.run_id, actor=call.caller.name, commit_id=call.commit_id)
+    return Started(made.id, (await at_first(made)).status)
 
 
 async def erase(call: Call[Erase, Nothing]) -> Erasure:
@@ -306,20 +308,29 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 
 ONE = "/runs/{run_id}"
 ENDPOINTS = (
-    _endpoint("POST", "/runs", create, "write", "Boot a run", body=NewRun, answer=Started),
+    _endpoint("POST", "/runs", create, "write", "Boot a run", body=NewRun, answer=Started, keyed=True),
     _endpoint("GET", "/runs", list_runs, "read", "List runs", query=PageQuery, answer=RunPage),
     _endpoint("GET", ONE, get, "read", "Get the working set of a run", answer=WorkingSet),
-    _endpoint("PATCH", ONE, update, "write", "Update the working set", body=Patch, answer=Patched, conflict=Lost),
-    _endpoint("POST", f"{ONE}/events", record, "write", "Record an event", body=NewEvent, answer=Event),
+    _endpoint(
+        "PATCH", ONE, update, "write", "Update the working set", body=Patch, answer=Patched, conflict=Lost, keyed=True
+    ),
+    _endpoint("POST", f"{ONE}/events", record, "write", "Record an event", body=NewEvent, answer=Event, keyed=True),
     _endpoint("GET", f"{ONE}/events", events, "read", "Read the ledger", query=EventQuery, answer=EventPage),
     _endpoint("GET", f"{ONE}/verify", verify, "read", "Verify the ledger's hash chain", answer=Verification),
     _endpoint("GET", f"{ONE}/at", at, "read", "The working set as it was", query=SeqQuery, answer=WorkingSet),
     _endpoint("GET", f"{ONE}/diff", diff, "read", "What changed between two states", query=DiffQuery, answer=Diff),
-    _endpoint("POST", f"{ONE}/rollback", rollback, "write", "Go back in time", body=Rollback, answer=Patched),
+    _endpoint(
+        "POST", f"{ONE}/rollback", rollback, "write", "Go back in time", body=Rollback, answer=Patched, keyed=True
+    ),
     _endpoint("GET", f"{ONE}/brief", brief, "read", "The context brief", query=BriefQuery, answer=Brief),
     _endpoint("GET", f"{ONE}/episodes", episodes, "read", "List episodes", query=EventQuery, answer=EpisodePage),
-    _endpoint("POST", f"{ONE}/milestone", milestone, "write", "Make a milestone", body=NewMilestone, answer=Milestone),
-    _endpoint("POST", f"{ONE}/fork", fork, "write", "Start a new run from this one", body=Fork, answer=Started),
+    _endpoint(
+        "POST", f"{ONE}/milestone", milestone, "write", "Make a milestone", body=NewMilestone, answer=Milestone,
+        keyed=True,
+    ),
+    _endpoint(
+        "POST", f"{ONE}/fork", fork, "write", "Start a new run from this one", body=Fork, answer=Started, keyed=True
+    ),
     _endpoint("POST", f"{ONE}/erase", erase, "admin", "Erase content for good", body=Erase, answer=Erasure),
     _endpoint(
         "GET", f"{ONE}/follow", follow, "read", "Events as they come", query=FollowQuery, media="text/event-stream"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -105,9 +106,11 @@ class FollowQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def open_session(call: Call[NewSession, Nothing]) -> SessionInfo:
-    wanted = call.body
+    """Open a session. An Idempotency-Key becomes the id of one that has none, so that a repeat opens no other."""
+    wanted, key = call.body, call.commit_id
+    chosen = f"session_{sha256(key.encode()).hexdigest()[:32]}" if wanted.id is None and key is not None else wanted.id
     session = await call.ctx.sessions.open(
-        wanted.id, tokenizer=wanted.tokenizer, title=wanted.title, metadata=wanted.metadata
+        chosen, tokenizer=wanted.tokenizer, title=wanted.title, metadata=wanted.metadata
     )
     return await session.info()
 
@@ -209,12 +212,16 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 
 ONE = "/sessions/{session_id}"
 ENDPOINTS = (
-    _endpoint("POST", "/sessions", open_session, "write", "Open a session", body=NewSession, answer=SessionInfo),
+    _endpoint(
+        "POST", "/sessions", open_session, "write", "Open a session", body=NewSession, answer=SessionInfo, keyed=True
+    ),
     _endpoint("GET", "/sessions", list_sessions, "read", "List sessions", query=ListQuery, answer=SessionPage),
     _endpoint("GET", "/sessions/search", search_all, "read", "Search all sessions", query=SearchQuery, answer=Hits),
     _endpoint("GET", ONE, info, "read", "About a session", answer=SessionInfo),
     _endpoint("DELETE", ONE, delete, "write", "Delete a session", answer=dict[str, bool]),
-    _endpoint("POST", f"{ONE}/messages", append, "write", "Append messages", body=NewMessages, answer=Messages),
+    _endpoint(
+        "POST", f"{ONE}/messages", append, "write", "Append messages", body=NewMessages, answer=Messages, keyed=True
+    ),
     _endpoint("PUT", f"{ONE}/messages", replace, "write", "Replace messages", body=NewMessages, answer=Messages),
     _endpoint("GET", f"{ONE}/messages", load, "read", "Read messages", query=LoadQuery, answer=Messages),
     _endpoint("GET", f"{ONE}/window", window, "read", "A window that fits", query=WindowQuery, answer=WindowView),

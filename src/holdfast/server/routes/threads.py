@@ -116,7 +116,7 @@ ONE = "/threads/{thread_id}"
 ENDPOINTS = (
     _endpoint("GET", "/threads", list_threads, "read", "List threads", query=ListQuery, answer=ThreadPage),
     _endpoint("GET", "/threads/stats", stats, "read", "Figures over all threads", answer=ThreadStats),
-    _endpoint("POST", f"{ONE}/slots", append, "write", "Append a message", body=NewSlot, answer=SlotView),
+    _endpoint("POST", f"{ONE}/slots", append, "write", "Append a message", body=NewSlot, answer=SlotView, keyed=True),
     _endpoint("GET", f"{ONE}/slots", read, "read", "Read messages", query=SliceQuery, answer=Slots),
     _endpoint("DELETE", ONE, delete, "write", "Delete a thread", answer=dict[str, bool]),
     _endpoint(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 
 from holdfast.errors import Conflict
 from holdfast.services.runs import artifacts, history
+from holdfast.services.runs.repeats import new_run_id, receipt_of, started
 from holdfast.services.runs.state import Mark, Ref, RunState, put, record, retries, stored_in, whole
 from holdfast.services.runs.working_set import require_id, view
 from holdfast.store import EXISTS, Append, Commit, Expect, Get, Tail, new_id
 
 
-async def fork(ref: Ref, seq: int | None, *, run_id: str | None, actor: str) -> tuple[Ref, RunState]:
+async def fork(
+    ref: Ref, seq: int | None, *, run_id: str | None, actor: str, commit_id: str | None
+) -> tuple[Ref, RunState]:
     """Write the new run, with what it came from in both ledgers, in one commit."""
     scope = ref.scope
-    new = f"run_{os.urandom(8).hex()}" if run_id is None else require_id(run_id, "run_id")
+    new = new_run_id(commit_id) if run_id is None else require_id(run_id, "run_id")
     target = Ref(scope, new, new)
+    if commit_id is not None and await receipt_of(ref, commit_id) is not None:
+        return await started(scope, new, commit_id)
     for _ in retries():
         document, tail = await scope.store.read([Get(ref.key), Tail(ref.ledger, 1)])
         now = stored_in(ref, document, tail.length)
@@ -32,7 +35,7 @@ async def fork(ref: Ref, seq: int | None, *, run_id: str | None, actor: str) -> 
         pointers = view(working_set).artifact_refs
         expects, writes = await artifacts.copy_writes(scope, ref.run_id, new, pointers)
         commit = Commit(
-            new_id(),
+            new_id() if commit_id is None else commit_id,
             (Expect(target.key, 0), Expect(ref.key, EXISTS), *expects),
             (put(target, state), Append(target.ledger, (start, told)), Append(ref.ledger, (gone,)), *writes),
         )

@@ -12,8 +12,9 @@ from holdfast.services.runs import episodes, history
 from holdfast.services.runs.changes import WorkingSetJson
 from holdfast.services.runs.ledger import event, recorded
 from holdfast.services.runs.long_term import LongTerm, MemoryWrites
+from holdfast.services.runs.repeats import receipt_of, used_otherwise
 from holdfast.services.runs.state import Ref, Stored, record, retries, stored_in
-from holdfast.store import Append, Commit, Entry, Expect, Get, Range, Slice, Tail, new_id
+from holdfast.store import Append, Commit, Entry, Expect, Get, Range, Receipt, Slice, Tail, new_id
 from holdfast.values import Episode, Event
 
 Summarizer = Callable[[Sequence[Event]], str | Awaitable[str]]
@@ -30,8 +31,11 @@ async def make(
     summarizer: Summarizer | None,
     actor: str,
     parent: str | None,
+    commit_id: str | None = None,
 ) -> Episode:
     """Make a milestone of the run as it is now. If it changes meanwhile, look again."""
+    if (done := await receipt_of(ref, commit_id)) is not None:
+        return await _made(ref, done)
     for _ in retries():
         stored, past = await _look(ref)
         batch = await _batch(memories, memory_batch_id, reviewer, ref.run_id)
@@ -58,13 +62,24 @@ async def make(
             Append(ref.ledger, tuple(events)),
             *(batch.writes if batch else ()),
         )
+        commit = Commit(new_id() if commit_id is None else commit_id, expects, writes)
         try:
-            await ref.scope.store.commit(Commit(new_id(), expects, writes))
+            receipt = await ref.scope.store.commit(commit)
         except Conflict as conflict:
             lost = conflict
             continue
-        return made
+        return made if commit_id is None else await _made(ref, receipt)
     raise lost
+
+
+async def _made(ref: Ref, receipt: Receipt) -> Episode:
+    """Return the milestone that a commit made."""
+    place = receipt.versions[0]
+    [page] = await ref.scope.store.read([Range(ref.episodes, place - 1, place)])
+    made = episodes.read(page.records[0]) if page.records else None
+    if made is None:
+        raise used_otherwise(receipt.id)
+    return made
 
 
 async def make_if_due(ref: Ref, *, actor: str) -> Episode | None:

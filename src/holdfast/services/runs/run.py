@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.arguments import checked
 from holdfast.bridge import can_search
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import InvalidInput
 from holdfast.files import name_of, reading, writing
 from holdfast.services.runs import (
     artifacts,
@@ -31,6 +31,7 @@ from holdfast.services.runs import (
 )
 from holdfast.services.runs.ledger import EventTypes, event, recorded
 from holdfast.services.runs.long_term import LongTerm
+from holdfast.services.runs.repeats import receipt_of, used_otherwise
 from holdfast.services.runs.state import Ref, RunState, Stored, load, read, record, require_own
 from holdfast.services.runs.working_set import view
 from holdfast.store import EXISTS, Append, Commit, Expect, Get, Range, Receipt, Tail, Write, new_id
@@ -120,7 +121,7 @@ class AsyncRun:
         asked = updates.Request(fields, append or {}, remove or {}, actor or self._actor, parent)
         commutes = not fields and expected_seq is None and (append or remove)
         expected = None if commutes else self.seq if expected_seq is None else expected_seq
-        if commit_id is not None and (done := await self._receipt(commit_id)) is not None:
+        if (done := await receipt_of(self._ref, commit_id)) is not None:
             return await self._result_of(done)
         return await self._update(lambda stored: _ready(asked), expected=expected, commit_id=commit_id)
 
@@ -143,7 +144,13 @@ class AsyncRun:
         return await self._update(ask)
 
     async def rollback(
-        self, seq: int, *, expected_seq: int | None = None, actor: str | None = None, parent: str | None = None
+        self,
+        seq: int,
+        *,
+        expected_seq: int | None = None,
+        actor: str | None = None,
+        parent: str | None = None,
+        commit_id: str | None = None,
     ) -> WorkingSet:
         """Make the run what it was after update `seq`, as a new update. Nothing in the past changes."""
 
@@ -154,7 +161,10 @@ class AsyncRun:
             told = record(self._ref, "ROLLED_BACK", payload, actor=who, parent=parent)
             return updates.Request(updates.back_to(old), {}, {}, who, parent, (told,))
 
-        return await self._update(ask, expected=self.seq if expected_seq is None else expected_seq)
+        if (done := await receipt_of(self._ref, commit_id)) is not None:
+            return await self._result_of(done)
+        expected = self.seq if expected_seq is None else expected_seq
+        return await self._update(ask, expected=expected, commit_id=commit_id)
 
     async def _update(
         self, ask: updating.Ask, *, expected: int | None = None, commit_id: str | None = None
@@ -238,9 +248,16 @@ class AsyncRun:
         async for step in history.replay(await read(self._ref)):
             yield step
 
-    async def fork(self, seq: int | None = None, *, run_id: str | None = None, actor: str | None = None) -> AsyncRun:
+    async def fork(
+        self,
+        seq: int | None = None,
+        *,
+        run_id: str | None = None,
+        actor: str | None = None,
+        commit_id: str | None = None,
+    ) -> AsyncRun:
         """Start a new run from what this one was after update `seq` (default: now). This one stays as it is."""
-        ref, state = await forks.fork(self._ref, seq, run_id=run_id, actor=actor or self._actor)
+        ref, state = await forks.fork(self._ref, seq, run_id=run_id, actor=actor or self._actor, commit_id=commit_id)
         return AsyncRun(ref, state, actor=actor or self._actor, types=self._types, memories=self._memories)
 
     # ---- artifacts and packs ----------------------------------------------------------------------------------------
@@ -312,6 +329,7 @@ class AsyncRun:
         summarizer: Callable[[Sequence[Event]], str | Awaitable[str]] | None = None,
         actor: str | None = None,
         parent: str | None = None,
+        commit_id: str | None = None,
     ) -> Episode:
         """Freeze what happened since the last milestone; commit a batch of memories with it. All in one commit."""
         return await milestones.make(
@@ -324,6 +342,7 @@ class AsyncRun:
             summarizer=summarizer,
             actor=actor or self._actor,
             parent=parent,
+            commit_id=commit_id,
         )
 
     async def episodes(self, *, after: int = 0, limit: int = 50) -> Listing[Episode]:
@@ -374,18 +393,12 @@ class AsyncRun:
     ) -> Receipt:
         return await self._ref.scope.store.commit(Commit(new_id() if commit_id is None else commit_id, expects, writes))
 
-    async def _receipt(self, commit_id: str) -> Receipt | None:
-        """Return the receipt of a commit made before, by repeating its id with what can not hold: the run is there."""
-        try:
-            return await self._commit((Expect(self._ref.key, 0),), (), commit_id)
-        except Conflict:
-            return None
-
     async def _result_of(self, receipt: Receipt) -> WorkingSet:
-        """Return what an update of the past returned. Its event is the one its commit appended."""
-        told = await self._event(receipt.versions[1])
-        assert told.detail is not None
-        return await self.at(told.detail["seq"])
+        """Return what an update of the past returned. Its event is the last that its commit appended."""
+        [told] = await self.events(after=receipt.versions[1] - 1, limit=1) if len(receipt.versions) > 1 else [None]
+        if told is None or not (told.erased or "new_seq" in told.payload):
+            raise used_otherwise(receipt.id)
+        return await self.refresh() if told.erased else await self.at(told.payload["new_seq"])
 
     async def _event(self, sequence_id: int) -> Event:
         document, page = await self._ref.scope.store.read(

@@ -18,6 +18,7 @@ from holdfast.services.runs.forks import taken
 from holdfast.services.runs.ledger import EventTypes
 from holdfast.services.runs.long_term import LongTerm
 from holdfast.services.runs.packs import MAX_PACK_BYTES
+from holdfast.services.runs.repeats import new_run_id, started
 from holdfast.services.runs.run import AsyncRun
 from holdfast.services.runs.state import KIND, Mark, Ref, RunState, find, load, put, record, whole
 from holdfast.services.runs.working_set import initial, require_id
@@ -64,10 +65,14 @@ class AsyncRuns:
         thread_id: str | None = None,
         config: RunConfig | Mapping[str, Any] | None = None,
         actor: str = ACTOR,
+        commit_id: str | None = None,
     ) -> AsyncRun:
-        """Start a run. An id that is taken is refused (`Conflict`): a run is never reset."""
+        """Start a run. An id that is taken is refused (`Conflict`): a run is never reset.
+
+        A repeat with the same `commit_id` returns the run that the first one started.
+        """
         ids = {
-            "run_id": _fresh("run") if run_id is None else require_id(run_id, "run_id"),
+            "run_id": new_run_id(commit_id) if run_id is None else require_id(run_id, "run_id"),
             "task_id": _fresh("task") if task_id is None else require_id(task_id, "task_id"),
             "thread_id": _fresh("thread") if thread_id is None else require_id(thread_id, "thread_id"),
         }
@@ -86,10 +91,16 @@ class AsyncRuns:
         start = record(ref, "RUN_START", told, actor=actor, detail=whole(working_set))
         try:
             await self._scope.store.commit(
-                Commit(new_id(), (Expect(ref.key, 0),), (put(ref, state), Append(ref.ledger, (start,))))
+                Commit(
+                    new_id() if commit_id is None else commit_id,
+                    (Expect(ref.key, 0),),
+                    (put(ref, state), Append(ref.ledger, (start,))),
+                )
             )
         except Conflict as conflict:
             raise taken(ref.run_id, conflict) from None
+        if commit_id is not None:
+            ref, state = await started(self._scope, ref.run_id, commit_id)
         return self._handle(ref, state, actor)
 
     async def get(self, run_id: str, *, actor: str = ACTOR) -> AsyncRun:

@@ -168,8 +168,18 @@ class AsyncThreads:
                 continue
             length = await self._begin(thread_id, entries, id)
             if length is not None:
-                return self._slots(thread_id, entries, length)
-        return self._slots(thread_id, entries, receipt.versions[0])
+                return await self._appended(thread_id, entries, length, commit_id)
+        return await self._appended(thread_id, entries, receipt.versions[0], commit_id)
+
+    async def _appended(
+        self, thread_id: str, entries: tuple[Entry, ...], length: int, commit_id: str | None
+    ) -> tuple[Slot, ...]:
+        """Return the slots of an append. It may be a repeat: then what is there is what the first one said."""
+        if commit_id is not None:
+            there = await self.thread(thread_id).slice(max(0, length - len(entries)), length)
+            if there:
+                return tuple(there)
+        return self._slots(thread_id, entries, length)
 
     async def _begin(self, thread_id: str, entries: tuple[Entry, ...], id: str) -> int | None:
         """Bring a thread to life with its first messages. None: somebody else just did."""
