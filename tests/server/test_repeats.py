@@ -88,3 +88,13 @@ def test_a_repeat_is_answered_as_the_first_whatever_happened_since(http: httpx.C
 def test_one_session_is_opened_however_often_it_is_asked_for(http: httpx.Client) -> None:
     ids = {http.post("/sessions", json={}, headers={"Idempotency-Key": "k"}).json()["id"] for _ in range(2)}
     assert len(ids) == len(http.get("/sessions").json()["sessions"]) == 1
+
+
+def test_a_key_for_one_thing_says_nothing_about_another(http: httpx.Client) -> None:
+    keyed = {"Idempotency-Key": "k"}
+    runs = [http.post("/runs", json={"objective": "o", "run_id": each}).json()["run_id"] for each in "ab"]
+    made = [http.post(f"/runs/{run}/milestone", json={"reason": run}, headers=keyed).json() for run in runs]
+    assert [each["episode"]["reason"] for each in made] == runs
+    patch = {"patch": {"status": "BUSY"}, "expected_seq": 0}
+    done = [http.patch(f"/runs/{run}", json=patch, headers=keyed).json() for run in runs]
+    assert [each["ws"]["run_id"] for each in done] == runs

@@ -17,10 +17,24 @@ BODY_SECONDS = 30.0  # between two pieces of a body
 class Asking:
     """What somebody asks. Starlette's own request reads each header by going through all of them, which adds up."""
 
-    __slots__ = ("_held", "_limit", "_receive", "_seen", "headers", "host", "path", "query", "state")
+    __slots__ = (
+        "_held",
+        "_limit",
+        "_receive",
+        "_seen",
+        "headers",
+        "host",
+        "method",
+        "path",
+        "query",
+        "state",
+        "whole_path",
+    )
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.headers: dict[str, str] = scope["holdfast.headers"]
+        self.method: str = scope["method"]
+        self.whole_path: str = scope["path"]
         self.path: dict[str, str] = scope["path_params"]
         self.query: bytes = scope["query_string"]
         self.host: str = scope["client"][0] if scope.get("client") else ""

@@ -7,6 +7,7 @@ table, so none of them can forget one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import Annotated, Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -50,13 +51,14 @@ class Call(Generic[B, Q]):
 
     @property
     def commit_id(self) -> str | None:
-        """The caller's Idempotency-Key, made its own: one caller's key never meets another's."""
+        """The caller's Idempotency-Key, made its own: it never meets another caller's, nor one for something else."""
         given = self.request.headers.get("idempotency-key")
         if given is None:
             return None
         if not 0 < len(given) <= 128 or not given.isprintable():
             raise InvalidInput("an Idempotency-Key must be 1 to 128 printable characters; nothing changed")
-        return f"http:{self.caller.name}:{given}"
+        what = sha256(f"{self.request.method} {self.request.whole_path}".encode()).hexdigest()[:16]
+        return f"http:{self.caller.name}:{what}:{given}"
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
