@@ -5,13 +5,14 @@ The story goes from top to bottom, so whoever tries the requests of the page in 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from starlette.testclient import TestClient
+import httpx
 
 from holdfast.server.app import create_app
 from holdfast.server.settings import Settings
@@ -98,6 +99,7 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /threads/stats", {}),
     ("DELETE /threads/{thread_id}", {}),
 )  # fmt: skip
+HERE = "http://localhost"
 USUAL = {
     "run_id": "scraper",
     "batch_id": "batch-1",
@@ -109,17 +111,22 @@ USUAL = {
 
 def record() -> dict[str, Any]:
     """Return, for each endpoint, what was asked first and what was answered."""
+    return asyncio.run(_record())
+
+
+async def _record() -> dict[str, Any]:
     found: dict[str, Any] = {}
     known: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(Settings(url=f"{folder}/agent.db", snapshots=f"{folder}/snapshots"))
-        with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1)) as http:
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=HERE) as http:
             for name, asked in STORY:
                 method, path = name.split()
                 names = re.findall(r"{(\w+)}", path)
                 given = resolved({**USUAL, **asked.get("path", {})}, known)
                 body = resolved(asked["body"], known) if "body" in asked else None
-                answer = http.request(method, path.format(**given), params=asked.get("query"), json=body)
+                answer = await http.request(method, path.format(**given), params=asked.get("query"), json=body)
                 assert answer.status_code == 200, (name, answer.text)
                 known |= answer.json() if isinstance(answer.json(), dict) else {}
                 example = {

@@ -9,7 +9,6 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.testclient import TestClient
 
 from holdfast.server.app import create_app
 from holdfast.server.settings import Settings
@@ -47,8 +46,9 @@ def test_the_root_leads_to_the_page(http: httpx.Client) -> None:
     assert http.get("/", follow_redirects=True).url.path == "/docs"
 
 
-def test_below_another_path_the_page_names_what_is_there(tmp_path: Path) -> None:
+async def test_below_another_path_the_page_names_what_is_there(tmp_path: Path) -> None:
     outer = FastAPI()
     outer.mount("/memory", create_app(Settings(url=str(tmp_path / "agent.db"))))
-    page = TestClient(outer).get("/memory/docs").text
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(outer), base_url="http://localhost") as http:
+        page = (await http.get("/memory/docs")).text
     assert all("".join(pair).startswith("/memory/") for pair in named_in(page))
