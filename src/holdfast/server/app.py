@@ -8,10 +8,9 @@ know is FastAPI's: the pages of the documentation, and saying that something is 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,10 +33,9 @@ from holdfast.server.pages import add_pages
 from holdfast.server.routes import ENDPOINTS
 from holdfast.server.settings import Settings, from_environment
 from holdfast.server.table import Served, Table
+from holdfast.server.tuning import tuned
 from holdfast.server.wire import Answer, Refusal, problem
 from holdfast.store import AsyncStore
-
-COLLECT_AFTER = 50_000  # new objects
 
 
 class App(FastAPI):
@@ -70,7 +68,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         furnish(app, await open_async_store(chosen.url))
         app.state.closing = closing = asyncio.Event()
         try:
-            with _seldom_collected(), on_exit(closing):
+            with tuned(), on_exit(closing):
                 yield
         finally:
             await app.state.store.close()  # finishes what is queued: an acknowledged commit is never cut short
@@ -82,19 +80,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.openapi = lambda: description  # type: ignore[method-assign]
     app.add_exception_handler(HTTPException, _http_problem)  # type: ignore[arg-type]
     return app
-
-
-@contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Spare the garbage collector what stays anyway, and looking through every few requests, which leave little."""
-    usual = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, *usual[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
-        gc.unfreeze()
 
 
 def furnish(app: FastAPI, store: AsyncStore) -> None:
