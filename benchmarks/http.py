@@ -29,7 +29,7 @@ def measure() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as name:
         runs = booted(Path(name))
         with server("slow", Path(name)) as slow:
-            yield many(slow, runs[: CLIENTS + 1], 10, ", each fsync slowed to 2 ms", 10)
+            yield many(slow, runs[: CLIENTS + 1], 30, ", each fsync slowed to 2 ms", 10)
 
 
 def booted(folder: Path) -> list[str]:
