@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -20,11 +21,11 @@ BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """Told to stop, it finishes what it is doing. Told twice it ends at once: a store survives worse, and uvicorn would
-    cancel every request and print where it was."""
+    """Told to stop, it finishes what it is doing. At a second Ctrl-C it ends at once: a store survives worse, and
+    uvicorn would cancel every request and print where it was."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.should_exit:
+        if self.should_exit and sig == signal.SIGINT:
             os._exit(128 + sig)
         super().handle_exit(sig, frame)
 
