@@ -42,8 +42,9 @@ def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
     claims = claims_of(commit)
     keys = sorted({part.key for part in (*commit.expects, *commit.writes)})
     places = {key: place for place, key in enumerate(keys, 1)}
-    written = dict.fromkeys(part.key for part in (*commit.writes, *commit.expects))
-    births = {key: rank for rank, key in enumerate(written, 1)}
+    # A removal creates nothing, so it does not say in which order things came into being.
+    creating = [write.key for write in commit.writes if type(write) is Put or type(write) is Append]
+    births = {key: rank for rank, key in enumerate(dict.fromkeys((*creating, *keys)), 1)}
     shapes = [0] * len(keys)
     rows: list[tuple[Any, ...]] = []
     entries: list[Entry] = []

@@ -36,6 +36,11 @@ class Scans(Suite):
         self.do(put(self.key("b")), put(self.key("c")), put(self.key("a")))
         assert self.ids(self.scan()) == ["b", "c", "a"]
 
+    def test_a_removal_does_not_decide_the_order_of_creation(self) -> None:
+        """What a commit removes before it puts it, and was not there, is created where it is put."""
+        self.do(Delete(self.key("b")), put(self.key("c")), put(self.key("b")))
+        assert self.ids(self.scan()) == ["c", "b"]
+
     def test_a_scan_answers_whole_documents(self) -> None:
         """A scan answers each document as `Get` would."""
         self.do(put(self.key("a"), {"x": 1}, colour="red"))
