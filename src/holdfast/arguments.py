@@ -79,7 +79,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
         for name, value in kwargs.items():
             if name in quick and type(value) not in quick[name]:
                 _demand(rules[name], name, value)
-        if len(args) > 1 or "self" not in order:
+        if len(args) > 1 or "self" not in order:  # most calls name everything
             for name, value in zip(order, args, strict=False):
                 if name in quick and type(value) not in quick[name]:
                     _demand(rules[name], name, value)

@@ -70,11 +70,15 @@ OPERATIONS: dict[str, Operation] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("used", ["thread", "event"])
+@pytest.mark.parametrize("used", ["thread", "event", "update"])
 async def test_a_commit_id_that_was_used_for_something_else_is_refused(ctx: Any, name: str, used: str) -> None:
     run = await ctx.runs.create(objective="o")
     if used == "thread":
         await ctx.threads.append("t", "x", from_id="a", commit_id="c")
+    elif used == "update":  # of a run with a longer ledger
+        other = await ctx.runs.create(objective="o")
+        for number in range(3):
+            await other.update(next_action="x", commit_id="c" if number == 2 else None)
     else:
         other = await ctx.runs.create(objective="o")
         await other.record("TOOL_CALL", {"tool_name": "t"}, commit_id="c")

@@ -33,10 +33,10 @@ class Served:
         endpoint, state = self._endpoint, asking.state
         settings = state.settings
         try:
-            if not endpoint.keyed and "idempotency-key" in asking.headers and endpoint.method in ("POST", "PATCH"):
-                raise InvalidInput("this call takes no Idempotency-Key; look before you repeat it; nothing changed")
             asking.allow(settings.max_body_bytes if endpoint.accepts != "application/zip" else settings.max_pack_bytes)
             caller = await state.gate.admit(asking, endpoint.right)
+            if not endpoint.keyed and "idempotency-key" in asking.headers and endpoint.method in ("POST", "PATCH"):
+                raise InvalidInput("this call takes no Idempotency-Key; look before you repeat it; nothing changed")
             query = self._query.read(asking.query)
             content = None
             if endpoint.body is not None:

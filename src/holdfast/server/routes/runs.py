@@ -137,6 +137,7 @@ async def create(call: Call[NewRun, Nothing]) -> Started:
 
 
 async def started(call: Call[Any, Nothing], run_id: str | None = None) -> AsyncRun:
+    """Start a run, or find the one that the same request started before."""
     wanted = call.body
     return await call.ctx.runs.create(
         objective=wanted.objective,

@@ -29,6 +29,12 @@ async def started(scope: Scope, run_id: str, commit_id: str) -> tuple[Ref, RunSt
         raise used_otherwise(commit_id) from None
 
 
+def require_own(receipt: Receipt, writes: int) -> None:
+    """Refuse the receipt of another operation, which a commit id that was used for it before brings back."""
+    if len(receipt.versions) != writes:
+        raise used_otherwise(receipt.id)
+
+
 def used_otherwise(commit_id: str) -> InvalidInput:
     return InvalidInput(f"the commit id {commit_id!r} was used for something else before; nothing changed")
 

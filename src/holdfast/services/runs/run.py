@@ -31,8 +31,8 @@ from holdfast.services.runs import (
 )
 from holdfast.services.runs.ledger import EventTypes, event, recorded
 from holdfast.services.runs.long_term import LongTerm
-from holdfast.services.runs.repeats import receipt_of, used_otherwise
-from holdfast.services.runs.state import Ref, RunState, Stored, load, read, record, require_own
+from holdfast.services.runs.repeats import receipt_of, require_own, used_otherwise
+from holdfast.services.runs.state import Ref, RunState, Stored, load, read, record
 from holdfast.services.runs.working_set import view
 from holdfast.store import EXISTS, Append, Commit, Expect, Get, Range, Receipt, Tail, Write, new_id
 from holdfast.values import (
@@ -395,7 +395,8 @@ class AsyncRun:
 
     async def _result_of(self, receipt: Receipt) -> WorkingSet:
         """Return what an update of the past returned. Its event is the last that its commit appended."""
-        [told] = await self.events(after=receipt.versions[1] - 1, limit=1) if len(receipt.versions) > 1 else [None]
+        found = await self.events(after=receipt.versions[1] - 1, limit=1) if len(receipt.versions) > 1 else ()
+        told = next(iter(found), None)
         if told is None or not (told.erased or "new_seq" in told.payload):
             raise used_otherwise(receipt.id)
         return await self.refresh() if told.erased else await self.at(told.payload["new_seq"])

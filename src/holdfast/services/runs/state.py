@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from holdfast.codec import Json, pack
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import NotFound
 from holdfast.scope import Scope
 from holdfast.services.runs.changes import WorkingSetJson, change
 from holdfast.services.runs.ledger import KIND as LEDGER
 from holdfast.services.runs.ledger import Identity, check_payload, entry
-from holdfast.store import EXISTS, Append, Document, Entry, Expect, Get, Key, Put, Range, Receipt, Write
+from holdfast.store import EXISTS, Append, Document, Entry, Expect, Get, Key, Put, Range, Write
 from holdfast.values import Eviction, RunConfig
 
 KIND = "run"
@@ -138,12 +138,6 @@ def put(ref: Ref, state: RunState) -> Put:
 def record(ref: Ref, type: str, payload: dict[str, Any] | Json, **rest: Any) -> Entry:
     """Return one event of this run, recorded now."""
     return entry(ref.identity, type, payload, at=ref.scope.clock(), **rest)
-
-
-def require_own(receipt: Receipt, writes: int) -> None:
-    """Refuse the receipt of another operation, which a commit id that was used for it before brings back."""
-    if len(receipt.versions) != writes:
-        raise InvalidInput(f"the commit id {receipt.id!r} was used for something else before; nothing changed")
 
 
 def retries() -> Iterator[None]:

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.services.runs import updates
-from holdfast.services.runs.state import Ref, Stored, read, require_own, retries
+from holdfast.services.runs.repeats import require_own
+from holdfast.services.runs.state import Ref, Stored, read, retries
 from holdfast.store import EXISTS, Commit, Expect, new_id
 from holdfast.values import Eviction
 
