@@ -11,7 +11,7 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .venv/made:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Holdfast needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Strongroom needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
 	@touch .venv/made
 
@@ -28,7 +28,7 @@ help: ## list the targets
 	@touch .venv/bench
 
 demo: .venv/demo ## watch an agent work, crash and carry on (embedded store, nothing else needed)
-	@$(PY) -m holdfast demo
+	@$(PY) -m strongroom demo
 
 test: .venv/test ## run every test, with real Postgres and Valkey servers from wheels
 	$(PY) -m pytest -n $(WORKERS)
@@ -46,16 +46,16 @@ bench: .venv/bench ## run the benchmarks; writes bench-results/results.json and 
 	$(PY) -m benchmarks
 
 crash: .venv/test ## the long crash campaign: 5,000 kills, 100,000 power cuts, 20 opening races (SEED=, see tests/crash)
-	HOLDFAST_KILLS=5000 HOLDFAST_CUTS=100000 HOLDFAST_ROUNDS=20 HOLDFAST_FLIPS=100000 HOLDFAST_CRASHES=20 $(PY) -m pytest tests/crash tests/postgres tests/redis
-	HOLDFAST_SECONDS=60 $(PY) -m pytest tests/dispatch -k killing
+	STRONGROOM_KILLS=5000 STRONGROOM_CUTS=100000 STRONGROOM_ROUNDS=20 STRONGROOM_FLIPS=100000 STRONGROOM_CRASHES=20 $(PY) -m pytest tests/crash tests/postgres tests/redis
+	STRONGROOM_SECONDS=60 $(PY) -m pytest tests/dispatch -k killing
 
 fuzz: .venv/test ## long campaigns: lockstep machines, properties, linearizability, the HTTP API (STEPS=, EXAMPLES=)
-	HOLDFAST_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/postgres/test_machine.py tests/redis/test_machine.py -n $(WORKERS)
-	HOLDFAST_STEPS=$(or $(EXAMPLES),700) HOLDFAST_EXAMPLES=$(or $(EXAMPLES),700) HOLDFAST_TAMPERINGS=10000 $(PY) -m pytest tests/properties tests/interleavings -n $(WORKERS)
-	HOLDFAST_HISTORIES=1000 $(PY) -m pytest tests/linearizability
-	HOLDFAST_SEARCHES=1000000 $(PY) -m pytest tests/properties/test_memory_search.py -n $(WORKERS)
-	HOLDFAST_VECTORS=100000 $(PY) -m pytest tests/vectors/test_recall.py
-	HOLDFAST_CALLS=20000 HOLDFAST_FOLLOWERS=200 HOLDFAST_SECONDS=10 HOLDFAST_COLOURS=http,http-async $(PY) -m pytest tests/server
+	STRONGROOM_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/postgres/test_machine.py tests/redis/test_machine.py -n $(WORKERS)
+	STRONGROOM_STEPS=$(or $(EXAMPLES),700) STRONGROOM_EXAMPLES=$(or $(EXAMPLES),700) STRONGROOM_TAMPERINGS=10000 $(PY) -m pytest tests/properties tests/interleavings -n $(WORKERS)
+	STRONGROOM_HISTORIES=1000 $(PY) -m pytest tests/linearizability
+	STRONGROOM_SEARCHES=1000000 $(PY) -m pytest tests/properties/test_memory_search.py -n $(WORKERS)
+	STRONGROOM_VECTORS=100000 $(PY) -m pytest tests/vectors/test_recall.py
+	STRONGROOM_CALLS=20000 STRONGROOM_FOLLOWERS=200 STRONGROOM_SECONDS=10 STRONGROOM_COLOURS=http,http-async $(PY) -m pytest tests/server
 
 coverage: .venv/test ## write an HTML coverage report to htmlcov/
 	$(PY) -m coverage run -m pytest && $(PY) -m coverage html && $(PY) -m coverage report | tail -n 1
@@ -64,7 +64,7 @@ docs: .venv/test ## rebuild the parts of docs/ that are made by scripts
 	$(PY) -m docs.build
 
 constraints: .venv/bench ## pin what is installed now, without naming where it came from
-	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|holdfast|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
+	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|strongroom|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
 
 clean: ## remove what make made
 	rm -rf .venv .hypothesis .mypy_cache .ruff_cache htmlcov .coverage bench-results

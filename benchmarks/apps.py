@@ -20,17 +20,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.runs import FileRun
-from holdfast.server.app import create_app
-from holdfast.server.running import OPTIONS
-from holdfast.server.settings import Settings
-from holdfast.testing.disk import Disk
+from strongroom.server.app import create_app
+from strongroom.server.running import OPTIONS
+from strongroom.server.settings import Settings
+from strongroom.testing.disk import Disk
 
 SLOW_SECONDS = 0.002
 STATE = "state.json"  # what a run looks like, for those who have no store
 
 
 def ours() -> Any:
-    """Holdfast on a file, as `holdfast serve` has it; without the limit on how fast one caller may be."""
+    """Strongroom on a file, as `strongroom serve` has it; without the limit on how fast one caller may be."""
     return create_app(Settings(url=str(_folder() / "agent.db"), requests_per_second=1e9))
 
 
@@ -53,7 +53,7 @@ class Patched(BaseModel):
 
 
 def files() -> Any:
-    """The server that Holdfast replaces, re-enacted: its endpoint is a coroutine that replaces a file; no ledger."""
+    """The server that Strongroom replaces, re-enacted: its endpoint is a coroutine that replaces a file; no ledger."""
     app = FastAPI()
     state = msgspec.json.decode((_folder() / STATE).read_bytes())
     runs: dict[str, FileRun] = {}
@@ -82,7 +82,7 @@ def _folder() -> Path:
 
 
 def main(name: str, port: int) -> None:
-    """Serve an application: ours as `holdfast serve` does, the others without a log of requests."""
+    """Serve an application: ours as `strongroom serve` does, the others without a log of requests."""
     options = OPTIONS if name in ("ours", "slow") else {"access_log": False}
     # Connections are kept while the other rival is measured.
     uvicorn.run(

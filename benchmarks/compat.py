@@ -27,7 +27,7 @@ def measure() -> Iterator[Result]:
 def in_process() -> Result:
     from xml_pipeline.memory.context_buffer import ContextBuffer as Original
 
-    from holdfast.compat.xml_pipeline.memory.context_buffer import ContextBuffer
+    from strongroom.compat.xml_pipeline.memory.context_buffer import ContextBuffer
 
     ours, theirs, note = ContextBuffer(), Original(), Note("hello")
     ours.max_slots_per_thread = theirs.max_slots_per_thread = 10**9
@@ -38,7 +38,7 @@ def in_process() -> Result:
 async def appending(folder: Path) -> list[Result]:
     from contextstore import SQLiteMemory as Original
 
-    from holdfast.compat.contextstore import SQLiteMemory
+    from strongroom.compat.contextstore import SQLiteMemory
 
     ours, theirs = SQLiteMemory(str(folder / "ours.db")), Original(str(folder / "theirs.db"))
     message = [{"role": "user", "content": "some words to read " * 12}]

@@ -17,12 +17,12 @@ from typing import Any
 import apsw
 
 from benchmarks.measuring import Result, duel, in_turn, median, micro, rate, seconds
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.sqlite import SqliteStore, schema
-from holdfast.bridge import Inline, Threaded, blocking
-from holdfast.codec import encode
-from holdfast.store import Append, AsyncStore, Commit, Entry, Get, Key, Put, Store, Tail, new_id
-from holdfast.testing.disk import Disk
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.sqlite import SqliteStore, schema
+from strongroom.bridge import Inline, Threaded, blocking
+from strongroom.codec import encode
+from strongroom.store import Append, AsyncStore, Commit, Entry, Get, Key, Put, Store, Tail, new_id
+from strongroom.testing.disk import Disk
 
 BODY = encode({"v": "x" * 290})
 STREAM = Key("bench", "stream", "one")
@@ -217,7 +217,7 @@ def importing() -> Result:
         subprocess.run([sys.executable, "-c", code], check=True)
         return time.perf_counter() - start
 
-    pairs = [(timed("import holdfast"), timed("import asyncio")) for _ in range(9)]
+    pairs = [(timed("import strongroom"), timed("import asyncio")) for _ in range(9)]
     ours, theirs = median([pair[0] for pair in pairs]), median([pair[1] for pair in pairs])
     note = "whole process, from start to end"
-    return Result("import holdfast", ours / theirs, 2.5, True, f"{ours * 1e3:.0f} ms", f"{theirs * 1e3:.0f} ms", note)
+    return Result("import strongroom", ours / theirs, 2.5, True, f"{ours * 1e3:.0f} ms", f"{theirs * 1e3:.0f} ms", note)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-import holdfast
+import strongroom
 from benchmarks.apps import STATE
 from benchmarks.load import Line, Server, get, patch, seconds, server
 from benchmarks.measuring import ROUNDS, Result, rate
@@ -34,7 +34,7 @@ def measure() -> Iterator[Result]:
 
 def booted(folder: Path) -> list[str]:
     """Start enough runs for everybody, and return their paths."""
-    with holdfast.open(folder / "agent.db") as ctx:
+    with strongroom.open(folder / "agent.db") as ctx:
         runs = [ctx.runs.create(objective="measure", constraints=["be fair"]) for _ in range(CLIENTS + 2 + FEW + 1)]
         (folder / STATE).write_bytes(msgspec.json.encode(runs[0].working_set))
     return [f"/runs/{run.id}" for run in runs]

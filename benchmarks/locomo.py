@@ -1,6 +1,6 @@
 """How often the evidence for a question is among the first ten hits, over real conversations, without a model and with.
 
-The conversations are not part of this repository: HOLDFAST_LOCOMO names a JSON file, a list of
+The conversations are not part of this repository: STRONGROOM_LOCOMO names a JSON file, a list of
 {"id", "turns": [{"id", "speaker", "text", "caption"}], "questions": [{"question", "evidence": [turn ids]}]}.
 The model is wordllama's table of word vectors, which comes inside its package: nothing is downloaded.
 """
@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import strongroom
 from benchmarks.measuring import Result
-from holdfast.embedders import Embedder
+from strongroom.embedders import Embedder
 
 K = 10
 WANTED = 0.70
@@ -23,9 +23,9 @@ WANTED = 0.70
 
 def measure() -> Iterator[Result]:
     """Yield the recall over all questions. Without the file there is nothing to measure."""
-    path = os.environ.get("HOLDFAST_LOCOMO")
+    path = os.environ.get("STRONGROOM_LOCOMO")
     if not path or not Path(path).exists():
-        print("  locomo: HOLDFAST_LOCOMO names no file of conversations, so there is nothing to measure")
+        print("  locomo: STRONGROOM_LOCOMO names no file of conversations, so there is nothing to measure")
         return
     conversations = json.loads(Path(path).read_text())
     yield recall(conversations, "words only", None)
@@ -44,7 +44,7 @@ def recall(conversations: list[dict[str, Any]], how: str, embedder: Embedder | N
 
 def recalls(conversation: dict[str, Any], embedder: Embedder | None) -> Iterator[float]:
     """Yield for each question the share of its evidence that was found."""
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         sessions = ctx.sessions if embedder is None else ctx.sessions.using(embedder=embedder)
         session = sessions.open(conversation["id"])
         session.append([message(turn) for turn in conversation["turns"]])

@@ -17,13 +17,13 @@ from typing import Any
 import apsw
 import numpy as np
 
-import holdfast
+import strongroom
 from benchmarks.measuring import Result, median, micro
-from holdfast.codec import encode
-from holdfast.embedders import Fingerprint
-from holdfast.store import Append, Commit, Entry, Key, new_id
-from holdfast.vectors import Row
-from holdfast.vectors.local import LocalVectors
+from strongroom.codec import encode
+from strongroom.embedders import Fingerprint
+from strongroom.store import Append, Commit, Entry, Key, new_id
+from strongroom.vectors import Row
+from strongroom.vectors.local import LocalVectors
 
 COUNT, WIDTH = 50_000, 384
 MEMORIES = 100_000
@@ -113,7 +113,7 @@ def batch(folder: Path) -> Iterator[Result]:
 
 def _batches(path: Path, rng: np.random.Generator) -> list[tuple[list[float], list[float]]]:
     key, body = Key("default", "bench", "one"), encode({"v": "x" * 290})
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
 
         def known(requests: list[dict[str, Any]]) -> None:
             ctx.memories.commit(ctx.memories.propose(requests, proposer="a").id, reviewer="b")
@@ -133,7 +133,7 @@ def lexical(folder: Path) -> Result:
     rng = np.random.default_rng(3)
     con = apsw.Connection(str(folder / "bare.db"))
     con.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize = 'porter')")
-    with holdfast.open(folder / "words.db", durability="relaxed") as ctx, con:
+    with strongroom.open(folder / "words.db", durability="relaxed") as ctx, con:
         for _ in range(MEMORIES // 200):
             requests = [request(rng) for _ in range(200)]
             ctx.memories.commit(ctx.memories.propose(requests, proposer="a").id, reviewer="b")

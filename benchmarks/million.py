@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import strongroom
 from benchmarks.measuring import Result
 
 BATCH = 1000
@@ -57,7 +57,7 @@ def timed(name: str, work: Callable[[], Any]) -> Any:
 
 
 def main(count: int, folder: Path) -> None:
-    with holdfast.open(folder / "million.db") as ctx:
+    with strongroom.open(folder / "million.db") as ctx:
         session = ctx.sessions.open("long")
         session.append({"role": "system", "content": "Answer in one sentence."})
         text = 0

@@ -17,9 +17,9 @@ from typing import Any
 
 import jsonschema
 
-import holdfast
+import strongroom
 from benchmarks.measuring import Result, duel, micro
-from holdfast import schemas
+from strongroom import schemas
 
 EVENTS = 10_000
 UPDATES = 10_000
@@ -146,7 +146,7 @@ def _more_weight(state: dict[str, Any]) -> int:
 
 
 def updating(folder: Path) -> Result:
-    with holdfast.open(folder / "update.db") as ctx:
+    with strongroom.open(folder / "update.db") as ctx:
         run = ctx.runs.create(objective="measure", constraints=["be fair"])
         files, seqs = FileRun(folder / "update", run.working_set.to_dict()), itertools.count()
         ours, theirs = duel(
@@ -161,11 +161,11 @@ def updating(folder: Path) -> Result:
 
 def recording(folder: Path) -> Result:
     payload = {"tool_name": "fetch", "arguments": {"url": "https://example.com/a"}}
-    with holdfast.open(folder / "record.db") as ctx:
+    with strongroom.open(folder / "record.db") as ctx:
         run = ctx.runs.create(objective="measure")
         files = FileRun(folder / "record", run.working_set.to_dict())
         files.fill("TOOL_CALL", payload, EVENTS)
-        with holdfast.open(folder / "record.db", durability="relaxed") as filling:
+        with strongroom.open(folder / "record.db", durability="relaxed") as filling:
             filled = filling.runs.get(run.id)
             for _ in range(EVENTS):
                 filled.record("TOOL_CALL", payload)
@@ -180,7 +180,7 @@ def growing(folder: Path) -> Result:
     rng = random.Random(1)
     items = [{"id": f"i{n}", "content": rng.randbytes(100).hex(), "source_ref": "x"} for n in range(10)]
     criteria = [rng.randbytes(450).hex() for _ in range(20)]
-    with holdfast.open(path, durability="relaxed") as ctx:
+    with strongroom.open(path, durability="relaxed") as ctx:
         run = ctx.runs.create(objective="measure", acceptance_criteria=criteria, config={"ws_max_tokens": 100_000})
         run.update(expected_seq=0, pinned_context=items)
         size = len(json.dumps(run.working_set.to_dict()))

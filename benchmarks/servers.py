@@ -16,16 +16,16 @@ import psycopg
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import DURABLE, ValkeyServer
 
-import holdfast
+import strongroom
 from benchmarks.measuring import Result, duel, micro, rate, seconds
-from holdfast.backends.postgres import AsyncPostgresStore, PostgresStore
-from holdfast.backends.redis import RedisStore
-from holdfast.backends.redis.encoding import Attempt, encode_commit, with_attempt
-from holdfast.backends.redis.layout import Layout
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.codec import encode
-from holdfast.copying import copy
-from holdfast.store import Append, Commit, Entry, Key, new_id
+from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
+from strongroom.backends.redis import RedisStore
+from strongroom.backends.redis.encoding import Attempt, encode_commit, with_attempt
+from strongroom.backends.redis.layout import Layout
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.codec import encode
+from strongroom.copying import copy
+from strongroom.store import Append, Commit, Entry, Key, new_id
 
 TEXT = "x" * 290
 BODY = encode({"v": TEXT})
@@ -35,7 +35,7 @@ BATCH = 100
 DAY_SECONDS = 24 * 3600
 
 
-def measure(records: int = int(os.environ.get("HOLDFAST_RECORDS", 1_000_000))) -> Iterator[Result]:
+def measure(records: int = int(os.environ.get("STRONGROOM_RECORDS", 1_000_000))) -> Iterator[Result]:
     with ValkeyServer() as in_memory, ValkeyServer(*DURABLE) as durable:
         yield redis_commit(in_memory)
         yield redis_append(durable, in_memory)
@@ -83,7 +83,7 @@ class ChatHistory:
 
 
 def thread_duel(server: ValkeyServer) -> tuple[float, float]:
-    with holdfast.open(server.address()) as ctx, closing(ChatHistory(server)) as peer:
+    with strongroom.open(server.address()) as ctx, closing(ChatHistory(server)) as peer:
         return duel(lambda: ctx.threads.append("one", TEXT, from_id="a", to_id="b"), peer.append, 300)
 
 
@@ -95,7 +95,7 @@ def redis_append(durable: ValkeyServer, in_memory: ValkeyServer) -> Result:
 
 
 def redis_appends(server: ValkeyServer) -> Result:
-    with holdfast.open(server.address()) as ctx, closing(ChatHistory(server)) as peer:
+    with strongroom.open(server.address()) as ctx, closing(ChatHistory(server)) as peer:
         texts = [TEXT] * BATCH
         ours, theirs = duel(
             lambda: ctx.threads.append_many("one", texts, from_id="a"), lambda: seconds(peer.append, BATCH), 10

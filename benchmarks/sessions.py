@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import strongroom
 from benchmarks.measuring import Result, median, micro
 
 SIZES = {0: 5, 1_000: 20, 10_000: 100}
@@ -86,7 +86,7 @@ async def beside_contextstore(folder: Path, size: int, wanted: float) -> list[Re
     theirs = SQLiteMemory(str(folder / f"theirs-{size}.db"))
     history = [message(number) | {"id": str(number), "timestamp": f"{number:09}"} for number in range(size)]
     await theirs.save_context("s", history)
-    async with await holdfast.aopen(folder / f"ours-{size}.db") as ctx:
+    async with await strongroom.aopen(folder / f"ours-{size}.db") as ctx:
         session = await filled(ctx, size)
         times = await duel(lambda: session.append([message(1)]), lambda: theirs.append_context("s", [message(1)]))
         results = [result(f"append at {size:,} messages", times, wanted, "beside ContextStore")]
@@ -119,7 +119,7 @@ async def beside_agents(folder: Path, turns: int) -> list[Result]:
     await theirs.add_items(messages(0, 2 * turns))
     with theirs._locked_connection() as connection:
         assert_durable(connection)
-    async with await holdfast.aopen(folder / f"agents-ours-{turns}.db") as ctx:
+    async with await strongroom.aopen(folder / f"agents-ours-{turns}.db") as ctx:
         session = await filled(ctx, 2 * turns)
         fitting = len((await session.window(max_tokens=BUDGET)).messages)
 
@@ -147,7 +147,7 @@ async def beside_langgraph(folder: Path, turns: int) -> list[Result]:
         saver = Saver(connection)
         saver.put(messages(0, 2 * turns))
         assert_durable(connection)
-        with holdfast.open(folder / f"langgraph-ours-{turns}.db") as ctx:
+        with strongroom.open(folder / f"langgraph-ours-{turns}.db") as ctx:
             session = ctx.sessions.open("s")
             session.append(messages(0, 2 * turns))
 
@@ -208,12 +208,12 @@ def disk(folder: Path, turns: int = 3_000, few: int = 300) -> Iterator[Result]:
     from agents.memory import SQLiteSession
 
     history = messages(0, 2 * turns)
-    with holdfast.open(folder / "disk.db", durability="relaxed") as ctx:
+    with strongroom.open(folder / "disk.db", durability="relaxed") as ctx:
         session = ctx.sessions.open("s")
         for place in range(0, len(history), 2):
             session.append(history[place : place + 2])
     plain = per_byte(folder / "disk.db", history)
-    with holdfast.open(folder / "disk.db") as ctx:
+    with strongroom.open(folder / "disk.db") as ctx:
         ctx.sessions.open("s").search("the lake", k=10)
     indexed = per_byte(folder / "disk.db", history)
     theirs = SQLiteSession("s", folder / "agents-disk.db")
@@ -244,7 +244,7 @@ def per_byte(path: Path, history: Sequence[dict[str, Any]]) -> float:
 
 
 def flat(folder: Path) -> Iterator[Result]:
-    with holdfast.open(folder / "long.db", durability="relaxed") as ctx:
+    with strongroom.open(folder / "long.db", durability="relaxed") as ctx:
         small, large = ctx.sessions.open("small"), ctx.sessions.open("large")
         small.append(messages(LONG - 1000, LONG))  # the same newest messages, so the same window
         for start in range(0, LONG, 5000):

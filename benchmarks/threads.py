@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import strongroom
 from benchmarks.measuring import ROUNDS, Result, duel, median, micro, rate
-from holdfast.dispatch import Dispatcher
+from strongroom.dispatch import Dispatcher
 
 CONVERSATIONS, MESSAGES = 8, 4
 BUSY = 300_000  # rounds of `spin`: some 20 ms of one processor, as much as a small tool call
@@ -36,7 +36,7 @@ def in_process() -> Result:
 
     theirs = ContextBuffer()
     theirs.max_slots_per_thread = 10**9
-    ctx = holdfast.open("memory://")
+    ctx = strongroom.open("memory://")
     note = Note("hello")
     ours, peer = duel(
         lambda: ctx.threads.append("t", note, from_id="a", to_id="b"),
@@ -47,7 +47,7 @@ def in_process() -> Result:
 
 
 def following(path: Path, appends: int = 100) -> Result:
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         ctx.threads.append("t", "first", from_id="a")
         start = multiprocessing.get_context("spawn")
         ready, taken = start.Event(), start.Queue()
@@ -71,7 +71,7 @@ def following(path: Path, appends: int = 100) -> Result:
 
 
 def _watch(path: str, appends: int, ready: object, taken: object) -> None:
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         followed = ctx.threads.follow("t", after=0)
         ready.set()
         for _ in range(appends):
@@ -82,8 +82,8 @@ def _watch(path: str, appends: int, ready: object, taken: object) -> None:
 def computing(folder: Path) -> Iterator[Result]:
     """The same messages, four at a time: in this process, or in two others that are already running."""
     with (
-        holdfast.open(folder / "alone.db") as one,
-        holdfast.open(folder / "beside.db") as other,
+        strongroom.open(folder / "alone.db") as one,
+        strongroom.open(folder / "beside.db") as other,
         Dispatcher(one, max_concurrent=4) as alone,
         Dispatcher(other, max_concurrent=4, max_workers=2) as beside,
     ):

@@ -26,18 +26,18 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-import holdfast
+import strongroom
 from docs.recording import EXAMPLES, record, shape
-from holdfast.cli import cli
-from holdfast.testing import guarantees
+from strongroom.cli import cli
+from strongroom.testing import guarantees
 
 DOCS = Path(__file__).parent
 WIDTH = 100
 BEGIN, END = "<!-- help texts: made by `make docs` -->", "<!-- end of help texts -->"
 INTRODUCTION = """# Guarantees
 
-What every store promises. Each line is a test of `holdfast.testing.StoreConformance`, which ships in the wheel and runs
-against each of our own stores; subclass it in five lines to prove a store of yours. This page is made by `make docs`.
+What every store promises. Each line is a test of `strongroom.testing.StoreConformance`, which ships in the wheel and
+runs against each of our own stores; subclass it in five lines to prove a store of yours. `make docs` writes this page.
 """
 SCREENS = {
     "help": ["--help"],
@@ -59,7 +59,7 @@ def cli_page(old: str) -> str:
     """Return the page with the help texts of now between its marks."""
     before, _, rest = old.partition(BEGIN)
     after = rest.partition(END)[2]
-    texts = "\n\n".join(f"### `{name}`\n\n```text\n{text}\n```" for name, text in helps(cli, "holdfast", None))
+    texts = "\n\n".join(f"### `{name}`\n\n```text\n{text}\n```" for name, text in helps(cli, "strongroom", None))
     return f"{before}{BEGIN}\n\n{texts}\n\n{END}{after}"
 
 
@@ -90,13 +90,13 @@ def guarantees_page() -> str:
 
 def screens() -> dict[Path, str]:
     """Run the commands and return pictures of what they print."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-docs-") as folder:
+    with tempfile.TemporaryDirectory(prefix="strongroom-docs-") as folder:
         _prepare(Path(folder) / "agent.db")
         return {DOCS / "screens" / f"{name}.svg": _screen(name, args, folder) for name, args in SCREENS.items()}
 
 
 def _prepare(path: Path) -> None:
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         run = ctx.runs.create(
             objective="Build a scraper for example.com",
             acceptance_criteria=["saves JSON", "finishes in an hour"],
@@ -111,21 +111,23 @@ def _prepare(path: Path) -> None:
 
 def _screen(name: str, args: list[str], folder: str) -> str:
     look = {"FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color", "TTY_INTERACTIVE": "0"}
-    quiet = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "AOS_", "QDRANT_"))}
+    quiet = {
+        name: value for name, value in os.environ.items() if not name.startswith(("STRONGROOM_", "AOS_", "QDRANT_"))
+    }
     ran = subprocess.run(
-        [sys.executable, "-m", "holdfast", *args],
+        [sys.executable, "-m", "strongroom", *args],
         env={**quiet, **look},
         cwd=folder,
         stdout=subprocess.PIPE,
         check=True,
     )
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text(f"$ holdfast {' '.join(args)}", "bold green"))
+    console.print(Text(f"$ strongroom {' '.join(args)}", "bold green"))
     console.print(Text.from_ansi(ran.stdout.decode()), end="", soft_wrap=False)
     # Without the font that would be loaded from elsewhere: a picture in a repository asks nobody for anything.
     shape = re.sub(r"@font-face \{\{.*?\}\}|<!--.*?-->", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     shape = shape.replace("Fira Code, monospace", "Menlo, Consolas, DejaVu Sans Mono, monospace")
-    drawn = console.export_svg(title="holdfast", code_format=shape, unique_id=f"holdfast-{name}")
+    drawn = console.export_svg(title="strongroom", code_format=shape, unique_id=f"strongroom-{name}")
     return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
 
 

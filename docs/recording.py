@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 
-from holdfast.server.app import create_app
-from holdfast.server.settings import Settings
+from strongroom.server.app import create_app
+from strongroom.server.settings import Settings
 
-EXAMPLES = Path(__file__).parents[1] / "src" / "holdfast" / "server" / "examples.json"
+EXAMPLES = Path(__file__).parents[1] / "src" / "strongroom" / "server" / "examples.json"
 
 FACT = {
     "_schema_version": "2.1",

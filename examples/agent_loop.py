@@ -1,7 +1,7 @@
 """An agent's loop over HTTP: boot, fetch, update, handle a conflict, propose, commit, snapshot.
 
 python examples/agent_loop.py                          # starts a server of its own
-python examples/agent_loop.py http://127.0.0.1:8000    # uses yours; HOLDFAST_KEY is the key, if it needs one
+python examples/agent_loop.py http://127.0.0.1:8000    # uses yours; STRONGROOM_KEY is the key, if it needs one
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from serving import server
 
-import holdfast
+import strongroom
 
 PLAN = ["search for sources", "read them", "write a summary"]
 
 
 def main(url: str) -> None:
-    with holdfast.connect(url, key=os.environ.get("HOLDFAST_KEY")) as ctx, tempfile.TemporaryDirectory() as folder:
+    with strongroom.connect(url, key=os.environ.get("STRONGROOM_KEY")) as ctx, tempfile.TemporaryDirectory() as folder:
         run = ctx.runs.create(
             objective="Research the history of AI",
             acceptance_criteria=["Findings documented", "Sources cited"],
@@ -37,7 +37,7 @@ def main(url: str) -> None:
         ctx.runs.get(run.id).update(status="PAUSED", next_action="wait for a human")
         try:
             run.update(status="DONE")
-        except holdfast.Conflict as lost:
+        except strongroom.Conflict as lost:
             print(f"conflict: we saw {lost.expected}, it is at {lost.actual}; looking again")
             run.refresh()
             run.update(status="DONE", next_action="")

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from serving import server
 
-import holdfast
+import strongroom
 
 T = TypeVar("T")
 QUESTIONS = ["Who proposed the name?", "Where did they meet?", "What came of it?"]
@@ -41,7 +41,7 @@ def persistently(work: Callable[[], T], *, attempts: int = 5) -> T:
     for attempt in range(attempts):
         try:
             return work()
-        except (TimeoutError, holdfast.Unavailable, holdfast.CommitUnknown) as trouble:
+        except (TimeoutError, strongroom.Unavailable, strongroom.CommitUnknown) as trouble:
             if attempt == attempts - 1:
                 raise
             print(f"  {type(trouble).__name__}: trying again")
@@ -51,7 +51,7 @@ def persistently(work: Callable[[], T], *, attempts: int = 5) -> T:
 
 def main(url: str) -> None:
     model = FlakyModel()
-    with holdfast.connect(url, key=os.environ.get("HOLDFAST_KEY"), retry_seconds=30) as ctx:
+    with strongroom.connect(url, key=os.environ.get("STRONGROOM_KEY"), retry_seconds=30) as ctx:
         run = ctx.runs.create(objective="Answer three questions")
         session = ctx.sessions.open(f"answers-{run.id}")
 

@@ -17,7 +17,7 @@ import httpx
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Run `uvicorn holdfast.server:app` for the time of a block and give its address."""
+    """Run `uvicorn strongroom.server:app` for the time of a block and give its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -27,13 +27,13 @@ def server() -> Iterator[str]:
             sys.executable,
             "-m",
             "uvicorn",
-            "holdfast.server:app",
+            "strongroom.server:app",
             "--port",
             str(port),
             "--log-level",
             "warning",
         ]
-        environment = {**os.environ, "HOLDFAST_URL": str(Path(folder) / "agent.db")}
+        environment = {**os.environ, "STRONGROOM_URL": str(Path(folder) / "agent.db")}
         process = subprocess.Popen(command, env=environment, cwd=folder)
         try:
             _wait_until_ready(url, process)
@@ -50,4 +50,4 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
                 return
         except httpx.TransportError:
             time.sleep(0.05)
-    raise SystemExit("the server did not start; pip install 'holdfast[server]'")
+    raise SystemExit("the server did not start; pip install 'strongroom[server]'")

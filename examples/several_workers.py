@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from serving import server
 
-import holdfast
+import strongroom
 
 WORKERS = 4
 FINDINGS_EACH = 5
@@ -20,7 +20,7 @@ FINDINGS_EACH = 5
 def work(url: str, run_id: str, worker: int) -> int:
     """One worker, with a connection of its own, as if on a machine of its own."""
     conflicts = 0
-    with holdfast.connect(url, key=os.environ.get("HOLDFAST_KEY")) as ctx:
+    with strongroom.connect(url, key=os.environ.get("STRONGROOM_KEY")) as ctx:
         run = ctx.runs.get(run_id, actor=f"worker-{worker}")
         for number in range(FINDINGS_EACH):
             # Appending to a list commutes: no worker can be too late.
@@ -31,13 +31,13 @@ def work(url: str, run_id: str, worker: int) -> int:
                     done = int(run.refresh().last_action_summary or 0)
                     run.update(last_action_summary=str(done + 1))
                     break
-                except holdfast.Conflict:
+                except strongroom.Conflict:
                     conflicts += 1
     return conflicts
 
 
 def main(url: str) -> None:
-    with holdfast.connect(url, key=os.environ.get("HOLDFAST_KEY")) as ctx:
+    with strongroom.connect(url, key=os.environ.get("STRONGROOM_KEY")) as ctx:
         run = ctx.runs.create(objective="Find things together", config={"ws_max_tokens": 20_000})
         with ThreadPoolExecutor(WORKERS) as pool:
             conflicts = list(pool.map(lambda worker: work(url, run.id, worker), range(WORKERS)))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
-BLOCKING = ("holdfast.blocking", "holdfast.client")
+BLOCKING = ("strongroom.blocking", "strongroom.client")
 
 
 class Awaitable:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-import holdfast
-from holdfast.opening import open_store
-from holdfast.store import Store
+import strongroom
+from strongroom.opening import open_store
+from strongroom.store import Store
 from tests.colours import Awaitable
 from tests.servers.postgres import postgres, postgres_server, postgres_url, recycled_postgres  # noqa: F401 - fixtures
 from tests.servers.valkey import redis_store, redis_url, valkey_server  # noqa: F401 - fixtures
@@ -54,10 +54,10 @@ def make_ctx(request: pytest.FixtureRequest, address: str, runner: asyncio.Runne
 
     def make(**options: Any) -> Any:
         if request.param == "blocking":
-            context = holdfast.open(address, **options)
+            context = strongroom.open(address, **options)
             opened.append(context)
             return Awaitable(context)
-        async_context = runner.run(holdfast.aopen(address, **options))
+        async_context = runner.run(strongroom.aopen(address, **options))
         opened.append(async_context)
         return async_context
 

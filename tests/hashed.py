@@ -7,8 +7,8 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.embedders import Embedder
-from holdfast.stemming import words
+from strongroom.embedders import Embedder
+from strongroom.stemming import words
 
 
 def hashed(texts: list[str], dimension: int = 64) -> NDArray[np.float32]:

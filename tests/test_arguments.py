@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
-from holdfast.arguments import check_fields, checked
-from holdfast.errors import InvalidInput
+from strongroom.arguments import check_fields, checked
+from strongroom.errors import InvalidInput
 
 
 class Status(IntEnum):

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.bridge import Inline, OnLoop, blocking, iterate, run
-from holdfast.codec import encode
-from holdfast.errors import Conflict, InvalidInput
-from holdfast.store import Append, Commit, Entry, Expect, Get, Key, Put, new_id
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import Inline, OnLoop, blocking, iterate, run
+from strongroom.codec import encode
+from strongroom.errors import Conflict, InvalidInput
+from strongroom.store import Append, Commit, Entry, Expect, Get, Key, Put, new_id
 
 LOG = Key("s", "log", "l")
 THING = Key("s", "thing", "t")

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.backends.sqlite.group import Ticket
-from holdfast.bridge import Inline, Threaded
-from holdfast.codec import encode
-from holdfast.errors import Closed, CommitUnknown, Conflict, InvalidInput
-from holdfast.store import Commit, Expect, Get, Put, Range, Receipt, Store, new_id
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.backends.sqlite.group import Ticket
+from strongroom.bridge import Inline, Threaded
+from strongroom.codec import encode
+from strongroom.errors import Closed, CommitUnknown, Conflict, InvalidInput
+from strongroom.store import Commit, Expect, Get, Put, Range, Receipt, Store, new_id
 from tests.test_bridge import LOG, THING, record
 
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import codec
-from holdfast.codec import INT_MAX, INT_MIN, MAX_DEPTH, Json, encode, pack, parse, trusted
-from holdfast.errors import InvalidInput
+from strongroom import codec
+from strongroom.codec import INT_MAX, INT_MIN, MAX_DEPTH, Json, encode, pack, parse, trusted
+from strongroom.errors import InvalidInput
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.config import Backend, ProcessPool, Settings, load
-from holdfast.errors import BudgetExceeded, InvalidInput
+from strongroom.config import Backend, ProcessPool, Settings, load
+from strongroom.errors import BudgetExceeded, InvalidInput
 
 FILE = """
 backend:
@@ -26,13 +26,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(text: str, name: str = "holdfast.yaml") -> str:
+def write(text: str, name: str = "strongroom.yaml") -> str:
     Path(name).write_text(text)
     return name
 
 
 def test_without_anything_the_data_is_in_a_file_here() -> None:
-    assert load(environ={}).url == "holdfast.db"
+    assert load(environ={}).url == "strongroom.db"
 
 
 def test_the_file_in_this_folder_is_read() -> None:
@@ -43,12 +43,16 @@ def test_the_file_in_this_folder_is_read() -> None:
 
 
 def test_the_environment_can_name_the_file() -> None:
-    assert load(environ={"HOLDFAST_CONFIG": write(FILE, "other.yaml")}).url == "agent.db"
+    assert load(environ={"STRONGROOM_CONFIG": write(FILE, "other.yaml")}).url == "agent.db"
 
 
 def test_the_environment_wins_over_the_file_and_arguments_win_over_both() -> None:
     write(FILE)
-    environ = {"HOLDFAST_URL": "env.db", "HOLDFAST_PROCESS_POOL_MAX_WORKERS": "5", "HOLDFAST_BACKEND_MAX_THREADS": "7"}
+    environ = {
+        "STRONGROOM_URL": "env.db",
+        "STRONGROOM_PROCESS_POOL_MAX_WORKERS": "5",
+        "STRONGROOM_BACKEND_MAX_THREADS": "7",
+    }
     settings = load(environ=environ, backend={"url": "argument.db"})
     assert (settings.url, settings.process_pool.max_workers) == ("argument.db", 5)
     assert (settings.backend.max_threads, settings.backend.max_slots_per_thread) == (7, 2)
@@ -75,8 +79,8 @@ def test_a_wrong_key_is_named_with_the_nearest_right_one(text: str, hint: str) -
 
 
 def test_a_wrong_name_in_the_environment_is_named_too() -> None:
-    with pytest.raises(InvalidInput, match=r"HOLDFAST_BACKEND_MAX_THREAD: .*'max_threads'"):
-        load(environ={"HOLDFAST_BACKEND_MAX_THREAD": "1"})
+    with pytest.raises(InvalidInput, match=r"STRONGROOM_BACKEND_MAX_THREAD: .*'max_threads'"):
+        load(environ={"STRONGROOM_BACKEND_MAX_THREAD": "1"})
 
 
 def test_a_wrong_argument_is_named_too() -> None:
@@ -105,7 +109,7 @@ def test_a_wrong_value_is_refused_before_anything_is_opened(text: str, folder: P
     write(text)
     with pytest.raises(InvalidInput):
         load(environ={})
-    assert [path.name for path in folder.iterdir()] == ["holdfast.yaml"]
+    assert [path.name for path in folder.iterdir()] == ["strongroom.yaml"]
 
 
 def test_a_file_that_is_named_must_exist() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import copying
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.codec import encode
-from holdfast.copying import copy, survey
-from holdfast.errors import InvalidInput, StoreError
-from holdfast.opening import open_store
-from holdfast.store import (
+from strongroom import copying
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.codec import encode
+from strongroom.copying import copy, survey
+from strongroom.errors import InvalidInput, StoreError
+from strongroom.opening import open_store
+from strongroom.store import (
     Append,
     Commit,
     Delete,

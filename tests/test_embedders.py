@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.bridge import run
-from holdfast.embedders import Embedder, Fingerprint
-from holdfast.embedders.fastembed import fastembed
-from holdfast.embedders.http import http
-from holdfast.embedders.sentence_transformers import sentence_transformers
-from holdfast.errors import InvalidInput, Unavailable
+from strongroom.bridge import run
+from strongroom.embedders import Embedder, Fingerprint
+from strongroom.embedders.fastembed import fastembed
+from strongroom.embedders.http import http
+from strongroom.embedders.sentence_transformers import sentence_transformers
+from strongroom.errors import InvalidInput, Unavailable
 from tests.hashed import hashed
 
 

@@ -1,23 +1,18 @@
-"""Every file format there ever was opens, and holds what was written; a migration happens whole or not at all."""
+"""A file carries the number of its format; a migration happens whole or not at all."""
 
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.sqlite import SqliteStore, schema
-from holdfast.codec import encode
-from holdfast.errors import StoreError
-from holdfast.store import Commit, Get, Movable, Parcel, Put
-from tests.fixtures import make
-
-FORMATS = sorted(make.FOLDER.glob("format-*.db"))
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.sqlite import SqliteStore, schema
+from strongroom.errors import StoreError
+from strongroom.store import Movable, Parcel
+from tests import everything_written
 
 
 def everything(store: Movable) -> list[Parcel]:
@@ -27,61 +22,27 @@ def everything(store: Movable) -> list[Parcel]:
     return list(shipment.parcels)
 
 
-@pytest.fixture(params=range(1, schema.FORMAT + 1))
-def format(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file of the current format that holds everything the port can write."""
+    with SqliteStore(tmp_path / "agent.db") as store:
+        for commit in everything_written.commits():
+            store.commit(commit)
+        store.search(everything_written.FINDS[0])  # part of the index is filled, part of it still to be
+    return tmp_path / "agent.db"
 
 
 @pytest.fixture
-def path(format: int, tmp_path: Path) -> Path:
-    """A copy of the fixture of each format."""
-    return Path(shutil.copyfile(make.FOLDER / f"format-{format}.db", tmp_path / "agent.db"))
-
-
-@pytest.fixture
-def reference(format: int) -> MemoryStore:
+def reference() -> MemoryStore:
     """The reference store after the same commits."""
     store = MemoryStore()
-    for commit in make.commits(format):
+    for commit in everything_written.commits():
         store.commit(commit)
     return store
 
 
-def test_there_is_a_fixture_of_every_format() -> None:
-    numbers = [int(re.findall(r"\d+", fixture.stem)[0]) for fixture in FORMATS]
-    assert numbers == list(range(1, schema.FORMAT + 1))
-
-
-def test_a_file_of_every_format_is_found_whole(path: Path) -> None:
-    with SqliteStore(path) as store:
-        assert store.check().problems == ()
-
-
-def test_a_file_of_every_format_holds_what_was_written(path: Path, reference: MemoryStore) -> None:
-    with SqliteStore(path) as store:
-        assert everything(store) == everything(reference)
-
-
-def test_a_file_of_every_format_is_searched_as_before(path: Path, reference: MemoryStore) -> None:
-    with SqliteStore(path) as store:
-        for find in make.FINDS:
-            found = store.search(find)
-            assert found.total > 0
-            assert found == reference.search(find)
-
-
-def test_a_file_of_every_format_remembers_its_commits(path: Path, format: int, reference: MemoryStore) -> None:
-    with SqliteStore(path) as store:
-        for commit in make.commits(format):
-            assert store.commit(commit) == reference.commit(commit)
-        assert everything(store) == everything(reference)
-
-
-def test_a_file_of_every_format_can_be_written_to(path: Path) -> None:
-    with SqliteStore(path) as store:
-        store.commit(Commit("more", (), (Put(make.TOMBSTONE, encode("alive")),)))
-        assert store.read([Get(make.TOMBSTONE)])[0].version == 3
-        assert store.check().ok
+def test_a_new_file_has_the_first_format(path: Path) -> None:
+    assert _look(path)[0] == 1
 
 
 def test_the_comparison_sees_one_missing_record(path: Path, reference: MemoryStore) -> None:
@@ -91,8 +52,6 @@ def test_the_comparison_sees_one_missing_record(path: Path, reference: MemorySto
     with SqliteStore(path) as store:
         assert everything(store) != everything(reference)
 
-
-# ---- migrations -----------------------------------------------------------------------------------------------------
 
 SOUND = "ALTER TABLE head ADD COLUMN colour TEXT; CREATE INDEX head_by_colour ON head (colour)"
 FAILING = "ALTER TABLE head ADD COLUMN colour TEXT; INSERT INTO no_such_table VALUES (1)"
@@ -123,6 +82,11 @@ def test_an_older_file_is_migrated_when_it_is_opened(path: Path, reference: Memo
     upgrade(SOUND)
     with SqliteStore(path) as store:
         assert everything(store) == everything(reference)
+        for find in everything_written.FINDS:
+            assert store.search(find) == reference.search(find)
+        for commit in everything_written.commits():
+            assert store.commit(commit) == reference.commit(commit)
+        assert store.check().problems == ()
     assert _look(path) == (schema.FORMAT, True)
 
 

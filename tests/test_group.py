@@ -10,10 +10,10 @@ from queue import Queue
 
 import pytest
 
-from holdfast.backends.sqlite import group as module
-from holdfast.backends.sqlite.group import Group, Ticket
-from holdfast.codec import encode
-from holdfast.store import Commit, Key, Put, Receipt
+from strongroom.backends.sqlite import group as module
+from strongroom.backends.sqlite.group import Group, Ticket
+from strongroom.codec import encode
+from strongroom.store import Commit, Key, Put, Receipt
 
 PATIENCE = 60
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.backends.sqlite import group as module
-from holdfast.backends.sqlite.group import BRISK, COMPANY, SHORT, Group, Ticket
-from holdfast.codec import encode
-from holdfast.store import Append, Commit, Delete, Entry, Key, Receipt
+from strongroom.backends.sqlite import group as module
+from strongroom.backends.sqlite.group import BRISK, COMPANY, SHORT, Group, Ticket
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Delete, Entry, Key, Receipt
 from tests.test_group import commit, settle, wait_for
 
 LOG = Key("acme", "log", "a")

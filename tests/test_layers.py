@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-SRC = Path(__file__).parents[1] / "src" / "holdfast"
+SRC = Path(__file__).parents[1] / "src" / "strongroom"
 
 # A module may import what has a smaller number, and its own layer's folder.
 RANK = {
@@ -54,8 +54,8 @@ def layer(path: Path) -> str:
 def imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            if node.module == "holdfast":
-                yield from (f"holdfast.{name.name}" for name in node.names)
+            if node.module == "strongroom":
+                yield from (f"strongroom.{name.name}" for name in node.names)
             else:
                 yield node.module
         elif isinstance(node, ast.Import):
@@ -68,7 +68,7 @@ def modules() -> list[Path]:
 
 def target_layer(module: str) -> str | None:
     parts = module.split(".")
-    if parts[0] != "holdfast":
+    if parts[0] != "strongroom":
         return None
     return parts[1] if len(parts) > 1 and parts[1] in RANK else ""
 

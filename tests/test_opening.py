@@ -1,4 +1,4 @@
-"""What `holdfast.open` takes besides an address, and what it says to what it does not take."""
+"""What `strongroom.open` takes besides an address, and what it says to what it does not take."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.errors import InvalidInput
+import strongroom
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.errors import InvalidInput
 
 ADDRESSES = ["memory://", "agent.db", "postgresql://nobody@localhost:1/none", "redis://localhost:1"]
 WRONG = [
@@ -28,7 +28,7 @@ WRONG = [
 def test_a_value_that_an_option_can_not_take_is_refused_and_no_file_is_made(
     tmp_path: Path, name: str, value: Any, words: str
 ) -> None:
-    for make in (holdfast.open, SqliteStore):
+    for make in (strongroom.open, SqliteStore):
         with pytest.raises(InvalidInput, match=f"{name} must be {words}, not .*; nothing changed"):
             make(tmp_path / "agent.db", **{name: value})
     assert not any(tmp_path.iterdir())
@@ -36,7 +36,7 @@ def test_a_value_that_an_option_can_not_take_is_refused_and_no_file_is_made(
 
 async def test_an_event_loop_hears_the_same(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="durability must be"):
-        await holdfast.aopen(tmp_path / "agent.db", durability="full")
+        await strongroom.aopen(tmp_path / "agent.db", durability="full")
     assert not any(tmp_path.iterdir())
 
 
@@ -44,29 +44,29 @@ async def test_an_event_loop_hears_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [0, -1, "16 MB", None, True])
 async def test_every_store_refuses_a_limit_that_makes_no_sense(address: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match="max_record_bytes must be"):
-        holdfast.open(address, max_record_bytes=value)
+        strongroom.open(address, max_record_bytes=value)
     with pytest.raises(InvalidInput, match="max_record_bytes must be"):
-        await holdfast.aopen(address, max_record_bytes=value)
+        await strongroom.aopen(address, max_record_bytes=value)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_option_that_a_store_does_not_have_is_refused_with_those_it_has(address: str) -> None:
     with pytest.raises(InvalidInput, match=r"no option 'durabilty'; it has .*max_record_bytes"):
-        holdfast.open(address, durabilty="relaxed")
+        strongroom.open(address, durabilty="relaxed")
 
 
 def test_a_value_that_fits_is_taken(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "agent.db", durability="relaxed", timeout_seconds=2, max_record_bytes=1000) as ctx:
+    with strongroom.open(tmp_path / "agent.db", durability="relaxed", timeout_seconds=2, max_record_bytes=1000) as ctx:
         assert ctx.durability.name == "relaxed"
 
 
 @pytest.mark.parametrize("space", ["", 3, "a\nb", "x" * 256])
 def test_a_space_that_can_not_name_anything_is_refused(space: Any) -> None:
     with pytest.raises(InvalidInput, match="a space must be 1 to 255 printable characters"):
-        holdfast.open("memory://", space=space)
+        strongroom.open("memory://", space=space)
 
 
 @pytest.mark.parametrize("address", [None, 3, b"agent.db", ["agent.db"], "", "http://[", "ftp://x", "\ud800", "a\0b"])
 def test_what_is_no_address_is_refused(address: Any) -> None:
     with pytest.raises(InvalidInput):
-        holdfast.open(address)
+        strongroom.open(address)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.codec import encode
-from holdfast.errors import InvalidInput
-from holdfast.store import (
+from strongroom.codec import encode
+from strongroom.errors import InvalidInput
+from strongroom.store import (
     EXISTS,
     MAX_NAME,
     Append,

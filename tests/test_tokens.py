@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidInput
-from holdfast.scope import Scope
-from holdfast.tokens import Custom, count_message, count_tools, counting, tokenizer
+from strongroom.errors import InvalidInput
+from strongroom.scope import Scope
+from strongroom.tokens import Custom, count_message, count_tools, counting, tokenizer
 
 CORPUS: dict[str, list[str]] = json.loads((Path(__file__).parent / "data" / "tokens_corpus.json").read_text())
 WORDS = Custom(str.split, name="words")
@@ -89,7 +89,7 @@ def test_without_the_extra_an_encoding_is_refused_and_a_model_is_estimated(monke
     counting._named.cache_clear()
     counting._encoding.cache_clear()
     try:
-        with pytest.raises(InvalidInput, match=r"holdfast\[tokens\]"):
+        with pytest.raises(InvalidInput, match=r"strongroom\[tokens\]"):
             tokenizer("o200k_base")
         assert tokenizer("gpt-4o").approximate
         assert Scope.__struct_defaults__[-1].count("works") > 0

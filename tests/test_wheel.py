@@ -15,9 +15,9 @@ BUILD = "import sys; from hatchling.build import build_wheel; build_wheel(sys.ar
 USE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import holdfast, holdfast.server.app, holdfast.compat.aos_context.api.main, holdfast.compat.agentserver.memory
-assert holdfast.__file__.startswith(sys.argv[1]), holdfast.__file__
-with holdfast.open("memory://") as ctx:
+import strongroom, strongroom.server.app, strongroom.compat.aos_context.api.main, strongroom.compat.agentserver.memory
+assert strongroom.__file__.startswith(sys.argv[1]), strongroom.__file__
+with strongroom.open("memory://") as ctx:
     run = ctx.runs.create(objective="show that the schemas came along")
     assert run.verify().ok
 """
@@ -35,19 +35,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
 def test_the_wheel_holds_every_file_of_the_package(wheel: ZipFile) -> None:
     files = [path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     written = {path.relative_to(ROOT / "src").as_posix() for path in files}
-    assert {name for name in wheel.namelist() if name.startswith("holdfast/")} == written
+    assert {name for name in wheel.namelist() if name.startswith("strongroom/")} == written
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "holdfast/py.typed",
-        "holdfast/server/app.py",
-        "holdfast/compat/contextstore/__init__.py",
-        "holdfast/schemas/working_set.json",
-        "holdfast/backends/postgres/schema.sql",
-        "holdfast/backends/redis/commit.lua",
-        "holdfast/testing/conformance/__init__.py",
+        "strongroom/py.typed",
+        "strongroom/server/app.py",
+        "strongroom/compat/contextstore/__init__.py",
+        "strongroom/schemas/working_set.json",
+        "strongroom/backends/postgres/schema.sql",
+        "strongroom/backends/redis/commit.lua",
+        "strongroom/testing/conformance/__init__.py",
     ],
 )
 def test_the_wheel_holds_what_is_easily_forgotten(wheel: ZipFile, name: str) -> None:
@@ -55,7 +55,7 @@ def test_the_wheel_holds_what_is_easily_forgotten(wheel: ZipFile, name: str) -> 
 
 
 def test_the_wheel_holds_nothing_else(wheel: ZipFile) -> None:
-    assert {name.split("/")[0].split("-")[0] for name in wheel.namelist()} == {"holdfast"}
+    assert {name.split("/")[0].split("-")[0] for name in wheel.namelist()} == {"strongroom"}
     assert not [name for name in wheel.namelist() if "/tests/" in name or "/benchmarks/" in name]
 
 

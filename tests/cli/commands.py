@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from holdfast.cli import cli
+from strongroom.cli import cli
 
 # Command, arguments, what people read, what programs find. MEMORY stands for the id of the one known memory.
 CASES: dict[str, tuple[list[str], str, str]] = {
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "threads list": ([], "errands", "threads"),
     "threads show": (["errands"], "boss 4", "slots"),
     "threads tail": (["errands", "--idle", "0", "-n", "1"], "boss 4", ""),
-    "version": ([], "holdfast", "sqlite"),
+    "version": ([], "strongroom", "sqlite"),
     "worker": (["tests.cli.program:dispatcher", "--drain"], "stopped", ""),
 }
 # Commands that need more than a store: tested on their own.

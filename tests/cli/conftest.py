@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-import holdfast
-from holdfast.cli import main
+import strongroom
+from strongroom.cli import main
 
 # What a hostile page might have made an agent store: sequences that clear a screen, set a title or turn the text
 # around, in both alphabets of control characters, and our own markup.
@@ -36,7 +36,7 @@ Type = Callable[..., Typed]
 
 def furnish(path: Path, text: str) -> None:
     """Make a store in which every text that can be free says `text`."""
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         run = ctx.runs.create(
             objective=f"Build {text}", acceptance_criteria=[text], constraints=[text], run_id="scraper"
         )
@@ -80,9 +80,16 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the machine the tests run on."""
-    for name in ("HOLDFAST_URL", "HOLDFAST_SPACE", "HOLDFAST_KEY", "HOLDFAST_CONFIG", "AOS_RUNS_ROOT", "COLUMNS"):
+    for name in (
+        "STRONGROOM_URL",
+        "STRONGROOM_SPACE",
+        "STRONGROOM_KEY",
+        "STRONGROOM_CONFIG",
+        "AOS_RUNS_ROOT",
+        "COLUMNS",
+    ):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOLDFAST_ACTOR", "ana")
+    monkeypatch.setenv("STRONGROOM_ACTOR", "ana")
 
 
 @pytest.fixture
@@ -118,6 +125,6 @@ def type_in(capsys: pytest.CaptureFixture[str]) -> Type:
 
 def memory_id(folder: Path) -> str:
     """Return the id of the one memory that is known."""
-    with holdfast.open(folder / "agent.db") as ctx:
+    with strongroom.open(folder / "agent.db") as ctx:
         [memory] = ctx.memories.list()
         return str(memory.id)

@@ -1,10 +1,10 @@
-"""A program with nothing to do, for `holdfast worker`."""
+"""A program with nothing to do, for `strongroom worker`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.dispatch import Dispatcher
+from strongroom.dispatch import Dispatcher
 
 dispatcher = Dispatcher(poll_seconds=0.01)
 

@@ -42,16 +42,16 @@ def test_help_says_what_a_command_is_for(name: str, type_in: Type) -> None:
     for flag in ("--help", "-h"):
         answer = type_in(*name.split(), flag)
         assert answer.code == 0
-        assert answer.out.startswith(f"Usage: {' '.join(['holdfast', name]).strip()}")
+        assert answer.out.startswith(f"Usage: {' '.join(['strongroom', name]).strip()}")
         assert "--json" in answer.out
         assert len(answer.out.split("\n\n")[1].strip()) > 10
 
 
 @pytest.mark.parametrize("name", ["runs list", "sessions list", "threads show errands", "runs events scraper"])
 def test_pages_lead_to_each_other(name: str, here: Path, type_in: Type) -> None:
-    import holdfast
+    import strongroom
 
-    with holdfast.open(here / "agent.db") as ctx:
+    with strongroom.open(here / "agent.db") as ctx:
         ctx.runs.create(objective="another", run_id="another")
         ctx.sessions.open("another")
     whole = type_in(*name.split(), "--json").json
@@ -120,10 +120,10 @@ def test_serve_refuses_the_world_without_keys(here: Path, type_in: Type, monkeyp
         started.append(host)
         announce("http://there")
 
-    monkeypatch.setattr("holdfast.server.running.run", run)
-    monkeypatch.setenv("HOLDFAST_URL", "agent.db")
-    monkeypatch.setenv("HOLDFAST_SPACE", "default")
-    monkeypatch.delenv("HOLDFAST_JWT_KEYS_URL", raising=False)
+    monkeypatch.setattr("strongroom.server.running.run", run)
+    monkeypatch.setenv("STRONGROOM_URL", "agent.db")
+    monkeypatch.setenv("STRONGROOM_SPACE", "default")
+    monkeypatch.delenv("STRONGROOM_JWT_KEYS_URL", raising=False)
     refused = type_in("serve", "--host", "0.0.0.0")
     assert (refused.code, started) == (1, [])
     assert "keys create" in refused.err

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import strongroom
 from tests.cli.conftest import Type
 from tests.compat.aos_samples import old_folder
 
@@ -25,7 +25,7 @@ def process(*args: str, **more: Any) -> subprocess.Popen[str]:
     """Start the real command, its output in pipes."""
     environment = {**os.environ, **more.pop("env", {})}
     return subprocess.Popen(
-        [sys.executable, "-m", "holdfast", *args],
+        [sys.executable, "-m", "strongroom", *args],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **more,
     )  # fmt: skip
 
@@ -39,7 +39,7 @@ def test_what_is_not_confirmed_does_not_happen(
     typed = type_in(*command.split())
     assert typed.code == 1
     assert "nothing changed" in typed.err
-    with holdfast.open(here / "agent.db") as ctx:
+    with strongroom.open(here / "agent.db") as ctx:
         assert ctx.runs.get("scraper").working_set.objective
         assert ctx.sessions.get("support").info().messages == 20
         assert ctx.threads.get("errands").length() == 5
@@ -58,7 +58,7 @@ def test_a_yes_is_enough(command: str, here: Path, type_in: Type, monkeypatch: p
         ("sessions show suport", "no session 'suport'; did you mean 'support'?"),
         ("threads tail errand", "no thread 'errand'; did you mean 'errands'?"),
         ("memories commit batch_secnd", "no memory batch 'batch_secnd'; did you mean 'batch_second'?"),
-        ("runs show zzzzzz", "`holdfast runs list` shows what there is"),
+        ("runs show zzzzzz", "`strongroom runs list` shows what there is"),
     ],
 )
 def test_a_misspelt_name_is_recognised(typed: str, meant: str, here: Path, type_in: Type) -> None:
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_store_is_the_stores_failure(empty: Path, type_in: Typ
     (empty / "agent.db").write_text("not a database " * 1000)
     answer = type_in("runs", "list")
     assert answer.code == 3
-    assert answer.err.startswith("holdfast: ")
+    assert answer.err.startswith("strongroom: ")
 
 
 def test_damage_is_found_and_told(here: Path, type_in: Type) -> None:
@@ -118,7 +118,7 @@ def test_an_interrupted_tail_says_so(here: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(here: Path) -> None:
-    with holdfast.open(here / "agent.db") as ctx:
+    with strongroom.open(here / "agent.db") as ctx:
         ctx.sessions.get("support").append([{"role": "user", "content": "x" * 1000} for _ in range(500)])
     shown = process("sessions", "show", "support", "-n", "1000")
     assert shown.stdout is not None
@@ -131,7 +131,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(here: Path) -> None:
 
 
 def test_a_terminal_that_knows_few_characters_is_served(here: Path) -> None:
-    with holdfast.open(here / "agent.db") as ctx:
+    with strongroom.open(here / "agent.db") as ctx:
         ctx.runs.create(objective="猫 \u2026", run_id="cat")
     shown = process("runs", "show", "cat", env={"PYTHONIOENCODING": "ascii"})
     out, err = shown.communicate(timeout=180)
@@ -142,16 +142,16 @@ def test_a_terminal_that_knows_few_characters_is_served(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("holdfast ru", "runs"),
-        ("holdfast runs sh", "show"),
-        ("holdfast runs show scr", "scraper"),
-        ("holdfast sessions window sup", "support"),
-        ("holdfast memories commit batch", "batch_second"),
-        ("holdfast --url missing.db runs show scr", ""),
+        ("strongroom ru", "runs"),
+        ("strongroom runs sh", "show"),
+        ("strongroom runs show scr", "scraper"),
+        ("strongroom sessions window sup", "support"),
+        ("strongroom memories commit batch", "batch_second"),
+        ("strongroom --url missing.db runs show scr", ""),
     ],
 )
 def test_tab_completes(words: str, expected: str, here: Path) -> None:
-    asked = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    asked = {"_STRONGROOM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     out, err = process(env=asked).communicate(timeout=180)
     assert out.split() == ([f"plain,{expected}"] if expected else [])
     assert err == ""
@@ -159,8 +159,8 @@ def test_tab_completes(words: str, expected: str, here: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_is_made_for_a_shell(shell: str, here: Path) -> None:
-    out, _ = process(env={"_HOLDFAST_COMPLETE": f"{shell}_source"}).communicate(timeout=180)
-    assert "_HOLDFAST_COMPLETE" in out
+    out, _ = process(env={"_STRONGROOM_COMPLETE": f"{shell}_source"}).communicate(timeout=180)
+    assert "_STRONGROOM_COMPLETE" in out
 
 
 def test_the_demo_needs_no_terminal_and_loses_nothing(empty: Path) -> None:

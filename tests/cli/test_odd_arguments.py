@@ -24,14 +24,14 @@ REQUIRED = {"--reason": "why", "--max-tokens": "100", "--role": "reader", "--spa
 def harmless(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("uvicorn.run", lambda *args, **options: None)
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: setattr(server, "started", True))
-    monkeypatch.setattr("holdfast.client.connect", _unreachable)
-    monkeypatch.setenv("HOLDFAST_URL", "agent.db")
-    monkeypatch.setenv("HOLDFAST_SPACE", "default")
+    monkeypatch.setattr("strongroom.client.connect", _unreachable)
+    monkeypatch.setenv("STRONGROOM_URL", "agent.db")
+    monkeypatch.setenv("STRONGROOM_SPACE", "default")
     return here
 
 
 def _unreachable(*_: object, **__: object) -> None:
-    from holdfast.errors import Unavailable
+    from strongroom.errors import Unavailable
 
     raise Unavailable("nobody answers", reason="unreachable")
 
@@ -93,7 +93,7 @@ def test_a_defect_would_be_seen(harmless: Path, type_in: Type, monkeypatch: pyte
     def broken(*_: object) -> None:
         raise TypeError("a defect")
 
-    monkeypatch.setattr("holdfast.cli.commands.show", broken)
+    monkeypatch.setattr("strongroom.cli.commands.show", broken)
     answer = type_in("version")
     assert answer.code == 3
     assert not acceptable(answer)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.output import brief, clean
+from strongroom.cli.output import brief, clean
 from tests.cli.commands import CASES
 from tests.cli.conftest import HOSTILE, Type, memory_id
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import strongroom
 from tests.cli.commands import CASES
 from tests.cli.conftest import Type
 from tests.server.serving import served
@@ -63,7 +63,7 @@ def test_the_store_may_be_named_in_many_ways(
 ) -> None:
     folder = empty / "else where"
     folder.mkdir()
-    with holdfast.open(folder / "agent.db", space="acme") as ctx:
+    with strongroom.open(folder / "agent.db", space="acme") as ctx:
         ctx.runs.create(objective="find me", run_id="found")
     url = str(folder / "agent.db")
     args = {
@@ -72,18 +72,18 @@ def test_the_store_may_be_named_in_many_ways(
         "uri": ["runs", "list", "--url", f"sqlite:///{url}"],
     }.get(place, ["runs", "list"])
     if place == "environment":
-        monkeypatch.setenv("HOLDFAST_URL", url)
+        monkeypatch.setenv("STRONGROOM_URL", url)
     if place == "aos":
         monkeypatch.setenv("AOS_RUNS_ROOT", str(folder))
     if place == "file":
-        (empty / "holdfast.yaml").write_text(f"backend:\n  url: {url}\n  space: acme\n")
+        (empty / "strongroom.yaml").write_text(f"backend:\n  url: {url}\n  space: acme\n")
     else:
-        monkeypatch.setenv("HOLDFAST_SPACE", "acme")
+        monkeypatch.setenv("STRONGROOM_SPACE", "acme")
     assert "find me" in type_in(*args).out
 
 
 def test_what_is_typed_wins_over_the_environment(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_URL", "missing.db")
+    monkeypatch.setenv("STRONGROOM_URL", "missing.db")
     monkeypatch.setenv("AOS_RUNS_ROOT", "missing")
     assert type_in("--url", "agent.db", "runs", "list").code == 0
     assert type_in("runs", "list").code == 1
@@ -95,7 +95,7 @@ def test_a_space_shows_only_its_own(here: Path, type_in: Type) -> None:
 
 
 def test_a_wrong_settings_file_is_explained(here: Path, type_in: Type) -> None:
-    (here / "holdfast.yaml").write_text("backend:\n  urll: x\n")
+    (here / "strongroom.yaml").write_text("backend:\n  urll: x\n")
     answer = type_in("runs", "list")
     assert answer.code == 1
     assert "did you mean 'url'?" in answer.err
@@ -123,4 +123,4 @@ def test_a_server_is_an_address_too(here: Path, type_in: Type) -> None:
             assert type_in(*remote, *local.split()).code == 1
         assert "key is not known" in type_in("--url", server.url, "--key", "wrong", "runs", "list").err
     assert not (here / "x.db").exists()
-    assert os.environ.get("HOLDFAST_URL") is None
+    assert os.environ.get("STRONGROOM_URL") is None

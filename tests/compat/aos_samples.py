@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from holdfast.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig
-from holdfast.compat.aos_context.ws_manager import WorkingSetManager
+from strongroom.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 
 USUAL = Path("state/working_set.v2.1.json")
 

@@ -12,7 +12,7 @@ def test_the_documented_session_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    from holdfast.compat.aos_context.ws_manager import WorkingSetManager
+    from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 
     ws_path = Path("./runs/my_task/state/working_set.v2.1.json")
     wsm = WorkingSetManager(ws_path)

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.blocking.runs import Runs
-from holdfast.compat.aos_context.api import main
-from holdfast.compat.aos_context.ledger import FileLedger
-from holdfast.compat.aos_context.ws_manager import WorkingSetManager
-from holdfast.errors import Unavailable
+from strongroom.blocking.runs import Runs
+from strongroom.compat.aos_context.api import main
+from strongroom.compat.aos_context.ledger import FileLedger
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager
+from strongroom.errors import Unavailable
 from tests.compat.aos_samples import USUAL, event, lines_of, mcr, old_folder, patch, sliding
 
 with warnings.catch_warnings():
@@ -183,7 +183,7 @@ def test_a_manager_of_a_served_run_sees_the_same_run(client: TestClient, run_id:
     manager = WorkingSetManager(main.RUNS_ROOT / run_id / USUAL)
     assert manager.apply_patch(patch(0, status="BUSY")).ok
     assert client.get(f"/runs/{run_id}/ws").json() == manager.load()
-    assert not (main.RUNS_ROOT / run_id / "state" / "holdfast.db").exists()
+    assert not (main.RUNS_ROOT / run_id / "state" / "strongroom.db").exists()
 
 
 def test_the_ledger_file_of_a_served_run_is_the_runs_own_ledger(client: TestClient, run_id: str) -> None:
@@ -339,7 +339,7 @@ def test_memories_are_found_by_their_words_and_their_status(client: TestClient, 
 def test_batches_and_memories_are_known_to_another_process(client: TestClient, run_id: str) -> None:
     batch_id = propose(client, run_id, mcr())
     look = (
-        "from holdfast.compat.aos_context.api import main\n"
+        "from strongroom.compat.aos_context.api import main\n"
         f"print(main.MEMORY.commit({batch_id!r}, run_id={run_id!r}).ok, len(main.MEMORY.search('sky', filters={{}})))"
     )
     environment = {**os.environ, "AOS_RUNS_ROOT": str(main.RUNS_ROOT)}
@@ -378,10 +378,10 @@ def test_a_run_id_can_not_lead_out_of_the_root(
     client: TestClient, run_id: str, tmp_path: Path, new_run_id: str
 ) -> None:
     made = client.post(f"/runs/{run_id}/resume/snapshot", json={}).json()
-    before = sorted(path for path in tmp_path.rglob("*") if "holdfast.db" not in path.name)
+    before = sorted(path for path in tmp_path.rglob("*") if "strongroom.db" not in path.name)
     body = {"pack_path": made["pack_zip"], "new_run_id": new_run_id}
     assert client.post("/runs/resume/load", json=body).status_code in (400, 409)
-    assert sorted(path for path in tmp_path.rglob("*") if "holdfast.db" not in path.name) == before
+    assert sorted(path for path in tmp_path.rglob("*") if "strongroom.db" not in path.name) == before
 
 
 def test_a_pack_outside_the_root_is_not_read(client: TestClient, run_id: str, tmp_path: Path) -> None:
@@ -411,8 +411,8 @@ def test_a_damaged_pack_is_refused_and_leaves_nothing(client: TestClient, run_id
 def test_importing_everything_creates_no_folder_and_the_root_is_what_the_environment_says(tmp_path: Path) -> None:
     names = ["ws_manager", "ledger", "episode", "memory", "memory_qdrant", "resume_pack", "context_brief"]
     names += ["token_estimator", "validation", "config", "llm_adapter", "cli", "api.main"]
-    look = "".join(f"import holdfast.compat.aos_context.{name}\n" for name in names)
-    look += "print(holdfast.compat.aos_context.api.main.RUNS_ROOT)"
+    look = "".join(f"import strongroom.compat.aos_context.{name}\n" for name in names)
+    look += "print(strongroom.compat.aos_context.api.main.RUNS_ROOT)"
     environment = {**os.environ, "AOS_RUNS_ROOT": str(tmp_path / "elsewhere")}
     done = subprocess.run(
         [sys.executable, "-c", look], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.compat.aos_context.episode import create_episode
-from holdfast.compat.importing_aos import import_runs
+import strongroom
+from strongroom.compat.aos_context.episode import create_episode
+from strongroom.compat.importing_aos import import_runs
 from tests.compat.aos_samples import USUAL, event, old_folder, working_set
 
 LINES = tuple(json.dumps(event(f"e{number}", sequence_id=number)) + "\n" for number in (1, 2, 3))
@@ -34,7 +34,7 @@ def test_a_run_comes_in_with_its_ledger_and_its_episodes(tmp_path: Path) -> None
     report = import_runs(tmp_path / "runs", tmp_path / "agent.db")
     [told] = report.runs
     assert (told.outcome, told.run_id, told.seq, told.events, told.episodes) == ("imported", "run_1", 41, 3, 1)
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         run = ctx.runs.get("run_1")
         assert run.working_set.to_dict() == json.loads((folder / USUAL).read_text())
         assert [each.event_id for each in run.events()][:3] == ["e1", "e2", "e3"]
@@ -76,12 +76,12 @@ def test_a_line_that_swallowed_the_next_event_is_set_aside_and_the_rest_comes_in
 def test_importing_again_changes_nothing(tmp_path: Path) -> None:
     folder = old_folder(tmp_path / "run_1", lines=LINES)
     import_runs(folder, tmp_path / "agent.db")
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         ctx.runs.get("run_1").update(expected_seq=41, status="BUSY")
     for dry_run in (True, False):
         [told] = import_runs(folder, tmp_path / "agent.db", dry_run=dry_run).runs
         assert told.outcome == "already there"
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         assert ctx.runs.get("run_1").seq == 42
 
 
@@ -110,7 +110,7 @@ def test_artifacts_are_mentioned(tmp_path: Path) -> None:
 
 
 def test_an_open_context_can_be_the_target(tmp_path: Path) -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         assert import_runs(old_folder(tmp_path / "run_1"), ctx).ok
         assert ctx.runs.get("run_1").seq == 41
 
@@ -123,5 +123,5 @@ def test_the_report_is_readable(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(holdfast.NotFound):
+    with pytest.raises(strongroom.NotFound):
         import_runs(tmp_path / "none", "memory://")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.compat.aos_context.ledger import FileLedger, utc_iso
+import strongroom
+from strongroom.compat.aos_context.ledger import FileLedger, utc_iso
 from tests.compat.aos_samples import event, lines_of, started
 
 APPEND = """
 import sys
 from pathlib import Path
-from holdfast.compat.aos_context.ledger import FileLedger
+from strongroom.compat.aos_context.ledger import FileLedger
 from tests.compat.aos_samples import event
 
 for number in range(int(sys.argv[3])):
@@ -27,7 +27,7 @@ for number in range(int(sys.argv[3])):
 BIG = """
 import itertools, sys
 from pathlib import Path
-from holdfast.compat.aos_context.ledger import FileLedger
+from strongroom.compat.aos_context.ledger import FileLedger
 from tests.compat.aos_samples import event
 
 ledger = FileLedger(Path(sys.argv[1]))
@@ -149,7 +149,7 @@ def test_an_event_joins_the_ledger_of_its_run_in_the_usual_layout(tmp_path: Path
     started(tmp_path)
     result = FileLedger(tmp_path / "ledger" / "run.v2.1.jsonl").append(event())
     assert result.sequence_id == 1
-    with holdfast.open(tmp_path / "state" / "holdfast.db") as ctx:
+    with strongroom.open(tmp_path / "state" / "strongroom.db") as ctx:
         run = ctx.runs.get("run_1")
         assert [told.type for told in run.events()] == ["RUN_START", "TOOL_CALL"]
         assert run.verify().ok

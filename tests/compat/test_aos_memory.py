@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
-from holdfast.compat.aos_context.memory import InMemoryMemoryStore, MemoryStore, StoredMemory
-from holdfast.compat.aos_context.memory_qdrant import QdrantMemoryStore
-from holdfast.compat.aos_context.validation import ValidationError, validate_instance
+from strongroom.compat.aos_context.memory import InMemoryMemoryStore, MemoryStore, StoredMemory
+from strongroom.compat.aos_context.memory_qdrant import QdrantMemoryStore
+from strongroom.compat.aos_context.validation import ValidationError, validate_instance
 from tests.compat.aos_samples import item, mcr
 
 
@@ -234,11 +234,11 @@ def test_a_collection_of_another_size_is_an_error_not_an_empty_answer(tmp_path: 
 
 
 def test_without_an_address_memories_are_under_the_runs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    monkeypatch.delenv("STRONGROOM_URL", raising=False)
     monkeypatch.setenv("AOS_RUNS_ROOT", str(tmp_path / "runs"))
     client = QdrantClient(":memory:")
     memory = QdrantMemoryStore(client, "memories", embed)
     assert not (tmp_path / "runs").exists()
     known(memory, mcr())
-    assert (tmp_path / "runs" / "holdfast.db").exists()
+    assert (tmp_path / "runs" / "strongroom.db").exists()
     client.close()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.compat.aos_context.ledger import FileLedger
-from holdfast.compat.aos_context.resume_pack import load_resume_pack, snapshot_resume_pack
-from holdfast.compat.aos_context.ws_manager import WorkingSetManager, WSExistsError
+from strongroom.compat.aos_context.ledger import FileLedger
+from strongroom.compat.aos_context.resume_pack import load_resume_pack, snapshot_resume_pack
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager, WSExistsError
 from tests.compat.aos_samples import USUAL, event, lines_of, patch, started, working_set
 
 

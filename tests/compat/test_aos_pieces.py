@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from holdfast.compat.aos_context.cli import main as cli
-from holdfast.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig, LLMConfig
-from holdfast.compat.aos_context.context_brief import render_context_brief
-from holdfast.compat.aos_context.episode import create_episode
-from holdfast.compat.aos_context.llm_adapter import LLMClient, create_llm_client
-from holdfast.compat.aos_context.memory import MemorySearchResult
-from holdfast.compat.aos_context.token_estimator import estimate_tokens, estimate_tokens_any
-from holdfast.compat.aos_context.validation import (
+from strongroom.compat.aos_context.cli import main as cli
+from strongroom.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig, LLMConfig
+from strongroom.compat.aos_context.context_brief import render_context_brief
+from strongroom.compat.aos_context.episode import create_episode
+from strongroom.compat.aos_context.llm_adapter import LLMClient, create_llm_client
+from strongroom.compat.aos_context.memory import MemorySearchResult
+from strongroom.compat.aos_context.token_estimator import estimate_tokens, estimate_tokens_any
+from strongroom.compat.aos_context.validation import (
     SchemaRegistry,
     ValidationError,
     assert_valid,

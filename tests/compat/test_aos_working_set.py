@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.blocking.runs import Run
-from holdfast.compat.aos_context import _places
-from holdfast.compat.aos_context.config import ContextConfig
-from holdfast.compat.aos_context.validation import ValidationError
-from holdfast.compat.aos_context.ws_manager import WorkingSetManager, WSExistsError, WSLockError, WSSizeError
-from holdfast.errors import Unavailable
+import strongroom
+from strongroom.blocking.runs import Run
+from strongroom.compat.aos_context import _places
+from strongroom.compat.aos_context.config import ContextConfig
+from strongroom.compat.aos_context.validation import ValidationError
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager, WSExistsError, WSLockError, WSSizeError
+from strongroom.errors import Unavailable
 from tests.compat.aos_samples import INITIAL, USUAL, old_folder, patch, sliding, started, working_set
 
 READ_MODIFY_WRITE = """
 import sys
 from pathlib import Path
-from holdfast.compat.aos_context.ws_manager import WorkingSetManager
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 
 manager, name = WorkingSetManager(Path(sys.argv[1])), sys.argv[2]
 for number in range(int(sys.argv[3])):
@@ -107,7 +107,7 @@ def test_refusals_are_in_the_ledger(tmp_path: Path) -> None:
     manager.apply_patch(patch(7, status="BUSY"))
     manager.apply_patch(patch(0, colour="red"))
     manager.apply_patch(patch(0, next_action="word " * 3000))
-    with holdfast.open(tmp_path / "state" / "holdfast.db") as ctx:
+    with strongroom.open(tmp_path / "state" / "strongroom.db") as ctx:
         types = [event.type for event in ctx.runs.get("run_1").events()]
     assert types == ["RUN_START"] + ["WS_UPDATE_REJECTED"] * 3
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.compat.contextstore import (
+from strongroom.compat.contextstore import (
     ContextBuilder,
     FallbackWordCountTokenizer,
     InMemoryMemory,
@@ -63,7 +63,7 @@ def test_a_known_model_is_counted_exactly(name: str) -> None:
 def test_a_tokenizer_that_can_not_be_had_is_replaced_by_the_fallback(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.tokens import counting
+    from strongroom.tokens import counting
 
     monkeypatch.setattr(counting, "_encoding", lambda name: None)
     counting._named.cache_clear()

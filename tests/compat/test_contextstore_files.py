@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.compat.contextstore import SQLiteMemory
-from holdfast.compat.importing_contextstore import Damage, import_contextstore
+import strongroom
+from strongroom.compat.contextstore import SQLiteMemory
+from strongroom.compat.importing_contextstore import Damage, import_contextstore
 from tests.compat.contextstore_files import old_message, write_old_file
 
 
@@ -78,7 +78,7 @@ def test_a_crash_in_an_import_leaves_nothing_half_done(tmp_path: Path, monkeypat
         patch.setattr(Path, "rename", crash)
         with pytest.raises(KeyboardInterrupt):
             SQLiteMemory(path)
-    assert not path.with_name("chat.db.holdfast").exists()
+    assert not path.with_name("chat.db.strongroom").exists()
     assert contents(path, "b") == ["text 2"]
 
 
@@ -86,14 +86,14 @@ def test_a_new_file_is_a_store_itself(tmp_path: Path) -> None:
     memory = SQLiteMemory(tmp_path / "chat.db")
     asyncio.run(memory.save_context("a", [{"role": "user", "content": "x"}]))
     memory.close()
-    with holdfast.open(tmp_path / "chat.db") as ctx:
+    with strongroom.open(tmp_path / "chat.db") as ctx:
         assert [message.content for message in ctx.sessions.get("a").load()] == ["x"]
 
 
 def test_a_dry_run_reports_and_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     write_old_file(path, [("a", [old_message(1), old_message(2)]), ("b", "[1, 2")])
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         report = import_contextstore(path, ctx, dry_run=True)
         assert not ctx.sessions.list()
     assert (report.dry_run, report.sessions, report.messages) == (True, 2, 4)
@@ -103,7 +103,7 @@ def test_a_dry_run_reports_and_writes_nothing(tmp_path: Path) -> None:
 def test_an_import_keeps_sessions_that_are_there_already(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     write_old_file(path, [("a", [old_message(1)]), ("b", [old_message(2)])])
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         ctx.sessions.open("a").append({"role": "user", "content": "mine"})
         report = import_contextstore(path, ctx)
         assert (report.sessions, report.messages, report.skipped) == (1, 1, ("a",))
@@ -162,10 +162,10 @@ def test_a_file_with_a_torn_page_gives_what_can_be_read(tmp_path: Path) -> None:
 def test_another_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("hello")
-    with pytest.raises(holdfast.SchemaMismatch, match="ContextStore"):
+    with pytest.raises(strongroom.SchemaMismatch, match="ContextStore"):
         import_contextstore(other, dry_run=True)
-    with pytest.raises(holdfast.NotFound, match="no file"):
+    with pytest.raises(strongroom.NotFound, match="no file"):
         import_contextstore(tmp_path / "missing.db", dry_run=True)
-    with pytest.raises(holdfast.SchemaMismatch):
+    with pytest.raises(strongroom.SchemaMismatch):
         SQLiteMemory(other)
     assert other.read_text() == "hello"

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.compat.contextstore import InMemoryMemory, Interaction, MemoryBackend, SQLiteMemory
-from holdfast.errors import Unavailable
-from holdfast.store import Key, Range, Scan
+from strongroom.compat.contextstore import InMemoryMemory, Interaction, MemoryBackend, SQLiteMemory
+from strongroom.errors import Unavailable
+from strongroom.store import Key, Range, Scan
 
 
 @pytest.fixture(params=["in memory", "sqlite", "sqlite :memory:"])

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.compat.contextstore import (
+from strongroom.compat.contextstore import (
     ContextBuilder,
     InMemoryEmbeddingStore,
     InMemoryMemory,

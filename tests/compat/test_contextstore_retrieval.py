@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.compat.contextstore import (
+from strongroom.compat.contextstore import (
     InMemoryEmbeddingStore,
     InMemoryMemory,
     Interaction,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast.compat as package
+import strongroom.compat as package
 
 FOLDER = Path(str(package.__file__)).parent
 MODULES = sorted(FOLDER.rglob("*.py"))
@@ -29,4 +29,4 @@ def test_a_module_is_short(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(FOLDER).as_posix())
 def test_a_module_sees_no_backend(path: Path) -> None:
-    assert not [name for name in imported(path) if name.startswith("holdfast.backends")]
+    assert not [name for name in imported(path) if name.startswith("strongroom.backends")]

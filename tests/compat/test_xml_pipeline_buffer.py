@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.archives import FolderArchive
-from holdfast.compat.agentserver.memory import context_buffer as earlier
-from holdfast.compat.xml_pipeline.memory import context_buffer as later
-from holdfast.compat.xml_pipeline.memory.context_buffer import (
+from strongroom.archives import FolderArchive
+from strongroom.compat.agentserver.memory import context_buffer as earlier
+from strongroom.compat.xml_pipeline.memory import context_buffer as later
+from strongroom.compat.xml_pipeline.memory.context_buffer import (
     BufferSlot,
     ContextBuffer,
     SlotMetadata,
@@ -25,9 +25,9 @@ from holdfast.compat.xml_pipeline.memory.context_buffer import (
     reset_context_buffer,
     slot_to_handler_metadata,
 )
-from holdfast.compat.xml_pipeline.memory.shared_backend import BackendConfig, get_shared_backend
-from holdfast.compat.xml_pipeline.message_bus.message_state import HandlerMetadata, HandlerResponse
-from holdfast.errors import InvalidInput
+from strongroom.compat.xml_pipeline.memory.shared_backend import BackendConfig, get_shared_backend
+from strongroom.compat.xml_pipeline.message_bus.message_state import HandlerMetadata, HandlerResponse
+from strongroom.errors import InvalidInput
 
 
 @dataclass

@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from holdfast.compat.agentserver.message_bus import thread_registry as earlier
-from holdfast.compat.xml_pipeline.memory.context_buffer import ContextBuffer
-from holdfast.compat.xml_pipeline.memory.shared_backend import BackendConfig, get_shared_backend
-from holdfast.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry, get_registry
+from strongroom.compat.agentserver.message_bus import thread_registry as earlier
+from strongroom.compat.xml_pipeline.memory.context_buffer import ContextBuffer
+from strongroom.compat.xml_pipeline.memory.shared_backend import BackendConfig, get_shared_backend
+from strongroom.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry, get_registry
 
 
 @pytest.fixture(params=["alone", "shared"])

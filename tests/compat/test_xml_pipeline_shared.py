@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.compat.xml_pipeline.memory.context_buffer import ContextBuffer, get_context_buffer, reset_context_buffer
-from holdfast.compat.xml_pipeline.memory.shared_backend import (
+from strongroom.compat.xml_pipeline.memory.context_buffer import ContextBuffer, get_context_buffer, reset_context_buffer
+from strongroom.compat.xml_pipeline.memory.shared_backend import (
     BackendConfig,
     SharedBackend,
     StoreBackend,
@@ -19,9 +19,9 @@ from holdfast.compat.xml_pipeline.memory.shared_backend import (
     get_shared_backend,
     serialize_slot,
 )
-from holdfast.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry
-from holdfast.errors import Damaged, InvalidInput
-from holdfast.services.threads.payloads import Inert, PayloadTypes
+from strongroom.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry
+from strongroom.errors import Damaged, InvalidInput
+from strongroom.services.threads.payloads import Inert, PayloadTypes
 
 spawn = multiprocessing.get_context("spawn")
 

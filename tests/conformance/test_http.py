@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.bridge import OnLoop
-from holdfast.client.store import AsyncHttpStore, HttpStore
-from holdfast.errors import Closed
-from holdfast.server.app import furnish
-from holdfast.store import AsyncStore, Commit, Durability, Key, Question, Receipt, Scan, Store
-from holdfast.testing import Driven, StoreConformance
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import OnLoop
+from strongroom.client.store import AsyncHttpStore, HttpStore
+from strongroom.errors import Closed
+from strongroom.server.app import furnish
+from strongroom.store import AsyncStore, Commit, Durability, Key, Question, Receipt, Scan, Store
+from strongroom.testing import Driven, StoreConformance
 from tests.server.serving import Served, served
 
 
@@ -82,7 +82,9 @@ class TestHttp(StoreConformance):
         return HttpStore(url, key=key)
 
 
-@pytest.mark.skipif("HOLDFAST_COLOURS" not in os.environ, reason="a minute; HOLDFAST_COLOURS=http,http-async runs it")
+@pytest.mark.skipif(
+    "STRONGROOM_COLOURS" not in os.environ, reason="a minute; STRONGROOM_COLOURS=http,http-async runs it"
+)
 class TestHttpAsync(TestHttp):
     @staticmethod
     def opened(url: str, key: str) -> Store:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.bridge import OnLoop
-from holdfast.store import AsyncStore, Store
-from holdfast.testing import Driven, StoreConformance
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import OnLoop
+from strongroom.store import AsyncStore, Store
+from strongroom.testing import Driven, StoreConformance
 
 
 class TestMemory(StoreConformance):

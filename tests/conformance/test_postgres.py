@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.backends.postgres import AsyncPostgresStore, PostgresStore
-from holdfast.store import AsyncStore, Store
-from holdfast.testing import Driven, StoreConformance
+from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
+from strongroom.store import AsyncStore, Store
+from strongroom.testing import Driven, StoreConformance
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.backends.redis import AsyncRedisStore, RedisStore
-from holdfast.store import AsyncStore, Store
-from holdfast.testing import Driven, StoreConformance
+from strongroom.backends.redis import AsyncRedisStore, RedisStore
+from strongroom.store import AsyncStore, Store
+from strongroom.testing import Driven, StoreConformance
 
 
 @pytest.fixture(autouse=True, scope="module")

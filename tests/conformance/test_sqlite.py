@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.bridge import Threaded
-from holdfast.store import AsyncStore, Store
-from holdfast.testing import Driven, StoreConformance
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.bridge import Threaded
+from strongroom.store import AsyncStore, Store
+from strongroom.testing import Driven, StoreConformance
 
 
 class TestSqlite(StoreConformance):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.backends.memory import MemoryStore, Stream
-from holdfast.store import Erase, Find, Found, Key, Match, Parcel, Shipment, Store, Write
-from holdfast.testing import StoreConformance, failures
+from strongroom.backends.memory import MemoryStore, Stream
+from strongroom.store import Erase, Find, Found, Key, Match, Parcel, Shipment, Store, Write
+from strongroom.testing import StoreConformance, failures
 
 
 class FindsErased(MemoryStore):

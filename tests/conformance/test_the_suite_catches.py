@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.store import Commit, Key, Receipt, Store
-from holdfast.testing import StoreConformance, failures, guarantees
+from strongroom.backends.memory import MemoryStore
+from strongroom.store import Commit, Key, Receipt, Store
+from strongroom.testing import StoreConformance, failures, guarantees
 from tests.conformance import wrong_readers, wrong_stores
 
 WRONG = [*wrong_stores.WRONG, *wrong_readers.WRONG]
@@ -78,5 +78,5 @@ def test_every_test_of_the_suite_is_a_guarantee() -> None:
 
 
 def test_the_suite_does_not_need_pytest() -> None:
-    code = "import sys, holdfast.testing; sys.exit(bool({'pytest', 'hypothesis'} & sys.modules.keys()))"
+    code = "import sys, strongroom.testing; sys.exit(bool({'pytest', 'hypothesis'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from holdfast.backends.memory import MemoryStore
+from strongroom.backends.memory import MemoryStore
 
 Wrong = type[MemoryStore]
 

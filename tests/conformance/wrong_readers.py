@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.store import (
+from strongroom.backends.memory import MemoryStore
+from strongroom.store import (
     Question,
     Range,
     Scan,

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.backends.memory import Doc, MemoryStore, Stream
-from holdfast.errors import HoldfastError
-from holdfast.store import (
+from strongroom.backends.memory import Doc, MemoryStore, Stream
+from strongroom.errors import StrongroomError
+from strongroom.store import (
     Append,
     Claim,
     Commit,
@@ -139,7 +139,7 @@ class RemembersRefusals(MemoryStore):
     def commit(self, commit: Commit) -> Receipt:
         try:
             return super().commit(commit)
-        except HoldfastError:
+        except StrongroomError:
             self._remember(commit, Receipt(commit.id, (0,) * len(commit.writes)))
             raise
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.blocking import Context
-from holdfast.blocking.runs import Run
-from holdfast.values import Event
+from strongroom.blocking import Context
+from strongroom.blocking.runs import Run
+from strongroom.values import Event
 
 
 def agree(ctx: Context) -> None:

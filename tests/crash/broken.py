@@ -6,9 +6,9 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.errors import StoreError
-from holdfast.store import Commit, Receipt
-from holdfast.testing.faults import Checkpointing
+from strongroom.errors import StoreError
+from strongroom.store import Commit, Receipt
+from strongroom.testing.faults import Checkpointing
 
 
 class Hasty(Checkpointing):

@@ -22,5 +22,5 @@ def path(tmp_path: Path) -> Path:
 def fast_folder() -> Iterator[Path]:
     """A folder in memory if there is one, for tests that write thousands of files and do not care for fsync."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="holdfast crash ", dir=memory) as folder:
+    with tempfile.TemporaryDirectory(prefix="strongroom crash ", dir=memory) as folder:
         yield Path(folder)

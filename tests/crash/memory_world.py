@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, get_args
 
-from holdfast.blocking import Context
-from holdfast.embedders import Fingerprint
-from holdfast.errors import NotFound
-from holdfast.services.memories import keys, screening
-from holdfast.services.memories.values import Batch, Memory, Revoked, Status
-from holdfast.services.memories.vectors import INDEX
-from holdfast.services.memories.writes import load
-from holdfast.store import Get, Key, Range, Scan
+from strongroom.blocking import Context
+from strongroom.embedders import Fingerprint
+from strongroom.errors import NotFound
+from strongroom.services.memories import keys, screening
+from strongroom.services.memories.values import Batch, Memory, Revoked, Status
+from strongroom.services.memories.vectors import INDEX
+from strongroom.services.memories.writes import load
+from strongroom.store import Get, Key, Range, Scan
 from tests.hashed import hashing
 
 EVERYTHING = 100_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 SEED = int(os.environ.get("SEED", "0"))
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "200"))
-CUTS = int(os.environ.get("HOLDFAST_CUTS", "2000"))
-FLIPS = int(os.environ.get("HOLDFAST_FLIPS", "500"))
-ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "1"))
-ALLOCATIONS = int(os.environ.get("HOLDFAST_ALLOCATIONS", "100"))
+KILLS = int(os.environ.get("STRONGROOM_KILLS", "200"))
+CUTS = int(os.environ.get("STRONGROOM_CUTS", "2000"))
+FLIPS = int(os.environ.get("STRONGROOM_FLIPS", "500"))
+ROUNDS = int(os.environ.get("STRONGROOM_ROUNDS", "1"))
+ALLOCATIONS = int(os.environ.get("STRONGROOM_ALLOCATIONS", "100"))

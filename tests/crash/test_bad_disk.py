@@ -12,12 +12,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, group
-from holdfast.codec import encode
-from holdfast.errors import CommitUnknown, Unavailable
-from holdfast.store import Append, Commit, Entry, Get, Key, Put, Range
-from holdfast.testing.disk import Disk, Kind
-from holdfast.testing.faults import Broken, Checkpointing, Lost, check, document, repeat, step
+from strongroom.backends.sqlite import SqliteStore, group
+from strongroom.codec import encode
+from strongroom.errors import CommitUnknown, Unavailable
+from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range
+from strongroom.testing.disk import Disk, Kind
+from strongroom.testing.faults import Broken, Checkpointing, Lost, check, document, repeat, step
 from tests.crash.broken import Careless, Hasty
 from tests.crash.processes import apart, ended_well, forked
 

@@ -14,10 +14,10 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, committer, receipts
-from holdfast.errors import CommitUnknown, Unavailable
-from holdfast.store import Commit, Get, Question, Receipt, Slice
-from holdfast.testing.faults import Broken, check, document, repeat, step
+from strongroom.backends.sqlite import SqliteStore, committer, receipts
+from strongroom.errors import CommitUnknown, Unavailable
+from strongroom.store import Commit, Get, Question, Receipt, Slice
+from strongroom.testing.faults import Broken, check, document, repeat, step
 from tests.crash.broken import Careless
 from tests.crash.processes import apart, forked
 from tests.crash.scale import ALLOCATIONS

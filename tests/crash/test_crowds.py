@@ -12,12 +12,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, schema
-from holdfast.backends.sqlite.log import Log
-from holdfast.codec import encode
-from holdfast.errors import Conflict
-from holdfast.store import Commit, Expect, Get, Put, Range
-from holdfast.testing.faults import SHARED, Broken, check, check_file, document, repeat, step
+from strongroom.backends.sqlite import SqliteStore, schema
+from strongroom.backends.sqlite.log import Log
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.store import Commit, Expect, Get, Put, Range
+from strongroom.testing.faults import SHARED, Broken, check, check_file, document, repeat, step
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import ROUNDS
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, rows
-from holdfast.codec import Json, encode
-from holdfast.errors import StoreError
-from holdfast.store import (
+from strongroom.backends.sqlite import SqliteStore, rows
+from strongroom.codec import Json, encode
+from strongroom.errors import StoreError
+from strongroom.store import (
     Append,
     Commit,
     Delete,
@@ -35,7 +35,7 @@ from holdfast.store import (
     Slice,
     Tail,
 )
-from holdfast.testing.faults import PAGE, Broken, check, damage, glance, step
+from strongroom.testing.faults import PAGE, Broken, check, damage, glance, step
 from tests.crash.scale import FLIPS, SEED
 
 DOCUMENTS = [Key("faults", "document", f"d{n}") for n in range(30)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.faults import Broken, Checkpointing
-from holdfast.testing.kill9 import campaign, sweep
+from strongroom.testing.faults import Broken, Checkpointing
+from strongroom.testing.kill9 import campaign, sweep
 from tests.crash.broken import Forgetful, Halving, Hasty
 from tests.crash.processes import apart
 from tests.crash.scale import KILLS, SEED

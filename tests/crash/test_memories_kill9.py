@@ -1,7 +1,7 @@
 """Long-term memory under kill -9: a batch is wholly committed or pending, never half, never twice.
 
-Two ways to choose the moment, as in `holdfast.testing.kill9`: just before or just after a single operation on the disk
-of each verb, and at random instants while two workers go through the same batches. `HOLDFAST_KILLS` says how often.
+Two ways to choose the moment, as in `strongroom.testing.kill9`: just before or just after a single operation on the
+disk of each verb, and at random instants while two workers go through the same batches. `STRONGROOM_KILLS` how many.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-import holdfast
-from holdfast.blocking import Context
-from holdfast.services.memories.policy import Policy
-from holdfast.store import Commit, new_id
-from holdfast.testing.disk import Disk, Kind
+import strongroom
+from strongroom.blocking import Context
+from strongroom.services.memories.policy import Policy
+from strongroom.store import Commit, new_id
+from strongroom.testing.disk import Disk, Kind
 from tests.crash.memory_world import agree, batch
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import KILLS, SEED
@@ -169,7 +169,7 @@ VERBS = {
 def sweep(folder: Path, name: str, kills: int, seed: int) -> int:
     """Kill a process before or after single operations of a verb: each one if `kills` allows, else some of them."""
     verb, template = VERBS[name], folder / "template.db"
-    with holdfast.open(template) as ctx:
+    with strongroom.open(template) as ctx:
         verb.setup(ctx)
     count = mmap.mmap(-1, 8)
     assert ended_well(forked(_act, _copied(template, folder / "counted.db"), verb, None, count))
@@ -179,7 +179,7 @@ def sweep(folder: Path, name: str, kills: int, seed: int) -> int:
         path = _copied(template, folder / f"{nth}-{after}.db")
         _, status = os.waitpid(forked(_act, path, verb, (nth, after), count), 0)
         assert os.WIFSIGNALED(status), f"{name}: operation {nth} was never reached"
-        with holdfast.open(path) as ctx:
+        with strongroom.open(path) as ctx:
             agree(ctx)
             verb.whole(ctx)
             verb.act(ctx)
@@ -191,7 +191,7 @@ def sweep(folder: Path, name: str, kills: int, seed: int) -> int:
 
 
 def _act(path: Path, verb: Verb, moment: tuple[int, bool] | None, count: mmap.mmap) -> None:
-    with Disk(path) as disk, holdfast.open(path) as ctx:
+    with Disk(path) as disk, strongroom.open(path) as ctx:
         before = disk.count(*OPERATIONS)
         if moment is not None:
             disk.kill(*OPERATIONS, nth=moment[0], after=moment[1])
@@ -223,7 +223,7 @@ BATCHES = 400
 
 def work(path: Path, told: mmap.mmap, start: int, committing: Callable[[Context, str], object]) -> None:
     """Go through the batches from `start`, writing down the last thing that was acknowledged of each."""
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         for n in range(start, BATCHES):
             id, source = f"b{n}", f"feed-{n}"
             requests = [
@@ -248,7 +248,7 @@ def work(path: Path, told: mmap.mmap, start: int, committing: Callable[[Context,
 
 def look(path: Path, told: mmap.mmap) -> None:
     """Check that everything agrees, and that what was acknowledged is so."""
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         memories = agree(ctx)
         for n in range(BATCHES):
             found = batch(ctx, f"b{n}")

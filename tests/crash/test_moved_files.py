@@ -14,10 +14,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, committer, identity
-from holdfast.backends.sqlite import store as module
-from holdfast.errors import Damaged, Unavailable
-from holdfast.testing.faults import Broken, Lost, check, check_file, repeat, step
+from strongroom.backends.sqlite import SqliteStore, committer, identity
+from strongroom.backends.sqlite import store as module
+from strongroom.errors import Damaged, Unavailable
+from strongroom.testing.faults import Broken, Lost, check, check_file, repeat, step
 from tests.crash.processes import apart, ended_well, forked
 
 
@@ -207,8 +207,8 @@ def _child_leaves_in_the_ordinary_way(path: Path) -> bool:
     """Let a forked child end its interpreter, with everything that is finalised then, while the parent writes on."""
     program = """
 import os, sys
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.testing.faults import check, step
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.testing.faults import check, step
 store = SqliteStore(sys.argv[1])
 store.commit(step(0, 1))
 if os.fork() == 0:

@@ -11,9 +11,9 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, committer, receipts, schema
-from holdfast.testing.faults import Broken, Checkpointing, check, repeat, step
-from holdfast.testing.power import NAME, Image, Make, Recorder, Replay, Report, cut, lay_out, record, spread
+from strongroom.backends.sqlite import SqliteStore, committer, receipts, schema
+from strongroom.testing.faults import Broken, Checkpointing, check, repeat, step
+from strongroom.testing.power import NAME, Image, Make, Recorder, Replay, Report, cut, lay_out, record, spread
 from tests.crash.broken import NeverSyncing, relaxed
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import CUTS, SEED
@@ -205,7 +205,7 @@ def test_the_check_sees_a_repeat_that_is_acknowledged_without_fsync(tmp_path: Pa
 
 @pytest.mark.parametrize("sector", [511, 512, 1024])
 def test_a_torn_write_loses_whole_sectors_of_the_disk_only(sector: int) -> None:
-    from holdfast.testing.power import _sectors
+    from strongroom.testing.power import _sectors
 
     data = bytes(range(256)) * 20
     pieces = list(_sectors(sector, data))

@@ -7,10 +7,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, files, schema
-from holdfast.backends.sqlite import store as module
-from holdfast.errors import SchemaMismatch, Unavailable
-from holdfast.testing.faults import check, step
+from strongroom.backends.sqlite import SqliteStore, files, schema
+from strongroom.backends.sqlite import store as module
+from strongroom.errors import SchemaMismatch, Unavailable
+from strongroom.testing.faults import check, step
 
 MOUNTS = "\n".join(
     [

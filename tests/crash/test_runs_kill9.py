@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.store import Commit, Receipt
-from holdfast.values import WorkingSet
+import strongroom
+from strongroom.store import Commit, Receipt
+from strongroom.values import WorkingSet
 from tests.crash.agreement import agree
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import KILLS, SEED
@@ -31,7 +31,7 @@ def one_more(name: str) -> Callable[[WorkingSet], dict[str, Any]]:
 
 
 def add(path: Path, name: str, times: int) -> None:
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         run = ctx.runs.get("r")
         for place in range(times):
             run.update_with(one_more(f"{name}{place}"))
@@ -44,7 +44,7 @@ def two_processes(path: Path) -> bool:
 
 
 def kept(path: Path, names: str, times: int) -> None:
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         run = ctx.runs.get("r")
         wanted = sorted(f"{name}{place}" for name in names for place in range(times))
         assert sorted(run.working_set.blockers) == wanted
@@ -54,7 +54,7 @@ def kept(path: Path, names: str, times: int) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         ctx.runs.create(objective="o", run_id="r", config={"ws_max_tokens": 100_000})
     return tmp_path / "agent.db"
 
@@ -65,7 +65,7 @@ def test_two_processes_of_a_hundred_updates_each_keep_two_hundred(path: Path) ->
 
 
 def test_eight_threads_keep_every_update(path: Path) -> None:
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         run = ctx.runs.get("r")
 
         def work(name: str) -> None:
@@ -82,7 +82,7 @@ def test_eight_threads_keep_every_update(path: Path) -> None:
 
 def test_eight_tasks_keep_every_update(path: Path) -> None:
     async def main() -> None:
-        async with await holdfast.aopen(path) as ctx:
+        async with await strongroom.aopen(path) as ctx:
             run = await ctx.runs.get("r")
 
             async def work(name: str) -> None:
@@ -96,7 +96,7 @@ def test_eight_tasks_keep_every_update(path: Path) -> None:
 
 
 def test_thirty_two_threads_record_without_a_retry(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         run, attempts = ctx.runs.get("r"), []
         commit = ctx.store.commit
 
@@ -128,7 +128,7 @@ def test_thirty_two_threads_record_without_a_retry(path: Path, monkeypatch: pyte
 def work(path: Path, acknowledged: mmap.mmap, seed: int) -> None:
     """Do a bit of everything until killed; write down the last update that was acknowledged, and every step."""
     rng, pack = random.Random(seed), path.with_suffix(f".{seed}.zip")
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         run = ctx.runs.get("r")
         while True:
             acknowledged[8:16] = (int.from_bytes(acknowledged[8:16], "big") + 1).to_bytes(8, "big")
@@ -157,7 +157,7 @@ def work(path: Path, acknowledged: mmap.mmap, seed: int) -> None:
 
 def look(path: Path, acknowledged: int) -> None:
     """Check everything that is there, and that nothing acknowledged is lacking."""
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         assert ctx.runs.get("r").seq >= acknowledged
         agree(ctx)
 

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-import holdfast
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.blocking import Context
-from holdfast.bridge import Inline
-from holdfast.context import AsyncContext
-from holdfast.errors import NotFound
-from holdfast.scope import Scope
-from holdfast.store import Store
-from holdfast.testing.disk import Disk
+import strongroom
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.blocking import Context
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
+from strongroom.errors import NotFound
+from strongroom.scope import Scope
+from strongroom.store import Store
+from strongroom.testing.disk import Disk
 from tests.crash.agreement import agree
 from tests.crash.broken import Halving
 from tests.crash.processes import apart, forked
@@ -76,7 +76,7 @@ VERBS = {
 
 
 def prepare(path: Path, pack: Path) -> None:
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         run = ctx.runs.create(objective="o", run_id="r")
         run.update(next_action=CANARY)
         run.attach(CANARY.encode() * 4, type="t")
@@ -108,7 +108,7 @@ def sweep(folder: Path, name: str, *, make: Make = SqliteStore, stride: int = ST
             _, status = os.waitpid(forked(die, make, verb, path, pack, acknowledged, nth, after), 0)
             ended = os.WIFEXITED(status)
             assert not ended or os.WEXITSTATUS(status) == 0, "it failed by itself; see its error above"
-            with holdfast.open(path) as ctx:
+            with strongroom.open(path) as ctx:
                 agree(ctx)
                 assert verb.done(ctx) or not acknowledged[0], f"lost although acknowledged, operation {nth}"
                 if verb.repeatable or not verb.done(ctx):

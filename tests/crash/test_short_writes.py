@@ -9,9 +9,9 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.errors import StoreError
-from holdfast.testing.faults import Broken, Checkpointing, check, check_file, repeat
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.errors import StoreError
+from strongroom.testing.faults import Broken, Checkpointing, check, check_file, repeat
 from tests.crash.processes import apart
 
 Write = Callable[[int, int, int, int], int]

@@ -6,10 +6,10 @@ import os
 import signal
 from pathlib import Path
 
-from holdfast.backends.sqlite import SqliteStore, identity
-from holdfast.errors import Damaged, Unavailable
-from holdfast.testing.disk import Disk, Operation
-from holdfast.testing.faults import Broken, check, check_file, repeat, step
+from strongroom.backends.sqlite import SqliteStore, identity
+from strongroom.errors import Damaged, Unavailable
+from strongroom.testing.disk import Disk, Operation
+from strongroom.testing.faults import Broken, check, check_file, repeat, step
 from tests.crash.processes import apart, ended_well, forked
 
 

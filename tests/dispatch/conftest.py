@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.context import AsyncContext
-from holdfast.dispatch import AsyncDispatcher, Dispatcher
+from strongroom.context import AsyncContext
+from strongroom.dispatch import AsyncDispatcher, Dispatcher
 from tests.colours import Awaitable
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.dispatch import AsyncDispatcher, Dispatcher, respond, send
+from strongroom.dispatch import AsyncDispatcher, Dispatcher, respond, send
 
 dispatcher = AsyncDispatcher(lease_seconds=1.5, poll_seconds=0.02, sweep_seconds=0.5, max_concurrent=8)
 

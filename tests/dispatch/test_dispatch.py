@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.dispatch import DeliveryFailed, Dispatcher, Retry, respond, send
-from holdfast.errors import InvalidInput, NotFound
+from strongroom.dispatch import DeliveryFailed, Dispatcher, Retry, respond, send
+from strongroom.errors import InvalidInput, NotFound
 from tests.dispatch.conftest import Desk
 
 ONCE = Retry(attempts=1)
@@ -311,7 +311,7 @@ def spaces(make_ctx: Any) -> Any:
 
 
 def test_two_functions_can_not_have_one_name(make_desk: Any) -> None:
-    from holdfast.dispatch import Dispatcher
+    from strongroom.dispatch import Dispatcher
 
     dispatcher = Dispatcher()
     dispatcher.handler("x")(lambda payload, call: None)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.bridge import Inline
-from holdfast.context import AsyncContext
-from holdfast.dispatch import AsyncDispatcher
-from holdfast.dispatch.delivery import Round
-from holdfast.dispatch.routes import Respond, Route
-from holdfast.opening import open_store
-from holdfast.scope import Scope
-from holdfast.store import Get, Key
+import strongroom
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
+from strongroom.dispatch import AsyncDispatcher
+from strongroom.dispatch.delivery import Round
+from strongroom.dispatch.routes import Respond, Route
+from strongroom.opening import open_store
+from strongroom.scope import Scope
+from strongroom.store import Get, Key
 
 LEASE = 30.0
 
@@ -130,7 +130,7 @@ async def test_after_a_crash_the_message_is_delivered_again(ctx: AsyncContext, c
 
 
 async def test_a_long_run_keeps_its_lease(address: str) -> None:
-    async with await holdfast.aopen(address) as ctx:
+    async with await strongroom.aopen(address) as ctx:
         first, second = (AsyncDispatcher(ctx, lease_seconds=0.3, poll_seconds=0.01) for _ in range(2))
         runs: list[str] = []
 
@@ -151,7 +151,7 @@ async def test_a_long_run_keeps_its_lease(address: str) -> None:
 
 
 async def test_stopping_lets_what_is_running_finish(address: str) -> None:
-    async with await holdfast.aopen(address) as ctx:
+    async with await strongroom.aopen(address) as ctx:
         dispatcher = AsyncDispatcher(ctx, poll_seconds=0.01)
 
         @dispatcher.handler("last")
@@ -169,7 +169,7 @@ async def test_stopping_lets_what_is_running_finish(address: str) -> None:
 
 
 async def test_stopping_at_once_hands_back_what_is_running(address: str) -> None:
-    async with await holdfast.aopen(address) as ctx:
+    async with await strongroom.aopen(address) as ctx:
         first, second = AsyncDispatcher(ctx, poll_seconds=0.01), AsyncDispatcher(ctx, poll_seconds=0.01)
 
         @first.handler("hang")

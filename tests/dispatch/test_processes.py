@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.dispatch import Dispatcher, Retry
-from holdfast.dispatch.pool import compute
-from holdfast.dispatch.worker import load, work
-from holdfast.errors import InvalidInput
+import strongroom
+from strongroom.dispatch import Dispatcher, Retry
+from strongroom.dispatch.pool import compute
+from strongroom.dispatch.worker import load, work
+from strongroom.errors import InvalidInput
 from tests.dispatch import program
 from tests.dispatch.program import Number
 
-SECONDS = float(os.environ.get("HOLDFAST_SECONDS", "2"))
+SECONDS = float(os.environ.get("STRONGROOM_SECONDS", "2"))
 ROOT = Path(__file__).parents[2]
 SHARED = ["sqlite", "postgres", "redis"]
 
@@ -53,7 +53,7 @@ def heavy(ctx: Any, address: str, **options: Any) -> Dispatcher:
 
 @pytest.mark.parametrize("address", SHARED, indirect=True)
 def test_a_cpu_bound_function_runs_in_another_process_and_its_answer_is_committed_here(address: str) -> None:
-    with holdfast.open(address) as ctx, heavy(ctx, address, max_workers=1) as dispatcher:
+    with strongroom.open(address) as ctx, heavy(ctx, address, max_workers=1) as dispatcher:
         for n in (10, 20):
             dispatcher.send("t", Number(n), from_id="user", to_id="triangle")
         dispatcher.drain()
@@ -63,7 +63,7 @@ def test_a_cpu_bound_function_runs_in_another_process_and_its_answer_is_committe
 
 def test_only_names_and_numbers_are_sent_to_an_executor(tmp_path: Path) -> None:
     address, executor = str(tmp_path / "agent.db"), Recording()
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         dispatcher = heavy(ctx, address, executor=executor)
         dispatcher.send("t", Number(10), from_id="user", to_id="triangle")
         dispatcher.drain()
@@ -74,7 +74,7 @@ def test_only_names_and_numbers_are_sent_to_an_executor(tmp_path: Path) -> None:
 
 def test_a_message_that_kills_its_process_becomes_a_dead_letter_and_others_go_on(tmp_path: Path) -> None:
     address = str(tmp_path / "agent.db")
-    with holdfast.open(address) as ctx, heavy(ctx, address, max_workers=1) as dispatcher:
+    with strongroom.open(address) as ctx, heavy(ctx, address, max_workers=1) as dispatcher:
         dispatcher.send("bad", "x", from_id="user", to_id="fatal")
         dispatcher.drain()
         dispatcher.send("good", Number(4), from_id="user", to_id="triangle")
@@ -85,7 +85,7 @@ def test_a_message_that_kills_its_process_becomes_a_dead_letter_and_others_go_on
 
 
 def test_memory_can_not_be_shared_with_another_process_and_that_is_said() -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         dispatcher = Dispatcher(ctx)
         dispatcher.handler("spin", cpu_bound=True, retry=Retry(attempts=1))(program.spinning)
         dispatcher.send("t", 1, from_id="user", to_id="spin")
@@ -102,21 +102,21 @@ def test_a_target_that_is_no_dispatcher_is_refused(target: str) -> None:
 
 def test_a_worker_serves_the_functions_of_a_program(tmp_path: Path) -> None:
     address = str(tmp_path / "agent.db")
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         Dispatcher(ctx).send("t", Number(1), from_id="user", to_id="step")
     work("tests.dispatch.program:dispatcher", url=address, drain=True)
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         assert len(ctx.threads.get("t").sent_by("step")) == 1
 
 
 def start_worker(address: str) -> subprocess.Popen[bytes]:
-    code = f"from holdfast.dispatch import work; work('tests.dispatch.program:dispatcher', url={address!r})"
+    code = f"from strongroom.dispatch import work; work('tests.dispatch.program:dispatcher', url={address!r})"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
 
 
 @pytest.fixture
 def workers(address: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    holdfast.open(address).close()
+    strongroom.open(address).close()
     started = [start_worker(address) for _ in range(2)]
     yield started
     for worker in started:
@@ -130,7 +130,7 @@ def answered(ctx: Any) -> int:
 
 @pytest.mark.parametrize("address", ["sqlite"], indirect=True)
 def test_a_worker_that_is_told_to_stop_ends_well(address: str, workers: list[subprocess.Popen[bytes]]) -> None:
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         Dispatcher(ctx).send("t", Number(0), from_id="user", to_id="step")
         for slot in ctx.threads.follow("t"):
             if slot.from_id == "step":
@@ -149,7 +149,7 @@ def test_killing_workers_loses_nothing_doubles_nothing_and_keeps_the_order(
     rng = random.Random(7)
     sent = {f"t{n}": 0 for n in range(6)}
     kills, seen = 0, 0
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         sender = Dispatcher(ctx)
         end = time.monotonic() + SECONDS
         while time.monotonic() < end or kills < 3:
@@ -171,7 +171,7 @@ def test_killing_workers_loses_nothing_doubles_nothing_and_keeps_the_order(
         worker.wait()
     print(f"{kills} workers killed, {sum(sent.values())} messages sent")
     work("tests.dispatch.program:dispatcher", url=address, drain=True)
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         assert not Dispatcher(ctx).dead_letters().letters
         ctx.threads.register(Number)
         for thread_id, count in sent.items():

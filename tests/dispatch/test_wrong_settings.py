@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.dispatch import Dispatcher, Retry
-from holdfast.errors import InvalidInput
+from strongroom.dispatch import Dispatcher, Retry
+from strongroom.errors import InvalidInput
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import encode
-from holdfast.errors import CommitUnknown, Conflict
-from holdfast.store import Append, AsyncStore, Commit, Entry, Expect, Get, Key, Put, Range, Receipt, new_id
-from holdfast.testing import CRASHED, explore
+from strongroom.codec import encode
+from strongroom.errors import CommitUnknown, Conflict
+from strongroom.store import Append, AsyncStore, Commit, Entry, Expect, Get, Key, Put, Range, Receipt, new_id
+from strongroom.testing import CRASHED, explore
 
 NUMBER = Key("s", "number", "n")
 OTHER = Key("s", "number", "m")
@@ -146,7 +146,7 @@ def test_setup_runs_before_every_schedule() -> None:
     assert explore([increment, increment], counts_to(42), setup=forty).failure is None
 
 
-def test_holdfast_errors_are_results() -> None:
+def test_strongroom_errors_are_results() -> None:
     async def create(store: AsyncStore) -> Receipt:
         return await store.commit(write(1, Expect(NUMBER, 0)))
 

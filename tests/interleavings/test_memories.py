@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.errors import CommitUnknown, Conflict, HoldfastError, InvalidInput
-from holdfast.scope import Scope
-from holdfast.services.memories.memories import AsyncMemories
-from holdfast.services.memories.policy import Policy
-from holdfast.services.memories.values import Batch, Committed, Revoked
-from holdfast.store import AsyncStore, Commit, new_id
-from holdfast.testing.explore import CRASHED, Program, explore
+from strongroom.errors import CommitUnknown, Conflict, InvalidInput, StrongroomError
+from strongroom.scope import Scope
+from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.values import Batch, Committed, Revoked
+from strongroom.store import AsyncStore, Commit, new_id
+from strongroom.testing.explore import CRASHED, Program, explore
 from tests.hashed import hashing
 from tests.services.memory_samples import mcr
 
@@ -189,7 +189,7 @@ def test_a_crash_while_committing_leaves_it_pending_or_whole_and_a_repeat_finish
     async def whole(store: AsyncStore) -> None:
         try:
             batch = await memories(store).batch(BATCH)
-        except HoldfastError:
+        except StrongroomError:
             return
         assert len(await active(store)) == (3 if batch.status == "committed" else 0)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.codec import encode
-from holdfast.context import AsyncContext
-from holdfast.errors import CommitUnknown, Conflict, NotFound
-from holdfast.scope import Scope
-from holdfast.store import AsyncStore, Commit, Get, Key, Put, Range, Scan, new_id
-from holdfast.testing import CRASHED, explore
+import strongroom
+from strongroom.codec import encode
+from strongroom.context import AsyncContext
+from strongroom.errors import CommitUnknown, Conflict, NotFound
+from strongroom.scope import Scope
+from strongroom.store import AsyncStore, Commit, Get, Key, Put, Range, Scan, new_id
+from strongroom.testing import CRASHED, explore
 from tests.services.test_episodes import REQUEST
 
 Program = Callable[[AsyncStore], Any]
@@ -226,7 +226,7 @@ def test_a_crash_anywhere_leaves_everything_in_agreement(program: Program) -> No
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pack large enough to be restored in several commits."""
     path = tmp_path_factory.mktemp("packs") / "pack.zip"
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         run = ctx.runs.create(objective="o", run_id="r")
         run.attach(b"content" * 250_000, type="t")
         run.milestone("m")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from holdfast.errors import Conflict, NotFound
-from holdfast.scope import Scope
-from holdfast.services.sessions.recounts import recount
-from holdfast.services.sessions.session import AsyncSession
-from holdfast.services.sessions.sessions import AsyncSessions
-from holdfast.services.sessions.view import look
-from holdfast.store import AsyncStore
-from holdfast.testing import explore
-from holdfast.tokens import count_message
+from strongroom.errors import Conflict, NotFound
+from strongroom.scope import Scope
+from strongroom.services.sessions.recounts import recount
+from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.sessions import AsyncSessions
+from strongroom.services.sessions.view import look
+from strongroom.store import AsyncStore
+from strongroom.testing import explore
+from strongroom.tokens import count_message
 
 Program = Callable[[AsyncStore], Coroutine[Any, Any, Any]]
 

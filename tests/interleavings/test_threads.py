@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import pack
-from holdfast.dispatch.delivery import Round
-from holdfast.dispatch.discovery import Discovery
-from holdfast.dispatch.letters import Letters
-from holdfast.dispatch.routes import Outgoing, Respond, Route, Send
-from holdfast.errors import BudgetExceeded, CommitUnknown, Conflict
-from holdfast.scope import Scope
-from holdfast.services.threads.deliveries import Delivery
-from holdfast.services.threads.plans import count_key
-from holdfast.services.threads.registry import AsyncRegistry
-from holdfast.services.threads.threads import AsyncThreads
-from holdfast.services.threads.values import Limits, Slot
-from holdfast.store import Append, AsyncStore, Commit, Expect, Get, Key, Put, Range, Write, new_id
-from holdfast.testing import CRASHED, explore
+from strongroom.codec import pack
+from strongroom.dispatch.delivery import Round
+from strongroom.dispatch.discovery import Discovery
+from strongroom.dispatch.letters import Letters
+from strongroom.dispatch.routes import Outgoing, Respond, Route, Send
+from strongroom.errors import BudgetExceeded, CommitUnknown, Conflict
+from strongroom.scope import Scope
+from strongroom.services.threads.deliveries import Delivery
+from strongroom.services.threads.plans import count_key
+from strongroom.services.threads.registry import AsyncRegistry
+from strongroom.services.threads.threads import AsyncThreads
+from strongroom.services.threads.values import Limits, Slot
+from strongroom.store import Append, AsyncStore, Commit, Expect, Get, Key, Put, Range, Write, new_id
+from strongroom.testing import CRASHED, explore
 
 Program = Callable[[AsyncStore], Coroutine[Any, Any, Any]]
 LEASE = 30.0

@@ -14,9 +14,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
-from holdfast.codec import Json, encode
-from holdfast.errors import CommitUnknown, Conflict, StoreError, Unavailable
-from holdfast.store import (
+from strongroom.codec import Json, encode
+from strongroom.errors import CommitUnknown, Conflict, StoreError, Unavailable
+from strongroom.store import (
     Append,
     Commit,
     Durability,
@@ -32,7 +32,7 @@ from holdfast.store import (
     Tail,
     new_id,
 )
-from holdfast.testing import EMPTY, Operation, Recorder, linearizable, race, store_step
+from strongroom.testing import EMPTY, Operation, Recorder, linearizable, race, store_step
 from tests.postgres.proxy import Proxy
 
 CLIENTS, CALLS = 4, 7

@@ -1,4 +1,4 @@
-"""A server's store and the one in memory, side by side through the same random steps. HOLDFAST_STEPS says how many."""
+"""A server's store and the one in memory, side by side through the same random steps. STRONGROOM_STEPS: how many."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.store import Commit, Durability, Question, Receipt, Store
-from holdfast.testing.machine import store_machine
+from strongroom.backends.memory import MemoryStore
+from strongroom.store import Commit, Durability, Question, Receipt, Store
+from strongroom.testing.machine import store_machine
 
-STEPS = int(os.environ.get("HOLDFAST_STEPS", "2000"))
+STEPS = int(os.environ.get("STRONGROOM_STEPS", "2000"))
 EACH = 40
 
 

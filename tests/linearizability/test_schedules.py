@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import encode
-from holdfast.errors import CommitUnknown, Conflict
-from holdfast.opening import open_store
-from holdfast.store import Append, AsyncStore, Commit, Entry, Expect, Get, Key, Put, Range, Store, new_id
-from holdfast.testing import CRASHED, explore
+from strongroom.codec import encode
+from strongroom.errors import CommitUnknown, Conflict
+from strongroom.opening import open_store
+from strongroom.store import Append, AsyncStore, Commit, Entry, Expect, Get, Key, Put, Range, Store, new_id
+from strongroom.testing import CRASHED, explore
 
 
 class Shared:

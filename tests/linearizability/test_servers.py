@@ -1,6 +1,6 @@
 """Whatever happens to servers, connections and clients, what clients see can be explained by one order of their calls.
 
-HOLDFAST_HISTORIES says how many histories are recorded on each server.
+STRONGROOM_HISTORIES says how many histories are recorded on each server.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.postgres import AsyncPostgresStore, PostgresStore
-from holdfast.backends.redis import AsyncRedisStore, RedisStore
-from holdfast.store import AsyncStore, Commit, Durability, Question, Receipt, Store
-from holdfast.testing import Driven
+from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
+from strongroom.backends.redis import AsyncRedisStore, RedisStore
+from strongroom.store import AsyncStore, Commit, Durability, Question, Receipt, Store
+from strongroom.testing import Driven
 from tests.linearizability.crowd import HASTY, Scene, explained, unknowns
 from tests.servers.postgres import NoServer, PostgresServer
 from tests.servers.valkey import DURABLE, ValkeyServer, start_or_skip
 
-HISTORIES = int(os.environ.get("HOLDFAST_HISTORIES", "50"))
+HISTORIES = int(os.environ.get("STRONGROOM_HISTORIES", "50"))
 HASTY_SECONDS, PATIENT_SECONDS = 0.4, 30.0
 
 

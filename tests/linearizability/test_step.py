@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.codec import encode
-from holdfast.errors import Conflict, Unavailable
-from holdfast.store import Append, Commit, Entry, Get, Key, Receipt, Tail
-from holdfast.testing import EMPTY, Operation, linearizable, store_step
+from strongroom.backends.memory import MemoryStore
+from strongroom.codec import encode
+from strongroom.errors import Conflict, Unavailable
+from strongroom.store import Append, Commit, Entry, Get, Key, Receipt, Tail
+from strongroom.testing import EMPTY, Operation, linearizable, store_step
 
 LOG = Key("s", "log", "l")
 AGAIN = Commit("again", (), (Append(LOG, (Entry("n", encode(1)),)),))

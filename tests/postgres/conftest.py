@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.postgres import AsyncPostgresStore, PostgresStore
-from holdfast.store import AsyncStore
-from holdfast.testing import Driven
+from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
+from strongroom.store import AsyncStore
+from strongroom.testing import Driven
 from tests.conftest import COLOURS
 from tests.servers.postgres import fresh_schema
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.postgres import schema
-from holdfast.codec import encode
-from holdfast.errors import CommitUnknown, Unavailable
-from holdfast.store import Append, Commit, Entry, Key, Put, Range, new_id
+from strongroom.backends.postgres import schema
+from strongroom.codec import encode
+from strongroom.errors import CommitUnknown, Unavailable
+from strongroom.store import Append, Commit, Entry, Key, Put, Range, new_id
 from tests.servers.postgres import NoServer, PostgresServer
 
-CRASHES = int(os.environ.get("HOLDFAST_CRASHES", "3"))
+CRASHES = int(os.environ.get("STRONGROOM_CRASHES", "3"))
 WRITERS = 4
 COMMITS_BETWEEN = 40
 SHARED = Key("acme", "log", "shared")

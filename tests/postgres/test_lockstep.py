@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.codec import encode
-from holdfast.errors import HoldfastError
-from holdfast.stemming import words
-from holdfast.store import (
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.codec import encode
+from strongroom.errors import StrongroomError
+from strongroom.stemming import words
+from strongroom.store import (
     Append,
     Commit,
     Delete,
@@ -35,7 +35,7 @@ from holdfast.store import (
     new_id,
 )
 
-EXAMPLES = int(os.environ.get("HOLDFAST_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("STRONGROOM_EXAMPLES", "25"))
 
 # The pool draws jitter in threads of its own, which may well be while Hypothesis draws.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module")
@@ -108,7 +108,7 @@ def outcome(call: Callable[[], Any]) -> Any:
     """Return what a call returns or, in place of it, what it refuses and why."""
     try:
         return call()
-    except HoldfastError as refusal:
+    except StrongroomError as refusal:
         return type(refusal), str(refusal)
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends.postgres import PostgresStore
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.codec import encode
-from holdfast.copying import copy, survey
-from holdfast.errors import Conflict, InvalidInput
-from holdfast.stemming import words
-from holdfast.store import (
+from strongroom.backends.postgres import PostgresStore
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.codec import encode
+from strongroom.copying import copy, survey
+from strongroom.errors import Conflict, InvalidInput
+from strongroom.stemming import words
+from strongroom.store import (
     Append,
     Commit,
     Delete,

@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.backends.postgres import commits
-from holdfast.backends.postgres.address import Address, parse
-from holdfast.backends.postgres.wire import adapters_map
-from holdfast.codec import encode
-from holdfast.errors import CommitUnknown, Conflict, Unavailable
-from holdfast.store import EXISTS, Append, Commit, Entry, Expect, Get, Key, Put, Range, new_id
+from strongroom.backends.postgres import commits
+from strongroom.backends.postgres.address import Address, parse
+from strongroom.backends.postgres.wire import adapters_map
+from strongroom.codec import encode
+from strongroom.errors import CommitUnknown, Conflict, Unavailable
+from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Get, Key, Put, Range, new_id
 from tests.postgres.proxy import Proxy
 from tests.servers.postgres import PostgresServer
 

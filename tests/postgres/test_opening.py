@@ -14,11 +14,11 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from holdfast.backends.postgres import PostgresStore, schema
-from holdfast.backends.postgres.address import parse
-from holdfast.codec import encode
-from holdfast.errors import Conflict, Damaged, HoldfastError, InvalidInput, SchemaMismatch, Unavailable
-from holdfast.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, Scan, new_id
+from strongroom.backends.postgres import PostgresStore, schema
+from strongroom.backends.postgres.address import parse
+from strongroom.codec import encode
+from strongroom.errors import Conflict, Damaged, InvalidInput, SchemaMismatch, StrongroomError, Unavailable
+from strongroom.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, Scan, new_id
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 
 Connect = Callable[..., Any]
@@ -26,9 +26,9 @@ STARTERS = 8
 
 STARTER = """
 import sys
-from holdfast.backends.postgres import PostgresStore
-from holdfast.codec import encode
-from holdfast.store import Append, Commit, Entry, Key, new_id
+from strongroom.backends.postgres import PostgresStore
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Entry, Key, new_id
 sys.stdin.readline()
 with PostgresStore(sys.argv[1]) as store:
     store.commit(Commit(new_id(), (), (Append(Key("acme", "log", "a"), (Entry("started", encode(None)),)),)))
@@ -143,7 +143,7 @@ def test_a_role_that_is_not_let_in_is_told_so(connect: Connect, postgres_server:
     ],
 )
 def test_no_error_shows_the_password(connect: Connect, address: str) -> None:
-    with pytest.raises(HoldfastError) as failure:
+    with pytest.raises(StrongroomError) as failure:
         connect(address.format(password=PASSWORD, port=free_port()))
     assert PASSWORD not in "".join(traceback.format_exception(failure.value)) + repr(failure.value)
 
@@ -180,7 +180,7 @@ def test_a_server_that_does_not_sync_is_not_called_durable(connect: Connect, pos
 
 
 def change(address: str, sql: str) -> None:
-    """Run a statement as somebody who goes around Holdfast."""
+    """Run a statement as somebody who goes around Strongroom."""
     parsed = parse(address)
     with psycopg.connect(parsed.conninfo, autocommit=True) as con:
         con.execute("SET client_min_messages = warning")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import encode
-from holdfast.errors import Conflict
-from holdfast.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, Scan, Tail, new_id
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, Scan, Tail, new_id
 from tests.postgres.proxy import Pooler
 from tests.servers.postgres import PostgresServer
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from holdfast.backends.postgres import PostgresStore
-from holdfast.store import Get, Key
+from strongroom.backends.postgres import PostgresStore
+from strongroom.store import Get, Key
 
 PROCESSES, UPDATES = 2, 100
 
 WORKER = """
 import sys
-from holdfast.backends.postgres import PostgresStore
-from holdfast.codec import encode
-from holdfast.errors import Conflict
-from holdfast.store import Commit, Expect, Get, Key, Put, new_id
+from strongroom.backends.postgres import PostgresStore
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.store import Commit, Expect, Get, Key, Put, new_id
 key = Key("acme", "counter", "a")
 with PostgresStore(sys.argv[1]) as store:
     for _ in range(int(sys.argv[2])):

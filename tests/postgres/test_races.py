@@ -7,11 +7,11 @@ from typing import Any
 
 import psycopg
 
-from holdfast.backends.postgres.address import parse
-from holdfast.codec import encode
-from holdfast.errors import Conflict
-from holdfast.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, Write, new_id
-from holdfast.testing import race
+from strongroom.backends.postgres.address import parse
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, Write, new_id
+from strongroom.testing import race
 
 ROUNDS = 15
 
@@ -82,5 +82,5 @@ def test_a_refused_commit_leaves_no_row_behind(connect: Callable[..., Any], post
     store.commit(Commit(new_id(), (Expect(new, 0),), ()))
     parsed = parse(postgres)
     with psycopg.connect(parsed.conninfo) as con:
-        con.execute("SELECT set_config('holdfast.space', 'acme', true)")
+        con.execute("SELECT set_config('strongroom.space', 'acme', true)")
         assert con.execute(f"SELECT count(*) FROM {parsed.schema}.head").fetchone() == (0,)

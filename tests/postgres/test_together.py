@@ -9,13 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.backends.postgres import AsyncPostgresStore
-from holdfast.backends.postgres.failures import Effort
-from holdfast.backends.postgres.link import AsyncLink
-from holdfast.backends.postgres.together import only_key
-from holdfast.codec import encode
-from holdfast.errors import Conflict
-from holdfast.store import Append, Commit, Entry, Expect, Key, Put, Range, Receipt, new_id
+from strongroom.backends.postgres import AsyncPostgresStore
+from strongroom.backends.postgres.failures import Effort
+from strongroom.backends.postgres.link import AsyncLink
+from strongroom.backends.postgres.together import only_key
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.store import Append, Commit, Entry, Expect, Key, Put, Range, Receipt, new_id
 
 
 def append(name: str, expected: int | None = None) -> Commit:
@@ -139,7 +139,7 @@ def test_a_lock_that_somebody_keeps_holds_up_only_the_one_who_needs_it(postgres:
     with psycopg.connect(postgres.split("?")[0]) as holder:
         schema = postgres.split("schema=")[1]
         together(postgres, [append("held")])
-        holder.execute("SELECT set_config('holdfast.space', 'acme', true)")
+        holder.execute("SELECT set_config('strongroom.space', 'acme', true)")
         held = holder.execute(f"SELECT id FROM {schema}.head WHERE id = 'held' FOR UPDATE").fetchall()
         assert held == [("held",)]
 

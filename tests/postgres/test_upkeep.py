@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from holdfast.backends.postgres import PostgresStore, store
-from holdfast.backends.postgres.address import parse
-from holdfast.codec import encode
-from holdfast.store import Append, Commit, Delete, Entry, Key, Put, Truncate, new_id
+from strongroom.backends.postgres import PostgresStore, store
+from strongroom.backends.postgres.address import parse
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Delete, Entry, Key, Put, Truncate, new_id
 
 KEY = Key("acme", "log", "a")
 
@@ -36,7 +36,7 @@ def tamper(address: str, sql: str) -> None:
     parsed = parse(address)
     with psycopg.connect(parsed.conninfo, autocommit=True) as con:
         con.execute(f"SET search_path = {parsed.schema}")
-        con.execute("SET holdfast.space = 'acme'")
+        con.execute("SET strongroom.space = 'acme'")
         assert con.execute(sql).rowcount == 1
 
 

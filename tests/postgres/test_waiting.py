@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.backends.postgres import reads, watch
-from holdfast.backends.postgres.address import parse
-from holdfast.codec import encode
-from holdfast.store import Append, Commit, Entry, Key, new_id
+from strongroom.backends.postgres import reads, watch
+from strongroom.backends.postgres.address import parse
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Entry, Key, new_id
 
 LOG = Key("acme", "log", "a")
 
@@ -24,7 +24,7 @@ def append(key: Key = LOG) -> Commit:
 def test_a_commit_elsewhere_wakes_the_waiter(
     connect: Callable[..., Any], postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.backends.postgres.core.POLL_SECONDS", 300.0)
+    monkeypatch.setattr("strongroom.backends.postgres.core.POLL_SECONDS", 300.0)
     here, there = connect(postgres), connect(postgres)
     looked = threading.Event()
     answers = reads.answers
@@ -45,9 +45,9 @@ def test_a_commit_elsewhere_wakes_the_waiter(
 def test_without_a_waiter_nobody_is_notified(connect: Callable[..., Any], postgres: str) -> None:
     store = connect(postgres)
     with psycopg.connect(parse(postgres).conninfo, autocommit=True) as con:
-        con.execute("LISTEN holdfast")
+        con.execute("LISTEN strongroom")
         store.commit(append())
-        con.execute("NOTIFY holdfast, 'end'")
+        con.execute("NOTIFY strongroom, 'end'")
         assert [notification.payload for notification in con.notifies(stop_after=1)] == ["end"]
 
 
@@ -55,7 +55,7 @@ def test_a_notification_does_not_tell_the_name_of_a_key(connect: Callable[..., A
     store = connect(postgres)
     parsed = parse(postgres)
     with psycopg.connect(parsed.conninfo, autocommit=True) as con:
-        con.execute("LISTEN holdfast")
+        con.execute("LISTEN strongroom")
         con.execute(f"SELECT {parsed.schema}.watch('acme', 'log', 'a', 60)")
         store.commit(append())
         (heard,) = con.notifies(stop_after=1)

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.backends.postgres.address import parse
-from holdfast.codec import encode
-from holdfast.store import Append, Commit, Entry, Key, Put, Range, new_id
+from strongroom.backends.postgres.address import parse
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Entry, Key, Put, Range, new_id
 
 TABLES = ("head", "tag", "record", "receipt")
 
@@ -42,24 +42,24 @@ def test_who_names_no_space_sees_nothing(raw: psycopg.Connection[Any], table: st
 
 @pytest.mark.parametrize("table", TABLES)
 def test_another_space_sees_nothing(raw: psycopg.Connection[Any], table: str) -> None:
-    raw.execute("SET holdfast.space = 'zeta'")
+    raw.execute("SET strongroom.space = 'zeta'")
     assert count(raw, table) == 0
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_space_itself_sees_its_rows(raw: psycopg.Connection[Any], table: str) -> None:
-    raw.execute("SET holdfast.space = 'acme'")
+    raw.execute("SET strongroom.space = 'acme'")
     assert count(raw, table) > 0
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_another_space_changes_nothing(raw: psycopg.Connection[Any], table: str) -> None:
-    raw.execute("SET holdfast.space = 'zeta'")
+    raw.execute("SET strongroom.space = 'zeta'")
     assert raw.execute(f"DELETE FROM {table}").rowcount == 0
 
 
 def test_nobody_can_write_into_another_space(raw: psycopg.Connection[Any]) -> None:
-    raw.execute("SET holdfast.space = 'zeta'")
+    raw.execute("SET strongroom.space = 'zeta'")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         raw.execute("INSERT INTO tag (space, kind, label, ref) VALUES ('acme', 'doc', 'x', 1)")
 

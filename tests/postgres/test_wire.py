@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.backends.postgres.wire import adapters_map, bigints, blobs, escaped, labels, texts, unescaped
-from holdfast.errors import InvalidInput
+from strongroom.backends.postgres.wire import adapters_map, bigints, blobs, escaped, labels, texts, unescaped
+from strongroom.errors import InvalidInput
 
 unicode = st.text(st.characters(codec="utf-8") | st.sampled_from("\0\ufdd001"))
 

@@ -12,11 +12,11 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.codec import encode
-from holdfast.errors import BudgetExceeded
-from holdfast.services.runs.eviction import make_room, tokens_of
-from holdfast.services.runs.working_set import initial, instant
-from holdfast.tokens import tokenizer
+from strongroom.codec import encode
+from strongroom.errors import BudgetExceeded
+from strongroom.services.runs.eviction import make_room, tokens_of
+from strongroom.services.runs.working_set import initial, instant
+from strongroom.tokens import tokenizer
 
 COUNT = tokenizer("default")
 TIMES = st.builds(
@@ -170,8 +170,9 @@ def test_hash_seed_locale_and_timezone_do_not_matter() -> None:
         for place in range(40)
     ]
     program = (
-        "import json,sys;from holdfast.services.runs.eviction import make_room;from holdfast.tokens import tokenizer\n"
-        "from holdfast.codec import encode\n"
+        "import json,sys;from strongroom.services.runs.eviction import make_room\n"
+        "from strongroom.tokens import tokenizer\n"
+        "from strongroom.codec import encode\n"
         "s=json.load(sys.stdin);print(encode(make_room(s,s,max_tokens=300,tokenizer=tokenizer('default'))[0]).hex())"
     )
     told = set()

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.codec import encode
-from holdfast.errors import CommitUnknown, Conflict
-from holdfast.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, Receipt, Store, Truncate, new_id
-from holdfast.testing import EMPTY, Operation, Recorder, linearizable, race, store_step
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.codec import encode
+from strongroom.errors import CommitUnknown, Conflict
+from strongroom.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, Receipt, Store, Truncate, new_id
+from strongroom.testing import EMPTY, Operation, Recorder, linearizable, race, store_step
 
-ROUNDS = int(os.environ.get("HOLDFAST_HISTORIES", "12"))
+ROUNDS = int(os.environ.get("STRONGROOM_HISTORIES", "12"))
 DOCUMENT, OTHER, LOG = (Key("s", "thing", id) for id in ("d", "e", "log"))
 
 

@@ -1,6 +1,6 @@
 """Whatever is done to memories, in whatever order: a search returns only what is active, in time, and the caller's.
 
-The model is a dictionary of what each memory is. `HOLDFAST_SEARCHES` says how many searches to make (default 1,600).
+The model is a dictionary of what each memory is. `STRONGROOM_SEARCHES` says how many searches to make (default 1,600).
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.blocking import Context
-from holdfast.bridge import Inline
-from holdfast.context import AsyncContext
-from holdfast.errors import Conflict, HoldfastError, InvalidInput, NotFound
-from holdfast.opening import open_store
-from holdfast.scope import Scope
-from holdfast.services.memories.policy import Policy
-from holdfast.services.memories.trust import at_least
-from holdfast.store import Store
-from holdfast.values import moment
-from holdfast.vectors.local import LocalVectors
-from holdfast.vectors.qdrant import QdrantMemories
+from strongroom.blocking import Context
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
+from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
+from strongroom.opening import open_store
+from strongroom.scope import Scope
+from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.trust import at_least
+from strongroom.store import Store
+from strongroom.values import moment
+from strongroom.vectors.local import LocalVectors
+from strongroom.vectors.qdrant import QdrantMemories
 from tests.hashed import hashing
 from tests.services.memory_samples import mcr
 
-SEARCHES = int(os.environ.get("HOLDFAST_SEARCHES", "1600"))
+SEARCHES = int(os.environ.get("STRONGROOM_SEARCHES", "1600"))
 WORDS = ["deploy", "friday", "lunch", "noon", "office", "lyon", "editor", "dark", "tea", "coffee", "invoice", "refund"]
 SPACES, USERS, PROJECTS = ("acme", "other"), (None, "u1", "u2"), (None, "p1")
 SOURCES = ("feed", "wiki", "mail")
@@ -128,7 +128,7 @@ class World:
         reject = {place: "no" for place in places if self.rng.random() < 0.2}
         try:
             done = self.memories[space].commit(id, reviewer="ana", reject=reject)
-        except HoldfastError:
+        except StrongroomError:
             return
         for memory_id in done.ended_ids:
             self.end(space, memory_id, "ended")

@@ -1,4 +1,4 @@
-"""No sequence of commits and questions tells a store from the plain model. HOLDFAST_STEPS makes the search longer."""
+"""No sequence of commits and questions tells a store from the plain model. STRONGROOM_STEPS makes the search longer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 
-from holdfast.backends.memory import MemoryStore, Stream
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.store import Delete, Question, Store, Tail, Write
-from holdfast.testing.machine import store_machine
+from strongroom.backends.memory import MemoryStore, Stream
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.store import Delete, Question, Store, Tail, Write
+from strongroom.testing.machine import store_machine
 
-EXAMPLES = int(os.environ.get("HOLDFAST_STEPS", "30"))
+EXAMPLES = int(os.environ.get("STRONGROOM_STEPS", "30"))
 SEARCH = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None)
 
 

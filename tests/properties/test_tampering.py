@@ -1,6 +1,6 @@
 """Tampering: whatever is done to a stored ledger, `verify` names the exact first event that is wrong.
 
-`HOLDFAST_TAMPERINGS=10000` runs the long campaign.
+`STRONGROOM_TAMPERINGS=10000` runs the long campaign.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import apsw
 import msgspec
 import pytest
 
-import holdfast
-from holdfast.backends.memory import MemoryStore, Stream, link
-from holdfast.codec import Json, trusted
-from holdfast.services.runs import verifying
-from holdfast.store import Key, Record
-from holdfast.values import Head
+import strongroom
+from strongroom.backends.memory import MemoryStore, Stream, link
+from strongroom.codec import Json, trusted
+from strongroom.services.runs import verifying
+from strongroom.store import Key, Record
+from strongroom.values import Head
 
-COUNT = int(os.environ.get("HOLDFAST_TAMPERINGS", "400"))
+COUNT = int(os.environ.get("STRONGROOM_TAMPERINGS", "400"))
 LENGTH = 14
 
 
-def make() -> tuple[holdfast.Context, Any, Stream, Stream, Head]:
-    ctx = holdfast.open("memory://")
+def make() -> tuple[strongroom.Context, Any, Stream, Stream, Head]:
+    ctx = strongroom.open("memory://")
     run, other = (ctx.runs.create(objective=name, run_id=name) for name in ("mine", "other"))
     for each in (run, other):
         for place in range(LENGTH - 3):
@@ -194,7 +194,7 @@ def test_a_checker_that_skips_the_content_would_miss_an_edit(monkeypatch: pytest
     ],
 )
 def test_a_file_edited_by_hand_is_caught(tmp_path: Path, sql: str, first_bad: int) -> None:
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         run = ctx.runs.create(objective="o", run_id="r")
         for place in range(10):
             run.update(next_action=f"step {place}")
@@ -202,6 +202,6 @@ def test_a_file_edited_by_hand_is_caught(tmp_path: Path, sql: str, first_bad: in
     con = apsw.Connection(str(tmp_path / "agent.db"))
     con.execute(sql)
     con.close()
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         found = ctx.runs.get("r").verify(head=head)
     assert (found.ok, found.first_bad) == (False, first_bad)

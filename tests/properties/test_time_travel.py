@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-import holdfast
-from holdfast.errors import BudgetExceeded
-from holdfast.services.runs.changes import apply, change
-from holdfast.services.runs.working_set import initial, view
-from holdfast.values import WorkingSet
+import strongroom
+from strongroom.errors import BudgetExceeded
+from strongroom.services.runs.changes import apply, change
+from strongroom.services.runs.working_set import initial, view
+from strongroom.values import WorkingSet
 
 WORDS = st.text("abc ", max_size=6)
 LISTS = st.lists(WORDS, max_size=8)
@@ -58,7 +58,7 @@ class Travel(RuleBasedStateMachine):
 
     @initialize(target=runs)
     def begin(self) -> Any:
-        self.ctx = holdfast.open("memory://")
+        self.ctx = strongroom.open("memory://")
         self.past: dict[str, list[WorkingSet]] = {}
         return self._known(self.ctx.runs.create(objective="o", config={"ws_max_tokens": 220}))
 
@@ -110,7 +110,7 @@ test_fork_and_rollback_never_change_the_past = Travel.TestCase
 
 
 def test_many_updates_of_a_large_state_cost_what_they_change() -> None:
-    ctx = holdfast.open("memory://")
+    ctx = strongroom.open("memory://")
     run = ctx.runs.create(objective="o", config={"ws_max_tokens": 20_000})
     run.update(blockers=[f"{place} " + "x" * 180 for place in range(100)])
     for place in range(300):
@@ -121,7 +121,7 @@ def test_many_updates_of_a_large_state_cost_what_they_change() -> None:
 
 
 def _bodies(ctx: Any, run_id: str) -> list[tuple[int, int]]:
-    from holdfast.store import Key, Range
+    from strongroom.store import Key, Range
 
     [found] = ctx.store.read([Range(Key("default", "ledger", run_id))])
     return [(record.index, len(record.body)) for record in found.records]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.errors import BudgetExceeded
-from holdfast.tokens import Custom, Window, count_message, fit
-from holdfast.tokens.choosing import STRATEGIES, Item, Strategy, newest_run
-from holdfast.tokens.messages import answers, calls
+import strongroom
+from strongroom.errors import BudgetExceeded
+from strongroom.tokens import Custom, Window, count_message, fit
+from strongroom.tokens.choosing import STRATEGIES, Item, Strategy, newest_run
+from strongroom.tokens.messages import answers, calls
 
-EXAMPLES = settings(max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "30")))
+EXAMPLES = settings(max_examples=int(os.environ.get("STRONGROOM_EXAMPLES", "30")))
 LETTERS = Custom(len, name="letters")
 CONTIGUOUS = ["truncate_oldest", "recent_only"]
 BUDGET = st.integers(0, 400)
@@ -176,7 +176,7 @@ def test_a_session_decides_as_a_plain_list_does(
     def summarizer(older: list[dict[str, Any]]) -> str:
         return f"{len(older)} older"
 
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         session = ctx.sessions.open("s", tokenizer=LETTERS)
         session.append([{"role": "user", "content": "to be hidden", "priority": 9, "pinned": True}] * 3)
         session.replace([])

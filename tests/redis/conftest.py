@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.redis import AsyncRedisStore, RedisStore
-from holdfast.store import AsyncStore, Store
-from holdfast.testing import Driven
+from strongroom.backends.redis import AsyncRedisStore, RedisStore
+from strongroom.store import AsyncStore, Store
+from strongroom.testing import Driven
 from tests.redis.proxy import Proxy
 from tests.servers.valkey import ValkeyServer
 

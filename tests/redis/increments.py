@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.backends.redis import RedisStore
-from holdfast.codec import encode
-from holdfast.errors import Conflict
-from holdfast.store import Commit, Expect, Get, Put, new_id
+from strongroom.backends.redis import RedisStore
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.store import Commit, Expect, Get, Put, new_id
 from tests.redis.words import DOC
 
 

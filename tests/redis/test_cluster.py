@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import redis
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.redis import RedisStore
-from holdfast.backends.redis.layout import Layout
-from holdfast.codec import encode
-from holdfast.copying import copy
-from holdfast.store import Commit, Expect, Get, Key, Put, Range, Scan, new_id
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.redis import RedisStore
+from strongroom.backends.redis.layout import Layout
+from strongroom.codec import encode
+from strongroom.copying import copy
+from strongroom.store import Commit, Expect, Get, Key, Put, Range, Scan, new_id
 from tests.redis.words import append, bodies
 from tests.servers.valkey import ValkeyServer, free_port, start_or_skip
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.redis import RedisStore
-from holdfast.errors import CommitUnknown, Damaged, Unavailable
-from holdfast.store import Commit, Key, Range, new_id
+from strongroom.backends.redis import RedisStore
+from strongroom.errors import CommitUnknown, Damaged, Unavailable
+from strongroom.store import Commit, Key, Range, new_id
 from tests.redis.words import LOG, append, bodies
 from tests.servers.valkey import DURABLE, ValkeyServer, start_or_skip
 
 Connect = Callable[..., Any]
-CRASHES = 5 * int(os.environ.get("HOLDFAST_CRASHES", "1"))  # five times as many as of others: they are quick
+CRASHES = 5 * int(os.environ.get("STRONGROOM_CRASHES", "1"))  # five times as many as of others: they are quick
 WRITERS, BETWEEN = 3, 25
 
 

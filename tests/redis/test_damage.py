@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.backends.redis import RedisStore
-from holdfast.codec import encode
-from holdfast.errors import Damaged
-from holdfast.store import Append, Commit, Entry, Erase, Get, Key, Put, Range, Scan, Tail, Truncate, new_id
+from strongroom.backends.redis import RedisStore
+from strongroom.codec import encode
+from strongroom.errors import Damaged
+from strongroom.store import Append, Commit, Entry, Erase, Get, Key, Put, Range, Scan, Tail, Truncate, new_id
 from tests.redis.words import DOC, LOG, append, bodies, put, value
 from tests.servers.valkey import ValkeyServer
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Damaged
-from holdfast.store import Key
+from strongroom.errors import Damaged
+from strongroom.store import Key
 from tests.redis.words import LOG, append, bodies
 from tests.servers.valkey import ValkeyServer, start_or_skip
 

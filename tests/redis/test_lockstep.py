@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.redis import RedisStore
-from holdfast.codec import encode
-from holdfast.errors import HoldfastError
-from holdfast.store import (
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.redis import RedisStore
+from strongroom.codec import encode
+from strongroom.errors import StrongroomError
+from strongroom.store import (
     EXISTS,
     Append,
     Commit,
@@ -34,7 +34,7 @@ from holdfast.store import (
 )
 from tests.servers.valkey import ValkeyServer
 
-EXAMPLES = int(os.environ.get("HOLDFAST_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("STRONGROOM_EXAMPLES", "40"))
 
 KEYS = [("doc", "a"), ("doc", "b"), ("log", "a"), ("log", "b")]
 TAGS = st.dictionaries(st.sampled_from(["x", "y", "1:x"]), st.sampled_from(["", "1", "2:3"]), max_size=2)
@@ -80,7 +80,7 @@ def _commit(space: str) -> st.SearchStrategy[Commit]:
 def _outcome(verb: Callable[[], Any]) -> Any:
     try:
         return verb()
-    except HoldfastError as error:
+    except StrongroomError as error:
         return type(error), str(error), vars(error)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.redis import RedisStore, core, moving
-from holdfast.codec import encode
-from holdfast.copying import copy, survey
-from holdfast.errors import Conflict, Damaged, InvalidInput
-from holdfast.store import (
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.redis import RedisStore, core, moving
+from strongroom.codec import encode
+from strongroom.copying import copy, survey
+from strongroom.errors import Conflict, Damaged, InvalidInput
+from strongroom.store import (
     Append,
     Commit,
     Delete,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.redis import AsyncRedisStore, core
-from holdfast.backends.redis.scripts import COMMIT, Script
-from holdfast.errors import Closed, CommitUnknown, Conflict, Unavailable
-from holdfast.store import EXISTS, Append, Commit, Entry, Expect, Range, Receipt, new_id
+from strongroom.backends.redis import AsyncRedisStore, core
+from strongroom.backends.redis.scripts import COMMIT, Script
+from strongroom.errors import Closed, CommitUnknown, Conflict, Unavailable
+from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Range, Receipt, new_id
 from tests.redis.proxy import Proxy
 from tests.redis.words import DOC, LOG, append, bodies, put
 from tests.servers.valkey import ValkeyServer

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.backends.redis import RedisStore
+from strongroom.backends.redis import RedisStore
 from tests.redis.words import append, bodies, value
 from tests.servers.valkey import ValkeyServer
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.backends.redis.failures import Garbled, Refused
-from holdfast.backends.redis.resp import MORE, Replies, pack
+from strongroom.backends.redis.failures import Garbled, Refused
+from strongroom.backends.redis.resp import MORE, Replies, pack
 from tests.servers.valkey import ValkeyServer
 
 lines = st.binary(max_size=20).filter(lambda text: b"\r" not in text and b"\n" not in text)

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import redis
-from holdfast.backends.redis import RedisStore, core, encoding, scripts
-from holdfast.backends.redis.layout import Layout
-from holdfast.backends.redis.scripts import COMMIT, Script
-from holdfast.codec import encode
-from holdfast.errors import Conflict, Damaged, InvalidInput
-from holdfast.store import (
+from strongroom.backends.redis import RedisStore, core, encoding, scripts
+from strongroom.backends.redis.layout import Layout
+from strongroom.backends.redis.scripts import COMMIT, Script
+from strongroom.codec import encode
+from strongroom.errors import Conflict, Damaged, InvalidInput
+from strongroom.store import (
     EXISTS,
     Append,
     Commit,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.backends.redis.failures import Refused
-from holdfast.backends.redis.guarantees import DURABLE, RELAXED, UNKNOWN, UNSYNCED, VOLATILE, parse_settings, weakest
-from holdfast.errors import CommitUnknown, HoldfastError, InvalidInput, Unavailable
-from holdfast.store import Commit, Delete, Durability, Erase, Range, Truncate, Write, new_id
+from strongroom.backends.redis.failures import Refused
+from strongroom.backends.redis.guarantees import DURABLE, RELAXED, UNKNOWN, UNSYNCED, VOLATILE, parse_settings, weakest
+from strongroom.errors import CommitUnknown, InvalidInput, StrongroomError, Unavailable
+from strongroom.store import Commit, Delete, Durability, Erase, Range, Truncate, Write, new_id
 from tests.redis.words import DOC, LOG, append, bodies, put, value
 from tests.servers.valkey import ValkeyServer, start_or_skip
 
@@ -190,7 +190,7 @@ def test_a_store_does_not_show_its_password(connect: Connect, server: ValkeyServ
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "shown", "on", ">hunter2", "~*", "&*", "+@all", "-evalsha")
     store = connect(server.address().replace("redis://", "redis://shown:hunter2@"))
-    with pytest.raises(HoldfastError) as caught:
+    with pytest.raises(StrongroomError) as caught:
         store.commit(append("no"))
     assert isinstance(caught.value, Unavailable) and caught.value.reason == "permission"
     assert "hunter2" not in _everything_said(caught.value) + repr(store)

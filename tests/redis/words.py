@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.codec import encode
-from holdfast.store import Append, Commit, Entry, Get, Key, Put, Range, Store, new_id
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, Store, new_id
 
 LOG = Key("space", "log", "one")
 DOC = Key("space", "doc", "one")

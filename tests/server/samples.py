@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx
 
-from holdfast.client import wire
-from holdfast.codec import encode
-from holdfast.server.endpoint import Endpoint
-from holdfast.store import Commit, Find, Get, Key, Put, new_id
+from strongroom.client import wire
+from strongroom.codec import encode
+from strongroom.server.endpoint import Endpoint
+from strongroom.store import Commit, Find, Get, Key, Put, new_id
 
 MCR = {
     "_schema_version": "2.1",

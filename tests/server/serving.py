@@ -18,10 +18,10 @@ from typing import Any
 import httpx
 import uvicorn
 
-from holdfast.opening import open_async_store
-from holdfast.server.app import create_app, furnish
-from holdfast.server.keys import Keys
-from holdfast.server.settings import Settings
+from strongroom.opening import open_async_store
+from strongroom.server.app import create_app, furnish
+from strongroom.server.keys import Keys
+from strongroom.server.settings import Settings
 
 PATIENCE_SECONDS = 120  # a limit for what hangs, not for what is slow
 
@@ -92,7 +92,7 @@ def free_port() -> int:
 
 
 class Process:
-    """`uvicorn holdfast.server:app`, as a user would start it."""
+    """`uvicorn strongroom.server:app`, as a user would start it."""
 
     def __init__(self, store: Path, *, port: int | None = None, workers: int = 1, **environment: str) -> None:
         for _ in range(5):
@@ -108,12 +108,12 @@ class Process:
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.log = store.parent / f"server-{port}.log"
-        command = [sys.executable, "-m", "uvicorn", "holdfast.server:app", "--port", str(port)]
-        environment = {"HOLDFAST_REQUESTS_PER_SECOND": "1000000", **environment}
+        command = [sys.executable, "-m", "uvicorn", "strongroom.server:app", "--port", str(port)]
+        environment = {"STRONGROOM_REQUESTS_PER_SECOND": "1000000", **environment}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--workers", str(workers)],
-                env={**os.environ, "HOLDFAST_URL": str(store), **environment},
+                env={**os.environ, "STRONGROOM_URL": str(store), **environment},
                 cwd=store.parent,
                 stdout=log,
                 stderr=log,

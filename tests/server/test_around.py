@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.server import asking, tracing
-from holdfast.server.around import WithoutQuery
+from strongroom.server import asking, tracing
+from strongroom.server.around import WithoutQuery
 from tests.server.conftest import client
 from tests.server.serving import Served, process, served
 
@@ -66,7 +66,7 @@ def test_nothing_anybody_says_is_logged(tmp_path: Path) -> None:
         http.post("/runs", json={"objective": {SECRET: SECRET}})
         http.get("/memories/search", params={"q": SECRET})
         http.get("/sessions/search", params={"q": SECRET, "surprise": SECRET})
-        http.get("/runs", headers={"Authorization": f"Bearer hf_a.{SECRET}"})
+        http.get("/runs", headers={"Authorization": f"Bearer srk_a.{SECRET}"})
         server.stop()
         logged = server.log.read_text()
     assert "POST /runs" in logged and SECRET not in logged
@@ -81,7 +81,7 @@ def test_an_unexpected_error_is_an_answer_and_its_message_stays_out_of_the_log(
             raise RuntimeError(SECRET)
 
         monkeypatch.setattr(started.app.state.store, "read", broken)
-        with caplog.at_level(logging.INFO, "holdfast.server"):
+        with caplog.at_level(logging.INFO, "strongroom.server"):
             answer = http.get("/runs/a")
     assert answer.status_code == 500 and answer.json()["code"] == "internal"
     assert SECRET not in answer.text and "Traceback" not in answer.text
@@ -98,7 +98,7 @@ def test_figures_count_routes_and_not_ids(admin: httpx.Client) -> None:
     admin.request("BREW", "/runs")
     text = admin.get("/metrics").text
     assert 'route="/runs/{run_id}",status="404"' in text and "nobody" not in text and "BREW" not in text
-    assert "holdfast_request_seconds_bucket" in text
+    assert "strongroom_request_seconds_bucket" in text
 
 
 def test_a_span_tells_the_route_and_the_outcome(admin: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.client.trying import Ask, Tries
-from holdfast.client.wire import ERRORS, facts, revive
-from holdfast.errors import (
+import strongroom
+from strongroom.client.trying import Ask, Tries
+from strongroom.client.wire import ERRORS, facts, revive
+from strongroom.errors import (
     BudgetExceeded,
     Closed,
     CommitUnknown,
     Conflict,
     Damaged,
-    HoldfastError,
     InvalidInput,
     NotFound,
     SchemaMismatch,
     StoreError,
+    StrongroomError,
     Unavailable,
 )
-from holdfast.store import Key
+from strongroom.store import Key
 from tests.server.samples import MCR
 from tests.server.serving import Process, Served, served
 
@@ -41,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[Served]:
         yield started
 
 
-def tell_a_story(ctx: holdfast.Context) -> tuple[Any, ...]:
+def tell_a_story(ctx: strongroom.Context) -> tuple[Any, ...]:
     """A program that does not know where its data is."""
     run = ctx.runs.create(objective="Build a scraper", run_id="r")
     run.update(expected_seq=0, status="BUSY")
@@ -66,14 +66,14 @@ def tell_a_story(ctx: holdfast.Context) -> tuple[Any, ...]:
 
 
 def test_one_changed_line_moves_a_program_to_a_server(server: Served, tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "other.db") as local, holdfast.connect(server.url) as remote:
+    with strongroom.open(tmp_path / "other.db") as local, strongroom.connect(server.url) as remote:
         assert tell_a_story(local) == tell_a_story(remote)
         assert local.durability == remote.durability
 
 
 def test_an_async_program_moves_too(server: Served) -> None:
     async def scene() -> Any:
-        async with await holdfast.aconnect(server.url) as ctx:
+        async with await strongroom.aconnect(server.url) as ctx:
             run = await ctx.runs.create(objective="x")
             follower = run.follow(idle_seconds=30)
             first = await anext(follower)
@@ -84,14 +84,14 @@ def test_an_async_program_moves_too(server: Served) -> None:
     assert asyncio.run(scene()) == ("RUN_START", "TOOL_CALL")
 
 
-def test_importing_holdfast_does_not_import_the_client() -> None:
-    check = "import sys, holdfast; print('httpx' in sys.modules, 'fastapi' in sys.modules)"
+def test_importing_strongroom_does_not_import_the_client() -> None:
+    check = "import sys, strongroom; print('httpx' in sys.modules, 'fastapi' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", check], text=True).split() == ["False", "False"]
 
 
 @pytest.mark.parametrize("role", ["reader", "reviewer"])
 def test_a_key_without_the_right_is_refused_and_nothing_changed(server: Served, role: str) -> None:
-    with holdfast.connect(server.url, key=server.key(role=role)) as ctx:
+    with strongroom.connect(server.url, key=server.key(role=role)) as ctx:
         with pytest.raises(Unavailable) as refused:
             ctx.runs.create(objective="x")
         assert refused.value.reason == "permission"
@@ -100,8 +100,8 @@ def test_a_key_without_the_right_is_refused_and_nothing_changed(server: Served, 
 
 def test_a_writer_proposes_and_only_a_reviewer_commits(server: Served) -> None:
     with (
-        holdfast.connect(server.url, key=server.key(role="writer")) as writer,
-        holdfast.connect(server.url, key=server.key(role="reviewer")) as reviewer,
+        strongroom.connect(server.url, key=server.key(role="writer")) as writer,
+        strongroom.connect(server.url, key=server.key(role="reviewer")) as reviewer,
     ):
         batch = writer.memories.propose([MCR], proposer="agent-7")
         with pytest.raises(Unavailable, match="review"):
@@ -113,12 +113,12 @@ def test_a_writer_proposes_and_only_a_reviewer_commits(server: Served) -> None:
 def test_a_wrong_key_is_refused_at_the_door(server: Served) -> None:
     server.key()
     with pytest.raises(Unavailable) as refused:
-        holdfast.connect(server.url, key="hf_nobody.secret")
+        strongroom.connect(server.url, key="srk_nobody.secret")
     assert refused.value.reason == "permission"
 
 
 def test_a_closed_connection_says_so(server: Served) -> None:
-    ctx = holdfast.connect(server.url)
+    ctx = strongroom.connect(server.url)
     ctx.close()
     with pytest.raises(Closed):
         ctx.runs.list()
@@ -126,11 +126,11 @@ def test_a_closed_connection_says_so(server: Served) -> None:
 
 def test_what_is_no_server_is_said_to_be_none() -> None:
     with pytest.raises(InvalidInput):
-        holdfast.connect("ftp://somewhere")
+        strongroom.connect("ftp://somewhere")
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         with pytest.raises(Unavailable) as missing:
-            holdfast.connect(f"http://127.0.0.1:{nobody.getsockname()[1]}", retry_seconds=0.2)
+            strongroom.connect(f"http://127.0.0.1:{nobody.getsockname()[1]}", retry_seconds=0.2)
     assert missing.value.reason == "unreachable"
 
 
@@ -193,7 +193,7 @@ def line(server: Served) -> Iterator[Line]:
 
 
 def test_a_commit_whose_answer_was_lost_is_done_once(line: Line) -> None:
-    with holdfast.connect(line.url) as ctx:
+    with strongroom.connect(line.url) as ctx:
         ctx.threads.append("t", 0, from_id="a")
         line.swallow = 2
         assert ctx.threads.append("t", 1, from_id="a").index == 1
@@ -202,7 +202,7 @@ def test_a_commit_whose_answer_was_lost_is_done_once(line: Line) -> None:
 
 
 def test_a_commit_that_is_never_answered_is_unknown(line: Line) -> None:
-    with holdfast.connect(line.url, retry_seconds=0.5) as ctx:
+    with strongroom.connect(line.url, retry_seconds=0.5) as ctx:
         ctx.threads.append("t", 0, from_id="a")
         line.swallow = 1000
         with pytest.raises(CommitUnknown) as unknown:
@@ -215,7 +215,7 @@ def test_a_commit_that_is_never_answered_is_unknown(line: Line) -> None:
 
 def test_a_client_lives_through_a_restart_of_the_server(tmp_path: Path) -> None:
     first = Process(tmp_path / "agent.db")
-    with holdfast.connect(first.url, retry_seconds=60) as ctx:
+    with strongroom.connect(first.url, retry_seconds=60) as ctx:
         ctx.threads.append("t", 0, from_id="a")
         first.kill()
         starting = threading.Thread(target=lambda: started.append(Process(tmp_path / "agent.db", port=first.port)))
@@ -264,7 +264,7 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
         (500, b'{"code": "internal", "error": "no"}', StoreError),
     ],
 )
-def test_an_answer_becomes_the_right_error(status: int, content: bytes, kind: type[HoldfastError]) -> None:
+def test_an_answer_becomes_the_right_error(status: int, content: bytes, kind: type[StrongroomError]) -> None:
     with pytest.raises(kind):
         tries().answered(status, {}, content)
 
@@ -281,13 +281,13 @@ def test_an_answer_becomes_the_right_error(status: int, content: bytes, kind: ty
     ],
     ids=lambda error: error.code,
 )
-def test_an_error_is_the_same_on_the_other_side(error: HoldfastError) -> None:
+def test_an_error_is_the_same_on_the_other_side(error: StrongroomError) -> None:
     again = revive(error.code, str(error), facts(error))
     assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
 
 
 def test_every_error_can_travel() -> None:
-    def below(kind: type[HoldfastError]) -> set[type[HoldfastError]]:
-        return {kind}.union(*(below(one) for one in kind.__subclasses__() if one.__module__ == "holdfast.errors"))
+    def below(kind: type[StrongroomError]) -> set[type[StrongroomError]]:
+        return {kind}.union(*(below(one) for one in kind.__subclasses__() if one.__module__ == "strongroom.errors"))
 
-    assert {kind for kind, _ in ERRORS.values()} == below(HoldfastError) - {HoldfastError}
+    assert {kind for kind, _ in ERRORS.values()} == below(StrongroomError) - {StrongroomError}

@@ -1,4 +1,4 @@
-"""The documented calls, one after the other, against `uvicorn holdfast.server:app`, give the documented answers."""
+"""The documented calls, one after the other, against `uvicorn strongroom.server:app`, give the documented answers."""
 
 from __future__ import annotations
 

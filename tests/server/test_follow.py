@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.server.leaving import end
+from strongroom.server.leaving import end
 from tests.server.conftest import client
 from tests.server.serving import Process, Served, process
 
-FOLLOWERS = int(os.environ.get("HOLDFAST_FOLLOWERS", "20"))
+FOLLOWERS = int(os.environ.get("STRONGROOM_FOLLOWERS", "20"))
 EVENTS = 30
 
 

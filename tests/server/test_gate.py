@@ -15,14 +15,14 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from holdfast.server import gate
-from holdfast.server.keys import Keys
-from holdfast.server.settings import Settings, from_environment, is_loopback
-from holdfast.server.tokens import KEPT_SECONDS, PAUSE_SECONDS, IssuerKeys
+from strongroom.server import gate
+from strongroom.server.keys import Keys
+from strongroom.server.settings import Settings, from_environment, is_loopback
+from strongroom.server.tokens import KEPT_SECONDS, PAUSE_SECONDS, IssuerKeys
 from tests.server.conftest import client
 from tests.server.serving import Served, served
 
-ISSUER, AUDIENCE = "https://issuer.example", "holdfast"
+ISSUER, AUDIENCE = "https://issuer.example", "strongroom"
 
 
 def test_without_keys_this_machine_is_let_in(alone: httpx.Client) -> None:
@@ -43,7 +43,7 @@ def test_without_keys_this_machine_is_let_in(alone: httpx.Client) -> None:
         {"Host": "evil.example:8000"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Authorization": "Basic YTpi"},
-        {"Authorization": "Bearer hf_nobody.secret"},
+        {"Authorization": "Bearer srk_nobody.secret"},
         {"Authorization": "Bearer x.y.z"},
     ],
     ids=str,
@@ -93,9 +93,9 @@ def test_what_counts_as_this_machine(host: str, is_here: bool) -> None:
 
 def test_older_names_of_the_environment_still_work(tmp_path: Path) -> None:
     assert from_environment({"AOS_RUNS_ROOT": str(tmp_path)}).url == str(tmp_path / "agent.db")
-    assert from_environment({"HOLDFAST_URL": "memory://", "AOS_RUNS_ROOT": "x"}).url == "memory://"
-    with pytest.raises(ValueError, match="HOLDFAST_MAX_STREAMS"):
-        from_environment({"HOLDFAST_MAX_STREAMS": "many"})
+    assert from_environment({"STRONGROOM_URL": "memory://", "AOS_RUNS_ROOT": "x"}).url == "memory://"
+    with pytest.raises(ValueError, match="STRONGROOM_MAX_STREAMS"):
+        from_environment({"STRONGROOM_MAX_STREAMS": "many"})
 
 
 # ---- tokens ---------------------------------------------------------------------------------------------------------
@@ -141,8 +141,8 @@ def claims(**changes: Any) -> dict[str, Any]:
         "aud": AUDIENCE,
         "sub": "ana",
         "exp": int(time.time()) + 600,
-        "holdfast_space": "acme",
-        "holdfast_role": "writer",
+        "strongroom_space": "acme",
+        "strongroom_role": "writer",
     }
     return {name: value for name, value in {**good, **changes}.items() if value is not None}
 
@@ -154,7 +154,7 @@ def status(server: Served, token: str) -> int:
 
 def test_a_good_token_opens_the_space_it_names(trusting: Served, signer: rsa.RSAPrivateKey) -> None:
     token = jwt.encode(claims(), signer, "RS256", headers={"kid": "k1"})
-    other = jwt.encode(claims(holdfast_space="other"), signer, "RS256", headers={"kid": "k1"})
+    other = jwt.encode(claims(strongroom_space="other"), signer, "RS256", headers={"kid": "k1"})
     with client(trusting.url, token) as acme, client(trusting.url, other) as stranger:
         run = acme.post("/runs", json={"objective": "x"}).json()["run_id"]
         assert acme.get(f"/runs/{run}").status_code == 200
@@ -169,12 +169,12 @@ def test_a_good_token_opens_the_space_it_names(trusting: Served, signer: rsa.RSA
         {"exp": 1},
         {"exp": None},
         {"sub": None},
-        {"holdfast_space": None},
-        {"holdfast_space": ""},
-        {"holdfast_space": "holdfast:keys"},
-        {"holdfast_space": 7},
-        {"holdfast_role": "god"},
-        {"holdfast_role": ["admin"]},
+        {"strongroom_space": None},
+        {"strongroom_space": ""},
+        {"strongroom_space": "strongroom:keys"},
+        {"strongroom_space": 7},
+        {"strongroom_role": "god"},
+        {"strongroom_role": ["admin"]},
     ],
     ids=str,
 )
@@ -185,7 +185,7 @@ def test_a_token_that_proves_too_little_is_refused(
 
 
 def test_a_role_in_a_token_is_a_role(trusting: Served, signer: rsa.RSAPrivateKey) -> None:
-    reader = jwt.encode(claims(holdfast_role=None), signer, "RS256", headers={"kid": "k1"})
+    reader = jwt.encode(claims(strongroom_role=None), signer, "RS256", headers={"kid": "k1"})
     assert status(trusting, reader) == 403
 
 
@@ -245,7 +245,7 @@ def test_while_the_issuer_is_away_what_it_said_last_holds() -> None:
 
 
 def test_half_an_issuer_is_a_mistake() -> None:
-    from holdfast.server.tokens import TokenVerifier
+    from strongroom.server.tokens import TokenVerifier
 
-    with pytest.raises(ValueError, match="HOLDFAST_JWT_AUDIENCE"):
+    with pytest.raises(ValueError, match="STRONGROOM_JWT_AUDIENCE"):
         TokenVerifier(Settings(jwt_keys_url="http://localhost/keys", jwt_issuer=ISSUER))

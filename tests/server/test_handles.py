@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import httpx
 
-import holdfast
-from holdfast.server.handles import LARGEST_BYTES, MOST, Handles
-from holdfast.server.keys import Caller
-from holdfast.services.runs.run import AsyncRun
+import strongroom
+from strongroom.server.handles import LARGEST_BYTES, MOST, Handles
+from strongroom.server.keys import Caller
+from strongroom.services.runs.run import AsyncRun
 from tests.server.conftest import client
 from tests.server.serving import served
 
@@ -23,7 +23,7 @@ def test_what_somebody_else_did_meanwhile_is_seen(tmp_path: Path) -> None:
     with (
         served(str(tmp_path / "agent.db")) as server,
         client(server.url) as http,
-        holdfast.open(tmp_path / "agent.db") as ctx,
+        strongroom.open(tmp_path / "agent.db") as ctx,
     ):
         run = http.post("/runs", json={"objective": "x"}).json()["run_id"]
         assert [patch(http, run, seq).status_code for seq in (0, 1, 2)] == [200, 200, 200]

@@ -172,7 +172,7 @@ def test_too_many_headers_are_refused_by_the_web_server(small: Served) -> None:
 
 def test_whoever_hangs_up_in_the_middle_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
     head = b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
-    with served() as started, caplog.at_level(logging.INFO, "holdfast.server"):
+    with served() as started, caplog.at_level(logging.INFO, "strongroom.server"):
         host, port = started.url.removeprefix("http://").split(":")
         room = started.app.state.room
         full = room._left

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-import holdfast
-from holdfast.client import wire
-from holdfast.codec import encode
-from holdfast.server.limits import Room
-from holdfast.server.wire import Refusal
-from holdfast.store import Append, Commit, Entry, Key, Range, new_id
+import strongroom
+from strongroom.client import wire
+from strongroom.codec import encode
+from strongroom.server.limits import Room
+from strongroom.server.wire import Refusal
+from strongroom.store import Append, Commit, Entry, Key, Range, new_id
 from tests.server.conftest import client
 from tests.server.serving import Process, process
 
@@ -35,7 +35,7 @@ ZIP = {"Content-Type": "application/zip"}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     folder: Path = tmp_path_factory.mktemp("memory")
-    limits = {"HOLDFAST_MAX_BODY_BYTES": str(BODY), "HOLDFAST_MAX_BODIES_BYTES": str(16 * MIB)}
+    limits = {"STRONGROOM_MAX_BODY_BYTES": str(BODY), "STRONGROOM_MAX_BODIES_BYTES": str(16 * MIB)}
     with process(folder / "agent.db", **limits) as started:
         yield started
 
@@ -117,7 +117,7 @@ def test_a_zip_bomb(server: Process, mib: int) -> None:
 def test_asking_for_everything(server: Process) -> None:
     key = Key("default", "note", "long")
     entries = tuple(Entry("note", encode("x" * 4000)) for _ in range(200))
-    with holdfast.connect(server.url) as ctx:
+    with strongroom.connect(server.url) as ctx:
         for _ in range(100):
             ctx.store.commit(Commit(new_id(), (), (Append(key, entries),)))
     before, sizes = peak_mib(server), []

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
-from holdfast.client import wire
-from holdfast.server.app import create_app
-from holdfast.server.endpoint import Endpoint, Nothing
-from holdfast.server.openapi import describe
-from holdfast.server.routes import ENDPOINTS
-from holdfast.server.settings import Settings
-from holdfast.server.wire import JSON
+from strongroom.client import wire
+from strongroom.server.app import create_app
+from strongroom.server.endpoint import Endpoint, Nothing
+from strongroom.server.openapi import describe
+from strongroom.server.routes import ENDPOINTS
+from strongroom.server.settings import Settings
+from strongroom.server.wire import JSON
 from tests.server.conftest import client
 from tests.server.samples import MCR
 from tests.server.serving import served
@@ -35,7 +35,7 @@ CHECKS = [
     checks.content_type_conformance,
     checks.status_code_conformance,
 ]
-CALLS = int(os.environ.get("HOLDFAST_CALLS", "500"))
+CALLS = int(os.environ.get("STRONGROOM_CALLS", "500"))
 STREAMS = [endpoint for endpoint in ENDPOINTS if endpoint.media == "text/event-stream"]
 CALLED = [endpoint for endpoint in ENDPOINTS if endpoint not in STREAMS]
 # Nothing can be wrong with a request that says nothing.
@@ -135,4 +135,4 @@ def test_every_endpoint_is_described_once_and_served() -> None:
 
 def test_the_description_is_served(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
-    assert document["info"]["title"] == "Holdfast" and http.get("/docs").status_code == 200
+    assert document["info"]["title"] == "Strongroom" and http.get("/docs").status_code == 200

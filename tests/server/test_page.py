@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast.server.routes import ENDPOINTS
+from strongroom.server.routes import ENDPOINTS
 from tests.server.serving import served
 
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.server.app import create_app
-from holdfast.server.settings import Settings
+from strongroom.server.app import create_app
+from strongroom.server.settings import Settings
 from tests.server.conftest import client
 from tests.server.serving import served
 

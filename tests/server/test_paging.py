@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.backends.memory import MemoryStore
-from holdfast.client import paging, wire
-from holdfast.client.paging import Reading
-from holdfast.codec import encode
-from holdfast.store import Append, Commit, Entry, Get, Key, Page, Put, Question, Range, Scan, Tail, Truncate, new_id
+import strongroom
+from strongroom.backends.memory import MemoryStore
+from strongroom.client import paging, wire
+from strongroom.client.paging import Reading
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Entry, Get, Key, Page, Put, Question, Range, Scan, Tail, Truncate, new_id
 from tests.server.serving import served
 
 LENGTH = 12
@@ -105,7 +105,7 @@ def test_a_long_stream_is_read_whole_through_a_server(tmp_path: Path, monkeypatc
         return answers, cut
 
     monkeypatch.setattr(paging, "load_answers", watched)
-    with served(str(tmp_path / "agent.db")) as server, holdfast.connect(server.url) as ctx:
+    with served(str(tmp_path / "agent.db")) as server, strongroom.connect(server.url) as ctx:
         key = Key(ctx.space, "note", "long")
         entries = tuple(Entry("note", encode(number)) for number in range(1000))
         ctx.store.commit(Commit(new_id(), (), (Append(key, entries),)))

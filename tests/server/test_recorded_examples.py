@@ -8,10 +8,10 @@ import jsonschema_rs
 import pytest
 from docs.recording import record, shape
 
-from holdfast.server.endpoint import Endpoint
-from holdfast.server.openapi import describe, examples
-from holdfast.server.routes import ENDPOINTS
-from holdfast.server.wire import JSON
+from strongroom.server.endpoint import Endpoint
+from strongroom.server.openapi import describe, examples
+from strongroom.server.routes import ENDPOINTS
+from strongroom.server.wire import JSON
 from tests.server.test_roles import name
 
 SPOKEN = [endpoint for endpoint in ENDPOINTS if endpoint.media == JSON == endpoint.accepts]

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from docs.recording import STORY, USUAL, resolved
 
-from holdfast.server.routes import ENDPOINTS
+from strongroom.server.routes import ENDPOINTS
 from tests.server.conftest import client
 from tests.server.serving import served
 from tests.server.test_roles import name

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from holdfast.client import wire
-from holdfast.codec import encode
-from holdfast.server.endpoint import Endpoint
-from holdfast.server.keys import RIGHTS
-from holdfast.server.routes import ENDPOINTS
-from holdfast.store import Append, Commit, Delete, Entry, Erase, Key, Put, Write, new_id
+from strongroom.client import wire
+from strongroom.codec import encode
+from strongroom.server.endpoint import Endpoint
+from strongroom.server.keys import RIGHTS
+from strongroom.server.routes import ENDPOINTS
+from strongroom.store import Append, Commit, Delete, Entry, Erase, Key, Put, Write, new_id
 from tests.server.conftest import ROLES, client
 from tests.server.samples import MCR, request
 from tests.server.serving import Served

@@ -1,4 +1,4 @@
-"""`holdfast serve` as a process of its own: what it says, where it listens, and how it stops."""
+"""`strongroom serve` as a process of its own: what it says, where it listens, and how it stops."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast.errors import InvalidInput
-from holdfast.server.running import run
+from strongroom.errors import InvalidInput
+from strongroom.server.running import run
 from tests.server.serving import PATIENCE_SECONDS
 from tests.test_group import wait_for
 
 
 class Served:
-    """One `holdfast serve --json`, whose address is what it announced."""
+    """One `strongroom serve --json`, whose address is what it announced."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self._log = (folder / "log").open("w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "serve", "--port", "0", "--json", *options],
+            [sys.executable, "-m", "strongroom", "serve", "--port", "0", "--json", *options],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
             cwd=folder,
-            env={name: text for name, text in os.environ.items() if not name.startswith("HOLDFAST_")},
+            env={name: text for name, text in os.environ.items() if not name.startswith("STRONGROOM_")},
         )
         assert self._process.stdout is not None
         lines: list[str] = []
@@ -93,9 +93,9 @@ def test_an_address_of_version_6_can_be_used_as_it_is_told(tmp_path: Path, stack
 def test_a_port_that_is_taken_is_one_line_and_nothing_is_announced(tmp_path: Path, options: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "holdfast", "serve", "--port", str(port), *options]
+        command = [sys.executable, "-m", "strongroom", "serve", "--port", str(port), *options]
         refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_SECONDS)
-    told = f"holdfast: can not listen on 127.0.0.1, port {port}: Address already in use\n"
+    told = f"strongroom: can not listen on 127.0.0.1, port {port}: Address already in use\n"
     assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", told)
 
 

@@ -11,10 +11,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from holdfast.server.app import create_app
-from holdfast.server.routes import ENDPOINTS
-from holdfast.server.settings import Settings
-from holdfast.server.table import Served, Table
+from strongroom.server.app import create_app
+from strongroom.server.routes import ENDPOINTS
+from strongroom.server.settings import Settings
+from strongroom.server.table import Served, Table
 
 WORDS = sorted({part for endpoint in ENDPOINTS for part in endpoint.path.split("/") if part and part[0] != "{"})
 NAMES = ["r1", "{}", "{run_id}", "", ".", *WORDS]

@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-import holdfast
-from holdfast.client import wire
-from holdfast.codec import encode
-from holdfast.server.endpoint import Endpoint
-from holdfast.server.routes import ENDPOINTS
-from holdfast.store import Commit, Expect, Find, Get, Key, Put, Range, Scan, new_id
+import strongroom
+from strongroom.client import wire
+from strongroom.codec import encode
+from strongroom.server.endpoint import Endpoint
+from strongroom.server.routes import ENDPOINTS
+from strongroom.store import Commit, Expect, Find, Get, Key, Put, Range, Scan, new_id
 from tests.server.conftest import client
 from tests.server.samples import MCR, request
 from tests.server.serving import Served
@@ -94,8 +94,8 @@ def test_a_snapshot_of_somebody_else_can_not_be_loaded(victim: dict[str, str], t
 
 
 def test_the_client_sees_one_space(shared: Served, victim: dict[str, str]) -> None:
-    with holdfast.connect(shared.url, key=shared.key("thief")) as ctx:
+    with strongroom.connect(shared.url, key=shared.key("thief")) as ctx:
         seen: list[Any] = [*ctx.memories.search(CANARY), *ctx.sessions.search(CANARY), *ctx.runs.list(limit=1000)]
         assert ctx.space == "thief" and CANARY not in repr([getattr(one, "working_set", one) for one in seen])
-        with pytest.raises(holdfast.NotFound):
+        with pytest.raises(strongroom.NotFound):
             ctx.runs.get(victim["run_id"])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
-from holdfast.server.tuning import tuned
+from strongroom.server.tuning import tuned
 
 Settings = tuple[float, tuple[int, int, int], bool]
 

@@ -7,11 +7,11 @@ import threading
 import time
 from pathlib import Path
 
-import holdfast
+import strongroom
 from tests.server.conftest import client
 from tests.server.serving import process
 
-SECONDS = float(os.environ.get("HOLDFAST_SECONDS", "2"))
+SECONDS = float(os.environ.get("STRONGROOM_SECONDS", "2"))
 CLIENTS = 4
 
 
@@ -72,7 +72,7 @@ def test_what_was_acknowledged_before_a_stop_is_there_after_it(tmp_path: Path) -
         assert server.stop() in (0, -15)
         for thread in threads:
             thread.join()
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         kept = [slot.index for slot in ctx.threads.get("t")]
     assert set(done) <= set(kept) and len(set(done)) == len(done)
     assert kept == list(range(len(kept)))

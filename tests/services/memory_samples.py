@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from holdfast.services.memories.values import Committed
+from strongroom.services.memories.values import Committed
 
 
 def mcr(content: str = "Deploys happen on Friday", **fields: Any) -> dict[str, Any]:

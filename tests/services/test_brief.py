@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.bridge import can_search
-from holdfast.errors import BudgetExceeded, InvalidInput
-from holdfast.services.runs.brief import HEADINGS, compose
-from holdfast.services.runs.working_set import initial
-from holdfast.tokens import tokenizer
+from strongroom.bridge import can_search
+from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.services.runs.brief import HEADINGS, compose
+from strongroom.services.runs.working_set import initial
+from strongroom.tokens import tokenizer
 
 COUNT = tokenizer("default")
 

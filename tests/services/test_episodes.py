@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import schemas
-from holdfast.errors import InvalidInput
-from holdfast.services.runs.episodes import MAX_SUMMARY, summarize
-from holdfast.values import Event
+from strongroom import schemas
+from strongroom.errors import InvalidInput
+from strongroom.services.runs.episodes import MAX_SUMMARY, summarize
+from strongroom.values import Event
 
 REQUEST = {
     "_schema_version": "2.1",

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import schemas
-from holdfast.blocking.runs import Runs
-from holdfast.bridge import Inline, run
-from holdfast.codec import MAX_DEPTH, encode
-from holdfast.errors import InvalidInput
-from holdfast.scope import Scope
-from holdfast.services.runs.runs import AsyncRuns
-from holdfast.services.runs.state import event_writes
-from holdfast.store import Commit, Put, Store
-from holdfast.values import Head
+import strongroom
+from strongroom import schemas
+from strongroom.blocking.runs import Runs
+from strongroom.bridge import Inline, run
+from strongroom.codec import MAX_DEPTH, encode
+from strongroom.errors import InvalidInput
+from strongroom.scope import Scope
+from strongroom.services.runs.runs import AsyncRuns
+from strongroom.services.runs.state import event_writes
+from strongroom.store import Commit, Put, Store
+from strongroom.values import Head
 from tests.colours import Awaitable
 
 PAYLOADS: dict[str, dict[str, Any]] = {
@@ -37,7 +37,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def here() -> Iterator[Any]:
     """One store in one colour, for what is decided before any store is asked."""
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         yield Awaitable(ctx)
 
 
@@ -88,7 +88,7 @@ async def test_a_payload_as_deep_as_can_be_stored_verifies_and_a_deeper_one_is_r
 
 
 @pytest.mark.parametrize("type", ["ERASED", "RESTORED", "FORKED", "ROLLED_BACK", "SNAPSHOT", "MEMORY_COMMITTED"])
-async def test_what_only_holdfast_does_can_not_be_claimed(here: Any, type: str) -> None:
+async def test_what_only_strongroom_does_can_not_be_claimed(here: Any, type: str) -> None:
     run = await here.runs.create(objective="o")
     with pytest.raises(InvalidInput, match="not by hand"):
         await run.record(type, {})

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import encode
-from holdfast.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
-from holdfast.services.memories.policy import AUTO_REVIEWER, Policy
-from holdfast.store import Append, Commit, Entry, Get, Key, new_id
+from strongroom.codec import encode
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
+from strongroom.services.memories.policy import AUTO_REVIEWER, Policy
+from strongroom.store import Append, Commit, Entry, Get, Key, new_id
 from tests.services.memory_samples import contents, known, mcr, settled, using
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.backends.memory import MemoryStore
-from holdfast.blocking import Context
-from holdfast.bridge import Inline
-from holdfast.context import AsyncContext
-from holdfast.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
-from holdfast.scope import Scope
-from holdfast.services.memories import fresh
-from holdfast.services.memories.fresh import Fresh, Known
-from holdfast.services.memories.policy import Policy
-from holdfast.services.memories.values import Batch
+import strongroom
+from strongroom.backends.memory import MemoryStore
+from strongroom.blocking import Context
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
+from strongroom.scope import Scope
+from strongroom.services.memories import fresh
+from strongroom.services.memories.fresh import Fresh, Known
+from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.values import Batch
 from tests.services.memory_samples import mcr
 
 FACT = mcr("tides turn")
@@ -33,13 +33,13 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ctx(path: Path) -> Iterator[Context]:
-    with holdfast.open(path) as opened:
+    with strongroom.open(path) as opened:
         yield opened
 
 
 @pytest.fixture
 def elsewhere(path: Path) -> Iterator[Context]:
-    with holdfast.open(path) as opened:
+    with strongroom.open(path) as opened:
         yield opened
 
 

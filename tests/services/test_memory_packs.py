@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.codec import encode, parse
-from holdfast.errors import InvalidInput
-from holdfast.services.memories.policy import Policy
-from holdfast.store import Commit, new_id
+from strongroom.codec import encode, parse
+from strongroom.errors import InvalidInput
+from strongroom.services.memories.policy import Policy
+from strongroom.store import Commit, new_id
 from tests.services.memory_samples import contents, known, mcr, settled, using
 
 

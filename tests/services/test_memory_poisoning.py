@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import BudgetExceeded, HoldfastError, InvalidInput
-from holdfast.services.memories.policy import Policy
-from holdfast.services.memories.screening import flags, normal, plain
-from holdfast.services.memories.trust import at_least
+from strongroom.errors import BudgetExceeded, InvalidInput, StrongroomError
+from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.screening import flags, normal, plain
+from strongroom.services.memories.trust import at_least
 from tests.hashed import hashing
 from tests.services.hostile import SOURCE, attacks, malformed
 from tests.services.memory_samples import known, mcr, using
@@ -123,7 +123,7 @@ async def test_what_was_revoked_can_not_be_brought_back_by_citing_it(ctx: Any) -
     await known(ctx, mcr("poison", memory_id="mem_poison", source_refs=[SOURCE]))
     await ctx.memories.revoke(source_ref=SOURCE)
     for sources in ([SOURCE], ["mem_poison"], ["handbook", "mem_poison"]):
-        with pytest.raises(HoldfastError, match="revoked"):
+        with pytest.raises(StrongroomError, match="revoked"):
             await ctx.memories.propose([mcr("poison again", source_refs=sources)], proposer="agent-7")
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput
-from holdfast.services.memories.policy import Policy
-from holdfast.services.memories.requests import stage
+from strongroom.errors import InvalidInput
+from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.requests import stage
 from tests.services.memory_samples import mcr
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

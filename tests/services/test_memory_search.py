@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidInput
+from strongroom.errors import InvalidInput
 from tests.services.memory_samples import contents, known, mcr
 
 OWNED = [

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.blocking import Context
-from holdfast.bridge import Inline
-from holdfast.context import AsyncContext
-from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.scope import Scope, now
-from holdfast.services.memories.policy import Policy
-from holdfast.services.memories.trust import LABELS, at_least, lowest
-from holdfast.store import Store
+from strongroom.blocking import Context
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
+from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.scope import Scope, now
+from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.trust import LABELS, at_least, lowest
+from strongroom.store import Store
 from tests.colours import Awaitable
 from tests.conftest import COLOURS
 from tests.services.memory_samples import contents, known, mcr, using

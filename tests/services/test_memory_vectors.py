@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.embedders import Embedder
-from holdfast.errors import InvalidInput, Unavailable
-from holdfast.store import Key, Scan
-from holdfast.vectors.local import LocalVectors
-from holdfast.vectors.qdrant import QdrantMemories
+from strongroom.embedders import Embedder
+from strongroom.errors import InvalidInput, Unavailable
+from strongroom.store import Key, Scan
+from strongroom.vectors.local import LocalVectors
+from strongroom.vectors.qdrant import QdrantMemories
 from tests.hashed import hashed, hashing
 from tests.services.memory_samples import known, mcr, settled, using
 

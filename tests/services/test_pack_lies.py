@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.errors import InvalidInput, NotFound
-from holdfast.store import Scan
+import strongroom
+from strongroom.errors import InvalidInput, NotFound
+from strongroom.store import Scan
 from tests.services.pack_files import Part, build, contents, mended, write
 
 Forge = Callable[[dict[str, bytes]], bytes]
@@ -154,7 +154,7 @@ def _drop(entries: dict[str, bytes], prefix: str) -> None:
 def honest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The entries of a pack that is accepted."""
     path = tmp_path_factory.mktemp("packs") / "pack.zip"
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         run = ctx.runs.create(objective="Build it", run_id="r")
         run.update(next_action="one")
         run.record("TOOL_CALL", {"tool_name": "fetch"}, actor="bot")
@@ -165,7 +165,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def test_the_honest_pack_is_accepted(honest: dict[str, bytes], tmp_path: Path) -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         assert ctx.runs.restore(write(tmp_path / "pack.zip", honest)).verify().ok
         assert ctx.runs.restore(write(tmp_path / "pack.zip", mended(honest)), run_id="again").verify().ok
 
@@ -175,7 +175,7 @@ def test_a_pack_that_lies_is_refused_with_a_reason_and_nothing_is_written(
     honest: dict[str, bytes], tmp_path: Path, lie: str
 ) -> None:
     (tmp_path / "pack.zip").write_bytes(LIES[lie](honest))
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         with pytest.raises(InvalidInput, match="nothing changed"):
             ctx.runs.restore(tmp_path / "pack.zip")
         kinds = ("run", "staging", "artifact", "artifact-use")
@@ -184,14 +184,14 @@ def test_a_pack_that_lies_is_refused_with_a_reason_and_nothing_is_written(
 
 def test_a_pack_larger_than_allowed_is_refused(honest: dict[str, bytes], tmp_path: Path) -> None:
     write(tmp_path / "pack.zip", honest)
-    with holdfast.open("memory://") as ctx, pytest.raises(InvalidInput, match="are allowed"):
+    with strongroom.open("memory://") as ctx, pytest.raises(InvalidInput, match="are allowed"):
         ctx.runs.restore(tmp_path / "pack.zip", max_bytes=1000)
 
 
 def test_a_pack_that_changes_between_the_two_readings_writes_nothing(
     honest: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.services.runs import restores
+    from strongroom.services.runs import restores
 
     path = write(tmp_path / "pack.zip", honest)
     check = restores.check
@@ -205,7 +205,7 @@ def test_a_pack_that_changes_between_the_two_readings_writes_nothing(
         return done
 
     monkeypatch.setattr(restores, "check", check_then_change)
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         with pytest.raises(InvalidInput):
             ctx.runs.restore(path)
         with pytest.raises(NotFound):

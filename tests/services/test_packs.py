@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-import holdfast
-from holdfast.errors import Conflict, InvalidInput, NotFound
-from holdfast.services.runs.working_set import initial
-from holdfast.values import Head
+import strongroom
+from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.services.runs.working_set import initial
+from strongroom.values import Head
 from tests.services.pack_files import contents, mended, write
 from tests.services.test_episodes import REQUEST
 
@@ -61,7 +61,7 @@ async def test_the_same_run_in_another_store_has_the_same_chain(ctx: Any, tmp_pa
     run = await busy(ctx)
     kept = await run.head()
     pack = await run.export(tmp_path / "pack.zip")
-    with holdfast.open("memory://") as other:
+    with strongroom.open("memory://") as other:
         found = other.runs.restore(tmp_path / "pack.zip").verify(head=kept)
     assert found.ok
     assert pack.head == kept
@@ -70,7 +70,7 @@ async def test_the_same_run_in_another_store_has_the_same_chain(ctx: Any, tmp_pa
 async def test_export_restore_export_is_identical_but_for_the_restoring(ctx: Any, tmp_path: Path) -> None:
     run = await busy(ctx)
     await run.export(tmp_path / "one.zip")
-    with holdfast.open("memory://") as other:
+    with strongroom.open("memory://") as other:
         other.runs.restore(tmp_path / "one.zip").export(tmp_path / "two.zip")
     one, two = contents(tmp_path / "one.zip"), contents(tmp_path / "two.zip")
     assert one.keys() == two.keys()
@@ -84,7 +84,7 @@ async def test_the_same_run_gives_the_same_bytes(ctx: Any, tmp_path: Path) -> No
     await run.export(tmp_path / "one.zip")
     restored = []
     for place in ("a", "b"):
-        with holdfast.open("memory://") as other:
+        with strongroom.open("memory://") as other:
             back = other.runs.restore(tmp_path / "one.zip")
             back.export(tmp_path / f"{place}.zip")
             restored.append(contents(tmp_path / f"{place}.zip")["working_set.json"])
@@ -171,7 +171,7 @@ async def test_memories_come_along_to_another_store(ctx: Any, tmp_path: Path) ->
     batch = await ctx.memories.propose([REQUEST], proposer="agent-7", run_id="r")
     made = await run.milestone("learned", memory_batch_id=batch.id, reviewer="ana")
     await run.export(tmp_path / "pack.zip")
-    with holdfast.open("memory://") as other:
+    with strongroom.open("memory://") as other:
         other.runs.restore(tmp_path / "pack.zip")
         assert other.memories.get(made.memory_commits[0]).content == REQUEST["content"]
 
@@ -204,11 +204,11 @@ class Memories:
 
 
 def test_memories_come_along(tmp_path: Path) -> None:
-    from holdfast.blocking.runs import Runs
-    from holdfast.bridge import Inline
-    from holdfast.opening import open_store
-    from holdfast.scope import Scope
-    from holdfast.services.runs.runs import AsyncRuns
+    from strongroom.blocking.runs import Runs
+    from strongroom.bridge import Inline
+    from strongroom.opening import open_store
+    from strongroom.scope import Scope
+    from strongroom.services.runs.runs import AsyncRuns
 
     memories = Memories()
     runs = Runs(AsyncRuns(Scope(Inline(open_store("memory://"))), memories=memories))
@@ -269,7 +269,7 @@ async def test_an_older_pack_is_refused_when_a_head_is_demanded(ctx: Any, tmp_pa
 
 
 def test_the_manifest_hash_is_in_the_receipt(tmp_path: Path) -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         run = ctx.runs.create(objective="o")
         pack = run.export(tmp_path / "pack.zip")
         told = run.events()[-1].payload

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.errors import InvalidInput, NotFound
-from holdfast.services.threads.registry import Caller
+import strongroom
+from strongroom.errors import InvalidInput, NotFound
+from strongroom.services.threads.registry import Caller
 
 
 async def test_the_root_is_the_same_each_time(ctx: Any) -> None:
@@ -94,12 +94,12 @@ async def test_after_cleanup_a_call_gets_a_fresh_id(ctx: Any) -> None:
 
 @pytest.mark.parametrize("chain", ["", "a..b", [], [""], ["a\n"], ["x" * 256]])
 def test_a_chain_needs_proper_names(chain: Any) -> None:
-    with holdfast.open("memory://") as ctx, pytest.raises(InvalidInput):
+    with strongroom.open("memory://") as ctx, pytest.raises(InvalidInput):
         ctx.registry.get_or_create(chain)
 
 
 def test_racing_callers_agree_on_the_id(address: str) -> None:
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         start = ctx.registry.start("console.front")
         with ThreadPoolExecutor(8) as pool:
             ids = set(pool.map(lambda _: ctx.registry.extend(start, "back"), range(16)))
@@ -107,6 +107,6 @@ def test_racing_callers_agree_on_the_id(address: str) -> None:
 
 
 async def test_racing_tasks_agree_on_the_id(address: str) -> None:
-    async with await holdfast.aopen(address) as ctx:
+    async with await strongroom.aopen(address) as ctx:
         ids = await asyncio.gather(*(ctx.registry.get_or_create("console.router") for _ in range(8)))
     assert len(set(ids)) == 1

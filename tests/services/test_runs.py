@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.blocking import Context
-from holdfast.bridge import Inline
-from holdfast.context import AsyncContext
-from holdfast.errors import BudgetExceeded, Conflict, Immutable, InvalidInput, NotFound
-from holdfast.scope import Scope
-from holdfast.store import Store
-from holdfast.values import WorkingSet
+import strongroom
+from strongroom.blocking import Context
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
+from strongroom.errors import BudgetExceeded, Conflict, Immutable, InvalidInput, NotFound
+from strongroom.scope import Scope
+from strongroom.store import Store
+from strongroom.values import WorkingSet
 from tests.colours import Awaitable
 
 
 @pytest.fixture
 def here() -> Iterator[Any]:
     """One store in one colour, for what is decided before any store is asked."""
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         yield Awaitable(ctx)
 
 
@@ -163,7 +163,7 @@ async def test_a_handle_brings_nothing_back_after_an_erasure(ctx: Any) -> None:
 
 
 def test_a_handle_goes_on_from_its_own_update_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         run = ctx.runs.create(objective="o")
         run.update(next_action="first")
         with monkeypatch.context() as blind:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import BudgetExceeded, InvalidInput, NotFound
-from holdfast.services.runs.artifacts import CHUNK
-from holdfast.services.runs.staging import FLUSH_BYTES
-from holdfast.store import Scan
+from strongroom.errors import BudgetExceeded, InvalidInput, NotFound
+from strongroom.services.runs.artifacts import CHUNK
+from strongroom.services.runs.staging import FLUSH_BYTES
+from strongroom.store import Scan
 
 SMALL = b"a few bytes"
 LARGE = bytes(range(256)) * ((FLUSH_BYTES + 3 * CHUNK) // 256) + b"odd"

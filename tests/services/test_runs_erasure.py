@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.errors import InvalidInput, NotFound
+import strongroom
+from strongroom.errors import InvalidInput, NotFound
 
 CANARY = "canary-7f3a"
 
@@ -86,7 +86,7 @@ async def test_another_run_keeps_its_content(ctx: Any) -> None:
 
 
 def test_no_byte_of_it_is_left_in_any_file_of_the_store(tmp_path: Path) -> None:
-    with holdfast.open(tmp_path / "agent.db") as ctx:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
         run = ctx.runs.create(objective=f"find {CANARY}", run_id="r")
         run.attach(CANARY.encode() * 300_000, type="note", path=CANARY)
         for place in range(50):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Conflict, InvalidInput
+from strongroom.errors import Conflict, InvalidInput
 from tests.services.memory_samples import mcr
 
 

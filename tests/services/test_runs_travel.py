@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
+import strongroom
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
 from tests.services.test_runs import item, types
 
 # ---- eviction, through the whole -----------------------------------------------------------------------------------
@@ -60,8 +60,8 @@ async def test_every_version_is_readable(ctx: Any) -> None:
 
 
 def test_after_many_events_an_update_stores_the_whole_state_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.services.runs.state.SNAPSHOT_RECORDS", 8)
-    with holdfast.open("memory://") as ctx:
+    monkeypatch.setattr("strongroom.services.runs.state.SNAPSHOT_RECORDS", 8)
+    with strongroom.open("memory://") as ctx:
         run = ctx.runs.create(objective="o", acceptance_criteria=["long enough that a change is cheaper"] * 20)
         run.update(next_action="near")
         for _ in range(8):

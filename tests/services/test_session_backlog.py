@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.bridge import can_search
-from holdfast.embedders import Embedder
-from holdfast.errors import Unavailable
-from holdfast.services.sessions import state
-from holdfast.services.sessions.state import COUNTED
-from holdfast.services.sessions.vectors import BLOCK, SLICE
-from holdfast.tokens import count_message
-from holdfast.tokens.counting import Custom
+import strongroom
+from strongroom.bridge import can_search
+from strongroom.embedders import Embedder
+from strongroom.errors import Unavailable
+from strongroom.services.sessions import state
+from strongroom.services.sessions.state import COUNTED
+from strongroom.services.sessions.vectors import BLOCK, SLICE
+from strongroom.tokens import count_message
+from strongroom.tokens.counting import Custom
 from tests.hashed import hashed
 
 WORDS = Custom(lambda text: len(text.split()), name="words")
@@ -138,8 +138,8 @@ async def test_one_call_embeds_only_so_many(ctx: Any) -> None:
 
 DYING = """
 import os, sys
-import holdfast
-from holdfast.embedders import Embedder
+import strongroom
+from strongroom.embedders import Embedder
 from tests.hashed import hashed
 
 calls = 0
@@ -151,7 +151,7 @@ def embed(texts):
         os.kill(os.getpid(), 9)
     return hashed(texts)
 
-with holdfast.open(sys.argv[1]) as ctx:
+with strongroom.open(sys.argv[1]) as ctx:
     sessions = ctx.sessions.using(embedder=Embedder(embed, name="model", dimension=64, batch_size=128))
     sessions.open("s").wait()
 """
@@ -159,12 +159,12 @@ with holdfast.open(sys.argv[1]) as ctx:
 
 def test_embedding_goes_on_where_a_process_died(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         stored = ctx.sessions.open("s").append(many(5 * BLOCK))
     died = subprocess.run([sys.executable, "-c", DYING, str(path)], cwd=Path(__file__).parents[2], check=False)
     assert died.returncode == -9
     model = Model()
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         session = ctx.sessions.using(embedder=Embedder(model, name="model", dimension=64)).open("s")
         assert session.backlog().unembedded == 2 * BLOCK
         assert session.wait() == 2 * BLOCK
@@ -308,7 +308,7 @@ steps = st.lists(
 @settings(max_examples=60)
 @given(steps=steps)
 def test_whatever_tokenizers_came_and_went_the_one_in_force_counts(steps: list[tuple[str, int]]) -> None:
-    with pytest.MonkeyPatch.context() as patch, holdfast.open("memory://") as ctx:
+    with pytest.MonkeyPatch.context() as patch, strongroom.open("memory://") as ctx:
         patch.setattr(state, "COUNTED", 3)
         session = stale = ctx.sessions.open("s", tokenizer=WORDS)
         force = WORDS

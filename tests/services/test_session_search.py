@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.bridge import can_search
-from holdfast.embedders import Embedder
-from holdfast.errors import InvalidInput, Unavailable
+from strongroom.bridge import can_search
+from strongroom.embedders import Embedder
+from strongroom.errors import InvalidInput, Unavailable
 from tests.hashed import hashed
 
 TALK = [

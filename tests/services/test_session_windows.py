@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.backends.memory import MemoryStore
-from holdfast.blocking import Context
-from holdfast.bridge import Inline, can_search
-from holdfast.context import AsyncContext
-from holdfast.errors import BudgetExceeded, InvalidInput
-from holdfast.scope import Scope
-from holdfast.store import Question, Slice
-from holdfast.tokens import Custom, fit
+import strongroom
+from strongroom.backends.memory import MemoryStore
+from strongroom.blocking import Context
+from strongroom.bridge import Inline, can_search
+from strongroom.context import AsyncContext
+from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.scope import Scope
+from strongroom.store import Question, Slice
+from strongroom.tokens import Custom, fit
 
 WORDS = Custom(str.split, name="words")  # one token a word, so a message of n words costs n + 4
 
@@ -202,7 +202,7 @@ async def test_a_summary_of_messages_that_are_hidden_now_is_not_used(ctx: Any) -
     ],
 )
 def test_a_summarizer_that_fails_falls_back_and_says_why(summarizer: Any, reason: str) -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         session = ctx.sessions.open("s", tokenizer=WORDS)
         session.append(said(*"abcdefghij"))
         options: dict[str, Any] = {"strategy": "summarize_oldest", "summarizer": summarizer}
@@ -217,7 +217,7 @@ async def test_an_async_summarizer_is_awaited() -> None:
     async def summarizer(messages: list[dict[str, Any]]) -> str:
         return "awaited"
 
-    async with await holdfast.aopen("memory://") as ctx:
+    async with await strongroom.aopen("memory://") as ctx:
         session = await ctx.sessions.open("s", tokenizer=WORDS)
         await session.append(said(*"abcdefghijklmnop"))
         window = await session.window(max_tokens=60, strategy="summarize_oldest", summarizer=summarizer)
@@ -245,7 +245,7 @@ def test_a_long_history_is_summarised_over_several_windows() -> None:
         calls += 1
         return "short"
 
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         session = ctx.sessions.open("s", tokenizer=WORDS)
         session.append(said(*(f"turn {n}" for n in range(400))))
         options: dict[str, Any] = {"strategy": "summarize_oldest", "summarizer": summarizer, "input_tokens": 60}
@@ -282,12 +282,12 @@ async def test_a_session_counted_by_a_callable_asks_for_it(ctx: Any) -> None:
 
 @pytest.mark.parametrize("options", [{"max_tokens": -1}, {"max_tokens": "9"}, {"max_tokens": 9, "strategy": "best"}])
 def test_a_budget_or_strategy_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
-    with holdfast.open("memory://") as ctx, pytest.raises(InvalidInput):
+    with strongroom.open("memory://") as ctx, pytest.raises(InvalidInput):
         ctx.sessions.open("s").window(**options)
 
 
 def test_a_window_of_nothing_is_empty() -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         session = ctx.sessions.open("s")
         for strategy in ("truncate_oldest", "recent_only", "priority", "summarize_oldest"):
             window = session.window(max_tokens=0, strategy=strategy)
@@ -298,7 +298,7 @@ HALF = {"role": "tool", "content": "of a call that is not there", "tool_call_id"
 
 
 def test_recent_only_asks_for_the_newest_message_that_can_be_sent() -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         session = ctx.sessions.open("s", tokenizer=WORDS)
         session.append([*said("too long to fit into this window at all"), HALF])
         with pytest.raises(BudgetExceeded):
@@ -306,7 +306,7 @@ def test_recent_only_asks_for_the_newest_message_that_can_be_sent() -> None:
 
 
 def test_half_a_tool_call_is_neither_sent_nor_summarized() -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         session = ctx.sessions.open("s", tokenizer=WORDS)
         prompt = {"role": "system", "content": "Be brief."}
         session.append([HALF, prompt, *said(*["one two three four five"] * 20)])

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.errors import Conflict, InvalidInput, NotFound, Unavailable
-from holdfast.services.sessions import writes as session_writes
-from holdfast.services.sessions.handle import Handle
-from holdfast.store import Commit, new_id
+import strongroom
+from strongroom.errors import Conflict, InvalidInput, NotFound, Unavailable
+from strongroom.services.sessions import writes as session_writes
+from strongroom.services.sessions.handle import Handle
+from strongroom.store import Commit, new_id
 
 HELLO = {"role": "user", "content": "Hello!"}
 
@@ -118,7 +118,7 @@ async def test_what_a_reader_changes_changes_nothing(ctx: Any) -> None:
     ],
 )
 def test_what_can_not_be_stored_is_refused_and_nothing_is_written(bad: Any) -> None:
-    with holdfast.open("memory://") as blocking:
+    with strongroom.open("memory://") as blocking:
         session = blocking.sessions.open("s")
         with pytest.raises(InvalidInput):
             session.append(bad)

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.blocking.sessions import Session, Sessions
-from holdfast.bridge import can_search
-from holdfast.services.sessions.session import AsyncSession
-from holdfast.services.sessions.sessions import AsyncSessions
-from holdfast.store import Key, Range
+import strongroom
+from strongroom.blocking.sessions import Session, Sessions
+from strongroom.bridge import can_search
+from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.sessions import AsyncSessions
+from strongroom.store import Key, Range
 from tests.services.test_sessions import HELLO, said
 
 
 def test_a_space_sees_only_its_own_sessions(address: str) -> None:
     if address == "memory://":
         pytest.skip("two contexts do not share a memory store")
-    with holdfast.open(address, space="a") as a, holdfast.open(address, space="b") as b:
+    with strongroom.open(address, space="a") as a, strongroom.open(address, space="b") as b:
         a.sessions.open("s").append(said("secret word"))
         assert list(b.sessions.list()) == []
         assert b.sessions.open("s").load() == []
@@ -46,7 +46,7 @@ async def test_fifty_tasks_append_fifty_messages(ctx: Any) -> None:
 
 
 def test_threads_with_a_handle_each_lose_nothing(address: str) -> None:
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
 
         def write(name: str) -> None:
             session = ctx.sessions.open("s")
@@ -65,8 +65,8 @@ def test_threads_with_a_handle_each_lose_nothing(address: str) -> None:
 
 
 WRITER = """
-import sys, holdfast
-with holdfast.open(sys.argv[1]) as ctx:
+import sys, strongroom
+with strongroom.open(sys.argv[1]) as ctx:
     session = ctx.sessions.open("s")
     for number in range(100):
         session.append({"role": "user", "content": f"{sys.argv[2]}{number}", "id": f"{sys.argv[2]}-{number}"})
@@ -76,10 +76,10 @@ with holdfast.open(sys.argv[1]) as ctx:
 def test_two_processes_append_two_hundred_messages(address: str) -> None:
     if address == "memory://":
         pytest.skip("a memory store lives in one process")
-    holdfast.open(address).close()
+    strongroom.open(address).close()
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, address, name]) for name in "ab"]
     assert [writer.wait(60) for writer in writers] == [0, 0]
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         found = [message["content"] for message in ctx.sessions.open("s").load()]
     for name in "ab":
         assert [text for text in found if text.startswith(name)] == [f"{name}{number}" for number in range(100)]
@@ -88,7 +88,7 @@ def test_two_processes_append_two_hundred_messages(address: str) -> None:
 
 def test_the_text_of_a_message_is_stored_once(tmp_path: Path) -> None:
     """Not in the body too, so a gigabyte of conversation is not two."""
-    with holdfast.open(tmp_path / "a.db") as ctx:
+    with strongroom.open(tmp_path / "a.db") as ctx:
         text = "needle in a haystack"
         for content in (text, [{"type": "text", "text": text}]):
             session = ctx.sessions.open()
@@ -100,7 +100,7 @@ def test_the_text_of_a_message_is_stored_once(tmp_path: Path) -> None:
 
 def test_memory_does_not_grow_with_the_session(tmp_path: Path) -> None:
     """A slice of benchmarks/million.py, where it is a million messages."""
-    with holdfast.open(tmp_path / "a.db") as ctx:
+    with strongroom.open(tmp_path / "a.db") as ctx:
         session = ctx.sessions.open("s")
         for start in range(0, 6000, 500):
             session.append(said(*(f"turn {number} of many" for number in range(start, start + 500))))

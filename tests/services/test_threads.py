@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.codec import encode
-from holdfast.errors import BudgetExceeded, Closed, InvalidInput, NotFound
-from holdfast.services.threads.payloads import Inert
+import strongroom
+from strongroom.codec import encode
+from strongroom.errors import BudgetExceeded, Closed, InvalidInput, NotFound
+from strongroom.services.threads.payloads import Inert
 
 
 @dataclass
@@ -145,7 +145,7 @@ async def test_metadata_comes_back_whole(ctx: Any) -> None:
     ids=range(13),
 )
 def test_what_would_come_back_changed_is_refused_and_nothing_changes(payload: Any) -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         ctx.threads.append("t", "before", from_id="a")
         with pytest.raises(InvalidInput):
             ctx.threads.append("t", payload, from_id="a")
@@ -181,7 +181,7 @@ async def test_slots_are_found_by_index_from_either_end(ctx: Any) -> None:
 
 @given(start=st.integers(-4, 8), stop=st.none() | st.integers(-4, 8))
 def test_a_slice_is_what_a_list_would_give(start: int, stop: int | None) -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         ctx.threads.append_many("t", list(range(5)), from_id="a")
         assert [slot.payload for slot in ctx.threads.get("t")[start:stop]] == list(range(5))[start:stop]
 
@@ -330,7 +330,7 @@ async def test_a_sweep_without_a_time_is_refused(ctx: Any) -> None:
 
 def test_the_short_way_in_memory_does_what_the_long_one_does() -> None:
     payloads = ["x", Text("x"), Text("x", ["y"]), Point(1), {"n": 1}, [1], None, Form(name="Ana", age=41)]
-    with holdfast.open("memory://") as short, holdfast.open("memory://") as long:
+    with strongroom.open("memory://") as short, strongroom.open("memory://") as long:
         for ctx in (short, long):
             ctx.threads.append("t", "begin", from_id="a", to_id="b")
         for number, payload in enumerate(payloads * 2):
@@ -342,7 +342,7 @@ def test_the_short_way_in_memory_does_what_the_long_one_does() -> None:
 
 
 def test_an_object_that_knows_its_own_slot_and_store_is_let_go_with_them() -> None:
-    ctx = holdfast.open("memory://")
+    ctx = strongroom.open("memory://")
     for _ in range(2):  # the first message begins the thread, the second takes the short way
         payload = Text("x")
         payload.__dict__.update(slot=ctx.threads.append("t", payload, from_id="a", to_id="b"), ctx=ctx)
@@ -354,7 +354,7 @@ def test_an_object_that_knows_its_own_slot_and_store_is_let_go_with_them() -> No
 
 
 def test_a_thread_that_is_deleted_lets_go_of_the_objects_it_held() -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         held = []
         for _ in range(2):
             payload = Text("x")
@@ -368,7 +368,7 @@ def test_a_thread_that_is_deleted_lets_go_of_the_objects_it_held() -> None:
 
 
 def test_after_closing_nothing_can_be_appended() -> None:
-    ctx = holdfast.open("memory://")
+    ctx = strongroom.open("memory://")
     ctx.threads.append("t", "x", from_id="a")
     ctx.close()
     with pytest.raises(Closed):
@@ -376,7 +376,7 @@ def test_after_closing_nothing_can_be_appended() -> None:
 
 
 def test_two_types_can_not_share_a_name() -> None:
-    threads = holdfast.open("memory://").threads
+    threads = strongroom.open("memory://").threads
     threads.register(Text)
     threads.register(Text)
     with pytest.raises(InvalidInput):
@@ -398,7 +398,7 @@ JSON = st.recursive(
 @settings(max_examples=50)
 @given(payload=JSON)
 def test_any_json_comes_back_equal_from_its_bytes(payload: Any) -> None:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         slot = ctx.threads.append("t", payload, from_id="a")
         assert slot.data == payload == slot.payload
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast.archives import FolderArchive, pack_thread, read_archive, unpack_thread
-from holdfast.errors import Damaged, HoldfastError
+import strongroom
+from strongroom.archives import FolderArchive, pack_thread, read_archive, unpack_thread
+from strongroom.errors import Damaged, StrongroomError
 
 
 @pytest.fixture
 def ctx(address: str) -> Any:
-    with holdfast.open(address) as opened:
+    with strongroom.open(address) as opened:
         yield opened
 
 
@@ -78,7 +78,7 @@ def test_the_same_slots_make_the_same_pack(ctx: Any) -> None:
 
 
 def _pack() -> bytes:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         return pack_thread("t", ctx.threads.append_many("t", ["a", "b"], from_id="x"))
 
 
@@ -88,7 +88,7 @@ def test_a_damaged_pack_is_refused_or_says_the_same(place: int, flip: int) -> No
     pack[place % len(pack)] ^= flip
     try:
         _, slots = unpack_thread(bytes(pack))
-    except HoldfastError:
+    except StrongroomError:
         return
     assert [slot.payload for slot in slots] == ["a", "b"]
 
@@ -96,7 +96,7 @@ def test_a_damaged_pack_is_refused_or_says_the_same(place: int, flip: int) -> No
 def test_a_pack_whose_sizes_lie_is_refused() -> None:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
-        archive.writestr("manifest.json", '{"format":"holdfast-thread/1","thread_id":"t","size":3,"sha256":""}')
+        archive.writestr("manifest.json", '{"format":"strongroom-thread/1","thread_id":"t","size":3,"sha256":""}')
         archive.writestr("thread.jsonl", b"x" * 1_000_000)
     with pytest.raises(Damaged):
         unpack_thread(target.getvalue())

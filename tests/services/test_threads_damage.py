@@ -9,12 +9,12 @@ import apsw
 import msgspec
 import pytest
 
-import holdfast
-from holdfast.codec import encode
-from holdfast.errors import Damaged, InvalidInput, NotFound
-from holdfast.services.threads.payloads import Inert
-from holdfast.store import Append, Commit, Entry, Erase, Key
+import strongroom
 from redis import Redis
+from strongroom.codec import encode
+from strongroom.errors import Damaged, InvalidInput, NotFound
+from strongroom.services.threads.payloads import Inert
+from strongroom.store import Append, Commit, Entry, Erase, Key
 
 HOSTILE = b"cos\nsystem\n(S'touch owned'\ntR."
 
@@ -31,7 +31,7 @@ def put(ctx: Any, type: str, body: Any) -> None:
 
 @pytest.fixture
 def ctx(address: str) -> Any:
-    with holdfast.open(address) as opened:
+    with strongroom.open(address) as opened:
         yield opened
 
 
@@ -57,14 +57,14 @@ def test_a_hostile_type_name_is_only_a_name(ctx: Any) -> None:
 
 def test_hostile_bytes_in_the_file_execute_nothing_and_the_rest_stays_readable(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         ctx.threads.append_many("t", ["before", "victim", "after"], from_id="a")
     con = apsw.Connection(str(path))
     [(table,)] = con.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%body%'").fetchall()
     con.execute(f"UPDATE {table} SET body = ? WHERE body = ?", (HOSTILE, b'["victim"]'))
     assert con.changes() == 1
     con.close()
-    with holdfast.open(path) as ctx:
+    with strongroom.open(path) as ctx:
         first, bad, last = list(ctx.threads.get("t"))
         assert (first.payload, last.payload) == ("before", "after")
         with pytest.raises(Damaged):
@@ -76,7 +76,7 @@ def test_hostile_bytes_on_a_redis_server_execute_nothing_and_the_rest_stays_read
     redis: str, redis_url: str
 ) -> None:
     victim = "v" * (len(HOSTILE) - len('[""]'))  # as long as what takes its place, so that only the bytes are wrong
-    with holdfast.open(redis) as ctx:
+    with strongroom.open(redis) as ctx:
         ctx.threads.append_many("t", ["before", victim, "after"], from_id="a")
     with Redis.from_url(redis_url) as client:
         changed = 0
@@ -87,7 +87,7 @@ def test_hostile_bytes_on_a_redis_server_execute_nothing_and_the_rest_stays_read
                     client.hset(key, field, hostile)
                     changed += 1
         assert changed == 1
-    with holdfast.open(redis) as ctx:
+    with strongroom.open(redis) as ctx:
         first, bad, last = list(ctx.threads.get("t"))
         assert (first.payload, last.payload) == ("before", "after")
         with pytest.raises(Damaged):

@@ -9,33 +9,33 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.blocking import Context
-from holdfast.errors import BudgetExceeded
+import strongroom
+from strongroom.blocking import Context
+from strongroom.errors import BudgetExceeded
 
 SPAWN = multiprocessing.get_context("spawn")
 SHARED = ["sqlite", "postgres", "redis"]
 
 
 def append_from_a_process(address: str, who: str, count: int) -> list[int]:
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         return [ctx.threads.append("t", n, from_id=who).index for n in range(count)]
 
 
 @pytest.mark.parametrize("address", SHARED, indirect=True)
 def test_two_processes_get_distinct_gapless_indexes(address: str) -> None:
-    holdfast.open(address).close()
+    strongroom.open(address).close()
     with ProcessPoolExecutor(2, mp_context=SPAWN) as pool:
         given = pool.map(append_from_a_process, [address] * 2, ["a", "b"], [500] * 2)
         indexes = sorted(index for indexes in given for index in indexes)
     assert indexes == list(range(1000))
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         for who in ("a", "b"):
             assert [slot.payload for slot in ctx.threads.get("t").sent_by(who)] == list(range(500))
 
 
 def test_eight_threads_fill_a_thread_to_its_limit_and_never_more(address: str) -> None:
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         threads = ctx.threads.limited(max_slots_per_thread=100)
         start = threading.Barrier(8)
 
@@ -56,7 +56,7 @@ def test_eight_threads_fill_a_thread_to_its_limit_and_never_more(address: str) -
 
 
 def test_eight_threads_make_as_many_threads_as_allowed_and_never_more(address: str) -> None:
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         threads = ctx.threads.limited(max_threads=5)
 
         def begin(number: int) -> int:
@@ -72,7 +72,7 @@ def test_eight_threads_make_as_many_threads_as_allowed_and_never_more(address: s
 
 
 def test_a_follower_sees_every_slot_of_another_thread_once_and_in_order(address: str) -> None:
-    with holdfast.open(address) as ctx:
+    with strongroom.open(address) as ctx:
         writer = threading.Thread(target=_append_some, args=(ctx, 50))
         writer.start()
         seen = []
@@ -86,7 +86,7 @@ def test_a_follower_sees_every_slot_of_another_thread_once_and_in_order(address:
 
 @pytest.mark.parametrize("address", SHARED, indirect=True)
 def test_a_follower_wakes_for_another_process(address: str) -> None:
-    with holdfast.open(address) as ctx, ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
+    with strongroom.open(address) as ctx, ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
         writing = pool.submit(append_from_a_process, address, "other", 3)
         seen = []
         for slot in ctx.threads.follow("t"):
@@ -98,7 +98,7 @@ def test_a_follower_wakes_for_another_process(address: str) -> None:
 
 
 async def test_an_async_follower_does_not_keep_the_loop_from_appending(address: str) -> None:
-    async with await holdfast.aopen(address) as ctx:
+    async with await strongroom.aopen(address) as ctx:
         seen = []
         async for slot in _first_append_then_follow(ctx):
             seen.append(slot.payload)

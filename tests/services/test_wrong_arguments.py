@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.blocking import Context
-from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.services.memories.policy import Policy
+import strongroom
+from strongroom.blocking import Context
+from strongroom.errors import InvalidInput, StrongroomError
+from strongroom.services.memories.policy import Policy
 from tests.services.memory_samples import mcr
 
 JUNK: list[Any] = [
@@ -29,7 +29,7 @@ class World:
     """A little of everything, and a look at all of it."""
 
     def __init__(self) -> None:
-        self.ctx: Context = holdfast.open("memory://")
+        self.ctx: Context = strongroom.open("memory://")
         self.run = self.ctx.runs.create(objective="o")
         self.run.update(next_action="n")
         self.run.milestone(reason="r")
@@ -98,7 +98,7 @@ def test_a_wrong_argument_is_refused_in_our_own_words_and_spoils_nothing(part: s
         for junk in JUNK:
             world = World()
             method = getattr(world.part(part), name)
-            with suppress(HoldfastError):
+            with suppress(StrongroomError):
                 _call(method, world, parameter.name, junk)
             world.look()
 
@@ -124,7 +124,7 @@ def test_a_brief_of_what_is_no_memory_is_refused(item: Any) -> None:
 @pytest.mark.parametrize("field", Policy.__struct_fields__)
 def test_a_policy_that_makes_no_sense_can_not_be_made(field: str) -> None:
     for junk in JUNK:
-        with suppress(HoldfastError):
+        with suppress(StrongroomError):
             policy = Policy(**{field: junk})
             world = World()
             memories = world.ctx.memories.using(policy=policy)

@@ -8,11 +8,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore, log
-from holdfast.backends.sqlite.raw import RawFile
-from holdfast.codec import encode
-from holdfast.store import Append, Commit, Entry, Key, Range, new_id
-from holdfast.testing.disk import Disk, Operation
+from strongroom.backends.sqlite import SqliteStore, log
+from strongroom.backends.sqlite.raw import RawFile
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Entry, Key, Range, new_id
+from strongroom.testing.disk import Disk, Operation
 
 LOG = Key("ana", "log", "one")
 

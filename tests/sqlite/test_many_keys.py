@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.codec import encode
-from holdfast.errors import Conflict
-from holdfast.store import Commit, Expect, Key, Put, new_id
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.store import Commit, Expect, Key, Put, new_id
 
 VALUE = encode({})
 NAMES = st.lists(

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.backends.memory import MemoryStore
-from holdfast.backends.sqlite import SqliteStore, committer, receipts
-from holdfast.codec import encode
-from holdfast.store import (
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.sqlite import SqliteStore, committer, receipts
+from strongroom.codec import encode
+from strongroom.store import (
     EXISTS,
     Append,
     Commit,
@@ -36,7 +36,7 @@ from holdfast.store import (
     Truncate,
     new_id,
 )
-from holdfast.testing.machine import store_machine
+from strongroom.testing.machine import store_machine
 from tests.crash.processes import apart, forked
 
 LOG, OTHER, NOTE = Key("ana", "log", "one"), Key("ana", "log", "two"), Key("ana", "note", "n")

@@ -7,11 +7,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.backends.sqlite import SqliteStore
-from holdfast.backends.sqlite.rows import scan_call, stored_key
-from holdfast.codec import encode
-from holdfast.errors import Damaged
-from holdfast.store import Commit, Key, Put, Scan, new_id
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.backends.sqlite.rows import scan_call, stored_key
+from strongroom.codec import encode
+from strongroom.errors import Damaged
+from strongroom.store import Commit, Key, Put, Scan, new_id
 
 
 @pytest.mark.parametrize("id", [b"d22", None, 7, "", "a\0b"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from holdfast.bridge import blocking
+from strongroom.bridge import blocking
 
 
 class AsyncHandle:

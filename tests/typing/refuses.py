@@ -6,7 +6,7 @@ strips the comments and wants to see every one of the errors.
 
 from __future__ import annotations
 
-from holdfast.bridge import blocking
+from strongroom.bridge import blocking
 from tests.typing.accepts import Handle, Things
 
 things = Things()

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.blocking import Context
-from holdfast.services.memories.values import Mode
-from holdfast.vectors.local import LocalVectors
-from holdfast.vectors.pgvector import PgvectorMemories
-from holdfast.vectors.qdrant import QdrantMemories
+import strongroom
+from strongroom.blocking import Context
+from strongroom.services.memories.values import Mode
+from strongroom.vectors.local import LocalVectors
+from strongroom.vectors.pgvector import PgvectorMemories
+from strongroom.vectors.qdrant import QdrantMemories
 from tests.hashed import hashing
 from tests.servers.postgres import fresh_schema
 from tests.services.memory_samples import mcr
@@ -65,7 +65,7 @@ def answers(ctx: Context, index: Any) -> list[Answer]:
 
 @pytest.fixture(scope="module")
 def wanted() -> list[Answer]:
-    with holdfast.open("memory://") as ctx:
+    with strongroom.open("memory://") as ctx:
         remember(ctx)
         return answers(ctx, LocalVectors())
 
@@ -85,7 +85,7 @@ def made(kind: str, request: pytest.FixtureRequest) -> Iterator[Any]:
 def test_every_store_and_every_index_gives_the_same_answers(
     address: str, kind: str, wanted: list[Answer], request: pytest.FixtureRequest
 ) -> None:
-    with holdfast.open(address) as ctx, made(kind, request) as index:
+    with strongroom.open(address) as ctx, made(kind, request) as index:
         remember(ctx)
         for found, expected in zip(answers(ctx, index), wanted, strict=True):
             assert [id for id, _ in found] == [id for id, _ in expected]

@@ -11,12 +11,12 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from holdfast.embedders import Fingerprint, unit
-from holdfast.errors import InvalidInput, Unavailable
-from holdfast.vectors import Row, Vector, VectorIndex
-from holdfast.vectors.local import LocalVectors
-from holdfast.vectors.pgvector import PgvectorMemories
-from holdfast.vectors.qdrant import QdrantMemories
+from strongroom.embedders import Fingerprint, unit
+from strongroom.errors import InvalidInput, Unavailable
+from strongroom.vectors import Row, Vector, VectorIndex
+from strongroom.vectors.local import LocalVectors
+from strongroom.vectors.pgvector import PgvectorMemories
+from strongroom.vectors.qdrant import QdrantMemories
 from tests.servers.postgres import fresh_schema
 
 PRINT = Fingerprint("test", "1", 16)

@@ -1,4 +1,4 @@
-"""How many of the truly nearest the approximate index finds. `HOLDFAST_VECTORS` says among how many (default 2,000)."""
+"""How many of the truly nearest the approximate index finds. `STRONGROOM_VECTORS` says among how many (2,000)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.embedders import Fingerprint, unit
-from holdfast.vectors import Row, Vector
-from holdfast.vectors.graph import Graph
-from holdfast.vectors.local import LocalVectors
+from strongroom.embedders import Fingerprint, unit
+from strongroom.vectors import Row, Vector
+from strongroom.vectors.graph import Graph
+from strongroom.vectors.local import LocalVectors
 
-COUNT = int(os.environ.get("HOLDFAST_VECTORS", "2000"))
+COUNT = int(os.environ.get("STRONGROOM_VECTORS", "2000"))
 WIDTH, QUERIES, NEAREST = 384, 200, 10
 PRINT = Fingerprint("recall", "1", WIDTH)
 

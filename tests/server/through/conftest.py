@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import strongroom
 from tests.colours import Awaitable
 from tests.server.serving import Served, served
 
-# HOLDFAST_COLOURS=http,http-async runs all of them; otherwise the main ones run, blocking.
-COLOURS = os.environ.get("HOLDFAST_COLOURS", "").split(",")
+# STRONGROOM_COLOURS=http,http-async runs all of them; otherwise the main ones run, blocking.
+COLOURS = os.environ.get("STRONGROOM_COLOURS", "").split(",")
 MAIN = {"test_runs", "test_memories"}
 
 
@@ -57,10 +57,10 @@ def make_ctx(request: pytest.FixtureRequest, server: Served, runner: asyncio.Run
     def make(*, space: str = "default") -> Any:
         key = server.key(space)
         if request.param == "http":
-            context = holdfast.connect(server.url, key=key)
+            context = strongroom.connect(server.url, key=key)
             opened.append(context)
             return Awaitable(context)
-        async_context = runner.run(holdfast.aconnect(server.url, key=key))
+        async_context = runner.run(strongroom.aconnect(server.url, key=key))
         opened.append(async_context)
         return async_context
 

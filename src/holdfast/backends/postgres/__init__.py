@@ -1,5 +1,0 @@
-"""The store for more than one machine, in a Postgres database."""
-
-from holdfast.backends.postgres.store import AsyncPostgresStore, PostgresStore
-
-__all__ = ["AsyncPostgresStore", "PostgresStore"]

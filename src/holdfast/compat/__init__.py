@@ -1,1 +1,0 @@
-"""The names of three other systems over Holdfast's services: their users change one import line."""

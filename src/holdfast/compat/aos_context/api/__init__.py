@@ -1,1 +1,0 @@
-"""The HTTP API: `uvicorn holdfast.compat.aos_context.api.main:app`."""

@@ -1,1 +1,0 @@
-"""The names of xml_pipeline that concern context, over Holdfast."""

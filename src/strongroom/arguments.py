@@ -1,0 +1,193 @@
+"""What callers pass to a service is what its signature says, or they hear about it before anything happens.
+
+`@checked` on a class looks at the arguments of its public methods, on a function at its own. The annotations are the
+rules, so there is nothing to keep in step; what they can not say (a range, a name that exists) the methods look at
+themselves. Without this a wrong type would surface wherever it first hurts, or be stored and hurt whoever reads it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, wraps
+from typing import Any, Literal, NamedTuple, TypeVar, cast
+
+from msgspec import Struct
+
+from strongroom.errors import InvalidInput
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+class Rule(NamedTuple):
+    """What a value must be, in a test and in words. A value of one of the types in `quick` needs no test."""
+
+    fits: Callable[[Any], bool]
+    words: str
+    quick: frozenset[type] = frozenset()
+
+
+def checked(target: T) -> T:
+    """Let a function, or a class and its public methods, refuse arguments that are not what their annotations say."""
+    if inspect.isfunction(target):
+        return cast("T", _checked(target))
+    for name, method in list(vars(target).items()):
+        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+            setattr(target, name, _checked(method))
+    return target
+
+
+def check_fields(value: Struct) -> None:
+    """Refuse a struct that was made by hand with fields that are not what their annotations say."""
+    for name, rule in _fields(type(value)).items():
+        _demand(rule, name, getattr(value, name))
+
+
+def require_positive(**numbers: float | None) -> None:
+    """Refuse a number that is not above 0 and finite. None means that there is none."""
+    for name, number in numbers.items():
+        if number is not None and not 0 < number < math.inf:
+            raise InvalidInput(f"{name} must be more than 0, not {number!r:.40}; nothing changed")
+
+
+@lru_cache
+def _fields(cls: type[Struct]) -> dict[str, Rule]:
+    rules = {name: _rule(annotation) for name, annotation in typing.get_type_hints(cls).items()}
+    return {name: rule for name, rule in rules.items() if rule is not None}
+
+
+def _demand(rule: Rule, name: str, value: Any) -> None:
+    if not rule.fits(value):
+        raise InvalidInput(f"{name} must be {rule.words}, not {value!r:.80}; nothing changed")
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    rules: dict[str, Rule] = {}
+    quick: dict[str, frozenset[type]] | None = None  # once they are known, because annotations may name what is to come
+    order: list[str] = []
+
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        nonlocal quick
+        if quick is None:
+            rules.update(_rules(method))
+            order[:] = inspect.signature(method).parameters
+            quick = {name: rule.quick for name, rule in rules.items()}
+        for name, value in kwargs.items():
+            if name in quick and type(value) not in quick[name]:
+                _demand(rules[name], name, value)
+        if len(args) > 1 or "self" not in order:  # most calls name everything
+            for name, value in zip(order, args, strict=False):
+                if name in quick and type(value) not in quick[name]:
+                    _demand(rules[name], name, value)
+
+    if inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            check(args, kwargs)
+            return await method(*args, **kwargs)
+
+    else:
+
+        @wraps(method)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            check(args, kwargs)
+            return method(*args, **kwargs)
+
+    return called
+
+
+def _rules(method: Callable[..., Any]) -> dict[str, Rule]:
+    rules = {name: _rule(annotation) for name, annotation in typing.get_type_hints(method).items() if name != "return"}
+    for name, parameter in inspect.signature(method).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            del rules[name]  # what it says is about each of them, or about none
+    return {name: rule for name, rule in rules.items() if rule is not None}
+
+
+def _is_number(value: Any, kinds: Any) -> bool:
+    return isinstance(value, kinds) and type(value) is not bool
+
+
+_PLAIN: dict[Any, Rule] = {
+    str: Rule(lambda value: isinstance(value, str), "text", frozenset({str})),
+    bytes: Rule(lambda value: isinstance(value, bytes), "bytes", frozenset({bytes})),
+    bool: Rule(lambda value: type(value) is bool, "True or False", frozenset({bool})),
+    int: Rule(lambda value: _is_number(value, int), "a whole number", frozenset({int})),
+    float: Rule(lambda value: _is_number(value, (int, float)) and value == value, "a number", frozenset({int})),
+    type(None): Rule(lambda value: value is None, "None", frozenset({type(None)})),
+    Mapping: Rule(lambda value: isinstance(value, Mapping), "a mapping"),
+    Callable: Rule(callable, "a function"),
+    os.PathLike: Rule(lambda value: isinstance(value, os.PathLike), "a path"),
+}
+
+
+def _rule(annotation: Any) -> Rule | None:
+    """Return the rule in an annotation; None if it says nothing that could be looked at."""
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return _either([_rule(one) for one in inner])
+    if origin is Literal:
+        return Rule(lambda value: type(value) is str and value in inner, f"one of {', '.join(map(str, inner))}")
+    if origin is tuple and inner[1:] == (...,):
+        each = _rule(inner[0])
+        return Rule(lambda value: isinstance(value, tuple) and _all(each, value), f"a tuple{_each(each)}")
+    if origin is frozenset:
+        return _set(_rule(inner[0]))
+    if origin in (Sequence, Iterable):
+        return _items(_rule(inner[0]))
+    if origin is Mapping:
+        return _mapping(*map(_rule, inner))
+    if origin in _PLAIN:
+        return _PLAIN[origin]
+    if isinstance(annotation, type) and annotation is not Any and not getattr(annotation, "_is_protocol", False):
+        name = annotation.__name__
+        return Rule(lambda value: isinstance(value, annotation), f"a{'n' if name[0] in 'AEIOU' else ''} {name}")
+    return None
+
+
+def _either(rules: list[Rule | None]) -> Rule | None:
+    known = [rule for rule in rules if rule is not None]
+    if len(known) < len(rules):
+        return None
+    *others, last = [rule.words for rule in known]
+    quick = frozenset[type]().union(*[rule.quick for rule in known])
+    return Rule(lambda value: any(rule.fits(value) for rule in known), f"{', '.join(others)} or {last}", quick)
+
+
+def _mapping(key: Rule | None, value: Rule | None) -> Rule:
+    def fits(given: Any) -> bool:
+        return isinstance(given, Mapping) and _all(key, given) and _all(value, given.values())
+
+    words = [rule.words if rule else "anything" for rule in (key, value)]
+    return Rule(fits, f"a mapping from {words[0]} to {words[1]}")
+
+
+def _all(rule: Rule | None, values: Iterable[Any]) -> bool:
+    return rule is None or rule.quick.issuperset(map(type, values)) or all(map(rule.fits, values))
+
+
+def _set(rule: Rule | None) -> Rule:
+    def fits(value: Any) -> bool:
+        return isinstance(value, (set, frozenset, list, tuple)) and _all(rule, value)
+
+    return Rule(fits, f"a set{_each(rule)}")
+
+
+def _items(rule: Rule | None) -> Rule:
+    def fits(value: Any) -> bool:
+        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+            return False
+        return not isinstance(value, Sequence) or _all(rule, value)
+
+    return Rule(fits, f"a list{_each(rule)}")
+
+
+def _each(rule: Rule | None) -> str:
+    return "" if rule is None else f", each {rule.words}"

@@ -1,0 +1,1 @@
+"""Implementations of the port in `strongroom.store`. Nothing above imports these but `strongroom.opening`."""

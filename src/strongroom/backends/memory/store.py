@@ -1,0 +1,368 @@
+"""The reference store: complete, in memory, one lock. Read this to learn what every other backend must do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from strongroom.arguments import checked, require_positive
+from strongroom.backends.memory.things import (
+    Doc,
+    Stream,
+    delete,
+    document_of,
+    link,
+    parcel_document,
+    parcel_stream,
+    record_of,
+    tail_bounds,
+)
+from strongroom.errors import Closed
+from strongroom.retrieval import MOST_PLACES, choose
+from strongroom.stemming import words
+from strongroom.store import (
+    CLAIM,
+    MAX_RECORD_BYTES,
+    Append,
+    Claim,
+    Commit,
+    Delete,
+    Document,
+    Durability,
+    Erase,
+    Find,
+    Found,
+    Get,
+    Key,
+    Match,
+    Page,
+    Parcel,
+    Put,
+    Question,
+    Range,
+    Receipt,
+    Record,
+    Scan,
+    Shipment,
+    Slice,
+    Truncate,
+    Write,
+    check_expectation,
+    check_length,
+    check_sizes,
+    claimed,
+    claims_of,
+    cursor,
+    settled_by,
+    wrong_shape,
+)
+
+KEPT_SECONDS = 24 * 3600
+VOLATILE = Durability("volatile", False, False, "everything, when the process ends")
+
+
+class MemoryStore:
+    """Keep everything in this process. Nothing survives it; everything else holds."""
+
+    durability = VOLATILE
+
+    @checked
+    def __init__(self, *, max_record_bytes: int = MAX_RECORD_BYTES) -> None:
+        require_positive(max_record_bytes=max_record_bytes)
+        self._limit = max_record_bytes
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
+        self._things: dict[Key, Doc | Stream] = {}
+        self._receipts: OrderedDict[tuple[str, str], tuple[float, Receipt]] = OrderedDict()
+        self._claims: dict[tuple[str, Claim], Key] = {}  # who claimed it last; perhaps no longer does
+        self._order = 0
+        self._closed = False
+
+    # ---- the two verbs ----------------------------------------------------------------------------------------------
+
+    def read(self, questions: Sequence[Question]) -> list[Any]:
+        with self._changed:
+            self._check_open()
+            return [self._answer(question) for question in questions]
+
+    def commit(self, commit: Commit) -> Receipt:
+        check_sizes(commit, self._limit)
+        claims = claims_of(commit)
+        with self._changed:
+            self._check_open()
+            repeated = self._receipts.get((commit.space, commit.id))
+            if repeated is not None:
+                return repeated[1]
+            for expect in commit.expects:
+                check_expectation(expect, self._version(expect.key))
+            if claims:
+                self._check_claims(commit.space, claims, settled_by(commit))
+            self._check_writes(commit.writes)
+            # Nothing below can fail: the commit is now certain.
+            receipt = Receipt(commit.id, tuple([self._apply(write) for write in commit.writes]))
+            self._remember(commit, receipt)
+            self._changed.notify_all()
+            return receipt
+
+    def search(self, find: Find) -> Found:
+        """Find where words stand, by looking everywhere."""
+        wanted = dict.fromkeys(find.words)
+        places: dict[str, list[Match]] = {word: [] for word in wanted}
+        total = 0
+        with self._changed:
+            self._check_open()
+            for match, text in self._texts(find):
+                total += 1
+                for word in set(words(text)) & wanted.keys():
+                    places[word].append(match)
+        newest = {word: [_Spot(match) for match in reversed(found)][:MOST_PLACES] for word, found in places.items()}
+        chosen = tuple(spot.match for spot in choose(min(total, MOST_PLACES), newest, find.limit))
+        return Found(min(total, MOST_PLACES), {word: len(found) for word, found in newest.items()}, chosen)
+
+    def _texts(self, find: Find) -> Iterator[tuple[Match, str]]:
+        for key, thing in self._things.items():
+            if key.space != find.space or key.kind != find.kind or (find.id is not None and key.id != find.id):
+                continue
+            if type(thing) is Stream and not find.tags:
+                for record in thing.records:
+                    if record.text is not None:
+                        yield Match(key, record=record), record.text
+            elif type(thing) is Doc and thing.text is not None and find.tags.items() <= thing.tags.items():
+                yield Match(key, document=document_of(key, thing)), thing.text
+
+    def extend(
+        self,
+        key: Key,
+        max_length: int | None,
+        type_: str,
+        body: bytes,
+        at: int,
+        sender: str | None,
+        receiver: str | None,
+        native: Any,
+    ) -> Record | None:
+        """Append one record to a stream that exists and has room, and return it without `native`; otherwise None.
+
+        What `commit` would do for one `Append` under an id nobody ever sees, without the receipt nobody could ask for:
+        in process that ceremony costs several times the append itself. When in doubt it declines, and `commit` says
+        what is wrong. `body` is canonical, and stays plain bytes in the record returned.
+        """
+        self._lock.acquire()  # half the price of `with`
+        try:
+            stream = self._things.get(key)
+            if type(stream) is not Stream or not stream.alive or self._closed or len(body) > self._limit:
+                return None
+            records = stream.records
+            index = stream.first + len(records)
+            if max_length is not None and index >= max_length:
+                return None
+            # Not yet a Json: `slice` makes it one, see `natives`.
+            record = Record(index, type_, body, 0, at, sender, receiver, None, None, stream.chain)  # type: ignore[arg-type]
+            stream.natives[index] = native
+            records.append(record)
+            if self._waiting:
+                self._changed.notify_all()
+            return record
+        finally:
+            self._lock.release()
+
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up."""
+        with self._changed:
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: self._closed or self._version(key) > length, timeout_seconds)
+            finally:
+                self._waiting -= 1
+
+    def unload(self, after: str | None, limit: int) -> Shipment:
+        """Return the next parcels. The cursor is "place of the key:index of the record"."""
+        place, index = (int(part) for part in (after or "0:0").split(":"))
+        parcels: list[Parcel] = []
+        with self._changed:
+            things = list(self._things.items())
+            while place < len(things) and limit > 0:
+                key, thing = things[place]
+                if type(thing) is Doc:
+                    parcels.append(parcel_document(key, thing))
+                    limit -= 1
+                    place += 1
+                    continue
+                assert type(thing) is Stream
+                start = max(index - thing.first, 0)
+                stretch = thing.slice(thing.first + start, thing.first + start + limit)
+                parcels.append(parcel_stream(key, thing, stretch))
+                limit -= max(len(stretch), 1)
+                done = start + len(stretch) >= len(thing.records)
+                place, index = (place + 1, 0) if done else (place, thing.first + start + len(stretch))
+            return Shipment(tuple(parcels), f"{place}:{index}" if place < len(things) else None)
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        with self._changed:
+            for parcel in parcels:
+                if parcel.stream:
+                    self._load_stream(parcel)
+                else:
+                    thing = self._things.get(parcel.key)
+                    doc = thing if type(thing) is Doc else self._new_document(parcel.key)
+                    doc.version, doc.value = parcel.version, parcel.value if parcel.alive else None
+                    doc.tags, doc.text = dict(parcel.tags), parcel.text
+                    self._note_claims(parcel.key, doc.tags)
+            self._changed.notify_all()
+
+    def _load_stream(self, parcel: Parcel) -> None:
+        thing = self._things.setdefault(parcel.key, Stream())
+        assert type(thing) is Stream
+        if not thing.records:
+            thing.first, thing.base = parcel.version, parcel.chain
+        thing.alive = parcel.alive
+        thing.records.extend(record for record in parcel.records if record.index == thing.length)
+        thing.chain = thing.records[-1].chain if thing.records else parcel.chain
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, question: Question) -> Document | Slice | Page | None:
+        if isinstance(question, Scan):
+            return self._scan(question)
+        thing = self._things.get(question.key)
+        if isinstance(question, Get):
+            if type(thing) is Stream:
+                raise wrong_shape(question.key, is_stream=True)
+            return document_of(question.key, thing) if type(thing) is Doc else None
+        if type(thing) is Doc:
+            raise wrong_shape(question.key, is_stream=False)
+        stream = thing if type(thing) is Stream else Stream()
+        if not stream.alive:
+            return Slice(0, 0, ())
+        if isinstance(question, Range):
+            start = max(question.start, stream.first)
+            stop = stream.length if question.stop is None else question.stop
+            if question.limit is not None:
+                stop = min(stop, start + question.limit)
+        else:
+            start, stop = tail_bounds(question, stream)
+        return Slice(stream.length, stream.first, stream.slice(start, stop))
+
+    def _scan(self, scan: Scan) -> Page:
+        found = [
+            (thing.order, document)
+            for key, thing in self._things.items()
+            if type(thing) is Doc and key.space == scan.space and key.kind == scan.kind
+            if scan.tags.items() <= thing.tags.items()
+            if (document := document_of(key, thing)) is not None
+        ]
+        found.sort(key=lambda pair: pair[0], reverse=scan.reverse)
+        edge = cursor(scan)
+        if edge is not None:
+            found = [pair for pair in found if (pair[0] < edge if scan.reverse else pair[0] > edge)]
+        page = found[: scan.limit]
+        more = len(found) > len(page)
+        return Page(tuple(document for _, document in page), str(page[-1][0]) if more and page else None)
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def _check_claims(self, space: str, claims: Sequence[Claim], settled: set[Key]) -> None:
+        for claim in claims:
+            holder = self._claims.get((space, claim))
+            doc = self._things.get(holder) if holder is not None else None
+            if type(doc) is Doc and doc.tags.get(claim.name) == claim.value and holder not in settled:
+                raise claimed(claim)
+
+    def _note_claims(self, key: Key, tags: dict[str, str]) -> None:
+        for name, value in tags.items():
+            if name[:1] == CLAIM:
+                self._claims[key.space, Claim(key.kind, name, value)] = key
+
+    def _check_writes(self, writes: Sequence[Write]) -> None:
+        shapes: dict[Key, bool] = {}
+        lengths: dict[Key, int] = {}
+        for write in writes:
+            thing = self._things.get(write.key)
+            known = shapes.get(write.key, type(thing) is Stream if thing is not None else None)
+            if type(write) is Delete:
+                continue
+            wants_stream = type(write) is not Put
+            if known is not None and known != wants_stream:
+                raise wrong_shape(write.key, known)
+            shapes[write.key] = wants_stream
+            if type(write) is Append:
+                length = lengths.get(write.key, thing.length if type(thing) is Stream else 0)
+                check_length(write, length)
+                lengths[write.key] = length + len(write.entries)
+
+    def _apply(self, write: Write) -> int:
+        thing = self._things.get(write.key)
+        if type(write) is Put:
+            doc = thing if type(thing) is Doc else self._new_document(write.key)
+            doc.version += 1
+            doc.value, doc.tags, doc.text = write.value, dict(write.tags), write.text
+            self._note_claims(write.key, doc.tags)
+            return doc.version
+        if type(write) is Append:
+            stream = thing if type(thing) is Stream else self._things.setdefault(write.key, Stream())
+            assert type(stream) is Stream
+            stream.alive = True
+            for entry in write.entries:
+                stream.chain = link(stream.chain, entry.commitment)
+                stream.records.append(record_of(stream.length, entry, stream.chain))
+            return stream.length
+        if type(write) is Delete:
+            return delete(thing)
+        if type(thing) is not Stream:
+            return 0
+        if type(write) is Truncate:
+            thing.drop(min(max(write.before - thing.first, 0), len(thing.records)))
+        elif type(write) is Erase:
+            for place in range(max(write.start - thing.first, 0), min(write.stop - thing.first, len(thing.records))):
+                thing.records[place] = msgspec.structs.replace(
+                    thing.records[place], body=None, text=None, sender=None, receiver=None, native=None
+                )
+                thing.natives.pop(thing.first + place, None)
+        return thing.length
+
+    def _new_document(self, key: Key) -> Doc:
+        self._order += 1
+        doc = self._things[key] = Doc(self._order)
+        return doc
+
+    def _remember(self, commit: Commit, receipt: Receipt) -> None:
+        now = time.monotonic()
+        self._receipts[commit.space, commit.id] = (now, receipt)
+        while next(iter(self._receipts.values()))[0] < now - KEPT_SECONDS:
+            self._receipts.popitem(last=False)
+
+    def _version(self, key: Key) -> int:
+        thing = self._things.get(key)
+        if type(thing) is Doc:
+            return thing.version if thing.value is not None else 0
+        return thing.length if type(thing) is Stream and thing.alive else 0
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("this store is closed; nothing changed")
+
+
+class _Spot:
+    """A match that can be counted: one place is one object, whatever it holds."""
+
+    __slots__ = ("match",)
+
+    def __init__(self, match: Match) -> None:
+        self.match = match
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Spot and self.match is other.match
+
+    def __hash__(self) -> int:
+        return id(self.match)

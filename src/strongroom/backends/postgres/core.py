@@ -1,0 +1,193 @@
+"""The store without a colour: what to ask, what to do when no answer comes, what to remember.
+
+Theory of operation
+-------------------
+* A commit and a read are one call of one SQL function each, in one round trip; each call is its own transaction, so no
+  state is left on a connection and a pooler such as pgbouncer may hand every call to another one.
+* `commit.sql` locks the keys it touches, in order, checks everything, and writes last. The server answers after its
+  log is on disk.
+* A commit whose answer is lost is sent again under the same id: the function finds the first one's receipt or applies
+  it now. A copy that is refused after an earlier one was lost voids the earlier one, should it still come (commit.sql).
+* The space is set inside the function for the length of the transaction, and row-level security checks it again.
+* What to say and what an answer means is decided in `commits`, `reads`, `search`, `moving`, `schema` and `failures`,
+  which do no I/O; `link` does the I/O and decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from strongroom.backends.postgres import commits, moving, reads, schema, search
+from strongroom.backends.postgres.address import Address
+from strongroom.backends.postgres.failures import Effort, dropped, translate, unreachable
+from strongroom.backends.postgres.link import AsyncLink, Link, Rows
+from strongroom.backends.postgres.together import Ticket, Together, only_key
+from strongroom.backends.postgres.watch import POLL_SECONDS, WATCH, channel
+from strongroom.errors import Closed, Unavailable
+from strongroom.store import Commit, Find, Found, Key, Parcel, Question, Range, Receipt, Shipment, check_sizes
+
+
+class Core:
+    """Everything a Postgres store does, over a link of either colour."""
+
+    def __init__(self, address: Address, link: Link, *, timeout_seconds: float, max_record_bytes: int) -> None:
+        self.address = address
+        self.facts: schema.Facts
+        self._link = link
+        self._timeout = timeout_seconds
+        self._limit = max_record_bytes
+        self._pid = os.getpid()
+        self._closed = False
+        self._together: Together | None = None
+        if isinstance(link, AsyncLink):
+            self._together = Together(partial(self._send_all, link), self._send_alone)
+
+    async def open(self) -> None:
+        """Connect, creating or migrating the tables if needed."""
+        self.facts = await self._prepare()
+        await self._link.open()
+
+    # ---- the verbs --------------------------------------------------------------------------------------------------
+
+    async def read(self, questions: Sequence[Question]) -> list[Any]:
+        if not questions:
+            self._check_usable()
+            return []
+        return reads.answers(questions, await self._ask(reads.CALL, reads.arguments(questions)))
+
+    async def commit(self, commit: Commit) -> Receipt:
+        check_sizes(commit, self._limit)
+        effort = Effort(self.address.shown, self._timeout, commit.id, commits.new_call())
+        arguments = commits.arguments(commit, self._timeout)
+        if self._together is None or (key := only_key(commit)) is None:
+            row = await self._send_alone(arguments, effort)
+        else:
+            row = await self._together.settle(Ticket(key, arguments, commits.size(commit), effort))
+        return commits.settled(commit, row)
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        deadline = time.monotonic() + timeout_seconds
+        with self._link.hearing(channel(self.address.schema, key)) as heard:
+            await self._ask(WATCH, (key.space, key.kind, key.id, timeout_seconds + 1))
+            while not self._closed:
+                heard.clear()
+                if (await self.read([Range(key, 0, 0)]))[0].length > length:
+                    return
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                await self._link.pause(min(left, POLL_SECONDS), heard)
+
+    async def search(self, find: Find) -> Found:
+        rows = await self._ask(search.FIND, search.question(find))
+        total, counts, places = search.chosen(find, rows)
+        if not places:
+            return Found(total, counts, ())
+        return search.found(find, total, counts, await self._ask(search.PLACES, search.lookup(find, places)))
+
+    async def unload(self, after: str | None, limit: int) -> Shipment:
+        return moving.shipment(await self.rows(after, limit), limit)
+
+    async def rows(self, after: str | None, limit: int) -> Rows:
+        """Return the next rows of everything there is."""
+        return await self._ask(moving.UNLOAD, moving.question(after, limit))
+
+    async def load(self, parcels: Sequence[Parcel]) -> None:
+        await self._ask(moving.LOAD, moving.arguments(parcels))
+
+    async def close(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        await self._link.close()
+
+    # ---- one answer, whatever it takes ------------------------------------------------------------------------------
+
+    async def _ask(self, sql: str, arguments: tuple[Any, ...]) -> Rows:
+        """Make a call that changes nothing when it is repeated."""
+        return await self._call(self.address.sql(sql), arguments, Effort(self.address.shown, self._timeout))
+
+    async def _call(self, sql: str, arguments: tuple[Any, ...], effort: Effort) -> Rows:
+        while True:
+            con = await self._connection(effort)
+            try:
+                con.deadline = effort.patience()
+                return await self._link.execute(con, sql, (*arguments, *effort.copy()))
+            except psycopg.Error as error:
+                pause = effort.failed(error, lost=dropped(con.pgconn, error))
+            finally:
+                await self._link.give(con)
+            await self._link.pause(pause)
+
+    async def _send_alone(self, arguments: tuple[Any, ...], effort: Effort) -> tuple[Any, ...]:
+        return (await self._call(self.address.sql(commits.CALL), arguments, effort))[0]
+
+    async def _send_all(self, link: AsyncLink, tickets: list[Ticket]) -> None:
+        """Send commits in one transaction. Whatever goes wrong, each goes on alone and finds out."""
+        first = tickets[0].effort
+        con = await self._connection(first)
+        try:
+            con.deadline = first.patience()
+            calls = [(*commits.in_a_hurry(ticket.arguments), *ticket.effort.copy()) for ticket in tickets]
+            rows = await link.execute_all(con, self.address.sql(commits.CALL), calls)
+        except psycopg.Error as error:
+            if dropped(con.pgconn, error):
+                _lose(tickets)
+        except BaseException:
+            _lose(tickets)
+            raise
+        else:
+            for ticket, row in zip(tickets, rows, strict=True):
+                ticket.row = row
+        finally:
+            await link.give(con)
+
+    async def _connection(self, effort: Effort) -> Any:
+        while True:
+            self._check_usable()
+            try:
+                return await self._link.take(effort.slice())
+            except PoolTimeout:
+                continue
+            except PoolClosed:
+                raise Closed("this store is closed; nothing changed") from None
+
+    async def _prepare(self) -> schema.Facts:
+        try:
+            con = await self._link.connect()
+        except psycopg.Error as error:
+            raise unreachable(error, self.address.shown) from None
+        try:
+            con.deadline = time.monotonic() + self._timeout
+            steps = schema.opening(self.address)
+            statement = next(steps)
+            while True:
+                statement = steps.send(await self._link.execute(con, *statement))
+        except StopIteration as stop:
+            facts: schema.Facts = stop.value
+            return facts
+        except psycopg.Error as error:
+            raise translate(error) from error
+        finally:
+            await self._link.disconnect(con)
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Closed("this store is closed; nothing changed")
+        if os.getpid() != self._pid:
+            raise Unavailable(
+                "this store was opened before a fork(); open a new one in the child process (nothing changed)",
+                reason="forked",
+            )
+
+
+def _lose(tickets: Sequence[Ticket]) -> None:
+    for ticket in tickets:
+        ticket.effort.lost()

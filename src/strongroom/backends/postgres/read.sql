@@ -1,0 +1,134 @@
+-- The first document from a place on, in the direction of `step`, that carries a tag.
+CREATE FUNCTION :schema.carrier(space_ text, kind_ text, label_ bytea, from_ bigint, step bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF step > 0 THEN
+        RETURN (SELECT t.ref FROM :schema.tag t WHERE t.space = space_ AND t.kind = kind_ AND t.label = label_
+            AND t.ref >= from_ ORDER BY t.ref LIMIT 1);
+    END IF;
+    RETURN (SELECT t.ref FROM :schema.tag t WHERE t.space = space_ AND t.kind = kind_ AND t.label = label_
+        AND t.ref <= from_ ORDER BY t.ref DESC LIMIT 1);
+END $$;
+
+-- All questions of one read in one call. STABLE is what makes it one snapshot: every query in here sees the database as
+-- the calling statement saw it, where a VOLATILE function would look afresh each time.
+--
+-- Rows come in the order of the questions. Get, Range and Tail: first the head, with its flags in `at` (1 stream,
+-- 2 alive), then the records. Scan: the documents, with their creation in `number` and their version in `weight`.
+CREATE FUNCTION :schema.read(
+    ops bigint[], spaces text[], kinds text[], ids text[],
+    froms bigint[], tos bigint[], counts bigint[], rooms bigint[], labels_ bytea[]
+) RETURNS TABLE (
+    question integer, number bigint, weight bigint, at bigint, type text, sender text, receiver text, text text,
+    body bytea, commitment bytea, chain bytea
+) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    h       record;
+    wanted  bytea[];
+    w       bigint;
+    room    bigint;
+    taken   bigint;
+    start   bigint;
+    stop    bigint;
+    step    bigint;
+    label   bytea;
+BEGIN
+    FOR i IN 1 .. cardinality(ops) LOOP
+        PERFORM set_config('strongroom.space', spaces[i], true);
+        IF ops[i] = 4 THEN  -- scan, forwards if counts[i] is 0; by several tags it leaps from one's carriers to another's
+            wanted := :schema.split(labels_[i]);
+            IF cardinality(wanted) = 0 AND counts[i] = 0 THEN
+                RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
+                    FROM :schema.head d
+                    WHERE d.space = spaces[i] AND d.kind = kinds[i] AND d.ref > froms[i] AND d.alive AND NOT d.stream
+                    ORDER BY d.ref LIMIT rooms[i];
+            ELSIF cardinality(wanted) = 0 THEN
+                RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
+                    FROM :schema.head d
+                    WHERE d.space = spaces[i] AND d.kind = kinds[i] AND d.ref < froms[i] AND d.alive AND NOT d.stream
+                    ORDER BY d.ref DESC LIMIT rooms[i];
+            ELSIF cardinality(wanted) > 1 THEN
+                step := CASE WHEN counts[i] = 0 THEN 1 ELSE -1 END;
+                start := froms[i] + step;
+                taken := 0;
+                WHILE taken < rooms[i] LOOP
+                    start := :schema.carrier(spaces[i], kinds[i], wanted[1], start, step);
+                    stop := start;
+                    FOREACH label IN ARRAY wanted[2:] LOOP
+                        EXIT WHEN stop IS DISTINCT FROM start;
+                        stop := :schema.carrier(spaces[i], kinds[i], label, start, step);
+                    END LOOP;
+                    EXIT WHEN stop IS NULL;
+                    IF stop <> start THEN
+                        start := stop;
+                        CONTINUE;
+                    END IF;
+                    RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
+                        FROM :schema.head d
+                        WHERE d.space = spaces[i] AND d.kind = kinds[i] AND d.ref = start AND d.alive AND NOT d.stream;
+                    start := start + step;
+                    taken := taken + 1;
+                END LOOP;
+            ELSIF counts[i] = 0 THEN
+                RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
+                    FROM :schema.tag t JOIN :schema.head d
+                        ON d.space = t.space AND d.kind = t.kind AND d.ref = t.ref AND d.alive AND NOT d.stream
+                    WHERE t.space = spaces[i] AND t.kind = kinds[i] AND t.label = wanted[1] AND t.ref > froms[i]
+                    ORDER BY t.ref LIMIT rooms[i];
+            ELSE
+                RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
+                    FROM :schema.tag t JOIN :schema.head d
+                        ON d.space = t.space AND d.kind = t.kind AND d.ref = t.ref AND d.alive AND NOT d.stream
+                    WHERE t.space = spaces[i] AND t.kind = kinds[i] AND t.label = wanted[1] AND t.ref < froms[i]
+                    ORDER BY t.ref DESC LIMIT rooms[i];
+            END IF;
+            CONTINUE;
+        END IF;
+
+        SELECT d.ref, d.stream, d.alive, d.version, d.first, d.value, d.tags, d.text INTO h FROM :schema.head d
+            WHERE d.space = spaces[i] AND d.kind = kinds[i] AND d.id = ids[i];
+        CONTINUE WHEN NOT FOUND;
+        question := i;
+        number := h.version;
+        weight := h.first;
+        at := h.stream::integer + 2 * h.alive::integer;
+        text := h.text;
+        body := h.value;
+        commitment := h.tags;
+        RETURN NEXT;
+        CONTINUE WHEN ops[i] = 1 OR NOT h.stream OR NOT h.alive;
+
+        IF ops[i] = 2 THEN  -- range
+            start := greatest(froms[i], h.first);
+            stop := least(tos[i], h.version);
+            IF counts[i] < stop - start THEN
+                stop := start + counts[i];
+            END IF;
+        ELSE  -- tail: walk back only as far as the weights allow
+            stop := greatest(h.first, least(tos[i], h.version));
+            start := h.first;
+            IF counts[i] < stop - start THEN
+                start := stop - counts[i];
+            END IF;
+            IF rooms[i] >= 0 THEN
+                room := rooms[i];
+                taken := 0;
+                FOR w IN SELECT r.weight FROM :schema.record r
+                    WHERE r.space = spaces[i] AND r.ref = h.ref AND r.index >= start AND r.index < stop
+                    ORDER BY r.index DESC
+                LOOP
+                    EXIT WHEN w > room;
+                    room := room - w;
+                    taken := taken + 1;
+                END LOOP;
+                start := stop - taken;
+            END IF;
+        END IF;
+        CONTINUE WHEN start >= stop;
+        RETURN QUERY SELECT i, r.index, r.weight, r.at, r.type, r.sender, r.receiver, r.text, r.body, r.commitment, r.chain
+            FROM :schema.record r
+            WHERE r.space = spaces[i] AND r.ref = h.ref AND r.index >= start AND r.index < stop
+            ORDER BY r.index;
+    END LOOP;
+END $$;

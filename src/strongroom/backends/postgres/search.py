@@ -1,0 +1,60 @@
+"""A search as two calls: where the words stand, and what stands at the best of those places. No I/O here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strongroom.backends.postgres.reads import Row, document, record
+from strongroom.backends.postgres.tokens import scope_tokens, word_tokens
+from strongroom.backends.postgres.wire import MAX, bigints
+from strongroom.retrieval import MOST_PLACES, choose
+from strongroom.store import Find, Found, Key, Match
+
+FIND = "SELECT * FROM :schema.find(%s, %s, %s, %s, %s, %s)"
+PLACES = "SELECT * FROM :schema.places(%s, %s, %s, %s)"
+
+Place = tuple[int, int]
+
+
+def question(find: Find) -> tuple[Any, ...]:
+    """Return what the SQL function `find` takes."""
+    narrowing = scope_tokens(find.space, find.kind, find.id, find.tags)
+    wanted = word_tokens(find.space, find.kind, _words(find))
+    return (find.space, find.kind, find.id, bigints(wanted), bigints(narrowing), MOST_PLACES)
+
+
+def chosen(find: Find, rows: list[Row]) -> tuple[int, dict[str, int], list[Place]]:
+    """Return how many places there are, in how many each word stands, and which ones to look at."""
+    places: dict[str, list[Place]] = {word: [] for word in _words(find)}
+    names = [*places]
+    total = 0
+    for word, ref, index in rows:
+        if word == 0:
+            total = ref
+        else:
+            places[names[word - 1]].append((ref, index))
+    counts = {word: len(found) for word, found in places.items()}
+    return total, counts, choose(total, places, min(find.limit, MAX))
+
+
+def lookup(find: Find, places: list[Place]) -> tuple[Any, ...]:
+    """Return what the SQL function `places` takes."""
+    return (find.space, find.kind, bigints([ref for ref, _ in places]), bigints([index for _, index in places]))
+
+
+def found(find: Find, total: int, counts: dict[str, int], rows: list[Row]) -> Found:
+    return Found(total, counts, tuple(match for row in rows if (match := _match(find, row)) is not None))
+
+
+def _match(find: Find, row: Row) -> Match | None:
+    _, id, index, weight, *rest = row
+    key = Key(find.space, find.kind, id)
+    if index >= 0:
+        return Match(key, record=record((0, index, weight, *rest)))
+    _, _, _, _, text, body, tags, _ = rest
+    read = document(key, weight, body, tags, text)
+    return Match(key, document=read) if find.tags.items() <= read.tags.items() else None
+
+
+def _words(find: Find) -> list[str]:
+    return list(dict.fromkeys(find.words))

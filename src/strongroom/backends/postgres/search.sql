@@ -1,0 +1,49 @@
+-- Where the words stand. Row 0 says how many places there are; then, for each word, its places, newest first.
+CREATE FUNCTION :schema.find(p_space text, p_kind text, p_id text, wanted bigint[], narrowing bigint[], most bigint)
+RETURNS TABLE (word integer, ref bigint, index bigint) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    h record;
+BEGIN
+    PERFORM set_config('strongroom.space', p_space, true);
+    IF p_id IS NOT NULL THEN
+        SELECT d.ref INTO h FROM :schema.head d WHERE d.space = p_space AND d.kind = p_kind AND d.id = p_id AND d.alive;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+        RETURN QUERY SELECT 0, count(*), NULL::bigint FROM (
+            SELECT FROM :schema.word w WHERE w.space = p_space AND w.kind = p_kind AND w.ref = h.ref
+                AND (cardinality(narrowing) = 1 OR w.tokens @> narrowing) LIMIT most) AS t;
+    ELSIF cardinality(narrowing) > 0 THEN
+        RETURN QUERY SELECT 0, count(*), NULL::bigint FROM (
+            SELECT FROM :schema.word w WHERE w.space = p_space AND w.kind = p_kind AND w.tokens @> narrowing LIMIT most
+        ) AS t;
+    ELSE
+        RETURN QUERY SELECT 0, count(*), NULL::bigint FROM (
+            SELECT FROM :schema.word w WHERE w.space = p_space AND w.kind = p_kind LIMIT most) AS t;
+    END IF;
+    FOR i IN 1 .. cardinality(wanted) LOOP
+        RETURN QUERY SELECT i, w.ref, w.index FROM :schema.word w
+            WHERE w.tokens @> (wanted[i] || narrowing) AND w.space = p_space AND w.kind = p_kind
+            ORDER BY w.ref DESC, w.index DESC LIMIT most;
+    END LOOP;
+END $$;
+
+-- What stands at some places: a record, or (index -1) a document with its version in `weight` and its tags in
+-- `commitment`. Places that hold nothing any more are left out.
+CREATE FUNCTION :schema.places(p_space text, p_kind text, refs bigint[], indexes bigint[])
+RETURNS TABLE (
+    place bigint, id text, index bigint, weight bigint, at bigint, type text, sender text, receiver text, text text,
+    body bytea, commitment bytea, chain bytea
+) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM set_config('strongroom.space', p_space, true);
+    RETURN QUERY SELECT p.place, d.id, p.index, coalesce(r.weight, d.version), r.at, r.type, r.sender, r.receiver,
+                        coalesce(r.text, d.text), coalesce(r.body, d.value), coalesce(r.commitment, d.tags), r.chain
+        FROM unnest(refs, indexes) WITH ORDINALITY AS p (ref, index, place)
+        JOIN :schema.head d ON d.space = p_space AND d.ref = p.ref AND d.kind = p_kind AND d.alive
+        LEFT JOIN :schema.record r ON r.space = p_space AND r.ref = p.ref AND r.index = p.index AND r.text IS NOT NULL
+        WHERE r.index IS NOT NULL OR (p.index = -1 AND d.text IS NOT NULL)
+        ORDER BY p.place;
+END $$;

@@ -1,0 +1,347 @@
+"""The store without a colour: what to send, what to do when no answer comes, what to remember.
+
+Theory of operation
+-------------------
+* A verb is one script call. `layout` says where things are, `encoding` and `decoding` are pure, `wire` does the I/O.
+* A commit whose answer is lost is sent again under the same id: the script finds the first one's receipt or applies it
+  now. So most cuts heal. If the time is up first, the outcome is `CommitUnknown`, and the caller's own repeat resolves
+  it in the same way. A copy that was refused after an earlier one was lost voids the earlier one (commit.lua).
+* The last receipt of each space must still be there when we commit again. If not, a stale replica has taken over or an
+  old copy was restored: `Damaged(reason="regressed")`, never a silent merge.
+* A node is asked for its settings on each new connection, because it may have been restarted with others.
+* In a cluster the routes are learnt from the server's own MOVED answers, one a space; nothing else is needed, because
+  a call never leaves its space.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from strongroom.backends.redis.decoding import decode_answers, decode_commit
+from strongroom.backends.redis.encoding import (
+    Attempt,
+    Call,
+    encode_commit,
+    encode_questions,
+    with_attempt,
+)
+from strongroom.backends.redis.failures import PASSING, Lost, Refused, Unsent, translate
+from strongroom.backends.redis.guarantees import (
+    UNKNOWN,
+    check_settings,
+    durability_of,
+    parse_settings,
+    weakest,
+)
+from strongroom.backends.redis.layout import Address, Layout
+from strongroom.backends.redis.resp import Command
+from strongroom.backends.redis.scripts import COMMIT, READ, Script
+from strongroom.backends.redis.wire import Node, Signal, Wire
+from strongroom.errors import Closed, CommitUnknown, StoreError
+from strongroom.store import (
+    Commit,
+    Durability,
+    Key,
+    Question,
+    Range,
+    Receipt,
+    Scan,
+    check_sizes,
+)
+
+KEPT_SECONDS = 24 * 3600
+MAX_SPACES = 10_000
+MAX_HOPS = 5
+PAUSES = (0.01, 0.25)
+POLLS = (0.005, 0.1)
+ASKING = ((b"ASKING",),)
+
+T = TypeVar("T")
+
+
+class Core:
+    """Everything a Redis store does, over a wire of either colour."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        address: Address,
+        *,
+        require_durable: bool,
+        wait_aof: bool,
+        timeout_seconds: float,
+        max_record_bytes: int,
+    ) -> None:
+        self.shown = address.shown
+        self.durability = UNKNOWN
+        self._wire = wire
+        wire.judge = self._judge
+        self.layout = Layout(address.prefix)
+        self._require_durable = require_durable
+        self._wait_aof = wait_aof
+        self._waits = False
+        self._timeout = timeout_seconds
+        self._limit = max_record_bytes
+        self._closed = False
+        self._clustered = False
+        self._entry: Node | None = None
+        self._routes: dict[str, Node | None] = {}
+        self._nodes: dict[Node | None, Durability] = {}
+        self._last: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        # Sets, because adding and discarding are atomic: these are touched by every thread that uses the store.
+        self._watchers: set[tuple[Key, Signal]] = set()
+        self._under_way: set[object] = set()
+        # What names a call among those of all processes; the scripts expect hex digits.
+        self._name, self._calls = os.urandom(8).hex(), itertools.count()
+
+    # ---- the verbs --------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Reach the server once and judge its settings."""
+        try:
+            await self.persist(lambda _: self._wire.exchange([("PING",)], None), patient=False)
+        except BaseException:
+            await self._wire.close()
+            raise
+
+    async def read(self, questions: Sequence[Question]) -> list[Any]:
+        """Answer all questions from one snapshot (in a cluster: one snapshot a space)."""
+        self.check_open()
+        groups = self._groups(questions)
+        answers: list[Any] = [None] * len(questions)
+        for space, places in groups.items():
+            asked = [questions[place] for place in places]
+            call = encode_questions(self.layout, asked)
+            (reply,) = await self.persist(partial(self._ask_script, space, call))
+            for place, answer in zip(places, decode_answers(asked, reply), strict=True):
+                answers[place] = answer
+        return answers
+
+    async def _ask_script(self, space: str, call: Call, _: int) -> list[Any]:
+        return await self.send(space, READ, call)
+
+    async def commit(self, commit: Commit) -> Receipt:
+        """Apply a commit; send it again until the server has answered or the time is up."""
+        self.check_open()
+        check_sizes(commit, self._limit)
+        return await self.apply(commit, encode_commit(self.layout, commit))
+
+    async def apply(self, commit: Commit, call: Call) -> Receipt:
+        """Run the commit script until it has answered; `commit` says what a refusal is about."""
+        space, name = commit.space, f"{self._name}{next(self._calls):x}"
+
+        def send(number: int) -> Awaitable[list[Any]]:
+            attempt = Attempt(self._last_receipt(space), name, number, self._waits)
+            return self.send(space, COMMIT, with_attempt(call, attempt), self._after_commit())
+
+        reply, *synced = await self.persist(send, commit_id=commit.id)
+        receipt = decode_commit(commit, reply)
+        if synced and not _is_synced(synced[0]):
+            raise CommitUnknown(
+                "the server did not confirm that the commit is on its disk; repeat it with the same id",
+                reason="fsync",
+                commit_id=commit.id,
+            )
+        self._remember(space, commit.id)
+        if self._watchers:
+            self._wake({write.key for write in commit.writes})
+        return receipt
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up.
+
+        Commits through this store wake us at once, those of others are found by looking again, ever more slowly.
+        Looking borrows a connection for one round trip; publish/subscribe would keep one for good, and its messages are
+        lost whenever that connection is.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        call = encode_questions(self.layout, [Range(key, 0, 0)])
+        signal = self._wire.signal()
+        watcher = (key, signal)
+        self._watchers.add(watcher)
+        pause = POLLS[0]
+        try:
+            while not self._closed:
+                signal.clear()
+                try:
+                    (reply,) = await self.send(key.space, READ, call)
+                    if decode_answers([Range(key, 0, 0)], reply)[0].length > length:
+                        return
+                except (Unsent, Lost, Refused, StoreError):
+                    pass  # the reader who looks again is told; this is only a hint
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                await self._wire.pause(min(left, pause), signal)
+                pause = min(pause * 1.5, POLLS[1])
+        finally:
+            self._watchers.discard(watcher)
+
+    async def close(self) -> None:
+        """Let what is under way finish, then let go of the connections. Closing twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wake(None)
+        deadline = time.monotonic() + self._timeout
+        while self._under_way and time.monotonic() < deadline:
+            await self._wire.pause(0.002)
+        await self._wire.close()
+
+    # ---- one answer, whatever it takes ------------------------------------------------------------------------------
+
+    async def persist(
+        self, send: Callable[[int], Awaitable[T]], *, commit_id: str | None = None, patient: bool = True
+    ) -> T:
+        """Send until there is an answer. `send` is told how many copies may be about, this one included."""
+        deadline = time.monotonic() + self._timeout
+        pause, lost = PAUSES[0], 0
+        problem: Exception
+        token = object()
+        self._under_way.add(token)
+        try:
+            while True:
+                try:
+                    return await send(lost + 1)
+                except Lost as error:
+                    lost += 1
+                    problem = error
+                except (Unsent, Refused, StoreError) as error:
+                    problem = error
+                if isinstance(problem, Refused):
+                    again = problem.word in PASSING
+                else:
+                    again = patient and isinstance(problem, (Unsent, Lost))
+                if not again or self._closed or time.monotonic() + pause > deadline:
+                    break
+                await self._wire.pause(pause)
+                pause = min(pause * 2, PAUSES[1])
+        finally:
+            self._under_way.discard(token)
+        # Outside of any except block, so that no driver error (and nothing it quotes) hangs on to ours.
+        failure = problem if isinstance(problem, StoreError) else translate(problem, self.shown)
+        if lost and commit_id is not None:
+            failure = CommitUnknown(
+                f"the connection to {self.shown} was lost before it answered; repeat the commit with the same id",
+                reason=failure.reason,
+                commit_id=commit_id,
+            )
+        raise failure
+
+    async def send(self, space: str, script: Script, call: Call, then: Sequence[Command] = ()) -> list[Any]:
+        """Run a script once, where the space is; return its reply and those of the commands that follow it."""
+        asked: Node | None = None
+        for _ in range(MAX_HOPS):
+            node = asked or self._routes.get(space, self._entry)
+            try:
+                replies = await self._run(script, call, then, node, asking=asked is not None)
+            except (Unsent, Lost):
+                self._forget(node)
+                raise
+            if not isinstance(replies[0], Refused):
+                return replies
+            if replies[0].word not in ("MOVED", "ASK"):
+                raise replies[0]
+            target = _target(replies[0].text, node)
+            if replies[0].word == "ASK":
+                asked = target
+            else:
+                asked = None
+                if len(self._routes) >= MAX_SPACES:
+                    self._routes.clear()
+                self._routes[space] = target
+        raise replies[0]
+
+    async def _run(
+        self, script: Script, call: Call, then: Sequence[Command], node: Node | None, *, asking: bool
+    ) -> list[Any]:
+        before: Sequence[Command] = ASKING if asking else ()
+        rest = (len(call.keys), *call.keys, *call.arguments)
+        replies = await self._wire.exchange([*before, (b"EVALSHA", script.sha, *rest), *then], node)
+        first = replies[len(before)]
+        if type(first) is Refused and first.word == "NOSCRIPT":
+            replies = await self._wire.exchange([*before, (b"EVAL", script.text, *rest), *then], node)
+        return replies[len(before) :] if before else replies
+
+    async def ask(self, command: Command, node: Node | None) -> Any:
+        """Return a node's answer to a command that may be repeated."""
+        (reply,) = await self.persist(lambda _: self._wire.exchange([command], node))
+        return reply
+
+    # ---- nodes ------------------------------------------------------------------------------------------------------
+
+    async def primaries(self) -> list[Node | None]:
+        """Return every node that holds a part of the data."""
+        if not self._clustered:
+            return [None]
+        said = await self.ask(("CLUSTER", "NODES"), self._entry)
+        lines = [line.split() for line in said.decode().splitlines()]
+        return [_target(line[1].partition("@")[0], self._entry) for line in lines if "master" in line[2]]
+
+    def _judge(self, node: Node | None, replies: Sequence[Any]) -> None:
+        """Note what a node promises; raise `Unavailable` if that is not good enough."""
+        settings = parse_settings(replies)
+        waits = self._wait_aof and settings.can_wait
+        durability = durability_of(settings, waits=waits)
+        check_settings(settings, durability, require_durable=self._require_durable, shown=self.shown)
+        self._clustered = settings.clustered
+        self._waits = waits
+        self._nodes[node] = durability
+        self.durability = weakest(list(self._nodes.values()))
+
+    def _forget(self, node: Node | None) -> None:
+        """After a failure: do not count on this node, nor on its being where things are."""
+        self._nodes.pop(node, None)
+        self._routes = {space: known for space, known in list(self._routes.items()) if known != node}
+        if node == self._entry:
+            self._entry = next(iter(list(self._nodes)), None)
+
+    def _groups(self, questions: Sequence[Question]) -> dict[str, list[int]]:
+        """Return which questions go together: all of them, or in a cluster those of one space."""
+        groups: dict[str, list[int]] = {}
+        for place, question in enumerate(questions):
+            space = question.space if isinstance(question, Scan) else question.key.space
+            groups.setdefault(space if self._clustered or not groups else next(iter(groups)), []).append(place)
+        return groups
+
+    # ---- memory -----------------------------------------------------------------------------------------------------
+
+    def _after_commit(self) -> Sequence[Command]:
+        return [("WAITAOF", 1, 0, int(self._timeout * 250))] if self._waits else ()
+
+    def _last_receipt(self, space: str) -> str:
+        id, at = self._last.get(space, ("", 0.0))
+        return id if time.monotonic() - at < KEPT_SECONDS else ""
+
+    def _remember(self, space: str, id: str) -> None:
+        self._last[space] = (id, time.monotonic())
+        if len(self._last) > MAX_SPACES:
+            try:
+                self._last.popitem(last=False)
+            except KeyError:
+                pass
+
+    def _wake(self, keys: set[Key] | None) -> None:
+        for key, signal in tuple(self._watchers):
+            if keys is None or key in keys:
+                signal.set()
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise Closed("this store is closed; nothing changed")
+
+
+def _is_synced(reply: Any) -> bool:
+    return isinstance(reply, list) and bool(reply) and isinstance(reply[0], int) and reply[0] >= 1
+
+
+def _target(text: str, node: Node | None) -> Node:
+    """Return where a MOVED or ASK answer points to: "slot host:port", with the host left out if it is the same."""
+    host, _, port = text.rpartition(" ")[2].rpartition(":")
+    return (host or (node[0] if node else "localhost"), int(port))

@@ -1,0 +1,323 @@
+"""The one connection that writes, and what it takes to say "done" honestly.
+
+* `apply` settles a batch of commits in one BEGIN IMMEDIATE ... COMMIT. In WAL mode with synchronous=FULL the COMMIT
+  returns after the fsync; only then are the callers told.
+* Between processes `files.Queue` takes turns. After each COMMIT, and before its acknowledgement, `identity.Identity`
+  makes sure that the files are still the ones at the path; and when somebody else has written, a receipt we gave
+  before must still be there, or the file is older than we are.
+* After any failure the connection is thrown away. The next commit opens a fresh one, so a full disk or a bad fsync
+  heals without a restart.
+
+One thread at a time runs anything in here; `group.Group` sees to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from typing import Any
+
+import apsw
+
+from strongroom.backends.sqlite.failures import DRIVER_ERRORS, keep_errno, translate, translate_commit
+from strongroom.backends.sqlite.files import Queue
+from strongroom.backends.sqlite.group import Ticket
+from strongroom.backends.sqlite.identity import Identity
+from strongroom.backends.sqlite.log import Log
+from strongroom.backends.sqlite.moving import load
+from strongroom.backends.sqlite.receipts import KEPT_SECONDS
+from strongroom.backends.sqlite.schema import stamp
+from strongroom.backends.sqlite.search import catch_up
+from strongroom.backends.sqlite.writes import Writer
+from strongroom.errors import CommitUnknown, Damaged, StoreError, StrongroomError
+from strongroom.store import Find, Parcel
+
+SWEEP_EVERY = 1024  # commits
+
+
+class Committer:
+    """Applies batches. `failed` is set once the files can no longer be trusted; nothing is written from then on."""
+
+    def __init__(
+        self, identity: Identity, connect: Callable[[], apsw.Connection], queue: Queue, timeout_seconds: float
+    ) -> None:
+        self.failed: StrongroomError | None = None
+        self.about_to_wait: Callable[[], None] = lambda: None  # called before each wait for the disk or for others
+        self.settled: Callable[[], None] = lambda: None  # called after each batch
+        self.batches = 0
+        self._connect = connect
+        self._queue = queue
+        self._timeout = timeout_seconds
+        self._identity = identity
+        self._writer: Writer | None = None
+        self._log = Log()
+        self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and time
+        self._unswept = 0
+        self._begun: Writer | None = None  # whose transaction is open
+        self._scrub = False
+        self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
+        self._ending = False  # whether COMMIT was reached
+
+    @property
+    def connections(self) -> list[apsw.Connection]:
+        return [self._writer.con] if self._writer is not None else []
+
+    def close(self) -> None:
+        self._identity.close()
+
+    def apply(self, batch: list[Ticket]) -> None:
+        """Settle every ticket of a batch."""
+        try:
+            self._end(self._write(batch, patient=True), batch)
+        except BaseException as error:
+            self._failed(batch, error)
+
+    def begin(self, batch: list[Ticket]) -> bool:
+        """Write what a batch writes, unless something else has to be done or waited for first; say whether it is so.
+        `finish` must follow, from whatever thread."""
+        if self._scrub:
+            return False
+        try:
+            self._begun = self._write(batch, patient=False)
+        except _WouldWaitError:
+            return False
+        except BaseException as error:
+            self._failed(batch, error)
+        return True
+
+    def finish(self, batch: list[Ticket]) -> None:
+        """Make durable what was begun, and settle its tickets."""
+        writer, self._begun = self._begun, None
+        if writer is None:
+            return  # it failed, and every ticket is marked
+        try:
+            self._end(writer, batch)
+        except BaseException as error:
+            self._failed(batch, error)
+
+    @property
+    def quick(self) -> bool:
+        """Whether the next commit is nothing but itself: the log need not be emptied."""
+        return not self._log.nearly_full
+
+    def _failed(self, batch: list[Ticket], error: BaseException) -> None:
+        """Tell everybody in the batch; raise what is not about the batch."""
+        if isinstance(error, StrongroomError):
+            _fail(batch, error)
+        elif isinstance(error, DRIVER_ERRORS):
+            # Memory may run out after COMMIT, too, before the tickets are marked: then it is not "nothing changed".
+            failure = translate_commit(error) if self._ending else translate(error)
+            failure.__cause__ = error
+            _fail(batch, failure)
+        else:  # Ctrl-C in the thread that leads: the others must not share its fate unnoticed
+            unknown = CommitUnknown("the commit was interrupted; repeat it with the same id", reason="interrupted")
+            _fail(batch, unknown)
+            raise error
+
+    def catch_up(self, find: Find) -> None:
+        """Index part of what a search needs and the index lacks."""
+        with self._transaction() as writer:
+            catch_up(writer.con, find)
+            writer.forget()
+            self._make_durable(writer)
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        """Put parcels from another store in place."""
+        with self._transaction() as writer:
+            load(writer.con, parcels)
+            writer.forget()
+            self._make_durable(writer)
+
+    def compact(self) -> None:
+        """Rewrite the file without its free space."""
+        with self._transaction() as writer:
+            writer.execute("ROLLBACK")
+            writer.forget()
+            self._remove_traces(writer)
+
+    def _write(self, batch: list[Ticket], *, patient: bool) -> Writer:
+        """Begin a transaction and apply every commit in it."""
+        now = time.time_ns() // 1000
+        writer = self._open(patient)
+        try:
+            for ticket in batch:
+                try:
+                    ticket.answer = writer.apply(ticket.commit, now)
+                except StrongroomError as refusal:
+                    if writer.writing:  # not a refusal: it failed half-way, so the whole transaction must go
+                        raise
+                    ticket.answer = refusal
+            if writer.wrote:
+                self._unswept += len(batch)
+                if self._unswept >= SWEEP_EVERY:
+                    writer.receipts.sweep(self._unswept, now)
+                    self._unswept = 0
+                if self._stamp:
+                    stamp(writer.con)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        return writer
+
+    def _end(self, writer: Writer, batch: list[Ticket]) -> None:
+        """End the transaction, and mark the tickets."""
+        try:
+            if writer.wrote:
+                self.batches += 1
+                self._make_durable(writer)
+                self._last = writer.last or self._last
+            else:
+                writer.roll_back()
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        for ticket in batch:
+            ticket.done = True
+        self.settled()
+        if writer.scrub:
+            self._scrub = True
+        if self._scrub:
+            try:
+                self._remove_traces(writer)
+            except apsw.Error:
+                pass  # a full disk is in the way: the commit stands, and the next one tries this again
+
+    def _open(self, patient: bool = True) -> Writer:
+        """Take the write lock, on a connection that is sound."""
+        self._ending = False
+        if self.failed is not None:
+            raise self.failed
+        if self._writer is None:
+            self._writer = Writer(self._connect())
+        writer = self._writer
+        try:
+            if not self._queue.empty:
+                raise apsw.BusyError
+            writer.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            if not patient:
+                raise _WouldWaitError from None
+            self._begin_in_turn(writer)
+        try:
+            if writer.start():
+                self._check_not_older(writer)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        return writer
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Writer]:
+        """Hold the write lock for a block that must end the transaction itself; abandon it if the block fails."""
+        writer = self._open()
+        try:
+            yield writer
+        except BaseException as error:
+            self._abandon(error)
+            raise
+
+    def _begin_in_turn(self, writer: Writer) -> None:
+        self.about_to_wait()
+        deadline = time.monotonic() + self._timeout
+        with self._queue.turn(deadline):
+            while True:
+                try:
+                    writer.execute("BEGIN IMMEDIATE")
+                    return
+                except apsw.BusyError:
+                    if time.monotonic() > deadline:
+                        raise
+                time.sleep(0.0002)
+
+    def _make_durable(self, writer: Writer) -> None:
+        if self._log.wanted:
+            self._log.extend(writer.con)
+        self._ending = True
+        self.about_to_wait()
+        try:
+            writer.execute("COMMIT")
+        except DRIVER_ERRORS as error:
+            keep_errno(error, writer.con)
+            raise translate_commit(error) from error
+        writer.committed()
+        self._log.due -= 1
+        if self._log.due < 0:
+            self._log.look(writer.con)
+        try:
+            self._stamp = self._identity.check()
+        except Damaged as damage:
+            # What was just written went into a file nobody will find.
+            self.failed = damage
+            raise
+
+    def _check_not_older(self, writer: Writer) -> None:
+        if self._last is None:
+            return
+        space, id, at = self._last
+        if time.time_ns() // 1000 - at > KEPT_SECONDS * 1_000_000:
+            return  # the receipt may have been swept by now
+        if writer.receipts.look_up(space, id) is None:
+            self.failed = Damaged(
+                "the file is older than what this process has already acknowledged: it was replaced by an earlier "
+                "copy. Writing has stopped; open the store again if that is what you want",
+                reason="regressed",
+            )
+            raise self.failed
+
+    def _abandon(self, error: BaseException) -> None:
+        """Throw the connection away: after a failure its state is not worth reasoning about."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            keep_errno(error, writer.con)
+            try:
+                if writer.con.in_transaction:
+                    writer.execute("ROLLBACK")
+            except apsw.Error:
+                pass
+            drop(writer.con, self.failed is not None)
+
+    def _remove_traces(self, writer: Writer) -> None:
+        """Rewrite the file and empty its log, so that nothing erased is left in either.
+
+        `secure_delete` alone does not do it: it zeroes deleted cells, but not the copies that balancing a B-tree leaves
+        in the gaps of its pages. If a reader is in the way of emptying the log, the next commit tries again.
+        """
+        # VACUUM takes the write lock itself, outside our queue; let SQLite wait for it as long as we would.
+        writer.con.set_busy_timeout(int(self._timeout * 1000))
+        try:
+            writer.execute("VACUUM")
+            writer.forget()
+            busy: Any = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            writer.con.set_busy_timeout(0)
+        writer.committed()
+        self._log.truncated()
+        self._scrub = bool(busy[0])
+
+
+class _WouldWaitError(Exception):
+    """Somebody else has the write lock. Nothing was begun."""
+
+
+def _fail(batch: list[Ticket], error: StrongroomError) -> None:
+    for ticket in batch:
+        if not ticket.done:
+            # A copy for each: one exception raised in several threads would mix their traces.
+            told = copy(error) if isinstance(error, StoreError) else error
+            told.__cause__ = error.__cause__
+            if isinstance(told, CommitUnknown):
+                told.commit_id = ticket.commit.id
+            ticket.answer = told
+            ticket.done = True
+
+
+def drop(con: apsw.Connection, files_are_lost: bool) -> None:
+    """Close a connection whatever happens; if its files are lost, without writing its log over those that are there."""
+    try:
+        if files_are_lost:
+            con.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        con.close(True)
+    except apsw.Error:
+        pass

@@ -1,0 +1,87 @@
+"""What SQLite's errors mean to a caller. No apsw exception leaves this package."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from strongroom.errors import CommitUnknown, Damaged, SchemaMismatch, StrongroomError, Unavailable
+
+# What a driver's call can raise. Text is decoded by the driver, so a damaged page may show as bad text.
+DRIVER_ERRORS = (apsw.Error, MemoryError, UnicodeDecodeError)
+
+_NOTHING = "nothing changed"
+
+_BY_ERRNO = {
+    errno.EFBIG: ("the file may not grow any further", "file_too_large"),
+    errno.EDQUOT: ("the disk quota is used up", "disk_full"),
+    errno.EROFS: ("the disk is read-only", "read_only"),
+}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Run a block, turning driver errors raised before any COMMIT into ours."""
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise translate(error) from error
+
+
+def translate(error: BaseException) -> StrongroomError:
+    """Return our error for a driver error that happened outside COMMIT, where nothing can have changed."""
+    detail = str(error)
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return Unavailable(f"another process kept the database locked; {_NOTHING}", reason="locked")
+        case apsw.FullError():
+            return Unavailable(f"the disk is full; {_NOTHING}; free some space and try again", reason="disk_full")
+        case apsw.ReadOnlyError():
+            return Unavailable(f"the database or its disk is read-only; {_NOTHING}", reason="read_only")
+        case apsw.CorruptError():
+            return Damaged(f"the database file is damaged ({detail}); restore a backup", reason="corrupt")
+        case apsw.SQLError() if "no such table" in detail:
+            return Damaged(f"the database file has lost its tables ({detail}); restore a backup", reason="corrupt")
+        case apsw.NotADBError():
+            return SchemaMismatch(f"the file is not a SQLite database; {_NOTHING}", reason="foreign")
+        case apsw.CantOpenError():
+            return Unavailable(f"the database file can not be opened ({detail}); {_NOTHING}", reason="missing")
+        case apsw.PermissionsError() | apsw.AuthError():
+            return Unavailable(f"no permission to use the database file; {_NOTHING}", reason="permission")
+        case UnicodeDecodeError():
+            return Damaged(f"the database file holds text that is none ({detail}); restore a backup", reason="corrupt")
+        case apsw.NoMemError() | MemoryError():
+            return Unavailable(f"out of memory; {_NOTHING}", reason="memory")
+        case apsw.IOError() if (known := _BY_ERRNO.get(getattr(error, "errno", 0))) is not None:
+            return Unavailable(f"{known[0]}; {_NOTHING}", reason=known[1])
+        case apsw.IOError():
+            return Unavailable(f"the disk reported an error ({detail}); {_NOTHING}", reason="io")
+    return Unavailable(f"SQLite refused the operation ({detail}); {_NOTHING}", reason="io")
+
+
+def keep_errno(error: BaseException, con: apsw.Connection) -> None:
+    """Note what the operating system said, which the exception does not carry, before the connection goes."""
+    if isinstance(error, apsw.IOError):
+        error.errno = con.system_errno  # type: ignore[attr-defined]
+
+
+def translate_commit(error: BaseException) -> StrongroomError:
+    """Return our error for a failed COMMIT.
+
+    A failed *write* leaves the transaction without its commit frame, so nothing changed. A failed *fsync* leaves the
+    complete frames in the page cache: they are invisible now, yet a crash could bring them back. Nobody can tell. The
+    same goes for memory that runs out: it may do so when the log is already synced and only its index is not.
+    """
+    extended = getattr(error, "extendedresult", 0)
+    write_failed = extended in (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE)
+    if isinstance(error, apsw.IOError) and not write_failed:
+        return CommitUnknown(
+            f"the disk failed while a commit was being made durable ({error}); repeat it with the same id",
+            reason="fsync" if extended == apsw.SQLITE_IOERR_FSYNC else "io",
+        )
+    if isinstance(error, (apsw.NoMemError, MemoryError)):
+        return CommitUnknown("memory ran out during a commit; repeat it with the same id", reason="memory")
+    return translate(error)

@@ -1,0 +1,141 @@
+"""What file systems do to databases: locks that do not work, second names, unfair turns.
+
+* A network file system breaks the locks that WAL needs: refused at open.
+* SQLite's own waiting is unfair: a busy process re-takes the lock it just released while others sleep. `Queue` is a
+  turnstile in front of it. Whoever wants to write first gets the queue, keeps it until the write lock is theirs, and
+  only then lets the next one in; so nobody is overtaken by a process that has just written.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from strongroom.errors import Unavailable
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has no flock; SQLite's own locks keep it correct, if less fair
+    fcntl = None  # type: ignore[assignment]
+
+_NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.", "vboxsf", "prl_fs")
+
+
+def refuse_network(path: Path) -> None:
+    """Raise `Unavailable` if the path lies on a file system whose locks can not be trusted."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(errors="replace")
+    except OSError:
+        return  # not Linux: no cheap way to tell
+    kind = filesystem_of(str(path.parent.resolve()), mounts)
+    if kind.startswith(_NETWORK):
+        raise Unavailable(
+            f"{path} lies on a network file system ({kind}), where SQLite's locks do not work; "
+            "put the file on a local disk, or use a postgresql:// store (nothing was changed)",
+            reason="network_filesystem",
+        )
+
+
+def refuse_hard_link(path: Path) -> None:
+    """Raise `Unavailable` if the file has a second name: its log would have a second name too, and split in two."""
+    if path.exists() and path.stat().st_nlink > 1:
+        raise Unavailable(
+            f"{path} has more than one name (hard links); two processes that open it under different names would "
+            "destroy it. Remove the other names, or copy the file (nothing was changed)",
+            reason="hard_link",
+        )
+
+
+def filesystem_of(folder: str, mounts: str) -> str:
+    """Return the type of the file system a folder is on, given the text of /proc/self/mounts."""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:
+            best, kind = len(point), fields[2]
+    return kind
+
+
+class Queue:
+    """A fair turn among processes, by a lock on a small file beside the database.
+
+    Its one byte, shared by mmap, tells whether somebody is in the queue, so that a lone writer spends no system call
+    on it. A byte left set by a killed process costs the next ones a turn, no more.
+
+    A separate file, because closing any other descriptor of the database itself would drop SQLite's POSIX locks.
+    Losing this file costs fairness, never correctness.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._name = f"{path}-queue"
+        self._fd = -1
+        self._flag: mmap.mmap | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody is waiting, as far as can be told without asking the kernel."""
+        if self._flag is None:
+            self._open()
+        return self._flag is None or self._flag[0] == 0
+
+    @contextmanager
+    def turn(self, deadline: float) -> Iterator[None]:
+        """Wait in line; raise `Unavailable` at the deadline (of time.monotonic)."""
+        if self._fd < 0:
+            self._open()
+        self._enter(deadline)
+        try:
+            if self._flag is not None:
+                self._flag[0] = 1
+            yield
+        finally:
+            if self._flag is not None:
+                self._flag[0] = 0
+            if fcntl is not None:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        if self._flag is not None:
+            self._flag.close()
+            self._flag = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _enter(self, deadline: float) -> None:
+        if fcntl is None:  # pragma: no cover
+            return
+        pause = 0.0002
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        "other processes kept the database busy the whole time; nothing changed", reason="locked"
+                    ) from None
+            # Polling with a steady pause, not a blocking call: it can time out, and a stopped process can not hang us.
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.002)
+
+    def _open(self) -> None:
+        try:
+            self._fd = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if os.fstat(self._fd).st_size == 0:
+                os.write(self._fd, b"\0")
+            self._flag = mmap.mmap(self._fd, 1)
+        except OSError as problem:
+            reason = {errno.EROFS: "read_only", errno.ENOSPC: "disk_full"}.get(problem.errno or 0, "permission")
+            raise Unavailable(
+                f"{self._name} can not be opened ({problem.strerror}); nothing changed", reason=reason
+            ) from None

@@ -1,0 +1,101 @@
+"""Carrying everything out of a file, or into one, exactly as it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from strongroom.backends.sqlite.labels import label, tags_of
+from strongroom.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum, stored_key, to_record
+from strongroom.backends.sqlite.schema import INDEX_BITS
+from strongroom.codec import Json, encode
+from strongroom.errors import Damaged
+from strongroom.store import Parcel, Shipment
+
+_HEADS = "ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum"
+
+
+def unload(con: apsw.Connection, after: str | None, limit: int) -> Shipment:
+    """Return the next parcels. The cursor is "ref:index of the record"."""
+    ref, index = (int(part) for part in (after or "0:0").split(":"))
+    parcels: list[Parcel] = []
+    while limit > 0:
+        head: Any = con.execute(f"SELECT {_HEADS} FROM head WHERE ref >= ? ORDER BY ref LIMIT 1", (ref,)).fetchone()
+        if head is None:
+            return Shipment(tuple(parcels), None)
+        if head[0] != ref:
+            ref, index = head[0], 0
+        parcel = _parcel(con, head, index, limit)
+        parcels.append(parcel)
+        limit -= max(len(parcel.records), 1)
+        if parcel.records and limit <= 0:
+            index = parcel.records[-1].index + 1
+        else:
+            ref, index = ref + 1, 0
+    return Shipment(tuple(parcels), f"{ref}:{index}")
+
+
+def _parcel(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int) -> Parcel:
+    ref, space, kind, id, stream, alive, version, value, tags, text, chain, total = head
+    key = stored_key(space, kind, id)
+    if checksum((space, kind, id, ref, stream, alive, version, value, tags, text, chain)) != total:
+        raise Damaged(f"{kind} {id!r} does not match its checksum", reason="checksum")
+    if not stream:
+        stored = None if value is None else Json(value)
+        return Parcel(key, False, bool(alive), version, stored, tags_of(tags), text)
+    start = max(index, version)
+    rows: list[Any] = con.execute(
+        f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?",
+        ((ref << INDEX_BITS) + start, (ref + 1) << INDEX_BITS, limit),
+    ).fetchall()
+    records = tuple(to_record(key, row, place) for place, row in enumerate(rows, start))
+    return Parcel(key, True, bool(alive), version, chain=chain, records=records)
+
+
+def load(con: apsw.Connection, parcels: Sequence[Parcel]) -> None:
+    """Put parcels in place, inside the caller's transaction."""
+    for parcel in parcels:
+        key = parcel.key
+        found: Any = con.execute(
+            "SELECT ref FROM head WHERE space = ? AND kind = ? AND id = ?", (key.space, key.kind, key.id)
+        ).fetchone()
+        top: Any = con.execute("SELECT coalesce(max(ref), 0) FROM head").fetchone()
+        ref = found[0] if found is not None else top[0] + 1
+        tags = bytes(encode(parcel.tags)) if parcel.tags else None
+        value = None if parcel.value is None else bytes(parcel.value)
+        columns = (parcel.stream + 0, parcel.alive + 0, parcel.version, value, tags, parcel.text, parcel.chain)
+        con.execute(
+            f"INSERT OR REPLACE INTO head ({_HEADS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (ref, key.space, key.kind, key.id, *columns, checksum((key.space, key.kind, key.id, ref, *columns))),
+        )
+        for name, word in parcel.tags.items() if parcel.alive else ():
+            carried = label(key.space, key.kind, name, word)
+            con.execute("INSERT OR IGNORE INTO tag (label, ref) VALUES (?, ?)", (carried, ref))
+        if parcel.text is not None:
+            con.execute("INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, 0)", (ref,))
+        _load_records(con, ref, parcel)
+
+
+def _load_records(con: apsw.Connection, ref: int, parcel: Parcel) -> None:
+    if any(record.text is not None for record in parcel.records):
+        con.execute("INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)", (ref, parcel.records[0].index))
+    for record in parcel.records:
+        body = None if record.body is None else bytes(record.body)
+        row = (
+            (ref << INDEX_BITS) + (record.index & MASK),
+            record.type,
+            body,
+            record.weight,
+            record.at,
+            record.sender,
+            record.receiver,
+            record.text,
+            record.commitment,
+            record.chain,
+        )
+        con.execute(
+            f"INSERT OR IGNORE INTO record ({RECORD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, None, record_sum(row, None)),  # receipts stay behind
+        )

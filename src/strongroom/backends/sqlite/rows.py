@@ -1,0 +1,181 @@
+"""Answering questions: rows in, frozen values out, every row checked against its checksum."""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import apsw
+import msgspec
+
+from strongroom.backends.sqlite.labels import label, tags_of
+from strongroom.backends.sqlite.schema import INDEX_BITS
+from strongroom.codec import Json
+from strongroom.errors import Damaged, InvalidInput
+from strongroom.store import Document, Get, Key, Page, Question, Range, Record, Scan, Slice, Tail, cursor, wrong_shape
+
+MASK = (1 << INDEX_BITS) - 1
+EMPTY = Slice(0, 0, ())
+
+_pack = msgspec.msgpack.Encoder().encode
+_LAST = (1 << 63) - 1
+_FOUND = "SELECT h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"
+_LIVING = "h.space = ?1 AND h.kind = ?2 AND h.stream = 0 AND h.alive = 1"
+# Who carries two tags is found by leaping: from a carrier of the one to the next carrier of the other, and back. Where
+# both lead to the same document, there is one. So what only one of them carries costs nothing, however much it is.
+_LEAP = """
+WITH RECURSIVE leap (ref, before, turn) AS (
+    SELECT (SELECT ref FROM tag WHERE label = ?5 AND ref {past} ?4 ORDER BY ref {order} LIMIT 1), NULL, 0
+    UNION ALL
+    SELECT (
+        SELECT t.ref FROM tag AS t
+        WHERE t.label = iif(leap.turn, ?5, ?6) AND t.ref {past}= leap.ref {step} (leap.ref IS leap.before)
+        ORDER BY t.ref {order} LIMIT 1
+    ), leap.ref, NOT leap.turn
+    FROM leap WHERE leap.ref IS NOT NULL
+)"""
+
+_HEAD = """
+SELECT h.ref, h.stream, h.alive, h.version,
+       (SELECT pos FROM record WHERE pos >= h.ref << 32 AND pos < (h.ref + 1) << 32 ORDER BY pos DESC LIMIT 1)
+FROM head AS h WHERE h.space = ? AND h.kind = ? AND h.id = ?"""
+DOCUMENT_COLUMNS = "ref, stream, alive, version, value, tags, text, chain, sum"
+_GET = f"SELECT {DOCUMENT_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
+RECORD_COLUMNS = "pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum"
+_UP = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos"
+_DOWN = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC"
+
+
+def answer(con: apsw.Connection, question: Question) -> Any:
+    """Answer one question on a connection that holds a snapshot."""
+    if isinstance(question, Get):
+        return _get(con, question.key)
+    if isinstance(question, Scan):
+        return _scan(con, question)
+    key = question.key
+    row = con.execute(_HEAD, (key.space, key.kind, key.id)).fetchone()
+    if row is None:
+        return EMPTY
+    ref, stream, alive, first, last = row
+    if not stream:
+        _get(con, key)  # checks the row before we blame the caller
+        raise wrong_shape(key, is_stream=False)
+    if not alive:
+        return EMPTY
+    if last is None and not first:  # a stream begins with its first record, and only dropping records raises `first`
+        raise Damaged(f"{key.kind} {key.id!r}: its records are missing", reason="gap")
+    length = first if last is None else (last & MASK) + 1
+    base = ref << INDEX_BITS
+    if isinstance(question, Range):
+        start = max(question.start, first)
+        stop = length if question.stop is None else min(question.stop, length)
+        if question.limit is not None:
+            stop = min(stop, start + question.limit)
+        found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
+        return Slice(length, first, _records(key, found, start, stop))
+    return _tail(con, question, base, first, length)
+
+
+def _tail(con: apsw.Connection, tail: Tail, base: int, first: int, length: int) -> Slice:
+    # Indexes are gapless, so a count is a range: no LIMIT, which would cost more when bound than all ten rows.
+    stop = length if tail.before is None else max(first, min(tail.before, length))
+    start = first if tail.count is None else max(first, stop - tail.count)
+    if tail.max_weight is None:
+        found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
+        return Slice(length, first, _records(tail.key, found, start, stop))
+    rows: list[tuple[Any, ...]] = []
+    room = tail.max_weight
+    newest_first = con.execute(_DOWN, (base + start, base + stop))
+    for row in newest_first:
+        room -= row[3]
+        if room < 0:
+            start = stop - len(rows)
+            to_record(tail.key, row, start - 1)  # its weight decided, so it must be sound too
+            break
+        rows.append(row)
+    newest_first.close()
+    rows.reverse()
+    return Slice(length, first, _records(tail.key, rows, start, stop))
+
+
+def _records(key: Key, rows: list[tuple[Any, ...]], start: int, stop: int) -> tuple[Record, ...]:
+    if len(rows) < stop - start:
+        raise Damaged(f"{key.kind} {key.id!r}: records between {start} and {stop} are missing", reason="gap")
+    return tuple([to_record(key, row, index) for index, row in enumerate(rows, start)])
+
+
+def to_record(key: Key, row: tuple[Any, ...], index: int) -> Record:
+    pos, type_, body, weight, at, sender, receiver, text, commitment, chain, receipt, total = row
+    if pos & MASK != index:
+        raise Damaged(f"{key.kind} {key.id!r}: record {index} is missing", reason="gap")
+    if record_sum(row[:-2], receipt) != total:
+        raise Damaged(f"{key.kind} {key.id!r}: record {index} does not match its checksum", reason="checksum")
+    stored = None if body is None else Json(body)
+    return Record(index, type_, stored, weight, at, sender, receiver, text, commitment, chain)
+
+
+def stored_key(space: Any, kind: Any, id: Any) -> Key:
+    """Return the key that a row names, which in a damaged file may be no name at all."""
+    try:
+        return Key(space, kind, id)
+    except InvalidInput:
+        raise Damaged("a name is not as it was written", reason="checksum") from None
+
+
+def checksum(columns: tuple[Any, ...]) -> int:
+    """Return the CRC-32 that a row with these columns must carry."""
+    return crc32(_pack(columns))
+
+
+def record_sum(columns: tuple[Any, ...], receipt: bytes | None) -> int:
+    """Return the CRC-32 of a record; its receipt counts only if there is one, as in files that knew none."""
+    return crc32(_pack(columns if receipt is None else (*columns, receipt)))
+
+
+def _get(con: apsw.Connection, key: Key) -> Document | None:
+    row = con.execute(_GET, (key.space, key.kind, key.id)).fetchone()
+    return None if row is None else to_document(key, row)
+
+
+def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
+    _, stream, alive, version, value, tags, text, _, total = row
+    if checksum((key.space, key.kind, key.id, *row[:-1])) != total:
+        raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
+    if stream:
+        raise wrong_shape(key, is_stream=True)
+    if not alive:
+        return None
+    return Document(key, version, Json(value), tags_of(tags), text)
+
+
+def _scan(con: apsw.Connection, scan: Scan) -> Page:
+    rows: list[Any] = con.execute(*scan_call(scan)).fetchall()
+    documents = []
+    for row in rows[: scan.limit]:
+        document = to_document(stored_key(scan.space, scan.kind, row[0]), row[1:])
+        assert document is not None
+        documents.append(document)
+    more = len(rows) > scan.limit and documents
+    return Page(tuple(documents), str(rows[scan.limit - 1][1]) if more else None)
+
+
+def scan_call(scan: Scan) -> tuple[str, list[Any]]:
+    """Return the statement that answers a scan, and its values. Fixed text only: whatever a caller said is bound."""
+    edge = cursor(scan)
+    if edge is None:
+        edge = _LAST if scan.reverse else 0
+    labels = [label(scan.space, scan.kind, name, value) for name, value in scan.tags.items()]
+    values = [scan.space, scan.kind, scan.limit + 1, edge, *labels]
+    past, order = ("<", "DESC") if scan.reverse else (">", "ASC")
+    if not labels:
+        return f"{_FOUND} FROM head AS h WHERE {_LIVING} AND h.ref {past} ?4 ORDER BY h.ref {order} LIMIT ?3", values
+    # CROSS JOIN: left alone, SQLite would walk through all documents of the kind instead.
+    if len(labels) == 1:
+        carriers = "tag AS t CROSS JOIN head AS h USING (ref)"
+        chosen = f"t.label = ?5 AND t.ref {past} ?4 AND {_LIVING} ORDER BY t.ref {order} LIMIT ?3"
+        return f"{_FOUND} FROM {carriers} WHERE {chosen}", values
+    others = [f"CROSS JOIN tag AS t{n} ON t{n}.ref = h.ref AND t{n}.label = ?{n}" for n in range(7, 5 + len(labels))]
+    step = "-" if scan.reverse else "+"
+    leap = _LEAP.format(past=past, order=order, step=step)
+    carriers = f"leap CROSS JOIN head AS h USING (ref) {' '.join(others)}"
+    return f"{leap} {_FOUND} FROM {carriers} WHERE leap.ref = leap.before AND {_LIVING} LIMIT ?3", values

@@ -1,0 +1,399 @@
+"""Applying one commit inside an open transaction: check everything first, write last.
+
+A refused commit must leave the transaction as it found it, because others share it; so all reasons to refuse are
+looked for before the first row changes, and no savepoint is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import apsw
+
+from strongroom.backends.memory import link
+from strongroom.backends.sqlite.labels import label, tags_of
+from strongroom.backends.sqlite.places import Place
+from strongroom.backends.sqlite.receipts import Receipts, carried, portable
+from strongroom.backends.sqlite.rows import MASK, checksum, record_sum
+from strongroom.backends.sqlite.schema import INDEX_BITS
+from strongroom.backends.sqlite.search import unindex_document, unindex_records
+from strongroom.codec import encode, pack
+from strongroom.errors import Damaged, InvalidInput
+from strongroom.store import (
+    Append,
+    Claim,
+    Commit,
+    Delete,
+    Erase,
+    Key,
+    Put,
+    Receipt,
+    Truncate,
+    Write,
+    check_expectation,
+    check_length,
+    claimed,
+    claims_of,
+    settled_by,
+    wrong_shape,
+)
+
+MAX_PLACES = 4096
+FEW = 8  # so many keys are looked up one by one
+
+
+_HEAD = "SELECT ref, stream, alive, version, tags, text, chain FROM head WHERE space = ? AND kind = ? AND id = ?"
+_HEADS = """
+SELECT id, ref, stream, alive, version, tags, text, chain
+FROM head WHERE space = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))"""
+_ANYBODY = "SELECT 1 FROM head WHERE space = ? AND kind = ? AND id BETWEEN ? AND ? LIMIT 1"
+_LAST = "SELECT pos, chain FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
+_TOP = "SELECT coalesce(max(ref), 0) FROM head"
+_NEW_HEAD = """
+INSERT INTO head (space, kind, id, ref, stream, alive, version, value, tags, text, chain, sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_SET_HEAD = "UPDATE head SET version = ?, value = ?, tags = ?, text = ?, chain = ?, sum = ? WHERE ref = ?"
+# Apart, because naming `alive` rewrites an entry of head_by_order: two pages more in the log.
+_SET_ALIVE = "UPDATE head SET alive = ? WHERE ref = ?"
+_NEW_TAG = "INSERT INTO tag (label, ref) VALUES (?, ?)"
+_HOLDERS = """
+SELECT tag.label, head.id FROM json_each(?) JOIN tag ON tag.label = unhex(json_each.value) JOIN head USING (ref)"""
+_LATER = "INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)"
+_ADD = """
+INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+class Writer:
+    """The connection that writes, and what it knows about the keys it wrote last.
+
+    All of it stays true as long as nobody else commits, which SQLite's data version tells; a store that has the file
+    to itself appends without reading first.
+    """
+
+    def __init__(self, con: apsw.Connection) -> None:
+        self.con = con
+        self.execute: Callable[..., Any] = (
+            con.cursor().execute
+        )  # one cursor for all: a new one for each statement costs 0.5 us
+        self.wrote = False  # whether this transaction changed anything
+        self.writing = False  # whether a commit is half applied
+        self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and time
+        self.scrub = False  # whether it erased content that must leave every page and the log too
+        self._places: dict[Key, Place] = {}
+        self._top = 0  # the greatest ref in use, once it is known
+        # Rows that only add are collected, and written at the end of a commit: one call for all of a table.
+        self._heads: list[tuple[Any, ...]] = []
+        self._tags: list[tuple[Any, ...]] = []
+        self._texts: list[tuple[Any, ...]] = []
+        self.receipts = Receipts(self.execute)
+        self._alone = False  # whether nobody else wrote between our last transaction and this one
+        self._version = -1
+
+    def start(self) -> bool:
+        """Get ready for a transaction that has just begun; tell whether somebody else committed since the last."""
+        self.wrote = self.writing = self.scrub = False
+        version = self.con.data_version()
+        self._alone = version == self._version
+        if not self._alone or len(self._places) > MAX_PLACES:
+            self.forget()
+            self._version = version
+        return not self._alone
+
+    def forget(self) -> None:
+        """Drop what is known: something else than a commit changed it, or it has become too much."""
+        self._places.clear()
+        self._top = 0
+        self.receipts.forget()
+
+    def roll_back(self) -> None:
+        """End a transaction in which every commit was refused."""
+        self.execute("ROLLBACK")
+        self.receipts.undone()
+
+    def committed(self) -> None:
+        """Remember the data version that our own COMMIT made."""
+        self._version = self.con.data_version()
+
+    def apply(self, commit: Commit, at: int) -> Receipt:
+        """Return the receipt, new or first; raise without having written anything if the commit is refused."""
+        space, id, claims = commit.space, commit.id, claims_of(commit)
+        first = self.receipts.find(space, id)
+        if first is not None:
+            # A crash may have left the first one in the page cache alone, never synced. Our answer must be durable
+            # too: any change makes it so, because the fsync of its COMMIT covers the whole log.
+            self.wrote = True
+            self.receipts.touch(space, id)
+            return Receipt(id, first)
+        if len(commit.expects) + len(commit.writes) > FEW:
+            self._look_up({part.key for part in (*commit.expects, *commit.writes)})
+        places = self._places
+        for expect in commit.expects:
+            place = places.get(expect.key) or self._find(expect.key)
+            if expect.version != (seen := place.seen):
+                check_expectation(expect, seen)
+        if claims:
+            self._check_claims(commit, claims)
+        steps = [(write, places.get(write.key) or self._find(write.key)) for write in commit.writes]
+        _check(steps)
+        self.wrote = self.writing = True
+        short = portable(id) if self._alone and self.receipts.growing and _ends_with_append(steps) else None
+        if short is None:
+            versions = tuple([self._write(write, place) for write, place in steps])
+            self._flush()
+            self.receipts.keep(space, id, at, versions)
+        else:
+            versions = self._write_and_carry(steps, short)
+        self.last = (space, id, at)
+        self.writing = False
+        return Receipt(id, versions)
+
+    def _check_claims(self, commit: Commit, claims: Iterable[Claim]) -> None:
+        space = commit.space
+        wanted = {label(space, claim.kind, claim.name, claim.value): claim for claim in claims}
+        labels = encode([each.hex() for each in wanted]).decode()
+        holders = self.execute(_HOLDERS, (labels,)).fetchall()
+        settled = settled_by(commit) if holders else ()
+        for found, id in holders:
+            if Key(space, wanted[found].kind, id) not in settled:
+                raise claimed(wanted[found])
+
+    def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes) -> tuple[int, ...]:
+        """Write what ends with an append, which takes the receipt along."""
+        append, stream = steps[-1]
+        assert type(append) is Append
+        before = [self._write(write, place) for write, place in steps[:-1]]
+        versions = (*before, stream.length + len(append.entries))
+        self._append(append, stream, carried(id, versions))
+        if self._heads or self._tags or self._texts:
+            self._flush()
+        return versions
+
+    def _write(self, write: Write, place: Place) -> int:
+        if type(write) is Append:
+            return self._append(write, place)
+        if type(write) is Put:
+            return self._put(write, place)
+        if not place.ref:
+            return 0
+        self.receipts.file()  # before the records that may carry them are gone
+        if type(write) is Delete:
+            return self._delete(write.key, place)
+        if type(write) is Truncate:
+            cut = min(max(write.before, place.first), place.length)
+            self._drop(write.key, place, cut)
+        elif type(write) is Erase:
+            self.scrub = True
+            self._erase(write, place)
+        return place.length
+
+    def _create(self, write: Put, place: Place) -> int:
+        """Put a document where nothing ever was: what `_put` does, without looking at what was there."""
+        key, ref = write.key, self._new_ref()
+        tags = bytes(pack(write.tags)) if write.tags else None
+        place.ref, place.alive, place.version, place.tags, place.text = ref, 1, 1, tags, write.text
+        row = (key.space, key.kind, key.id, ref, 0, 1, 1, bytes(write.value), tags, write.text, None)
+        self._heads.append((*row, checksum(row)))
+        for name, value in write.tags.items():
+            self._tags.append((label(key.space, key.kind, name, value), ref))
+        if write.text is not None:
+            self._texts.append((ref, 0))
+        return 1
+
+    def _put(self, write: Put, place: Place) -> int:
+        if not place.ref:
+            return self._create(write, place)
+        tags = pack(write.tags) if write.tags else None
+        old_tags, old_text = place.tags, place.text
+        if old_text is not None and (tags != old_tags or write.text != old_text):
+            self._unindex_document(write.key, place)
+        place.tags, place.text = tags, write.text
+        self._save_head(write.key, place, alive=1, version=place.version + 1, value=write.value)
+        if tags != old_tags:
+            self._retag(write.key, place.ref, tags_of(old_tags), write.tags)
+        if write.text is not None and (write.text != old_text or tags != old_tags):
+            self._texts.append((place.ref, 0))
+        return place.version
+
+    def _append(self, write: Append, place: Place, receipt: bytes | None = None) -> int:
+        if not place.ref or not place.alive:
+            place.stream = 1
+            self._save_head(write.key, place, alive=1, version=place.first)
+        start = (place.ref << INDEX_BITS) + place.length
+        last = place.length + len(write.entries) - 1
+        if receipt is not None and place.carrying != self.receipts.filings:
+            self.receipts.carry(place.ref, last)
+            place.carrying = self.receipts.filings
+        rows = []
+        for pos, entry in enumerate(write.entries, start):
+            text, commitment = entry.text, entry.commitment
+            if text is not None and not place.unindexed:
+                self.execute(_LATER, (place.ref, pos & MASK))
+                place.unindexed = True
+            if commitment is not None:
+                place.chain = link(place.chain, commitment)
+            row = (
+                pos,
+                entry.type,
+                bytes(entry.body),  # the packer in checksum() knows plain bytes only
+                entry.weight,
+                entry.at,
+                entry.sender,
+                entry.receiver,
+                text,
+                commitment,
+                place.chain,
+            )
+            taken = receipt if pos & MASK == last else None
+            rows.append((*row, taken, record_sum(row, taken)))
+        if len(rows) == 1:
+            self.execute(_ADD, rows[0])
+        else:
+            self.con.executemany(_ADD, rows)
+        place.length = last + 1
+        return place.length
+
+    def _delete(self, key: Key, place: Place) -> int:
+        if place.stream:
+            self._drop(key, place, place.length, alive=0)
+            return place.length
+        if place.alive:
+            self._unindex_document(key, place)
+            old = tags_of(place.tags)
+            place.tags = place.text = None
+            self._save_head(key, place, alive=0, version=place.version + 1)
+            self._retag(key, place.ref, old, {})
+        return place.version
+
+    def _drop(self, key: Key, place: Place, before: int, alive: int = 1) -> None:
+        base = place.ref << INDEX_BITS
+        if before > place.first:
+            kept = self.execute("SELECT chain FROM record WHERE pos = ?", (base + before - 1,)).fetchone()
+            place.base_chain = kept[0]
+            unindex_records(self.con, key, place.ref, place.first, before)
+            self.execute("DELETE FROM record WHERE pos >= ? AND pos < ?", (base + place.first, base + before))
+        place.first = before
+        self._save_head(key, place, alive=alive and place.alive, version=before)
+
+    def _erase(self, write: Erase, place: Place) -> None:
+        base = place.ref << INDEX_BITS
+        start, stop = max(write.start, place.first), min(write.stop, place.length)
+        unindex_records(self.con, write.key, place.ref, start, stop, erase=True)
+        for index in range(start, stop):
+            kept = self.execute(
+                "SELECT pos, type, weight, at, commitment, chain, receipt FROM record WHERE pos = ?", (base + index,)
+            ).fetchone()
+            if kept is None:
+                continue
+            pos, type_, weight, at, commitment, chain, receipt = kept
+            total = record_sum((pos, type_, None, weight, at, None, None, None, commitment, chain), receipt)
+            self.execute(
+                "UPDATE record SET body = NULL, text = NULL, sender = NULL, receiver = NULL, sum = ? WHERE pos = ?",
+                (total, pos),
+            )
+
+    def _save_head(self, key: Key, place: Place, *, alive: int, version: int, value: bytes | None = None) -> None:
+        new = not place.ref
+        if new:
+            place.ref = self._new_ref()
+        turned = place.alive != alive
+        place.alive = alive
+        if not place.stream:
+            place.version = version
+        # The packer in checksum() knows plain bytes only.
+        tail = (version, value and bytes(value), place.tags and bytes(place.tags), place.text, place.base_chain)
+        row = (key.space, key.kind, key.id, place.ref, place.stream, alive, *tail)
+        if new:
+            self._heads.append((*row, checksum(row)))
+        else:
+            self._flush()  # it may be among the new ones
+            self.execute(_SET_HEAD, (*tail, checksum(row), place.ref))
+            if turned:
+                self.execute(_SET_ALIVE, (alive, place.ref))
+
+    def _new_ref(self) -> int:
+        # Chosen here and not by SQLite, because the checksum covers it. We hold the write lock.
+        self._top = 1 + (self._top or self.execute(_TOP).fetchone()[0])
+        return self._top
+
+    def _unindex_document(self, key: Key, place: Place) -> None:
+        if place.text is not None:
+            self._flush()
+            tags = tags_of(place.tags)
+            unindex_document(self.con, key, place.ref, place.text, tags)
+
+    def _retag(self, key: Key, ref: int, old: dict[str, str], new: dict[str, str]) -> None:
+        space, kind = key.space, key.kind
+        for name, value in old.items() - new.items() if old else ():
+            self._flush()
+            self.execute("DELETE FROM tag WHERE label = ? AND ref = ?", (label(space, kind, name, value), ref))
+        added = new.items() - old.items() if old else new.items()
+        self._tags += [(label(space, kind, name, value), ref) for name, value in added]
+
+    def _flush(self) -> None:
+        """Write the rows that were collected."""
+        for sql, rows in ((_NEW_HEAD, self._heads), (_NEW_TAG, self._tags), (_LATER, self._texts)):
+            if rows:
+                self.con.executemany(sql, rows)
+                rows.clear()
+
+    def _find(self, key: Key) -> Place:
+        return self._learn(key, self.execute(_HEAD, (key.space, key.kind, key.id)).fetchone())
+
+    def _look_up(self, keys: Iterable[Key]) -> None:
+        """Learn about many keys at once: a statement for each kind, not for each key."""
+        unknown: dict[tuple[str, str], dict[str, Key]] = {}
+        for key in keys:
+            if key not in self._places:
+                unknown.setdefault((key.space, key.kind), {})[key.id] = key
+        for where, by_id in unknown.items():
+            found = {}
+            # New things are often neighbours by name, and then one look tells that none of them is there.
+            if self.execute(_ANYBODY, (*where, min(by_id), max(by_id))).fetchone():
+                rows: list[Any] = self.execute(_HEADS, (*where, encode([*by_id]).decode())).fetchall()
+                found = {row[0]: row[1:] for row in rows}
+            for id, key in by_id.items():
+                if id in found:
+                    self._learn(key, found[id])
+                else:
+                    self._places[key] = Place(None, None)
+
+    def _learn(self, key: Key, head: tuple[Any, ...] | None) -> Place:
+        last = None
+        if head is not None and head[1]:
+            ref = head[0]
+            last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
+        place = Place(head, last)
+        if place.stream and place.alive and place.length == 0:
+            # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
+            raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
+        self._places[key] = place
+        return place
+
+
+def _ends_with_append(steps: Sequence[tuple[Write, Place]]) -> bool:
+    return bool(steps) and type(steps[-1][0]) is Append
+
+
+def _check(steps: Sequence[tuple[Write, Place]]) -> None:
+    """Refuse what does not fit what is there, or what earlier writes of the same commit will have put there."""
+    if len(steps) == 1:
+        write, place = steps[0]
+        if type(write) is Append and place.stream and write.max_length is None and place.length < MASK // 2:
+            return  # by far the most frequent commit needs no dictionaries
+    shapes: dict[Key, bool] = {}
+    lengths: dict[Key, int] = {}
+    for write, place in steps:
+        if type(write) is Delete:
+            continue
+        wants_stream = type(write) is not Put
+        is_stream = bool(place.stream) if place.ref else shapes.setdefault(write.key, wants_stream)
+        if is_stream != wants_stream:
+            raise wrong_shape(write.key, is_stream)
+        if type(write) is Append:
+            length = lengths.get(write.key, place.length)
+            check_length(write, length)
+            lengths[write.key] = length + len(write.entries)
+            if lengths[write.key] > MASK:
+                raise InvalidInput(f"{write.key.kind} {write.key.id!r} can hold {MASK} records at most")

@@ -1,0 +1,50 @@
+"""Context: the blocking twin of AsyncContext. Same names; each method runs to its end before it returns."""
+
+from __future__ import annotations
+
+from strongroom.blocking.memories import Memories
+from strongroom.blocking.registry import Registry
+from strongroom.blocking.runs import Runs
+from strongroom.blocking.sessions import Sessions
+from strongroom.blocking.threads import Threads
+from strongroom.bridge import Inline, run
+from strongroom.context import AsyncContext
+from strongroom.store import Durability, Store
+
+
+class Context:
+    """Everything in one space of one store. Use it as `with strongroom.open(...) as ctx`."""
+
+    def __init__(self, context: AsyncContext) -> None:
+        self._async = context
+        self.memories = Memories(context.memories)
+        self.runs = Runs(context.runs.inline())
+        self.sessions = Sessions(context.sessions)
+        self.threads = Threads(context.threads)
+        self.registry = Registry(context.registry)
+
+    @property
+    def store(self) -> Store:
+        """The store itself, for the two verbs of `strongroom.store`."""
+        inline = self._async.store
+        assert isinstance(inline, Inline)
+        return inline.blocking
+
+    @property
+    def space(self) -> str:
+        return self._async.space
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged write survives here."""
+        return self._async.durability
+
+    def close(self) -> None:
+        """Finish what is under way and let go of the store."""
+        run(self._async.close())
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,21 @@
+"""Registry: the blocking twin of AsyncRegistry."""
+
+from __future__ import annotations
+
+from strongroom.bridge import blocking
+from strongroom.services.threads.registry import AsyncRegistry
+
+
+class Registry:
+    """The call chains of one space."""
+
+    def __init__(self, registry: AsyncRegistry) -> None:
+        self._async = registry
+
+    root = blocking(AsyncRegistry.root)
+    start = blocking(AsyncRegistry.start)
+    get_or_create = blocking(AsyncRegistry.get_or_create)
+    lookup = blocking(AsyncRegistry.lookup)
+    extend = blocking(AsyncRegistry.extend)
+    prune = blocking(AsyncRegistry.prune)
+    cleanup = blocking(AsyncRegistry.cleanup)

@@ -1,0 +1,63 @@
+"""Sessions and Session: the blocking twins of AsyncSessions and AsyncSession."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from strongroom.bridge import blocking
+from strongroom.embedders import Embedder
+from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.sessions import AsyncSessions
+
+
+class Session:
+    """One conversation. Made by `ctx.sessions.open`."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._async = session
+
+    @property
+    def id(self) -> str:
+        return self._async.id
+
+    @property
+    def created_at(self) -> datetime:
+        return self._async.created_at
+
+    append = blocking(AsyncSession.append)
+    replace = blocking(AsyncSession.replace)
+    truncate_from = blocking(AsyncSession.truncate_from)
+    restore = blocking(AsyncSession.restore)
+    delete = blocking(AsyncSession.delete)
+    rename = blocking(AsyncSession.rename)
+    set_metadata = blocking(AsyncSession.set_metadata)
+    pin = blocking(AsyncSession.pin)
+    unpin = blocking(AsyncSession.unpin)
+    count_with = blocking(AsyncSession.count_with)
+    fork = blocking(AsyncSession.fork, wrap=lambda session: Session(session))
+    load = blocking(AsyncSession.load)
+    page = blocking(AsyncSession.page)
+    get = blocking(AsyncSession.get)
+    info = blocking(AsyncSession.info)
+    window = blocking(AsyncSession.window)
+    search = blocking(AsyncSession.search)
+    backlog = blocking(AsyncSession.backlog)
+    wait = blocking(AsyncSession.wait)
+
+
+class Sessions:
+    """The sessions of one space."""
+
+    def __init__(self, sessions: AsyncSessions) -> None:
+        self._async = sessions.inline()
+
+    def using(self, *, embedder: Embedder | Callable[..., Any]) -> Sessions:
+        """Return the same sessions with an embedder, for searches by meaning."""
+        return Sessions(self._async.using(embedder=embedder))
+
+    open = blocking(AsyncSessions.open, wrap=Session)
+    get = blocking(AsyncSessions.get, wrap=Session)
+    list = blocking(AsyncSessions.list)
+    search = blocking(AsyncSessions.search)

@@ -1,0 +1,98 @@
+"""Threads and Thread: the blocking twins of AsyncThreads and AsyncThread."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import TypeVar, overload
+
+from strongroom.bridge import blocking, iterate, run
+from strongroom.services.threads.here import Here
+from strongroom.services.threads.thread import AsyncThread
+from strongroom.services.threads.threads import AsyncThreads
+from strongroom.services.threads.values import Limits, Slot
+
+T = TypeVar("T", bound=type)
+
+
+class Thread:
+    """A handle on one thread. It holds nothing: every call asks the store."""
+
+    def __init__(self, thread: AsyncThread) -> None:
+        self._async = thread
+
+    @property
+    def id(self) -> str:
+        return self._async.id
+
+    @overload
+    def __getitem__(self, place: int) -> Slot: ...
+    @overload
+    def __getitem__(self, place: builtins.slice) -> list[Slot]: ...
+    def __getitem__(self, place: int | builtins.slice) -> Slot | list[Slot]:
+        found: Slot | list[Slot] = run(self._async[place])  # type: ignore[assignment]
+        return found
+
+    def __len__(self) -> int:
+        return run(self._async.length())
+
+    slice = blocking(AsyncThread.slice)
+    by_type = blocking(AsyncThread.by_type)
+    sent_by = blocking(AsyncThread.sent_by)
+    length = blocking(AsyncThread.length)
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iterate(aiter(self._async))
+
+    def follow(self, *, after: int = -1, idle_seconds: float | None = None) -> Iterator[Slot]:
+        """See `AsyncThreads.follow`."""
+        return iterate(self._async.follow(after=after, idle_seconds=idle_seconds))
+
+
+class Threads:
+    """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back."""
+
+    def __init__(self, threads: AsyncThreads) -> None:
+        self._async = threads
+        extend = getattr(getattr(threads.scope.store, "blocking", None), "extend", None)
+        if extend is not None:
+            self.append = Here(threads, extend=extend, otherwise=self.append).append  # type: ignore[method-assign]
+
+    @property
+    def limits(self) -> Limits:
+        return self._async.limits
+
+    def limited(
+        self,
+        *,
+        max_slots_per_thread: int | None = None,
+        max_threads: int | None = None,
+        ttl_seconds: float | None = None,
+        archive: Callable[[str, bytes], None] | None = None,
+    ) -> Threads:
+        """Return the same threads under limits, checked by the store in the commit that would pass them."""
+        return Threads(
+            self._async.limited(
+                max_slots_per_thread=max_slots_per_thread,
+                max_threads=max_threads,
+                ttl_seconds=ttl_seconds,
+                archive=archive,
+            )
+        )
+
+    def register(self, cls: T) -> T:
+        """Let payloads of this class come back as themselves. Returns it, so it can be a decorator."""
+        return self._async.register(cls)
+
+    append = blocking(AsyncThreads.append)
+    append_many = blocking(AsyncThreads.append_many)
+    get = blocking(AsyncThreads.get, wrap=Thread)
+    list = blocking(AsyncThreads.list)
+    stats = blocking(AsyncThreads.stats)
+    delete = blocking(AsyncThreads.delete)
+    sweep = blocking(AsyncThreads.sweep)
+    make_room = blocking(AsyncThreads.make_room)
+
+    def follow(self, thread_id: str, *, after: int = -1, idle_seconds: float | None = None) -> Iterator[Slot]:
+        """See `AsyncThreads.follow`."""
+        return iterate(self._async.follow(thread_id, after=after, idle_seconds=idle_seconds))

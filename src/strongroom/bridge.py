@@ -1,0 +1,297 @@
+"""Sync and async from one source.
+
+Theory of operation
+-------------------
+Services are written once, in `async def`, and await nothing but the port. Over a blocking store those awaits never
+suspend, so one `coro.send(None)` runs a whole operation to its end: no event loop, no thread, and it works inside a
+running loop too. The blocking API is then a typed table of contents: `update = blocking(AsyncRuns.update)`.
+
+Over SQLite the async colour (`Threaded`) gives commits to the store, which writes what is queued in one transaction, so
+that hundreds of tasks share an fsync, and has a thread wait for it; longer reads go to a small pool. A cancelled caller
+waits until its commit has landed or failed, then reports the cancellation: nothing is ever half done behind its back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+
+from strongroom.errors import StrongroomError
+from strongroom.store import (
+    Commit,
+    Durability,
+    Find,
+    Found,
+    Get,
+    Key,
+    Movable,
+    Parcel,
+    Question,
+    Range,
+    Receipt,
+    Searchable,
+    Shipment,
+    Store,
+    Tail,
+    Watchable,
+)
+
+QUICK = 32
+
+P = ParamSpec("P")
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def run(coro: Coroutine[Any, Any, T]) -> T:
+    """Drive a coroutine that never suspends to its result."""
+    try:
+        coro.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        coro.close()
+    raise RuntimeError(
+        "a blocking call awaited something that suspends; pass plain functions to the blocking API, "
+        "or use strongroom.aopen() for async ones"
+    )
+
+
+@overload
+def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]: ...
+@overload
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], wrap: Callable[[T], U]
+) -> Callable[Concatenate[Any, P], U]: ...
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Any]], wrap: Callable[[Any], Any] | None = None
+) -> Callable[Concatenate[Any, P], Any]:
+    """Return the blocking twin of an async method: same name, same signature, driven over `self._async`.
+
+    `wrap` turns an async handle in the result into its blocking one.
+    """
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        result = run(method(self._async, *args, **kwargs))
+        return result if wrap is None else wrap(result)
+
+    return call
+
+
+async def finish(call: Coroutine[Any, Any, T]) -> T:
+    """Await a call to its end, whoever cancels us meanwhile; then be cancelled."""
+    # A task of its own: one that declined to be cancelled would be deaf to a driver's timeouts too.
+    task = asyncio.ensure_future(call)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is what the caller hears about
+        raise cancelled
+    return task.result()
+
+
+def iterate(source: AsyncIterator[T]) -> Iterator[T]:
+    """Turn an async iterator that never suspends into a plain one."""
+
+    async def step() -> T:
+        return await anext(source)
+
+    while True:
+        try:
+            yield run(step())
+        except StopAsyncIteration:
+            return
+
+
+class Inline:
+    """A blocking store seen through async eyes. It never suspends."""
+
+    def __init__(self, store: Store) -> None:
+        self.blocking = store
+        if isinstance(store, Movable):  # declared only where it is so
+            self.unload, self.load = self._unload, self._load
+
+    @property
+    def durability(self) -> Durability:
+        return self.blocking.durability
+
+    async def read(self, questions: Sequence[Question]) -> list[Any]:
+        return self.blocking.read(questions)
+
+    async def commit(self, commit: Commit) -> Receipt:
+        return self.blocking.commit(commit)
+
+    async def search(self, find: Find) -> Found:
+        found: Found = _searchable(self.blocking).search(find)
+        return found
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        cast("Watchable", self.blocking).wait(key, length, timeout_seconds)
+
+    async def _unload(self, after: str | None, limit: int) -> Shipment:
+        shipment: Shipment = _movable(self.blocking).unload(after, limit)
+        return shipment
+
+    async def _load(self, parcels: Sequence[Parcel]) -> None:
+        _movable(self.blocking).load(parcels)
+
+    async def close(self) -> None:
+        self.blocking.close()
+
+
+class OnLoop(Inline):
+    """A store in memory for an event loop: its verbs take microseconds, so only waiting needs a thread."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._watchers = ThreadPoolExecutor(256, thread_name_prefix="strongroom-wait")
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        # Inline.wait would stop the loop, and with it the task that is to append.
+        wait = cast("Watchable", self.blocking).wait
+        await asyncio.get_running_loop().run_in_executor(self._watchers, wait, key, length, timeout_seconds)
+
+    async def close(self) -> None:
+        await super().close()
+        self._watchers.shutdown(wait=False)
+
+
+class Grouping(Store, Protocol):
+    """A blocking store that can take a commit now and answer later, from a thread of its own.
+
+    The future must decline to be cancelled: a task cancelled meanwhile then waits for its commit first.
+    """
+
+    def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]: ...
+    def changed(self, seen: int, timeout_seconds: float) -> int: ...
+
+
+class Threaded:
+    """A blocking store for an event loop: commits are queued, and longer reads run on a small pool."""
+
+    def __init__(self, store: Grouping, *, readers: int = 4) -> None:
+        self.blocking = store
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="strongroom-read")
+        self._bell = _Bell(store.changed)
+        if isinstance(store, Movable):
+            self.unload, self.load = self._unload, self._load
+
+    @property
+    def durability(self) -> Durability:
+        return self.blocking.durability
+
+    async def read(self, questions: Sequence[Question]) -> list[Any]:
+        if len(questions) <= QUICK and all(map(_is_quick, questions)):
+            # They take microseconds; the way to another thread and back takes more.
+            return self.blocking.read(questions)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.read, questions)
+
+    async def commit(self, commit: Commit) -> Receipt:
+        return await self.blocking.submit(commit, asyncio.get_running_loop())
+
+    async def search(self, find: Find) -> Found:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, _searchable(self.blocking).search, find)
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up. Any number of tasks share one thread."""
+        self._bell.waiting += 1
+        try:
+            async with asyncio.timeout(timeout_seconds):  # not wait_for, which can swallow a cancellation on 3.11
+                while True:
+                    news = self._bell.next()
+                    if self.blocking.read([Range(key, 0, 0)])[0].length > length:
+                        return
+                    await news.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._bell.waiting -= 1
+
+    async def _unload(self, after: str | None, limit: int) -> Shipment:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, _movable(self.blocking).unload, after, limit)
+
+    async def _load(self, parcels: Sequence[Parcel]) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._readers, _movable(self.blocking).load, parcels)
+
+    async def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.blocking.close)
+        self._readers.shutdown(wait=False)
+
+
+def _is_quick(question: Question) -> bool:
+    """Tell whether the answer is one document or a few records at most."""
+    if type(question) is Tail:
+        return question.count is not None and question.count <= QUICK
+    if type(question) is Range:
+        most = question.limit if question.stop is None else question.stop - question.start
+        return most is not None and most <= QUICK
+    return type(question) is Get
+
+
+class _Bell:
+    """Rings on an event loop whenever a store changes. One thread listens, only while somebody waits."""
+
+    IDLE_SECONDS = 5.0
+
+    def __init__(self, changed: Callable[[int, float], int]) -> None:
+        self._changed = changed
+        self._event = asyncio.Event()
+        self._last = 0.0
+        self.waiting = 0
+        self._thread: threading.Thread | None = None
+
+    def next(self) -> asyncio.Event:
+        """Return the event of the next change. Ask for it before looking, so that no change falls in between."""
+        self._last = time.monotonic()
+        if self._thread is None or not self._thread.is_alive():
+            loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._listen, args=(loop,), name="strongroom-bell", daemon=True)
+            self._thread.start()
+        return self._event
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        seen = -1
+        try:
+            while self.waiting or time.monotonic() - self._last < self.IDLE_SECONDS:
+                count = self._changed(seen, 1.0)
+                if count != seen:
+                    seen = count
+                    loop.call_soon_threadsafe(self._ring)
+        except (RuntimeError, StrongroomError):
+            pass  # the loop or the store is closed: nobody is left to wake
+
+    def _ring(self) -> None:
+        rung, self._event = self._event, asyncio.Event()
+        rung.set()
+
+
+def can_search(store: object) -> bool:
+    """Tell whether a store has a full-text index, looking through the adapters of this module."""
+    # Not isinstance(): with a protocol that takes longer than a search of a small store.
+    return hasattr(getattr(store, "blocking", store), "search")
+
+
+def _searchable(store: Store) -> Searchable:
+    assert can_search(store), "ask can_search() first"
+    return cast("Searchable", store)
+
+
+def _movable(store: object) -> Movable:
+    assert isinstance(store, Movable)
+    return store

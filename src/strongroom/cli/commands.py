@@ -1,0 +1,168 @@
+"""The commands about a store as a whole."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import click
+
+import strongroom
+from strongroom.cli.output import as_json, console, done, facts, say, show, wants_json, working
+from strongroom.cli.root import address, cli, is_server, is_there, opened, space
+from strongroom.errors import InvalidInput, StrongroomError
+
+
+@cli.command()
+def version() -> None:
+    """Print versions of Strongroom and what it stands on."""
+    import apsw
+
+    known = {
+        "strongroom": strongroom.__version__,
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+    }
+    show(known, ["", ""], list(known.items()))
+
+
+@cli.command()
+def check() -> None:
+    """Verify every page, row, checksum, index and hash chain."""
+    with opened() as store, working("checking"):
+        if not hasattr(store, "check"):
+            raise InvalidInput("this kind of store has no check of its own; its database has")
+        found = store.check()
+    if wants_json():
+        as_json(found)
+    else:
+        say("{} documents, {} streams, {} records",
+            f"{found.documents:,}", f"{found.streams:,}", f"{found.records:,}")  # fmt: skip
+        for problem in found.problems:
+            say("[red]bad[/]  {}", problem)
+        if found.ok:
+            say("[green]all good[/]")
+        else:
+            say("[red]{} problems[/]; restore a backup", len(found.problems))
+    if not found.ok:
+        raise click.exceptions.Exit(3)
+
+
+@cli.command()
+@click.argument("target", type=click.Path(dir_okay=False))
+def backup(target: str) -> None:
+    """Write a copy of the store to a new file, while others go on."""
+    with opened() as store, working("copying pages"):
+        if not hasattr(store, "backup"):
+            raise InvalidInput("only a SQLite store is one file; use `strongroom copy` for the others")
+        store.backup(target)
+    size = Path(target).stat().st_size
+    done({"path": target, "bytes": size}, "written: {} ({} bytes)", target, f"{size:,}")
+
+
+@cli.command()
+def compact() -> None:
+    """Give free space back to the disk."""
+    with opened() as store, working("compacting"):
+        if not hasattr(store, "compact") or not hasattr(store, "stats"):
+            raise InvalidInput("this kind of store looks after its own space")
+        before = store.stats().file_bytes
+        store.compact()
+        after = store.stats().file_bytes
+    done({"before_bytes": before, "after_bytes": after}, "{} bytes before, {} after", f"{before:,}", f"{after:,}")
+
+
+@cli.command()
+@click.argument("source")
+@click.argument("target")
+@click.option("--after", help="Resume after this cursor.")
+def copy(source: str, target: str, after: str | None) -> None:
+    """Copy everything from one store to another, and compare.
+
+    Stores may be of any kind. Versions and hash chains stay as they are.
+    """
+    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from strongroom.copying import copy as copy_stores
+
+    if is_server(source) or is_server(target):
+        raise InvalidInput("a server shows one space; copy the store it serves, where it is (nothing was copied)")
+    look = (SpinnerColumn(), TextColumn("copying"), MofNCompleteColumn(), TimeElapsedColumn())
+    watched = console(stderr=True)
+    bar = Progress(*look, console=watched, transient=True, disable=not watched.is_terminal)
+    # Newest cursor last: what to pass as --after if this is interrupted.
+    reached: list[str] = []
+    with opened(source) as old, opened(target, create=True) as new, bar:
+        task = bar.add_task("copying", total=None)
+
+        def progress(moved: int, cursor: str | None) -> None:
+            bar.update(task, completed=moved)
+            reached[:] = [cursor] if cursor else []
+
+        try:
+            copied = copy_stores(old, new, after=after, progress=progress)
+        except StrongroomError:
+            raise
+        except ValueError:
+            raise InvalidInput(f"--after takes a cursor that a copy printed, not {after!r:.60}") from None
+        finally:
+            if reached:
+                watched.print(f"stopped; go on with --after {reached[0]}", markup=False)
+    done(copied, "{} keys and {} records copied; both stores agree", f"{copied.keys:,}", f"{copied.records:,}")
+
+
+@cli.command()
+def doctor() -> None:
+    """Tell what is here, what it promises, and what could be better."""
+    from strongroom.cli.doctor import diagnose
+
+    url = address()
+    exists = is_there(url)
+    with opened(url if exists else "memory://") as store:
+        known, advice = diagnose(store, url if exists else None)
+    if wants_json():
+        as_json({"facts": known, "advice": advice})
+        return
+    facts(known)
+    for line in advice:
+        say("[yellow]hint[/]  {}", line)
+    if not advice:
+        say("[green]nothing to improve[/]")
+
+
+@cli.command()
+@click.argument("target", metavar="MODULE:DISPATCHER")
+@click.option("--drain", is_flag=True, help="Stop when nothing is left to do.")
+def worker(target: str, drain: bool) -> None:
+    """Run a program's functions on the store.
+
+    Until told to stop (SIGTERM, Ctrl-C), or with --drain until nothing is left to do.
+    """
+    from strongroom.dispatch.worker import load, work
+
+    url = address()
+    if is_server(url):
+        raise InvalidInput("a worker works on a store itself, not through a server; give its address with --url")
+    load(target)  # refuse a wrong name before a store is created for it
+    if not wants_json():
+        say("working for [bold]{}[/] on {}", target, hidden(url))
+    work(target, url=url, space=space(), drain=drain)
+    done({"stopped": target}, "stopped; what was acknowledged is kept")
+
+
+def hidden(url: str) -> str:
+    from strongroom.cli.doctor import hide_secrets
+
+    return hide_secrets(url)
+
+
+@cli.command()
+@click.option("--fast", is_flag=True, envvar="STRONGROOM_DEMO_FAST", help="Without pauses for reading.")
+def demo(fast: bool) -> None:
+    """Watch an agent work, be killed, and carry on."""
+    from strongroom.demo import play
+
+    facts = play(pause=0.0 if fast or not os.isatty(1) else 0.6, quiet=wants_json())
+    if wants_json():
+        as_json(facts)

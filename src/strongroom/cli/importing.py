@@ -1,0 +1,78 @@
+"""`strongroom import`: bring in what other systems kept in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from strongroom.blocking import Context
+from strongroom.cli.output import as_json, brief, facts, say, wants_json, working, write
+from strongroom.cli.root import address, cli, context, is_there
+
+PATH = click.argument("path", type=click.Path(exists=True))
+DRY = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+
+
+@cli.group("import")
+def imports() -> None:
+    """Bring in what other systems kept in files."""
+
+
+@imports.command("aos")
+@PATH
+@DRY
+def from_aos(path: str, dry_run: bool) -> None:
+    """Bring in a run folder of AoS Context, or all in a folder."""
+    from strongroom.compat.importing_aos import import_runs
+
+    with _target(dry_run) as ctx, working("importing"):
+        # With nothing to compare with, any address will do: a dry run opens none.
+        report = import_runs(path, address() if ctx is None else ctx, dry_run=dry_run)
+    if wants_json():
+        as_json({"runs": report.runs, "ok": report.ok, "dry_run": report.dry_run})
+    else:
+        write(str(report))
+        _ending(dry_run)
+    if not report.ok:
+        raise click.exceptions.Exit(1)
+
+
+@imports.command("contextstore")
+@PATH
+@DRY
+def from_contextstore(path: str, dry_run: bool) -> None:
+    """Bring in the sessions of a ContextStore file."""
+    from strongroom.compat.importing_contextstore import import_contextstore
+
+    with _target(dry_run) as ctx, working("importing"):
+        report = import_contextstore(path, ctx, dry_run=dry_run)
+    if wants_json():
+        as_json(report)
+        return
+    damaged = [f"{one.session_id}: {brief(one.reason)}" for one in report.damaged]
+    facts(
+        {
+            "sessions": f"{report.sessions:,}",
+            "messages": f"{report.messages:,}",
+            "damaged": damaged,
+            "there already": report.skipped,
+        }
+    )
+    _ending(dry_run)
+
+
+@contextmanager
+def _target(dry_run: bool) -> Iterator[Context | None]:
+    """Open the store to write to. A dry run compares with it if it is there, and makes none."""
+    if dry_run and not is_there(address()):
+        yield None
+        return
+    with context(create=True) as ctx:
+        yield ctx
+
+
+def _ending(dry_run: bool) -> None:
+    if dry_run:
+        say("[yellow]a dry run: nothing was written[/]")

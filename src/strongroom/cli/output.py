@@ -1,0 +1,183 @@
+"""What people and programs see: tables for the first, JSON for the second.
+
+What is stored was written by agents, which read the web. None of it may steer a terminal: every stored text passes
+through `clean` before it is shown, and is never read as markup.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+JSON = "strongroom.json"
+MAX_CELL = 160
+# Wider than any line: what is piped into grep must not be folded at 80 columns.
+UNFOLDED = 10_000
+# Control characters (escape sequences begin with one), lone surrogates, and marks that turn the reading direction.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_STYLES = {
+    "DONE": "green", "FAILED": "red", "BUSY": "cyan", "PAUSED": "yellow", "WAITING_INPUT": "yellow",
+    "live": "green", "deleted": "red", "expired": "yellow", "archived": "blue",
+    "pending": "yellow", "committed": "green", "rejected": "red", "active": "green", "revoked": "red",
+}  # fmt: skip
+
+
+def clean(value: object) -> str:
+    """Return text in which whatever could steer a terminal is spelt out. Line breaks stay."""
+    return _UNSEEN.sub(_spelt, str(value).replace("\t", "    ").replace("\r\n", "\n"))
+
+
+def _spelt(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return found[0] if number == 10 else f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+
+
+def brief(value: object, width: int = MAX_CELL) -> str:
+    """Return a value as one short line."""
+    text = value if isinstance(value, str) else "" if value is None else _compact(value)
+    text = clean(" ".join(text[: width * 4].split()))
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _compact(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else msgspec.json.encode(value).decode()
+
+
+def moment(at: datetime) -> str:
+    """Return a time for people, in UTC."""
+    return at.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def styled(word: str) -> Text:
+    """Return a status in its colour."""
+    return Text(clean(word), _STYLES.get(word, ""))
+
+
+class _Screen(Console):
+    """A console that lets `main` decide what a closed pipe means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console(*, stderr: bool = False) -> Console:
+    made = _Screen(highlight=False, emoji=False, stderr=stderr)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made = _Screen(highlight=False, emoji=False, stderr=stderr, width=UNFOLDED)
+    return made
+
+
+def complain(message: str) -> None:
+    """Say what went wrong, on standard error."""
+    console(stderr=True).print(f"[bold red]strongroom:[/] {escape(clean(message))}", soft_wrap=True)
+
+
+def say(markup: str, *facts: object) -> None:
+    """Print a line. The markup is ours; each {} takes a fact, which is shown as it is."""
+    console().print(markup.format(*(escape(clean(fact)) for fact in facts)), soft_wrap=True)
+
+
+def write(text: str) -> None:
+    """Print stored text, as it is but for what could steer the terminal."""
+    console().print(Text(clean(text)), soft_wrap=True)
+
+
+def done(value: Any, markup: str, *facts: object) -> None:
+    """Say what was done: the value with --json, a line for people otherwise."""
+    if wants_json():
+        as_json(value)
+    else:
+        say(markup, *facts)
+
+
+def as_json(value: Any, *, indent: int = 2) -> None:
+    """Print a value as JSON, one document."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
+    # Outside ASCII there are only strings in JSON, so spelling characters out leaves it the same document.
+    sys.stdout.write(_UNSEEN.sub(lambda at: at[0] if at[0] < " " else f"\\u{ord(at[0]):04x}", text) + "\n")
+
+
+def as_json_line(value: Any) -> None:
+    """Print a value as one line of JSON, now: somebody is following."""
+    as_json(value, indent=-1)
+    sys.stdout.flush()
+
+
+def wants_json() -> bool:
+    """Whether the user asked for JSON with --json, on any level of the command."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(JSON))
+
+
+def show(value: Any, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Print a list of things: a table, or the value itself with --json."""
+    if wants_json():
+        as_json(value)
+        return
+    table = Table(title=title or None, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    table.show_header = any(columns)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
+    console().print(table)
+
+
+def page(key: str, items: Sequence[Any], columns: Sequence[str], rows: Sequence[Sequence[object]], next: Any) -> None:
+    """Print one page of many: what there is, and how to see more."""
+    if wants_json():
+        as_json({key: items, "next": next})
+        return
+    if not rows:
+        say("[dim]no {}[/]", key)
+        return
+    show(None, columns, rows)
+    if next is not None:
+        say("[dim]more: --after {}[/]", next)
+
+
+def facts(pairs: Mapping[str, object]) -> None:
+    """Print names and values below each other, leaving out what is empty."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs.items():
+        if isinstance(value, Text):
+            table.add_row(name, value)
+        elif isinstance(value, list | tuple):
+            for place, item in enumerate(value):
+                table.add_row("" if place else name, Text("- ", "dim") + Text(clean(item)))
+        elif value not in (None, ""):
+            table.add_row(name, Text(clean(value)))
+    console().print(table)
+
+
+def working(what: str) -> AbstractContextManager[object]:
+    """Show that something is under way, to people who watch."""
+    return console(stderr=True).status(what)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before what can not be undone. No answer is a no."""
+    from strongroom.errors import InvalidInput
+
+    if yes:
+        return
+    try:
+        agreed = click.confirm(clean(question), err=True)
+    except click.Abort:
+        agreed = False
+    if not agreed:
+        raise InvalidInput("not confirmed; nothing changed (--yes answers in advance)")

@@ -1,0 +1,276 @@
+"""The outermost command, and what every command shares: where the data is, whose it is, and --json.
+
+These options may stand anywhere: `strongroom --json runs list` and `strongroom runs list --json` are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import click
+
+import strongroom
+from strongroom.blocking import Context
+from strongroom.cli.output import JSON
+from strongroom.errors import InvalidInput, NotFound
+from strongroom.store import Store
+
+DEFAULT_URL = "agent.db"
+MAX_SUGGESTED_FROM = 1_000
+URL, SPACE, KEY = "strongroom.url", "strongroom.space", "strongroom.key"
+
+
+# ---- options that may stand anywhere --------------------------------------------------------------------------------
+
+
+def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value not in (None, False):
+            context.meta[name] = value
+
+    return callback
+
+
+def _option(flag: str, name: str, **more: Any) -> click.Option:
+    return click.Option([flag], expose_value=False, callback=_remember(name), **more)
+
+
+def _json() -> click.Option:
+    return _option("--json", JSON, is_flag=True, help="Answer in JSON.")
+
+
+def _shared(own: Sequence[click.Parameter]) -> list[click.Parameter]:
+    """Return the options to add to a command that has some of its own. Only --json is worth a line in each help."""
+    taken = {name for parameter in own for name in parameter.opts}
+    offered = [
+        _json(),
+        _option("--url", URL, hidden=True),
+        _option("--space", SPACE, hidden=True),
+        _option("--key", KEY, hidden=True),
+    ]
+    return [option for option in offered if option.opts[0] not in taken]
+
+
+class Command(click.Command):
+    """A command that takes the shared options too."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params = [*self.params, *_shared(self.params)]
+
+
+class Group(click.Group):
+    """A group of such commands, which helps with misspelt ones."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params = [*self.params, *_shared(self.params)]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(self.list_commands(ctx))}"
+            raise click.UsageError(f"no command {args[0]!r:.60}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[
+        _option("--url", URL, envvar="STRONGROOM_URL", help="Where the data is (default: agent.db)."),
+        _option("--space", SPACE, envvar="STRONGROOM_SPACE", help="Whose data, the tenant (default: default)."),
+        _option("--key", KEY, envvar="STRONGROOM_KEY", help="Who you are, if the data is on a server."),
+        _json(),
+    ],
+)
+@click.version_option(strongroom.__version__, prog_name="strongroom")
+def cli() -> None:
+    """Everything an AI agent knows, in one crash-safe store."""
+
+
+# ---- where the data is ----------------------------------------------------------------------------------------------
+
+
+def address() -> str:
+    """Return where the data is: --url, STRONGROOM_URL, strongroom.yaml, the folder AOS_RUNS_ROOT names, or agent.db."""
+    named = click.get_current_context().meta.get(URL)
+    if named:
+        return str(named)
+    configured = _configured()
+    if configured is not None and configured.backend != type(configured.backend)():
+        return str(configured.url)
+    root = os.environ.get("AOS_RUNS_ROOT")
+    return str(Path(root) / DEFAULT_URL) if root else DEFAULT_URL
+
+
+def space() -> str:
+    """Return whose data it is: --space, STRONGROOM_SPACE, strongroom.yaml, or `default`."""
+    named = click.get_current_context().meta.get(SPACE)
+    configured = None if named else _configured()
+    return str(named or (configured.backend.space if configured is not None else "default"))
+
+
+def _configured() -> Any:
+    from strongroom import config
+
+    if os.environ.get("STRONGROOM_CONFIG") or Path(config.FILE).is_file():
+        return config.load()
+    return None
+
+
+def is_server(url: str) -> bool:
+    return url.startswith(("http://", "https://"))
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file an address stands for, or None if it is no file."""
+    if "://" not in url:
+        return Path(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:
+        raise InvalidInput(f"{url!r:.80} is no address ({problem}); nothing changed") from None
+    return Path(unquote(parts.netloc + parts.path.removeprefix("/"))) if parts.scheme in ("sqlite", "file") else None
+
+
+def is_there(url: str) -> bool:
+    """Tell whether there is something to look at. An empty file is nothing yet; servers are asked by connecting."""
+    file = file_of(url)
+    try:
+        return file is None or (file.exists() and (not file.is_file() or file.stat().st_size > 0))
+    except (OSError, ValueError):  # a name no file can have
+        return False
+
+
+def require_there(url: str) -> None:
+    """Refuse to look at what is not there: looking must not create it."""
+    if not is_there(url):
+        raise InvalidInput(f"there is no store at {url!r}; name one with --url or STRONGROOM_URL (nothing was created)")
+
+
+@contextmanager
+def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
+    """Open the store itself, for work that knows no spaces."""
+    from strongroom.opening import open_store
+
+    wanted = url or address()
+    file_of(wanted)  # refuses what is no address at all
+    if is_server(wanted):
+        with _connected(wanted) as remote:
+            yield remote.store
+        return
+    if not create:
+        require_there(wanted)
+    store = open_store(wanted)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def context(*, create: bool = False) -> Iterator[Context]:
+    """Open everything in the user's space. A name that is not there comes back with the nearest one that is."""
+    url = address()
+    file_of(url)  # refuses what is no address at all
+    if is_server(url):
+        opening: Any = _connected(url)
+    else:
+        if not create:
+            require_there(url)
+        opening = strongroom.open(url, space=space())
+    with opening as ctx:
+        try:
+            yield ctx
+        except NotFound as missing:
+            raise suggest(ctx, missing) from None
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Context]:
+    from strongroom.client import connect
+
+    wanted = click.get_current_context().meta
+    with connect(url, key=wanted.get(KEY)) as ctx:
+        if wanted.get(SPACE) not in (None, ctx.space):
+            raise InvalidInput(
+                f"this key opens the space {ctx.space!r}, not {wanted[SPACE]!r}; the space comes from the key"
+            )
+        yield ctx
+
+
+# ---- names that are nearly right ------------------------------------------------------------------------------------
+
+_IDS: dict[str, Callable[[Context], list[str]]] = {
+    "run": lambda ctx: [run.id for run in ctx.runs.list(limit=MAX_SUGGESTED_FROM)],
+    "session": lambda ctx: [one.id for one in ctx.sessions.list(limit=MAX_SUGGESTED_FROM, reverse=True)],
+    "thread": lambda ctx: [one.thread_id for one in ctx.threads.list(limit=MAX_SUGGESTED_FROM).threads],
+    "memory": lambda ctx: [one.id for one in ctx.memories.list(limit=MAX_SUGGESTED_FROM)],
+    "memory_batch": lambda ctx: [one.id for one in ctx.memories.pending(limit=MAX_SUGGESTED_FROM)],
+}
+
+
+def suggest(ctx: Context, missing: NotFound) -> NotFound:
+    """Return the error with the nearest name that there is."""
+    if missing.kind not in _IDS:
+        return missing
+    what = missing.kind.replace("_", " ")
+    known = _IDS[missing.kind](ctx)
+    near = get_close_matches(missing.id, known, n=1, cutoff=0.5)
+    begun = [name for name in known if len(missing.id) > 3 and name.startswith(missing.id)]
+    if near or begun:
+        hint = f"did you mean {(begun or near)[0]!r}?"
+    elif known:
+        hint = f"`strongroom {_GROUPS[missing.kind]}` shows what there is"
+    else:
+        hint = f"there is none at all in space {ctx.space!r}"
+    return NotFound(f"no {what} {missing.id!r:.80}; {hint}", kind=missing.kind, id=missing.id)
+
+
+_GROUPS = {
+    "run": "runs list",
+    "session": "sessions list",
+    "thread": "threads list",
+    "memory": "memories search",
+    "memory_batch": "memories pending",
+}
+
+
+def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return a function that completes names of this kind in the user's shell."""
+
+    def complete(given: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+        try:
+            with given, context() as ctx:
+                return [name for name in _IDS[kind](ctx) if name.startswith(begun)]
+        except Exception:  # a shell waiting for a completion has no use for an error
+            return []
+
+    return complete
+
+
+def argument(name: str, kind: str) -> Callable[[Any], Any]:
+    """Return an argument that names a run, a session and so on."""
+    return click.argument(name, shell_complete=completing(kind))
+
+
+def me() -> str:
+    """Return who is at the keyboard, for ledgers and reviews: STRONGROOM_ACTOR, or the login name."""
+    import getpass
+
+    try:
+        return os.environ.get("STRONGROOM_ACTOR") or getpass.getuser()
+    except (OSError, KeyError):  # no such user: a container with a number for a name
+        return "cli"

@@ -1,0 +1,236 @@
+"""`strongroom runs`: what agents do and did."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from strongroom.cli.output import (
+    as_json,
+    as_json_line,
+    brief,
+    confirm,
+    done,
+    facts,
+    moment,
+    page,
+    say,
+    styled,
+    wants_json,
+    working,
+)
+from strongroom.cli.root import argument, cli, context, me
+from strongroom.values import Event, Head, Status
+
+MAX_SEQ = 2**53
+RUN = argument("run_id", "run")
+ACTOR = click.option("--actor", default=me, show_default="login name", help="Who the ledger says did it.")
+
+
+@cli.group()
+def runs() -> None:
+    """What agents do and did: state, ledger, history."""
+
+
+@runs.command("list")
+@click.option("--status", type=click.Choice(get_args(Status)), help="Only runs in this status.")
+@click.option("--after", help="Continue after this cursor.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+def list_runs(status: Status | None, after: str | None, limit: int) -> None:
+    """List runs, oldest first."""
+    with context() as ctx:
+        found = ctx.runs.list(status=status, after=after, limit=limit)
+        states = [run.working_set for run in found]
+    rows = [
+        (state.run_id, styled(state.status), state.current_stage, state.seq, brief(state.objective, 80))
+        for state in states
+    ]
+    page("runs", states, ["run", "status", "stage", "seq", "objective"], rows, found.next)
+
+
+@runs.command("show")
+@RUN
+@click.option("--at", "seq", type=click.IntRange(0, MAX_SEQ), help="As it was after this update.")
+def show_run(run_id: str, seq: int | None) -> None:
+    """Show a run's working set, ledger and milestones."""
+    with context() as ctx:
+        run = ctx.runs.get(run_id)
+        state = run.working_set if seq is None else run.at(seq)
+        head, episodes, config = run.head(), run.episodes(limit=20), run.config
+    if wants_json():
+        as_json({"working_set": state, "config": config, "head": head, "episodes": [one.to_dict() for one in episodes]})
+        return
+    say("[bold]{}[/]  sequence {}", state.run_id, state.seq)
+    facts(
+        {
+            "objective": state.objective,
+            "status": styled(state.status),
+            "stage": state.current_stage,
+            "next": state.next_action,
+            "last": state.last_action_summary,
+            "accepted if": state.acceptance_criteria,
+            "constraints": state.constraints,
+            "blockers": state.blockers,
+            "pinned": [brief(item.content) for item in state.pinned_context],
+            "context": [f"{item.priority}  {brief(item.content)}" for item in state.sliding_context],
+            "artifacts": [f"{item.id}  {item.type}  {brief(item.path)}" for item in state.artifact_refs],
+            "milestones": [f"{moment(one.created_at)}  {brief(one.reason)}" for one in episodes],
+            "ledger": f"{head.length:,} events, head {head.chain[:16]}…",
+            "task, thread": f"{state.task_id}, {state.thread_id}",
+        }
+    )
+
+
+@runs.command("events")
+@RUN
+@click.option("--after", default=0, type=click.IntRange(0, MAX_SEQ), help="Continue after this event.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--type", "types", multiple=True, help="Only events of this type; may be repeated.")
+def list_events(run_id: str, after: int, limit: int, types: tuple[str, ...]) -> None:
+    """List what the ledger says, oldest first."""
+    with context() as ctx:
+        found = ctx.runs.get(run_id).events(after=after, limit=limit, types=types or None)
+    rows = [_row(event) for event in found]
+    page("events", list(found), ["#", "time (UTC)", "type", "actor", "payload"], rows, found.next)
+
+
+def _row(event: Event) -> tuple[object, ...]:
+    told = "(erased)" if event.erased else brief(event.payload, 100)
+    return event.sequence_id, moment(event.at), event.type, brief(event.actor, 30), told
+
+
+@runs.command("tail")
+@RUN
+@click.option("-n", "--last", default=10, show_default=True, type=click.IntRange(0, 1000), help="Begin this far back.")
+@click.option("--after", type=click.IntRange(0, MAX_SEQ), help="Begin after this event instead.")
+@click.option("--idle", type=click.FloatRange(0, 86_400), help="Stop after so many seconds without news.")
+def tail_run(run_id: str, last: int, after: int | None, idle: float | None) -> None:
+    """Follow a run's events as they happen, by whatever process. Ctrl-C stops."""
+    with context() as ctx:
+        run = ctx.runs.get(run_id)
+        start = max(run.head().length - last, 0) if after is None else after
+        for event in run.follow(after=start, idle_seconds=idle):
+            if wants_json():
+                as_json_line(event)
+            else:
+                number, at, type, actor, told = _row(event)
+                say("[dim]{:>6}  {}[/]  [bold]{:<20}[/] {}  [dim]{}[/]", number, at, type, told, actor)
+
+
+@runs.command("diff")
+@RUN
+@click.argument("from_seq", type=click.IntRange(0, MAX_SEQ))
+@click.argument("to_seq", type=click.IntRange(0, MAX_SEQ), required=False)
+def diff_run(run_id: str, from_seq: int, to_seq: int | None) -> None:
+    """Show what changed between two updates (default: until now)."""
+    with context() as ctx:
+        run = ctx.runs.get(run_id)
+        found = run.diff(from_seq, run.seq if to_seq is None else to_seq)
+    if wants_json():
+        as_json(found)
+        return
+    say("[bold]{}[/]  sequence {} to {}", run_id, found.from_seq, found.to_seq)
+    for change in found.changes:
+        is_list = isinstance(change.after, list)
+        gone, come = (change.removed, change.added) if is_list else ((change.before,), (change.after,))
+        say("[bold cyan]{}[/]", change.field)
+        for item in gone:
+            say("  [red]- {}[/]", brief(item))
+        for item in come:
+            say("  [green]+ {}[/]", brief(item))
+    if not found.changes:
+        say("[dim]no difference[/]")
+
+
+@runs.command("verify")
+@RUN
+@click.option("--head", "kept", metavar="LENGTH:CHAIN", help="A head that was kept elsewhere: shows a cut end too.")
+def verify_run(run_id: str, kept: str | None) -> None:
+    """Check every event against the hash chain, and the working set against the events."""
+    head = None if kept is None else _head(kept)
+    with context() as ctx, working("verifying"):
+        found = ctx.runs.get(run_id).verify(head=head)
+    if wants_json():
+        as_json(found)
+    elif found.ok:
+        say("[green]verified[/]  {} events; keep this head elsewhere:", f"{found.checked:,}")
+        say("{}:{}", found.head.length, found.head.chain)
+    else:
+        say("[bold red]not as recorded[/]  event {}: {}", found.first_bad or "-", found.reason)
+    if not found.ok:
+        raise click.exceptions.Exit(3)
+
+
+def _head(text: str) -> Head:
+    if not re.fullmatch(r"[0-9]{1,15}:[0-9a-f]{64}", text):
+        raise click.BadParameter("a head looks like 12:64-hexadecimal-digits, as `runs verify` prints it")
+    length, _, chain = text.partition(":")
+    return Head(int(length), chain)
+
+
+@runs.command("fork")
+@RUN
+@click.option("--seq", type=click.IntRange(0, MAX_SEQ), help="From what it was after this update (default: now).")
+@click.option("--as", "new_id", help="The new run's id.")
+@ACTOR
+def fork_run(run_id: str, seq: int | None, new_id: str | None, actor: str) -> None:
+    """Start a new run from a moment of another. That one stays as it is."""
+    with context() as ctx:
+        made = ctx.runs.get(run_id).fork(seq, run_id=new_id, actor=actor)
+        done({"run_id": made.id, "seq": made.seq}, "forked: [bold]{}[/] at sequence {}", made.id, made.seq)
+
+
+@runs.command("export")
+@RUN
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.option("--signing-key", type=click.Path(exists=True, dir_okay=False), help="A file with 32 bytes (Ed25519).")
+@ACTOR
+def export_run(run_id: str, path: str, signing_key: str | None, actor: str) -> None:
+    """Write everything of a run to a resume pack."""
+    key = _bytes(signing_key)
+    with context() as ctx, working("packing"):
+        made = ctx.runs.get(run_id).export(path, signing_key=key, actor=actor)
+    size = Path(path).stat().st_size
+    signed = ", signed" if made.signed else ""
+    done(made, "written: {} ({} bytes, {} events{})", path, f"{size:,}", f"{made.head.length:,}", signed)
+
+
+@runs.command("restore")
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.option("--as", "new_id", help="Another id for it here.")
+@click.option("--public-key", type=click.Path(exists=True, dir_okay=False), help="Demand a signature by this key.")
+@ACTOR
+def restore_run(path: str, new_id: str | None, public_key: str | None, actor: str) -> None:
+    """Bring a run back from a resume pack: all of it, or nothing."""
+    key = _bytes(public_key)
+    with context(create=Path(path).is_file()) as ctx, working("checking and restoring"):
+        made = ctx.runs.restore(path, run_id=new_id, public_key=key, actor=actor)
+    done({"run_id": made.id, "seq": made.seq}, "restored: [bold]{}[/] at sequence {}", made.id, made.seq)
+
+
+def _bytes(path: str | None) -> bytes | None:
+    return None if path is None else Path(path).read_bytes()
+
+
+@runs.command("erase")
+@RUN
+@click.option("--reason", required=True, help="Why; stays in the ledger.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@ACTOR
+def erase_run(run_id: str, reason: str, yes: bool, actor: str) -> None:
+    """Erase what a run holds, for good. Its ledger still verifies."""
+    with context() as ctx:
+        run = ctx.runs.get(run_id)
+        confirm(f"Erase the content of run {run.id!r} ({run.head().length} events) for good?", yes=yes)
+        made = ctx.runs.erase(run_id, reason=reason, actor=actor)
+    done(
+        made,
+        "erased: {} events, {} episodes, {} artifacts; the ledger says so in event {}",
+        made.events,
+        made.episodes,
+        made.artifacts,
+        made.sequence_id,
+    )

@@ -1,0 +1,107 @@
+"""`strongroom serve` and `strongroom keys`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from strongroom.cli.output import as_json, done, say, show, wants_json
+from strongroom.cli.root import address, cli, is_server, require_there, space
+from strongroom.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from strongroom.server.keys import Keys
+
+
+@cli.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Server processes.")
+@click.option("--log-level", default="info", show_default=True, type=click.Choice(["error", "warning", "info"]),
+              help="info: a line for each request, without contents.")  # fmt: skip
+def serve(host: str, port: int, workers: int, log_level: str) -> None:
+    """Serve the store over HTTP. Without keys, only to this machine."""
+    try:
+        from strongroom.server.running import run
+        from strongroom.server.settings import is_loopback
+    except ImportError:
+        raise InvalidInput("the server needs more packages: pip install 'strongroom[server]'") from None
+    url = address()
+    has_keys = _with_keys(lambda keys: keys.any(), create=True)
+    protected = has_keys or bool(os.environ.get("STRONGROOM_JWT_KEYS_URL"))
+    if not protected and not is_loopback(host):
+        raise InvalidInput(
+            f"refusing to listen on {host} without keys: anybody could read and change everything. Make a key first: "
+            f"strongroom --url {url} keys create --space {space()} --role admin"
+        )
+    os.environ["STRONGROOM_URL"], os.environ["STRONGROOM_SPACE"] = url, space()
+
+    def announce(where: str) -> None:
+        if wants_json():
+            as_json({"url": where, "keys": has_keys})
+            return
+        say("Strongroom on {}  (documentation: /docs)", where)
+        if not protected:
+            say("[yellow]no keys:[/] whoever is on this machine may do everything; fine for a laptop")
+
+    run(host, port, workers=workers, log_level=log_level, announce=announce)
+
+
+@cli.group()
+def keys() -> None:
+    """Who may use the server."""
+
+
+@keys.command("create")
+@click.option("--space", "for_space", required=True, help="The space (tenant) this key opens.")
+@click.option("--role", required=True, type=click.Choice(["reader", "writer", "reviewer", "admin"]))
+@click.option("--label", default="", help="A note for yourself.")
+def create_key(for_space: str, role: str, label: str) -> None:
+    """Make a key. It is shown once and stored as a hash."""
+    text, stored = _with_keys(lambda keys: keys.create(space=for_space, role=role, label=label), create=True)
+    if wants_json():
+        as_json({"key": text, "name": stored.name, "space": stored.space, "role": stored.role})
+        return
+    say("[bold]{}[/]", text)
+    say("[dim]name {}, {} of space {}. Keep it safe: it can not be shown again.[/]",
+        stored.name, stored.role, repr(stored.space))  # fmt: skip
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """List keys, without their secrets."""
+    found = _with_keys(lambda keys: keys.list())
+    plain = [{"name": each.name, "space": each.space, "role": each.role, "label": each.label} for each in found]
+    show(plain, ["name", "space", "role", "label"], [tuple(each.values()) for each in plain])
+
+
+@keys.command("revoke")
+@click.argument("name")
+def revoke_key(name: str) -> None:
+    """Make a key useless."""
+    _with_keys(lambda keys: keys.revoke(name))
+    done({"revoked": name}, "revoked: {} (running servers notice within five seconds)", name)
+
+
+def _with_keys(work: Callable[[Keys], Awaitable[Any]], *, create: bool = False) -> Any:
+    from strongroom.opening import open_async_store
+    from strongroom.server.keys import Keys
+
+    url = address()
+    if is_server(url):
+        raise InvalidInput("keys are made where the store is, not through a server; give its address with --url")
+    if not create:
+        require_there(url)
+
+    async def go() -> Any:
+        store = await open_async_store(url)
+        try:
+            return await work(Keys(store))
+        finally:
+            await store.close()
+
+    return asyncio.run(go())

@@ -1,0 +1,137 @@
+"""`strongroom sessions`: conversations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from strongroom.cli.output import as_json, brief, confirm, done, facts, moment, page, say, wants_json, write
+from strongroom.cli.root import argument, cli, context
+from strongroom.services.sessions.values import Message
+from strongroom.tokens.choosing import STRATEGIES
+
+SESSION = argument("session_id", "session")
+
+
+@cli.group()
+def sessions() -> None:
+    """Conversations, of any length."""
+
+
+@sessions.command("list")
+@click.option("--after", help="Continue after this cursor.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--newest", is_flag=True, help="Newest first.")
+def list_sessions(after: str | None, limit: int, newest: bool) -> None:
+    """List sessions in order of creation."""
+    with context() as ctx:
+        found = ctx.sessions.list(after=after, limit=limit, reverse=newest)
+    rows = [(one.id, f"{one.messages:,}", moment(one.created_at), brief(one.title, 60)) for one in found]
+    page("sessions", list(found), ["session", "messages", "created (UTC)", "title"], rows, found.next)
+
+
+@sessions.command("show")
+@SESSION
+@click.option("-n", "--last", default=20, show_default=True, type=click.IntRange(0, 100_000), help="Newest messages.")
+def show_session(session_id: str, last: int) -> None:
+    """Show a session's facts and newest messages."""
+    with context() as ctx:
+        session = ctx.sessions.get(session_id)
+        info, messages = session.info(), session.load(last)
+    if wants_json():
+        as_json({"session": info, "messages": [_whole(message) for message in messages]})
+        return
+    say("[bold]{}[/]  {} messages", info.id, f"{info.messages:,}")
+    facts(
+        {
+            "title": info.title if info.title != info.id else "",
+            "created": moment(info.created_at),
+            "tokenizer": info.tokenizer,
+            "metadata": brief(info.metadata) if info.metadata else "",
+            "tags": brief(info.tags) if info.tags else "",
+            "forked from": info.forked_from,
+        }
+    )
+    for message in messages:
+        _print(message)
+
+
+@sessions.command("search")
+@click.argument("query")
+@click.option("--session", "session_id", help="Only in this session.")
+@click.option("-k", default=5, show_default=True, type=click.IntRange(1, 100), help="How many hits.")
+def search_sessions(query: str, session_id: str | None, k: int) -> None:
+    """Find messages by their words, in one session or all."""
+    with context() as ctx:
+        hits = (
+            ctx.sessions.search(query, k=k) if session_id is None else ctx.sessions.get(session_id).search(query, k=k)
+        )
+    if wants_json():
+        told = [
+            {"session_id": hit.session_id, "score": hit.score, "why": hit.why, "message": _whole(hit.message)}
+            for hit in hits
+        ]
+        as_json({"hits": told, "degraded": hits.degraded})
+        return
+    for hit in hits:
+        say("[bold]{}[/] [dim]{}  {}  {}[/]", hit.session_id, hit.message_id, f"{hit.score:.3f}", hit.why)
+        _print(hit.message)
+    if not hits:
+        say("[dim]nothing found[/]")
+
+
+@sessions.command("window")
+@SESSION
+@click.option("--max-tokens", required=True, type=click.IntRange(1, 10**9), help="The budget.")
+@click.option("--strategy", default="truncate_oldest", show_default=True, type=click.Choice(STRATEGIES))
+@click.option("--query", help="What strategy `relevant` looks for.")
+def show_window(session_id: str, max_tokens: int, strategy: Any, query: str | None) -> None:
+    """Show what would be sent to a model under a token budget."""
+    with context() as ctx:
+        window = ctx.sessions.get(session_id).window(max_tokens=max_tokens, strategy=strategy, query=query)
+    if wants_json():
+        as_json(window)
+        return
+    receipt = window.receipt
+    for message in window.messages:
+        _print(message)
+    about = "about " if window.approximate else ""
+    say(
+        "[bold]{} of {} messages[/], {}{} of {} tokens",
+        f"{len(window.messages):,}", f"{receipt.messages_before:,}", about,
+        f"{window.total_tokens:,}", f"{max_tokens:,}",
+    )  # fmt: skip
+    for part in receipt.left_out:
+        say("[dim]left out: {} ({}), positions {} to {}[/]", f"{part.count:,}", part.reason, part.first, part.last)
+    if receipt.fallback:
+        say("[yellow]{}[/]", receipt.fallback)
+
+
+@sessions.command("delete")
+@SESSION
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete_session(session_id: str, yes: bool) -> None:
+    """Delete a session and its messages, for good."""
+    with context() as ctx:
+        session = ctx.sessions.get(session_id)
+        confirm(f"Delete session {session_id!r} and its {session.info().messages} messages for good?", yes=yes)
+        session.delete()
+    done({"deleted": session_id}, "deleted: {}", session_id)
+
+
+def _whole(message: Message) -> dict[str, Any]:
+    known = {"id": message.id, "index": message.index, "at": message.at, "tokens": message.tokens}
+    return {**known, "message": dict(message)}
+
+
+def _print(message: Any) -> None:
+    role = str(message.get("role") or "?")
+    style = {"user": "green", "assistant": "cyan", "system": "magenta"}.get(role, "yellow")
+    about = f"{moment(message.at)}  {message.tokens} tokens" if isinstance(message, Message) else ""
+    say("[bold " + style + "]{}[/]  [dim]{}[/]", role, about)
+    content = message.get("content")
+    if content is not None:
+        write(content if isinstance(content, str) else brief(content, 2_000))
+    if message.get("tool_calls"):
+        say("[dim]{}[/]", brief(message["tool_calls"], 500))

@@ -1,0 +1,123 @@
+"""`strongroom threads`: message buffers between agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from strongroom.blocking import Context
+from strongroom.blocking.threads import Thread
+from strongroom.cli.output import as_json_line, brief, confirm, done, moment, page, say, styled, wants_json
+from strongroom.cli.root import argument, cli, context
+from strongroom.errors import NotFound, StrongroomError
+from strongroom.services.threads.values import Slot
+
+THREAD = argument("thread_id", "thread")
+STATES = ("live", "deleted", "expired", "archived")
+MAX_INDEX = 2**53
+
+
+@cli.group()
+def threads() -> None:
+    """Messages between agents, append-only."""
+
+
+@threads.command("list")
+@click.option("--state", default="live", show_default=True, type=click.Choice(STATES))
+@click.option("--after", help="Continue after this cursor.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+def list_threads(state: Any, after: str | None, limit: int) -> None:
+    """List threads, or what is left of those that ended."""
+    with context() as ctx:
+        found = ctx.threads.list(state=state, after=after, limit=limit)
+    rows = [
+        (one.thread_id, styled(one.state), f"{one.length - one.first:,}", moment(one.created_at))
+        for one in found.threads
+    ]
+    page("threads", found.threads, ["thread", "state", "slots", "created (UTC)"], rows, found.next)
+
+
+@threads.command("show")
+@THREAD
+@click.option("--after", default=-1, type=click.IntRange(-1, MAX_INDEX), help="Continue after this index.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--type", "payload_type", help="Only payloads of this type.")
+def show_thread(thread_id: str, after: int, limit: int, payload_type: str | None) -> None:
+    """Show a thread's slots, oldest first."""
+    with context() as ctx:
+        thread = _existing(ctx, thread_id)
+        slots = thread.slice(after + 1, after + 1 + limit)
+        oldest = slots[0].index if slots else 0
+        if oldest > after + 1 and len(slots) < limit:  # the beginning is gone: show what there is
+            slots = thread.slice(oldest, oldest + limit)
+        end = thread.slice(-1)[-1].index
+    shown = [slot for slot in slots if payload_type is None or slot.type == payload_type]
+    rows = [_row(slot) for slot in shown]
+    following = slots[-1].index if slots and slots[-1].index < end else None
+    page(
+        "slots", [_whole(slot) for slot in shown], ["#", "time (UTC)", "from", "to", "type", "payload"], rows, following
+    )
+
+
+@threads.command("tail")
+@THREAD
+@click.option("-n", "--last", default=10, show_default=True, type=click.IntRange(0, 1000), help="Begin this far back.")
+@click.option("--after", type=click.IntRange(-1, MAX_INDEX), help="Begin after this index instead.")
+@click.option("--idle", type=click.FloatRange(0, 86_400), help="Stop after so many seconds without news.")
+def tail_thread(thread_id: str, last: int, after: int | None, idle: float | None) -> None:
+    """Follow a thread as messages arrive, from whatever process. Ctrl-C stops."""
+    with context() as ctx:
+        newest = _existing(ctx, thread_id).slice(-1)[-1].index
+        start = max(newest - last, -1) if after is None else after
+        for slot in ctx.threads.follow(thread_id, after=start, idle_seconds=idle):
+            if wants_json():
+                as_json_line(_whole(slot))
+            else:
+                index, at, sender, receiver, type, payload = _row(slot)
+                say("[dim]{:>6}  {}[/]  [bold]{}[/] -> [bold]{}[/]  [cyan]{}[/]  {}",
+                    index, at, sender, receiver, type, payload)  # fmt: skip
+
+
+@threads.command("delete")
+@THREAD
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete_thread(thread_id: str, yes: bool) -> None:
+    """Remove a thread's slots for good and leave a tombstone."""
+    with context() as ctx:
+        length = _existing(ctx, thread_id).length()
+        confirm(f"Delete thread {thread_id!r} and its {length} slots for good?", yes=yes)
+        ctx.threads.delete(thread_id)
+    done({"deleted": thread_id}, "deleted: {}", thread_id)
+
+
+def _existing(ctx: Context, thread_id: str) -> Thread:
+    thread = ctx.threads.get(thread_id)
+    if not thread.length():
+        raise NotFound(f"there is no thread {thread_id!r}", kind="thread", id=thread_id)
+    return thread
+
+
+def _row(slot: Slot) -> tuple[object, ...]:
+    payload = brief(_data(slot), 100)
+    return slot.index, moment(slot.at), brief(slot.from_id, 30), brief(slot.to_id, 30), brief(slot.type, 40), payload
+
+
+def _whole(slot: Slot) -> dict[str, Any]:
+    return {
+        "thread_id": slot.thread_id,
+        "index": slot.index,
+        "at": slot.at,
+        "from_id": slot.from_id,
+        "to_id": slot.to_id,
+        "type": slot.type,
+        "data": _data(slot),
+    }
+
+
+def _data(slot: Slot) -> Any:
+    """Return a payload as plain JSON. One that can not be read must not hide its neighbours."""
+    try:
+        return slot.data
+    except StrongroomError as problem:
+        return f"({problem})"

@@ -1,0 +1,132 @@
+"""Pages of an answer. Pure.
+
+A question may ask for a whole stream; an answer over HTTP is bounded. So a server answers the beginning and says which
+answers it cut, and a client asks for the rest until it has all of it: what `read` returns is the same as ever. A
+record never changes its place, so the parts fit together. What is appended meanwhile is left for the next question;
+what is truncated meanwhile is gone from the answer too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from strongroom.client.wire import load_answers
+from strongroom.store import Get, Page, Question, Range, Record, Scan, Slice, Tail
+
+MOST = 256  # records or documents in all answers to one request together; a record can be large
+
+
+def capped(questions: Sequence[Question], most: int = MOST) -> list[Question]:
+    """Ask for no more than one request may be answered. Every question gets something."""
+    growing = sum(type(question) is not Get for question in questions)
+    each = max(1, most // max(1, growing))
+    return [_capped(question, each) for question in questions]
+
+
+def cuts(asked: Sequence[Question], capped: Sequence[Question], answers: Sequence[Any]) -> list[int]:
+    """Return the places of the answers that are not yet whole."""
+    return [
+        place
+        for place, (wanted, less, answer) in enumerate(zip(asked, capped, answers, strict=True))
+        if wanted != less and _is_cut(wanted, less, answer)
+    ]
+
+
+class Reading:
+    """The life of one `read` on the client's side: says what to ask next, until every answer is whole."""
+
+    def __init__(self, questions: Sequence[Question]) -> None:
+        self._next = list(questions)
+        self._open: list[Whole] = []
+        self._answers: list[Whole] = []
+
+    def next(self) -> list[Question]:
+        """Return the questions of the next request; none at the end."""
+        return self._next
+
+    def answered(self, asked: Sequence[Question], raw: bytes) -> None:
+        """Take the answer to a request."""
+        answers, cut = load_answers(raw, asked)
+        if not self._answers:
+            self._open = self._answers = [Whole(question) for question in asked]
+        for whole, answer in zip(self._open, answers, strict=True):
+            whole.add(answer)
+        self._open = [self._open[place] for place in cut]
+        self._next = [whole.rest() for whole in self._open]
+
+    def answers(self) -> list[Any]:
+        return [whole.joined() for whole in self._answers]
+
+
+class Whole:
+    """An answer that may come in pieces."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._parts: list[Any] = []
+        self._got = self._weight = 0
+
+    def add(self, part: Any) -> None:
+        self._parts.append(part)
+        if type(part) is Page:
+            self._got += len(part.documents)
+        elif type(part) is Slice:
+            self._got += len(part.records)
+            self._weight += sum(record.weight for record in part.records)
+
+    def rest(self) -> Question:
+        """Return the question for what is still missing."""
+        question, last = self._question, self._parts[-1]
+        if type(question) is Range:
+            length = self._parts[0].length
+            stop = length if question.stop is None else min(question.stop, length)
+            start = last.records[-1].index + 1
+            return replace(question, start=start, stop=stop, limit=_less(question.limit, self._got))
+        if type(question) is Tail:
+            count, weight = _less(question.count, self._got), _less(question.max_weight, self._weight)
+            return replace(question, count=count, max_weight=weight, before=last.records[0].index)
+        assert type(question) is Scan
+        return replace(question, after=last.next, limit=question.limit - self._got)
+
+    def joined(self) -> Any:
+        if len(self._parts) == 1:
+            return self._parts[0]
+        if type(self._question) is Scan:
+            return Page(tuple(each for part in self._parts for each in part.documents), self._parts[-1].next)
+        parts = reversed(self._parts) if type(self._question) is Tail else self._parts
+        first = max(part.first for part in self._parts)
+        return Slice(
+            self._parts[0].length, first, tuple(_from(first, (each for part in parts for each in part.records)))
+        )
+
+
+def _capped(question: Question, most: int) -> Question:
+    if type(question) is Range and (question.limit is None or question.limit > most):
+        return replace(question, limit=most)
+    if type(question) is Tail and (question.count is None or question.count > most):
+        return replace(question, count=most)
+    if type(question) is Scan and question.limit > most:
+        return replace(question, limit=most)
+    return question
+
+
+def _is_cut(wanted: Question, less: Question, answer: Any) -> bool:
+    if type(wanted) is Scan:
+        return answer.next is not None
+    if type(wanted) is Range:
+        assert type(less) is Range
+        end = answer.length if wanted.stop is None else min(wanted.stop, answer.length)
+        return len(answer.records) == less.limit and answer.records[-1].index + 1 < end
+    assert type(less) is Tail
+    return len(answer.records) == less.count and answer.records[0].index > answer.first
+
+
+def _less(wanted: int | None, got: int) -> int | None:
+    return None if wanted is None else wanted - got
+
+
+def _from(first: int, records: Iterable[Record]) -> Iterable[Record]:
+    return (record for record in records if record.index >= first)

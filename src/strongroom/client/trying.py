@@ -1,0 +1,107 @@
+"""Whether to try a request again, and what to say when there is no point any more. Pure.
+
+A repeat is always safe: reads change nothing, and a commit carries its id, so a server applies it at most once. What
+was never answered is *unknown*, and says so.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from strongroom.client.wire import MEDIA, revive
+from strongroom.errors import BudgetExceeded, CommitUnknown, SchemaMismatch, StoreError, StrongroomError, Unavailable
+
+LONGEST_PAUSE_SECONDS = 2.0
+
+
+class Ask(Struct, frozen=True):
+    """One request. `commit_id` marks those that change something."""
+
+    path: str
+    body: bytes | None = None
+    media: str = MEDIA
+    method: str = "POST"
+    commit_id: str | None = None
+    timeout_seconds: float = 60.0
+
+
+class Tries:
+    """The life of one request: told what happened, it says how long to pause before the next try, or raises."""
+
+    def __init__(self, ask: Ask, patience_seconds: float, clock: Callable[[], float] = monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._end = clock() + patience_seconds
+        self._count = 0
+        self._perhaps_done = False
+
+    def lost(self, error: Exception, *, sent: bool) -> float:
+        """The connection failed. `sent`: perhaps after the server had the request."""
+        self._perhaps_done |= sent
+        pause = self._pause(0.0)
+        if pause is None:
+            raise self._unanswered(f"the server did not answer ({type(error).__name__})", "unreachable") from error
+        return pause
+
+    def answered(self, status: int, headers: Mapping[str, str], content: bytes) -> float | None:
+        """Return None if the answer is good, else the pause before the next try."""
+        if status < 400:
+            return None
+        error = _error(status, content)
+        asked = headers.get("retry-after", "")
+        again = status in (429, 502, 503, 504)
+        # A bare StoreError is a server that does not know what happened to it.
+        self._perhaps_done |= isinstance(error, CommitUnknown) or type(error) is StoreError or status in (502, 504)
+        pause = self._pause(float(asked) if asked.isdecimal() else 0.0) if again else None
+        if pause is not None:
+            return pause
+        if self._ask.commit_id is not None and self._perhaps_done and isinstance(error, StoreError):
+            raise self._unanswered(str(error), error.reason)
+        raise error
+
+    def _pause(self, asked: float) -> float | None:
+        # The first repeat comes at once: the usual loss is a kept connection that the server has closed meanwhile.
+        pause = max(asked, 0.0 if self._count == 0 else min(0.05 * 2**self._count, LONGEST_PAUSE_SECONDS))
+        self._count += 1
+        pause *= random.uniform(0.75, 1.25)
+        return pause if self._clock() + pause < self._end else None
+
+    def _unanswered(self, message: str, reason: str) -> StoreError:
+        if self._ask.commit_id is not None and self._perhaps_done:
+            return CommitUnknown(
+                f"{message}; the commit may or may not have happened",
+                reason="connection",
+                commit_id=self._ask.commit_id,
+            )
+        return Unavailable(f"{message}; nothing changed", reason=reason or "unreachable")
+
+
+def _error(status: int, content: bytes) -> StrongroomError:
+    try:
+        told: Any = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        told = None
+    if not isinstance(told, dict) or "code" not in told:
+        if status >= 500:
+            return Unavailable(f"something in between answered {status}; nothing changed", reason="unreachable")
+        return SchemaMismatch(f"this is not a Strongroom server (it answered {status}); nothing changed", reason="http")
+    message, code, details = str(told.get("error", "")), told["code"], told.get("details", {})
+    if code == "closed":  # the server is stopping; another may take its place
+        return Unavailable(message, reason="unreachable")
+    if error := revive(code, message, details):
+        return error
+    if status in (401, 403):
+        return Unavailable(f"{message}; nothing changed", reason="permission")
+    if status == 413:
+        return BudgetExceeded(message, limit=details.get("limit", 0), needed=details.get("needed", 0))
+    if status == 429:
+        return Unavailable(message, reason="too_many_requests")
+    if status >= 500:
+        return StoreError(message, reason="server")
+    return SchemaMismatch(f"the server does not understand this client: {message}", reason="http")

@@ -1,0 +1,270 @@
+"""The port over HTTP: how questions, answers, commits and errors are written on the wire. Pure.
+
+A question or a write is a pair of its name and its fields, in MessagePack, because what a store holds is bytes. JSON
+values travel as their canonical bytes; a server checks that they are what `strongroom.codec.encode` would have made.
+Errors come back as JSON with a stable code, and become the same exception again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from strongroom.codec import Json, encode, trusted
+from strongroom.errors import (
+    BudgetExceeded,
+    Closed,
+    CommitUnknown,
+    Conflict,
+    Damaged,
+    Immutable,
+    InvalidInput,
+    NotFound,
+    SchemaMismatch,
+    StoreError,
+    StrongroomError,
+    Unavailable,
+)
+from strongroom.store import (
+    Append,
+    Commit,
+    Delete,
+    Document,
+    Durability,
+    Entry,
+    Erase,
+    Expect,
+    Find,
+    Found,
+    Get,
+    Key,
+    Page,
+    Put,
+    Question,
+    Range,
+    Record,
+    Scan,
+    Slice,
+    Tail,
+    Truncate,
+    Write,
+)
+
+MEDIA = "application/msgpack"
+QUESTIONS: dict[str, Any] = {"get": Get, "range": Range, "tail": Tail, "scan": Scan}
+ANSWERS: dict[type[Any], Any] = {Get: Document | None, Range: Slice, Tail: Slice, Scan: Page}
+WRITES: dict[str, Any] = {"put": Put, "append": Append, "truncate": Truncate, "erase": Erase, "delete": Delete}
+_NAMES: dict[type[Any], str] = {kind: name for table in (QUESTIONS, WRITES) for name, kind in table.items()}
+
+# What each error carries besides its message, so that it can be made again.
+ERRORS: dict[str, tuple[type[StrongroomError], tuple[str, ...]]] = {
+    kind.code: (kind, facts)
+    for kind, facts in (
+        (InvalidInput, ("path",)),
+        (NotFound, ("kind", "id")),
+        (Conflict, ("expected", "actual", "key")),
+        (Immutable, ("field",)),
+        (BudgetExceeded, ("limit", "needed")),
+        (Closed, ()),
+        (StoreError, ("reason",)),
+        (Unavailable, ("reason",)),
+        (CommitUnknown, ("reason", "commit_id")),
+        (SchemaMismatch, ("reason",)),
+        (Damaged, ("reason",)),
+    )
+}
+
+
+class About(Struct, frozen=True):
+    """What a server says about the store behind it, to whoever has a key."""
+
+    space: str
+    durability: Durability
+    searchable: bool
+
+
+class Waiting(Struct, frozen=True):
+    """Ask to be told when a stream is longer than `length`."""
+
+    key: Key
+    length: int
+    timeout_seconds: float
+
+
+# ---- what a client writes and a server reads ------------------------------------------------------------------------
+
+
+def dump(value: object) -> bytes:
+    """Write plain data, values of the port, and canonical JSON."""
+    return msgspec.msgpack.encode(value, enc_hook=_bytes)
+
+
+def dump_questions(questions: Sequence[Question]) -> bytes:
+    return dump([(_NAMES[type(each)], each) for each in questions])
+
+
+def load_questions(raw: bytes) -> list[Question]:
+    return [_one(QUESTIONS, pair, "a question") for pair in _pairs(_unpack(raw))]
+
+
+def dump_commit(commit: Commit) -> bytes:
+    writes = [(_NAMES[type(write)], _without_native(write)) for write in commit.writes]
+    return dump({"id": commit.id, "expects": commit.expects, "writes": writes})
+
+
+def load_commit(raw: bytes) -> Commit:
+    plain = _unpack(raw)
+    if not isinstance(plain, dict) or plain.keys() != {"id", "expects", "writes"} or not isinstance(plain["id"], str):
+        raise InvalidInput("a commit must be a map of id, expects and writes; nothing changed")
+    expects = tuple(_made(each, Expect) for each in _list(plain["expects"]))
+    writes = tuple(_one(WRITES, pair, "a write") for pair in _pairs(plain["writes"]))
+    return Commit(plain["id"], expects, writes)
+
+
+def load_find(raw: bytes) -> Find:
+    found: Find = _made(_unpack(raw), Find)
+    return found
+
+
+def load_waiting(raw: bytes) -> Waiting:
+    waiting: Waiting = _made(_unpack(raw), Waiting)
+    return waiting
+
+
+# ---- what a server writes and a client reads ------------------------------------------------------------------------
+
+
+def dump_answers(answers: Sequence[Any], cut: Sequence[int]) -> bytes:
+    """Write answers, and the places of those that hold only the first part (see `paging`)."""
+    return dump([[_bare(answer) for answer in answers], cut])
+
+
+def load_answers(raw: bytes, questions: Sequence[Question]) -> tuple[list[Any], list[int]]:
+    answers, cut = msgspec.msgpack.decode(raw)
+    made = [
+        msgspec.convert(answer, ANSWERS[type(question)], dec_hook=_ours)
+        for answer, question in zip(answers, questions, strict=True)
+    ]
+    return made, cut
+
+
+def dump_found(found: Found) -> bytes:
+    matches = tuple(replace(match, record=match.record and _no_native(match.record)) for match in found.matches)
+    return dump(replace(found, matches=matches))
+
+
+def load(raw: bytes, kind: Any) -> Any:
+    """Read one value that a server wrote."""
+    return msgspec.msgpack.decode(raw, type=kind, dec_hook=_ours)
+
+
+# ---- errors ---------------------------------------------------------------------------------------------------------
+
+
+def facts(error: StrongroomError) -> dict[str, Any]:
+    """Return what an error carries besides its message."""
+    _, names = ERRORS.get(error.code, (StrongroomError, ()))
+    found = {name: getattr(error, name, None) for name in names}
+    if isinstance(key := found.get("key"), Key):
+        found["key"] = [key.space, key.kind, key.id]
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def revive(code: str, message: str, details: dict[str, Any]) -> StrongroomError | None:
+    """Make the error again that a server raised; None if it is not one of ours."""
+    if code not in ERRORS:
+        return None
+    kind, names = ERRORS[code]
+    error = kind.__new__(kind)
+    Exception.__init__(error, details.get("message", message))
+    empty = {"expected": 0, "actual": 0, "limit": 0, "needed": 0, "key": None}
+    for name in names:
+        setattr(error, name, details.get(name, empty.get(name, "")))
+    if isinstance(key := getattr(error, "key", None), list):
+        error.key = Key(*key)  # type: ignore[attr-defined]
+    return error
+
+
+# ---- small parts ----------------------------------------------------------------------------------------------------
+
+
+def _bytes(value: Any) -> bytes:
+    if type(value) is Json:
+        return bytes(value)
+    raise InvalidInput(f"{type(value).__name__} can not be sent; nothing changed")
+
+
+def _checked(kind: Any, value: Any) -> Any:
+    """Accept JSON from outside only as the bytes that `encode` makes of it."""
+    if kind is not Json or type(value) is not bytes:
+        raise InvalidInput(f"a {kind.__name__} can not be made of this; nothing changed")
+    try:
+        if (canonical := encode(msgspec.json.decode(value))) == value:
+            return canonical
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    raise InvalidInput("a value is not canonical JSON; nothing changed")
+
+
+def _ours(kind: Any, value: Any) -> Any:
+    return trusted(value) if kind is Json else value
+
+
+def _unpack(raw: bytes) -> Any:
+    try:
+        return msgspec.msgpack.decode(raw)
+    except (msgspec.DecodeError, RecursionError, ValueError) as problem:
+        raise InvalidInput(f"not valid MessagePack ({problem}); nothing changed") from None
+
+
+def _made(value: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(value, kind, dec_hook=_checked)
+    except (msgspec.ValidationError, RecursionError) as problem:
+        raise InvalidInput(f"{problem}; nothing changed") from None
+
+
+def _one(table: dict[str, Any], pair: tuple[Any, Any], what: str) -> Any:
+    name, fields = pair
+    if not isinstance(name, str) or name not in table:
+        raise InvalidInput(f"{what} is one of {', '.join(table)}, not {name!r:.40}; nothing changed")
+    made = _made(fields, table[name])
+    return _without_native(made)
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    pairs = _list(value)
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise InvalidInput("each must be a pair of a name and its fields; nothing changed")
+    return [(pair[0], pair[1]) for pair in pairs]
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidInput("a list is missing; nothing changed")
+    return value
+
+
+def _without_native(write: Write | Question) -> Write | Question:
+    """An entry's own object stays in its process; only its JSON travels."""
+    if type(write) is Append and any(entry.native is not None for entry in write.entries):
+        return replace(write, entries=tuple(_entry(entry) for entry in write.entries))
+    return write
+
+
+def _entry(entry: Entry) -> Entry:
+    return entry if entry.native is None else replace(entry, native=None)
+
+
+def _no_native(record: Record) -> Record:
+    return record if record.native is None else replace(record, native=None)
+
+
+def _bare(answer: Any) -> Any:
+    if type(answer) is Slice and any(record.native is not None for record in answer.records):
+        return replace(answer, records=tuple(map(_no_native, answer.records)))
+    return answer

@@ -1,0 +1,1 @@
+"""The AoS Context Module's own names over Strongroom: `from strongroom.compat.aos_context.ws_manager import ...`."""

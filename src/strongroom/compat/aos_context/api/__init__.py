@@ -1,0 +1,1 @@
+"""The HTTP API: `uvicorn strongroom.compat.aos_context.api.main:app`."""

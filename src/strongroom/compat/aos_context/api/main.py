@@ -1,0 +1,212 @@
+"""The ASGI app, by the names its users know. Where the runs are kept is in `root`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Query
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+from strongroom.compat.aos_context import _legacy, _places
+from strongroom.compat.aos_context.api.errors import HANDLERS, global_exception_handler
+from strongroom.compat.aos_context.api.models import (
+    BootRequest,
+    BootResponse,
+    MemoryCommitRequest,
+    MemoryCommitResponse,
+    MemoryProposeRequest,
+    MemoryProposeResponse,
+    MemorySearchResponse,
+    MilestoneRequest,
+    MilestoneResponse,
+    PatchRequest,
+    PatchResponse,
+    ResumeLoadRequest,
+    ResumeLoadResponse,
+    ResumeSnapshotRequest,
+    ResumeSnapshotResponse,
+)
+from strongroom.compat.aos_context.api.root import SAFE_ID, Root
+from strongroom.compat.aos_context.api.tokens import Tokens
+from strongroom.compat.aos_context.config import DEFAULT_CONFIG
+from strongroom.compat.aos_context.context_brief import render_context_brief
+from strongroom.compat.aos_context.episode import write_episode
+from strongroom.compat.aos_context.ledger import FileLedger
+from strongroom.compat.aos_context.memory import StoredMemory
+from strongroom.compat.aos_context.resume_pack import snapshot_resume_pack
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager, patched, run_config
+
+__all__ = ["MEMORY", "MILESTONE_TOKENS", "RUNS_ROOT", "TOKEN_TTL_SECONDS", "app", "global_exception_handler"]
+
+RUNS_ROOT = Path(os.environ.get("AOS_RUNS_ROOT", "./runs"))
+TOKEN_TTL_SECONDS = 300
+
+app = FastAPI(title="AoS Context API over Strongroom", version="2.1.0", exception_handlers=HANDLERS)
+
+
+ROOT = Root(lambda: RUNS_ROOT)
+MEMORY = StoredMemory(lambda: _places.using(ROOT.place))
+MILESTONE_TOKENS = Tokens(ROOT.store)
+
+
+# ---- where things are -----------------------------------------------------------------------------------------------
+
+
+def _run_dir(run_id: str) -> Path:
+    return ROOT.folder(run_id)
+
+
+def _wsm(run_id: str) -> WorkingSetManager:
+    return WorkingSetManager(ROOT.working_set(run_id))
+
+
+def _ledger(run_id: str) -> FileLedger:
+    return FileLedger(ROOT.ledger(run_id))
+
+
+# ---- milestone tokens -----------------------------------------------------------------------------------------------
+
+
+def _generate_milestone_token(run_id: str) -> str:
+    token = f"milestone_{os.urandom(8).hex()}"
+    MILESTONE_TOKENS[run_id] = (token, time.time() + TOKEN_TTL_SECONDS)
+    return token
+
+
+def _validate_milestone_token(run_id: str, token: str | None) -> bool:
+    known, ends = MILESTONE_TOKENS.get(run_id, ("", 0.0))
+    if known and time.time() >= ends:
+        _clear_milestone_token(run_id)
+        return False
+    return bool(token) and token == known
+
+
+def _clear_milestone_token(run_id: str) -> None:
+    MILESTONE_TOKENS.pop(run_id, None)
+
+
+# ---- endpoints ------------------------------------------------------------------------------------------------------
+
+
+@app.get("/", include_in_schema=False)
+async def root() -> RedirectResponse:
+    return RedirectResponse("/docs")
+
+
+@app.get("/health")
+def health() -> dict[str, str]:
+    return {"status": "ok", "version": "2.1.0"}
+
+
+@app.post("/runs/boot")
+def boot(req: BootRequest) -> BootResponse:
+    with _places.using(ROOT.place) as ctx:
+        run = ctx.runs.create(**req.model_dump(), config=run_config(DEFAULT_CONFIG))
+        ROOT.copy(run)
+        return BootResponse(run_id=run.id, ws=run.working_set.to_dict())
+
+
+@app.get("/runs/{run_id}/ws")
+def get_ws(run_id: str) -> dict[str, Any]:
+    with ROOT.run(run_id) as run:
+        return run.working_set.to_dict()
+
+
+@app.post("/runs/{run_id}/step/update")
+def step_update(run_id: str, req: PatchRequest) -> PatchResponse:
+    with ROOT.run(run_id) as run:
+        result = patched(run, req.patch, ROOT.working_set(run_id))
+    if result.new_ws is None:
+        error = result.error or ""
+        raise HTTPException(409 if error.startswith("LOCK_ERROR") else 400, error)
+    return PatchResponse(ws=result.new_ws, context_brief=render_context_brief(result.new_ws))
+
+
+@app.post("/runs/{run_id}/milestone")
+def milestone(run_id: str, req: MilestoneRequest) -> MilestoneResponse:
+    """Make an episode. A batch given here is committed with it; without one, a token lets one be committed soon."""
+    with ROOT.run(run_id) as run:
+        episode = run.milestone(req.reason, memory_batch_id=req.memory_batch_id, next_entry_point=req.next_entry_point)
+    path = write_episode(_run_dir(run_id) / "episodes", episode.to_dict())
+    if req.memory_batch_id is not None:
+        _clear_milestone_token(run_id)
+    return MilestoneResponse(
+        episode_id=episode.episode_id,
+        episode_path=str(path),
+        committed_memory_ids=list(episode.memory_commits),
+        milestone_token=_generate_milestone_token(run_id) if req.memory_batch_id is None else None,
+    )
+
+
+@app.post("/runs/{run_id}/memory/propose")
+def memory_propose(run_id: str, req: MemoryProposeRequest) -> MemoryProposeResponse:
+    with ROOT.run(run_id):
+        result = MEMORY.propose(req.mcrs, scope_filters=req.scope_filters, run_id=run_id)
+        if result.batch_id is None:
+            return MemoryProposeResponse(ok=False, staged_count=0, error=result.error)
+    return MemoryProposeResponse(ok=True, batch_id=result.batch_id, staged_count=len(req.mcrs))
+
+
+@app.post("/runs/{run_id}/memory/commit")
+def memory_commit(run_id: str, req: MemoryCommitRequest) -> MemoryCommitResponse:
+    """Commit a batch of this run, once, within the time of a milestone's token."""
+    with ROOT.run(run_id):
+        outside = req.allow_outside_milestone and _test_mode()
+        if not outside and not _validate_milestone_token(run_id, req.milestone_token):
+            why = "needs a valid milestone_token of this run, which POST /runs/{run_id}/milestone gives"
+            if req.allow_outside_milestone:
+                why += "; allow_outside_milestone counts only under AOS_TEST_MODE"
+            return MemoryCommitResponse(ok=False, error=why)
+        result = MEMORY.commit(req.batch_id, run_id=run_id)
+        if result.committed_ids is None:
+            return MemoryCommitResponse(ok=False, error=result.error)
+        _clear_milestone_token(run_id)
+    return MemoryCommitResponse(ok=True, committed_ids=result.committed_ids)
+
+
+@app.get("/runs/{run_id}/memory/search")
+def memory_search(
+    run_id: str, q: str = "", top_k: int = Query(8, ge=1), scope: str | None = None, status: str = "active"
+) -> MemorySearchResponse:
+    with ROOT.run(run_id):
+        items = MEMORY.search(q, filters={"scope": scope, "status": status}, top_k=top_k)
+    return MemorySearchResponse(ok=True, items=items, count=len(items))
+
+
+@app.post("/runs/{run_id}/resume/snapshot")
+def resume_snapshot(run_id: str, req: ResumeSnapshotRequest) -> ResumeSnapshotResponse:
+    folder = _run_dir(run_id)
+    with ROOT.run(run_id):
+        made = snapshot_resume_pack(
+            run_dir=folder, output_dir=folder / "resume", pointers=req.pointers, zip_pack=req.zip_pack
+        )
+    paths = {name: str(path) for name in ("pack_dir", "pack_zip", "manifest_path") if (path := getattr(made, name))}
+    return ResumeSnapshotResponse(ok=made.ok, pack_id=made.pack_id, error=made.error, **paths)
+
+
+@app.post("/runs/resume/load")
+def resume_load(req: ResumeLoadRequest) -> ResumeLoadResponse:
+    """Bring a run back from a pack under the root, under its own id or a new one. A run that is there stays."""
+    path = Path(req.pack_path).resolve()
+    if not path.is_relative_to(RUNS_ROOT.resolve()):
+        raise HTTPException(400, "pack_path must be a pack under the runs root; nothing changed")
+    try:
+        with _legacy.restorable(path) as pack, _places.using(ROOT.place) as ctx:
+            run_id = req.new_run_id or _legacy.check(pack)
+            if not SAFE_ID.fullmatch(run_id):
+                raise HTTPException(400, "a run id is letters, digits, '.', '_' and '-'; nothing changed")
+            if _run_dir(run_id).exists():
+                raise HTTPException(409, f"there is a run {run_id!r} already; nothing changed")
+            run = ctx.runs.restore(pack, run_id=run_id)
+            ROOT.copy(run)
+    except FileNotFoundError:
+        raise HTTPException(404, "there is no such pack; nothing changed") from None
+    return ResumeLoadResponse(ok=True, run_id=run.id, ws=run.working_set.to_dict())
+
+
+def _test_mode() -> bool:
+    return os.environ.get("AOS_TEST_MODE", "").lower() in ("1", "true", "yes", "on")

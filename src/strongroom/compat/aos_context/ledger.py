@@ -1,0 +1,146 @@
+"""FileLedger: an append-only list of events behind the path of a JSON-lines file.
+
+Events are a stream of the store beside the file; the file is a readable copy. Where files lie as they usually do, the
+run of an event is in the same store, and the event joins that run's own ledger in the same commit, so that packs hold
+it. The ledger file of a server's run is a copy of the run's own ledger, and appending to one is appending to the other.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from strongroom.blocking import Context
+from strongroom.bridge import Inline, run
+from strongroom.compat.aos_context import _legacy, _places
+from strongroom.compat.aos_context._exports import export_ledger, extend
+from strongroom.compat.aos_context.validation import validate_instance
+from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
+from strongroom.scope import Scope
+from strongroom.services.runs.ledger import PAGE, EventTypes, Identity, body_of, entry
+from strongroom.services.runs.ledger import event as event_of
+from strongroom.services.runs.state import event_writes
+from strongroom.services.runs.working_set import instant
+from strongroom.store import Append, Commit, Entry, Expect, Key, Range, Write, new_id
+from strongroom.values import EPOCH, iso
+
+KIND = "ledger_file"
+IDS = ("run_id", "task_id", "thread_id")
+
+
+@dataclass
+class LedgerAppendResult:
+    ok: bool
+    sequence_id: int | None = None
+    error: str | None = None
+
+
+def utc_iso() -> str:
+    """Return the time now, as ledgers write it."""
+    return iso(datetime.now(UTC))
+
+
+class FileLedger:
+    """A ledger. Any number of threads and processes may append to one path; ids have no gaps and no repeats."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+
+    def append(self, event: dict[str, Any]) -> LedgerAppendResult:
+        """Add an event. Without a `sequence_id` it gets the next one; with one, it must be the next one."""
+        told = {"sequence_id": None, **event} if isinstance(event, dict) else event
+        result = validate_instance("ledger_event", told)
+        if not result.ok:
+            return LedgerAppendResult(False, None, f"event schema: {result.error}")
+        place = _places.of_ledger(self.path)
+        try:
+            EventTypes().check(told["event_type"], told["payload"])
+            with _places.using(place) as ctx:
+                if place.run_id is None:
+                    self._adopt(ctx)
+                return LedgerAppendResult(True, self._append(ctx, place, told))
+        except InvalidInput as problem:
+            return LedgerAppendResult(False, None, f"event schema: {problem}")
+        except Conflict as lost:
+            wrong = f"sequence_id {told['sequence_id']} is not the next one, {lost.actual + 1}; nothing was appended"
+            return LedgerAppendResult(False, None, wrong)
+        except StrongroomError as problem:
+            return LedgerAppendResult(False, None, f"append: {problem}")
+
+    def _append(self, ctx: Context, place: _places.Place, told: dict[str, Any]) -> int:
+        if place.run_id not in (None, told["run_id"]):
+            raise InvalidInput(f"this is the ledger of run {place.run_id!r}, not {told['run_id']!r:.80}")
+        expects, writes = _with_run(ctx, told)
+        if place.run_id is None:
+            writes = (Append(self._key(ctx), (self._entry(ctx, told),)), *writes)
+        if told["sequence_id"] is not None:
+            expects = (*expects, Expect(writes[0].key, told["sequence_id"] - 1))
+        receipt = ctx.store.commit(Commit(new_id(), expects, writes))
+        if place.run_id is None:
+            extend(self.path, lambda after: self._events(ctx, after))
+        else:
+            export_ledger(ctx.runs.get(place.run_id), self.path)
+        return receipt.versions[0]
+
+    def _adopt(self, ctx: Context) -> None:
+        """Take in a file that was there before its store; the original stays beside it."""
+        if self._length(ctx) or not self.path.exists() or not self.path.stat().st_size:
+            return
+        old = _legacy.ledger(self.path.read_bytes())
+        shutil.copyfile(self.path, f"{self.path}.original")
+        entries = tuple(self._entry(ctx, event) for event in old.events)
+        if entries:
+            try:
+                ctx.store.commit(Commit(new_id(), (Expect(self._key(ctx), 0),), (Append(self._key(ctx), entries),)))
+            except Conflict:
+                return
+        extend(self.path, lambda after: self._events(ctx, after), anew=True)
+
+    def _events(self, ctx: Context, after: int) -> Iterator[dict[str, Any]]:
+        while True:
+            [page] = ctx.store.read([Range(self._key(ctx), after, None, PAGE)])
+            for record in page.records:
+                yield event_of(record, body_of(record.body).detail or {}).to_dict()
+            if not page.records:
+                return
+            after = page.records[-1].index + 1
+
+    def _length(self, ctx: Context) -> int:
+        [page] = ctx.store.read([Range(self._key(ctx), limit=0)])
+        return int(page.length)
+
+    def _entry(self, ctx: Context, event: dict[str, Any]) -> Entry:
+        return entry(
+            Identity(ctx.space, self._key(ctx).id),
+            event["event_type"],
+            event["payload"],
+            actor=event["writer_id"],
+            at=(instant(event["timestamp"], "timestamp") - EPOCH) // timedelta(microseconds=1),
+            parent=event["parent_event_id"],
+            detail={name: event[name] for name in IDS},
+            id=event["event_id"],
+        )
+
+    def _key(self, ctx: Context) -> Key:
+        return Key(ctx.space, KIND, self.path.name)
+
+
+def _with_run(ctx: Context, event: dict[str, Any]) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
+    """Say what records the event in its run's own ledger, if the run is in this store."""
+    try:
+        return run(
+            event_writes(
+                Scope(Inline(ctx.store), ctx.space),
+                event["run_id"],
+                event["event_type"],
+                event["payload"],
+                actor=event["writer_id"],
+                parent=event["parent_event_id"],
+            )
+        )
+    except NotFound:
+        return (), ()

@@ -1,0 +1,195 @@
+"""Long-term memory: propose, commit, search, over `ctx.memories`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import strongroom
+from strongroom.blocking import Context
+from strongroom.blocking.memories import Memories
+from strongroom.compat.aos_context._views import BatchView, MemoryView
+from strongroom.compat.aos_context.validation import assert_valid, validate_instance
+from strongroom.errors import InvalidInput, NotFound, StrongroomError
+from strongroom.services.memories import screening
+from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.search import Filters
+from strongroom.services.memories.values import Committed, Memory, Status
+from strongroom.stemming import words
+
+# Here whoever proposes may also commit: the two steps are a rhythm, not a review.
+POLICY = Policy(review_own=True, max_items=10_000, max_pending_batches=1_000_000)
+ACTOR = "aos_context"
+PAGE = 500
+STATUSES: dict[str, tuple[Status, ...]] = {
+    "active": ("active",),
+    "deprecated": ("deprecated",),
+    "inactive": ("superseded", "expired", "revoked"),
+}
+OWNERS = ("user_id", "project_id")
+
+
+@dataclass
+class MemorySearchResult:
+    memory_id: str
+    content: str
+    confidence: float
+    score: float
+
+
+@dataclass
+class ProposeResult:
+    ok: bool
+    batch_id: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class CommitResult:
+    ok: bool
+    committed_ids: list[str] | None = None
+    error: str | None = None
+
+
+class MemoryStore:
+    """What a long-term memory offers."""
+
+    def search(self, query: str, *, filters: dict[str, Any], top_k: int = 8) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def propose(self, mcrs: list[dict[str, Any]], *, scope_filters: dict[str, Any]) -> ProposeResult:
+        raise NotImplementedError
+
+    def commit(self, batch_id: str) -> CommitResult:
+        raise NotImplementedError
+
+
+class StoredMemory(MemoryStore):
+    """The memories of a Strongroom context, offered anew for each call so that its store need not stay open."""
+
+    def __init__(self, using: Callable[[], AbstractContextManager[Context]]) -> None:
+        self._using = using
+
+    def memories(self, ctx: Context) -> Memories:
+        """Return the memories under this API's policy."""
+        return ctx.memories.using(policy=POLICY)
+
+    def add_memory_item(self, item: dict[str, Any]) -> None:
+        """Make a memory item known as it is. Raise if it is not one, or if another one has its id."""
+        assert_valid("memory_item", item)
+        common = ("_schema_version", "type", "scope", "confidence", *OWNERS)
+        mcr = {name: item[name] for name in common if item.get(name) is not None}
+        mcr |= {"content": item["content"], "rationale": "added as an item", "source_refs": item["source_refs"]}
+        with self._using() as ctx:
+            memories = self.memories(ctx)
+            batch = memories.propose([{**mcr, "op": "add", "memory_id": item["memory_id"]}], proposer=ACTOR)
+            memories.commit(batch.id, reviewer=ACTOR)
+            if item["status"] != "active":
+                gone = {**mcr, "op": "deprecate", "target_memory_id": item["memory_id"]}
+                memories.commit(memories.propose([gone], proposer=ACTOR).id, reviewer=ACTOR)
+
+    def search(self, query: str, *, filters: dict[str, Any] | None = None, top_k: int = 8) -> list[dict[str, Any]]:
+        """Return the items that answer a query best. An empty query lists; `status` may be any of the three."""
+        narrowed: dict[str, Any] = {name: value for name, value in (filters or {}).items() if value is not None}
+        status = narrowed.pop("status", "active")
+        if status not in STATUSES:
+            raise InvalidInput(f"status must be one of {', '.join(STATUSES)}, not {status!r:.60}", path="status")
+        with self._using() as ctx:
+            memories = self.memories(ctx)
+            if status == "active" and query.strip():
+                return [hit.memory.to_dict() for hit in memories.search(query, top_k, **narrowed)]
+            found = listed(memories, STATUSES[status], **narrowed)
+            return [memory.to_dict() for memory in found if _shares_a_word(query, memory)][:top_k]
+
+    def propose(
+        self, mcrs: list[dict[str, Any]], *, scope_filters: dict[str, Any] | None = None, run_id: str | None = None
+    ) -> ProposeResult:
+        """Stage requests. `scope_filters` says whose they are, and refuses those of somebody else."""
+        try:
+            requests = [_scoped(mcr, scope_filters or {}) for mcr in mcrs]
+            with self._using() as ctx:
+                batch = self.memories(ctx).propose(requests, proposer=ACTOR, run_id=run_id)
+        except InvalidInput as problem:
+            return ProposeResult(False, None, f"mcr schema: {problem}")
+        except StrongroomError as problem:
+            return ProposeResult(False, None, str(problem))
+        return ProposeResult(True, batch.id)
+
+    def commit(self, batch_id: str, *, run_id: str | None = None) -> CommitResult:
+        """Make a whole batch known, once. Committing it again gives the same answer."""
+        try:
+            with self._using() as ctx:
+                done = self.memories(ctx).commit(batch_id, reviewer=ACTOR, run_id=run_id)
+        except NotFound as problem:
+            return CommitResult(False, None, "unknown batch_id" if problem.kind == "memory_batch" else str(problem))
+        except StrongroomError as problem:
+            return CommitResult(False, None, str(problem))
+        return CommitResult(True, committed_ids(done))
+
+    # ---- live views, for those who look inside ----------------------------------------------------------------------
+
+    @property
+    def _mem(self) -> MemoryView:
+        return MemoryView(self)
+
+    @_mem.setter
+    def _mem(self, items: dict[str, dict[str, Any]]) -> None:
+        self._mem.replace(items)
+
+    @property
+    def _batches(self) -> BatchView:
+        return BatchView(self)
+
+    @_batches.setter
+    def _batches(self, batches: dict[str, Any]) -> None:
+        self._batches.replace(batches)
+
+
+class InMemoryMemoryStore(StoredMemory):
+    """Memory of this process alone."""
+
+    def __init__(self) -> None:
+        ctx = strongroom.open("memory://")
+        super().__init__(lambda: nullcontext(ctx))
+
+
+def committed_ids(done: Committed) -> list[str]:
+    """Return the memories a batch made known, and those that knew it already."""
+    return [*done.memory_ids, *done.duplicate_ids]
+
+
+def listed(memories: Memories, statuses: tuple[Status, ...], **filters: Any) -> list[Memory]:
+    """Return all memories of some statuses that the filters show."""
+    narrowed: Filters = filters  # type: ignore[assignment]
+    found: list[Memory] = []
+    for status in statuses:
+        after: str | None = None
+        while True:
+            page = memories.list(status=status, after=after, limit=PAGE, **narrowed)
+            found += page
+            after = page.next
+            if after is None:
+                break
+    return found
+
+
+def _shares_a_word(query: str, memory: Memory) -> bool:
+    wanted = set(words(screening.plain(query)))
+    return not query.strip() or bool(wanted & set(words(screening.plain(memory.content))))
+
+
+def _scoped(mcr: Any, filters: dict[str, Any]) -> Any:
+    """Fill in whose memory it is to be; refuse one that says otherwise."""
+    unknown = filters.keys() - {"scope", *OWNERS}
+    if unknown:
+        raise InvalidInput(f"there is no scope filter {min(unknown)!r:.60}; there are scope, user_id and project_id")
+    result = validate_instance("mcr", mcr)
+    if not result.ok:
+        raise InvalidInput(result.error or "")
+    owned = mcr if mcr["scope"] == "global" else {**{name: filters.get(name) for name in OWNERS}, **mcr}
+    wrong = [name for name, value in filters.items() if value is not None and owned.get(name, value) != value]
+    if wrong:
+        raise InvalidInput(f"{wrong[0]} is {owned[wrong[0]]!r:.60}, and scope_filters says {filters[wrong[0]]!r:.60}")
+    return {name: value for name, value in owned.items() if value is not None}

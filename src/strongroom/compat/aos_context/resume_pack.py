@@ -1,0 +1,98 @@
+"""Resume packs by folder: `<run>/` out to `pack_<hex>`, and back into another `<run>/`."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from strongroom.codec import encode
+from strongroom.compat.aos_context import _legacy, _places
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager
+from strongroom.errors import StrongroomError
+from strongroom.services.runs import packs
+from strongroom.services.runs.packs import PackReader, PackWriter
+
+
+@dataclass
+class ResumePackResult:
+    ok: bool
+    pack_dir: Path | None = None
+    pack_zip: Path | None = None
+    manifest_path: Path | None = None
+    pack_id: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class LoadResumePackResult:
+    ok: bool
+    run_id: str | None = None
+    ws: dict[str, Any] | None = None
+    error: str | None = None
+
+
+def snapshot_resume_pack(
+    *,
+    run_dir: Path,
+    output_dir: Path,
+    engine_versions: list[str] | None = None,
+    pointers: dict[str, Any] | None = None,
+    zip_pack: bool = True,
+) -> ResumePackResult:
+    """Write a run to `pack_<hex>/` under a folder, and to `pack_<hex>.zip` beside that unless told not to."""
+    output = Path(output_dir)
+    try:
+        made = WorkingSetManager(_working_set(Path(run_dir))).create_resume_pack(output)
+        try:
+            pack_id = _finish(made, engine_versions, pointers or {})
+            folder, archive = output / pack_id, output / f"{pack_id}.zip"
+            with zipfile.ZipFile(made) as written:
+                written.extractall(folder)
+            if zip_pack:
+                made.replace(archive)
+        finally:
+            made.unlink(missing_ok=True)
+    except (OSError, ValueError, StrongroomError) as problem:
+        return ResumePackResult(False, error=str(problem))
+    return ResumePackResult(True, folder, archive if zip_pack else None, folder / packs.MANIFEST, pack_id)
+
+
+def load_resume_pack(*, pack_path: Path, target_run_dir: Path, new_run_id: str | None = None) -> LoadResumePackResult:
+    """Bring a run back from a pack, zip or folder, into a run folder that holds none, under a new id if one is given.
+
+    Nothing is written before the whole pack has been checked, and nothing that is there is changed.
+    """
+    target = Path(target_run_dir)
+    try:
+        with _legacy.restorable(Path(pack_path)) as pack:
+            ledger = target / "ledger" / _places.LEDGER
+            ws = WorkingSetManager(_working_set(target)).restore(pack, new_run_id, ledger)
+    except (OSError, ValueError, RuntimeError, StrongroomError) as problem:
+        return LoadResumePackResult(False, error=str(problem))
+    return LoadResumePackResult(True, ws["run_id"], ws)
+
+
+def _working_set(run_dir: Path) -> Path:
+    return run_dir / "state" / _places.WORKING_SET
+
+
+def _finish(path: Path, engine_versions: list[str] | None, pointers: Mapping[str, Any]) -> str:
+    """Put the caller's own pointers and engine versions into the manifest; return the pack's id."""
+    with path.open("rb") as file:
+        pack = PackReader(file)
+        assert pack.manifest is not None
+        manifest = dict(pack.manifest)
+        if engine_versions or pointers:
+            manifest["compatible_engine_versions"] = engine_versions or manifest["compatible_engine_versions"]
+            manifest["pointers"] = {**pointers, **manifest["pointers"]}
+            again = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+            with again.open("xb") as target, PackWriter(target) as writer:
+                for name in sorted(pack.names - {packs.MANIFEST}):
+                    writer.add(name, pack.chunks(name))
+                writer.finish(encode(manifest))
+            again.replace(path)
+    return str(manifest["pack_id"])

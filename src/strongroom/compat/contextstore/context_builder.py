@@ -1,0 +1,86 @@
+"""ContextBuilder: the messages of a history that fit into a model's window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strongroom.compat.contextstore.tokenizer import FallbackWordCountTokenizer, tokenizer_from_name
+from strongroom.compat.contextstore.tokenizer_interfaces import (
+    BuildResult,
+    ContextBuilderInterface,
+    MessageFilter,
+    MetricsCallback,
+    Tokenizer,
+    ordered,
+)
+from strongroom.compat.contextstore.truncation import cost, get_strategy
+from strongroom.errors import InvalidInput
+
+
+class ContextBuilder(ContextBuilderInterface):
+    """Builds prompts with one tokenizer. Without one, words are counted."""
+
+    def __init__(self, tokenizer: Tokenizer | None = None, default_strategy: str = "truncate_oldest") -> None:
+        self.tokenizer = tokenizer or FallbackWordCountTokenizer()
+        self.default_strategy = default_strategy
+
+    @classmethod
+    def from_model(cls, model_name: str, **opts: Any) -> ContextBuilder:
+        """Return a builder that counts as a model does, if that can be had here."""
+        return cls(tokenizer_from_name(model_name, **opts))
+
+    def build(
+        self,
+        messages: list[dict[str, Any]],
+        max_tokens: int,
+        strategy: str | None = None,
+        strategy_opts: dict[str, Any] | None = None,
+        pre_filter: MessageFilter | None = None,
+        post_filter: MessageFilter | None = None,
+        metrics_callback: MetricsCallback | None = None,
+    ) -> BuildResult:
+        """Choose the messages to send, in order of time, at most `max_tokens` of them.
+
+        Both filters run before the cut: what they leave out takes no room from what they let in.
+        """
+        if type(max_tokens) is not int or max_tokens < 0:
+            raise InvalidInput(f"max_tokens must be a whole number, 0 or more, not {max_tokens!r:.40}")
+        chosen = get_strategy(strategy or self.default_strategy, **(strategy_opts or {}))
+        wanted = [
+            message
+            for message in ordered(messages)
+            if all(one is None or one(message) for one in (pre_filter, post_filter))
+        ]
+        before = sum(cost(message, self.tokenizer) for message in wanted)
+        if before <= max_tokens and (max_tokens or not wanted):
+            result = self._result(wanted, before, "none", before, {})
+        else:
+            cut = chosen.apply(wanted, max_tokens, self.tokenizer)
+            told = {"dropped_ids": cut.dropped_ids, "summarized_ids": cut.summarized_ids, **cut.metadata}
+            result = self._result(cut.messages, cut.tokens_after, chosen.name, before, told)
+        if metrics_callback is not None:
+            metrics_callback(
+                {
+                    "message_count": len(result.messages),
+                    "total_tokens": result.total_tokens,
+                    "max_tokens": max_tokens,
+                    "approximate": result.approximate,
+                    "strategy_used": result.strategy_used,
+                    **result.metadata,
+                }
+            )
+        return result
+
+    def _result(
+        self, messages: list[dict[str, Any]], tokens: int, strategy: str, before: int, told: dict[str, Any]
+    ) -> BuildResult:
+        metadata = {
+            "truncation_applied": strategy != "none",
+            "tokens_before": before,
+            "dropped_ids": [],
+            "summarized_ids": [],
+            "iterations": 0,
+            **told,
+        }
+        approximate = self.tokenizer.count_tokens("").approximate
+        return BuildResult(messages, tokens, approximate, strategy, metadata)

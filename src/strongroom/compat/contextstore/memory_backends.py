@@ -1,0 +1,151 @@
+"""Conversations in memory and in a file: ContextStore's methods over `ctx.sessions`."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import strongroom
+from strongroom.bridge import run
+from strongroom.codec import encode
+from strongroom.compat.contextstore.interfaces import MemoryBackend
+from strongroom.compat.contextstore.models import shaped
+from strongroom.compat.contextstore.naming import Ids
+from strongroom.context import AsyncContext
+from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError, Unavailable
+from strongroom.services.sessions.session import AsyncSession
+
+
+class _StoreMemory(MemoryBackend):
+    """Conversations in a Strongroom store."""
+
+    def _context(self) -> AsyncContext:
+        raise NotImplementedError
+
+    async def load_context(self, session_id: str, k: int | None = None) -> list[dict[str, Any]]:
+        try:
+            session = await self._context().sessions.get(session_id)
+            return [*map(Ids(session).shown, await session.load(k))]
+        except NotFound:
+            return []
+
+    async def save_context(self, session_id: str, context: list[dict[str, Any]]) -> None:
+        made = shaped(context)
+        encoded = [encode(one) for one in made]  # before a session is made for what can not be stored
+        session = await self._context().sessions.open(session_id)
+        ids = Ids(session)
+        kept = [encode(ids.shown(one)) for one in await session.load()]
+        if kept and kept == encoded[: len(kept)]:
+            # The usual loop of loading, adding and saving. Replacing would write the whole history at every turn, and
+            # keep the hidden copies.
+            await _append(session, made[len(kept) :])
+        else:
+            await session.replace([*map(ids.given, made)])
+
+    async def append_context(self, session_id: str, context: list[dict[str, Any]]) -> None:
+        await _append(await self._session(session_id), shaped(context))
+
+    async def delete_session(self, session_id: str) -> None:
+        session = await self._session(session_id)
+        try:
+            await session.delete()
+        except NotFound:
+            raise _missing(session_id) from None
+
+    async def delete_interaction(self, session_id: str, interaction_id: str) -> None:
+        session = await self._session(session_id)
+        try:
+            await session.truncate_from(Ids(session).known(interaction_id))
+        except NotFound:
+            raise InvalidInput(
+                f"Interaction {interaction_id!r:.80} not found in session {session_id!r:.80}; nothing changed"
+            ) from None
+
+    async def _session(self, session_id: str) -> AsyncSession:
+        try:
+            return await self._context().sessions.get(session_id)
+        except NotFound:
+            raise _missing(session_id) from None
+
+
+class InMemoryMemory(_StoreMemory):
+    """Conversations in this process's memory."""
+
+    def __init__(self) -> None:
+        self._opened = run(strongroom.aopen("memory://"))
+        weakref.finalize(self, _let_go, self._opened, os.getpid())
+
+    def _context(self) -> AsyncContext:
+        return self._opened
+
+
+class SQLiteMemory(_StoreMemory):
+    """Conversations in one file, shared by any number of tasks, threads and processes.
+
+    A file that ContextStore wrote is left as it is: what it holds is brought into a store beside it the first time.
+    """
+
+    def __init__(self, db_path: str | os.PathLike[str], create_db: bool = True) -> None:
+        self.db_path = os.fspath(db_path)
+        self._create = create_db
+        self._lock = threading.Lock()
+        self._opened: AsyncContext | None = None
+        self._pid = 0
+        if create_db:
+            # Made now, so that a wrong path is told now; opened again at first use, so that a process may still fork.
+            self._context()
+            self.close()
+
+    async def _init_db(self) -> None:
+        self._create = True
+        self._context()
+
+    def close(self) -> None:
+        """Let go of the file. It is opened again when it is needed."""
+        with self._lock:
+            if self._opened is not None:
+                _let_go(self._opened, self._pid)
+            self._opened = None
+
+    def _context(self) -> AsyncContext:
+        # Neither a path nor a store belongs to an event loop, so one object serves any number of asyncio.run() calls.
+        with self._lock:
+            if self._opened is None or self._pid != os.getpid():
+                self._opened = run(strongroom.aopen(self._address()))
+                self._pid = os.getpid()
+                weakref.finalize(self, _let_go, self._opened, self._pid)
+            return self._opened
+
+    def _address(self) -> str:
+        from strongroom.compat.importing_contextstore import adopted  # which itself needs this package
+
+        if self.db_path == ":memory:":
+            return "memory://"
+        address = adopted(Path(self.db_path))
+        if not self._create and not address.exists():
+            raise Unavailable(f"there is no file {self.db_path!r} and create_db is False", reason="missing")
+        return str(address)
+
+
+async def _append(session: AsyncSession, made: list[dict[str, Any]]) -> None:
+    try:
+        await session.append([*map(Ids(session).given, made)])
+    except NotFound:
+        raise _missing(session.id) from None
+    except Conflict as problem:
+        raise InvalidInput(str(problem)) from None
+
+
+def _let_go(context: AsyncContext, pid: int) -> None:
+    store: Any = context.store
+    if pid == os.getpid():  # a forked child leaves its parent's store alone
+        with suppress(StrongroomError):  # nobody is left to tell, and an acknowledged write is durable already
+            store.blocking.close()
+
+
+def _missing(session_id: str) -> InvalidInput:
+    return InvalidInput(f"Session {session_id!r:.80} does not exist; nothing changed")

@@ -1,0 +1,70 @@
+"""Tokenizers by ContextStore's names, over `strongroom.tokens`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from strongroom.compat.contextstore.tokenizer_interfaces import TokenCountResult, Tokenizer
+from strongroom.errors import InvalidInput
+from strongroom.tokens import tokenizer as find_tokenizer
+
+# Writing without spaces between words (Thai, Lao, Burmese, Khmer, Chinese, Japanese, Korean): each sign is a word.
+_SIGNS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+)
+_WORD = re.compile(rf"[{_SIGNS}]|[^\s{_SIGNS}]+")
+
+
+class FallbackWordCountTokenizer(Tokenizer):
+    """Counts words and multiplies. Needs nothing, and is always an estimate."""
+
+    TOKENS_PER_WORD = 1.3
+
+    def __init__(self, tokens_per_word: float = TOKENS_PER_WORD) -> None:
+        self._tokens_per_word = tokens_per_word
+
+    @property
+    def name(self) -> str:
+        return "fallback_word_count"
+
+    def count_tokens(self, text: str) -> TokenCountResult:
+        words = sum(1 for _ in _WORD.finditer(text))
+        return TokenCountResult(int(words * self._tokens_per_word), approximate=True)
+
+    def tokenize(self, text: str) -> list[int] | None:
+        return None
+
+
+class ModelTokenizer(Tokenizer):
+    """Counts with a model's own tokenizer: one of Strongroom's, or any object that can encode a text."""
+
+    def __init__(self, tokenizer: Any, tokenizer_name: str) -> None:
+        self.tokenizer = tokenizer
+        self._name = tokenizer_name
+        self._count = getattr(tokenizer, "count", None)
+        # What looks like a control token in a user's text is text like any other.
+        self._encode = getattr(tokenizer, "encode_ordinary", None) or getattr(tokenizer, "encode", None)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def count_tokens(self, text: str) -> TokenCountResult:
+        count = self._count(text) if self._count is not None else len(self.tokenize(text) or ())
+        return TokenCountResult(count, bool(getattr(self.tokenizer, "approximate", False)))
+
+    def tokenize(self, text: str) -> list[int] | None:
+        return None if self._encode is None else list(self._encode(text))
+
+
+def tokenizer_from_name(name: str, **opts: Any) -> Tokenizer:
+    """Return the tokenizer of a model or an encoding, exact if it can be had here, otherwise the fallback."""
+    if name not in ("fallback", "fallback_word_count"):
+        try:
+            found = find_tokenizer(name)
+        except InvalidInput:
+            found = None
+        if found is not None and not found.approximate:
+            return ModelTokenizer(found, found.name)
+    return FallbackWordCountTokenizer(**opts)

@@ -1,0 +1,1 @@
+"""The names of xml_pipeline that concern context, over Strongroom."""

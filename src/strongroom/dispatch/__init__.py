@@ -1,0 +1,29 @@
+"""Dispatch: functions that handle the messages of threads, in this process and in others.
+
+* `routes`: which function handles what, and what it may answer
+* `delivery`: one worker's turn at one thread; the rules that make an effect happen once
+* `discovery`: which threads have something to handle
+* `running`, `pool`: a function in the event loop, in a thread, or in another process
+* `letters`: posting, and the dead letters
+* `dispatcher`, `worker`: all of it together, as an object and as a process
+"""
+
+from strongroom.dispatch.dispatcher import AsyncDispatcher, Dispatcher
+from strongroom.dispatch.routes import Call, Respond, Send, respond, send
+from strongroom.dispatch.worker import work
+from strongroom.services.threads.deliveries import DeadLetter, DeadLetterPage, DeliveryFailed, Retry
+
+__all__ = [
+    "AsyncDispatcher",
+    "Call",
+    "DeadLetter",
+    "DeadLetterPage",
+    "DeliveryFailed",
+    "Dispatcher",
+    "Respond",
+    "Retry",
+    "Send",
+    "respond",
+    "send",
+    "work",
+]

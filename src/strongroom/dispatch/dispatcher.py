@@ -1,0 +1,358 @@
+"""The dispatcher: runs functions on the messages addressed to them, several threads at a time.
+
+Order holds within a thread; threads are handled side by side. Any number of dispatchers, in any number of processes,
+may serve the same store: see `delivery` for what keeps them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from threading import Thread as OsThread
+from typing import Any, TypeVar
+
+from strongroom.arguments import checked, require_positive
+from strongroom.blocking import Context
+from strongroom.bridge import run
+from strongroom.context import AsyncContext
+from strongroom.dispatch.delivery import Round
+from strongroom.dispatch.discovery import Discovery
+from strongroom.dispatch.letters import Letters
+from strongroom.dispatch.pool import Pool
+from strongroom.dispatch.routes import Function, Route, Routes
+from strongroom.dispatch.running import Runner
+from strongroom.errors import Closed, InvalidInput, StoreError
+from strongroom.opening import Address
+from strongroom.services.threads.deliveries import DeadLetterPage, DeliveryFailed, Retry
+from strongroom.services.threads.payloads import PLAIN
+from strongroom.services.threads.values import Slot
+from strongroom.store import require_name
+
+logger = logging.getLogger("strongroom.dispatch")
+F = TypeVar("F", bound=Function)
+T = TypeVar("T")
+
+RECHECK_SECONDS = 1.0
+
+
+@checked
+class AsyncDispatcher:
+    """Functions and the store whose messages they handle.
+
+    Without a context it is a table of functions; `bind` gives it one, as a worker process does.
+    """
+
+    def __init__(
+        self,
+        ctx: AsyncContext | None = None,
+        *,
+        max_concurrent: int = 20,
+        lease_seconds: float = 30.0,
+        poll_seconds: float = 0.05,
+        sweep_seconds: float = 1.0,
+        address: Address | None = None,
+        executor: Executor | None = None,
+        max_workers: int | None = None,
+        max_tasks_per_child: int | None = None,
+        routes: Routes | None = None,
+    ) -> None:
+        require_positive(
+            max_concurrent=max_concurrent,
+            lease_seconds=lease_seconds,
+            poll_seconds=poll_seconds,
+            sweep_seconds=sweep_seconds,
+            max_workers=max_workers,
+            max_tasks_per_child=max_tasks_per_child,
+        )
+        self._ctx = ctx
+        self._routes = routes or Routes()
+        self._max_concurrent = max_concurrent
+        self._lease = lease_seconds
+        self._poll = poll_seconds
+        self._sweep_every = sweep_seconds
+        self._address = address
+        self._executor = executor
+        self._pool = Pool(executor, max_workers=max_workers, max_tasks_per_child=max_tasks_per_child)
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+        self._stop: str | None = None
+        self._wake: Callable[[], object] | None = None
+
+    def bind(self, ctx: AsyncContext, *, address: Address | None = None) -> AsyncDispatcher:
+        """Return a dispatcher with the same functions and settings for a context."""
+        return AsyncDispatcher(
+            ctx,
+            max_concurrent=self._max_concurrent,
+            lease_seconds=self._lease,
+            poll_seconds=self._poll,
+            sweep_seconds=self._sweep_every,
+            address=address or self._address,
+            executor=self._executor,
+            max_workers=self._pool.max_workers,
+            max_tasks_per_child=self._pool.max_tasks_per_child,
+            routes=self._routes,
+        )
+
+    def handler(
+        self,
+        name: str,
+        *,
+        accepts: type | tuple[type, ...] = (),
+        cpu_bound: bool = False,
+        retry: Retry = Retry(),
+        max_concurrent: int | None = None,
+    ) -> Callable[[F], F]:
+        """Let a function handle the messages to `name`.
+
+        It is called with the payload and a `Call`, and may return nothing, a payload for the caller, `respond(...)`,
+        `send(to, ...)`, or a list of these. `accepts` names the payload types it takes; anything else is refused.
+        """
+
+        require_name(name, "a handler's name")
+        require_positive(max_concurrent=max_concurrent)
+
+        def add(function: F) -> F:
+            types = accepts if isinstance(accepts, tuple) else (accepts,)
+            self._routes.add(Route(name, function, types, cpu_bound, retry, max_concurrent))
+            return function
+
+        return add
+
+    async def send(self, thread_id: str | None, payload: Any, *, from_id: str, to_id: str) -> Slot:
+        """Append a message and have it handled soon. Without a thread id, a new conversation begins."""
+        if thread_id is None:
+            thread_id = await self._context.registry.start([from_id, to_id])
+        slot = await Letters(self._context.threads).post(thread_id, payload, from_id=from_id, to_id=to_id)
+        if self._wake is not None:
+            self._wake()
+        return slot
+
+    async def dead_letters(
+        self, *, handler: str | None = None, after: str | None = None, limit: int = 50
+    ) -> DeadLetterPage:
+        """Return messages nobody could handle, oldest first."""
+        return await Letters(self._context.threads).dead(handler=handler, after=after, limit=limit)
+
+    async def replay(self, letter_id: str) -> Slot:
+        """Send a dead letter again, as a new message at the end of its thread. The letter is gone, in one commit."""
+        return await Letters(self._context.threads).replay(letter_id)
+
+    async def run(self) -> None:
+        """Handle messages until `stop` is called."""
+        await self._loop(until_idle=False)
+
+    async def drain(self) -> None:
+        """Handle messages until there is none left for these functions."""
+        await self._loop(until_idle=True)
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Make `run` return: after the messages being handled are done, or at once, handing them back.
+
+        Safe to call from any thread and from a signal handler.
+        """
+        self._stop = "drain" if drain else "now"
+        if self._wake is not None:
+            self._wake()
+
+    async def close(self) -> None:
+        """Let go of the processes that ran CPU-bound functions. The context stays its owner's."""
+        await asyncio.get_running_loop().run_in_executor(None, self._pool.close)
+
+    async def __aenter__(self) -> AsyncDispatcher:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # ---- the loop ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _context(self) -> AsyncContext:
+        if self._ctx is None:
+            raise InvalidInput("this dispatcher has no context yet; give it one, or bind() it")
+        return self._ctx
+
+    async def _loop(self, *, until_idle: bool) -> None:
+        if not self._routes.by_name:
+            raise InvalidInput("this dispatcher has no functions yet; add one with @dispatcher.handler(name)")
+        threads = self._context.threads
+        for cls in (DeliveryFailed, *(cls for route in self._routes.by_name.values() for cls in route.accepts)):
+            if cls not in PLAIN:
+                threads.register(cls)
+        runner = Runner(threads, address=self._where(), pool=self._pool, max_threads=self._max_concurrent)
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._wake = lambda: loop.call_soon_threadsafe(event.set)
+        try:
+            await _Turns(self, threads, runner, event).take(until_idle=until_idle)
+        finally:
+            self._wake, self._stop = None, None
+            runner.close()
+
+    def _where(self) -> str | None:
+        """Return the address another process can open, if there is one."""
+        path = getattr(getattr(self._context.store, "blocking", None), "path", None)
+        address = self._address if self._address is not None else path
+        return None if address is None else os.fspath(address)
+
+
+class _Turns:
+    """Starts rounds for threads that have mail, and keeps count of them."""
+
+    def __init__(self, dispatcher: AsyncDispatcher, threads: Any, runner: Runner, event: asyncio.Event) -> None:
+        self._it = dispatcher
+        self._threads = threads
+        self._runner = runner
+        self._event = event
+        self._routes = dispatcher._routes.by_name
+        self._find = Discovery(threads, self._routes)
+        self._active: dict[str, asyncio.Task[int]] = {}
+        self._later: dict[str, float] = {}
+
+    async def take(self, *, until_idle: bool) -> None:
+        swept = -self._it._sweep_every
+        try:
+            while self._it._stop is None:
+                self._event.clear()
+                room = self._it._max_concurrent - len(self._active)
+                ready = await self._find.flagged(skip=self._busy(), limit=room) if room else []
+                if room > len(ready) and time.monotonic() - swept >= self._it._sweep_every:
+                    ready += [id for id in await self._find.sweep(skip=self._busy()) if id not in ready]
+                    swept = time.monotonic()
+                for thread_id in ready[:room]:
+                    self._start(thread_id)
+                if until_idle and not self._active and not self._later and not await self._more():
+                    return
+                await self._pause()
+        finally:
+            await self._end(now=self._it._stop != "drain")
+
+    async def _more(self) -> bool:
+        return await self._find.any_flag() or bool(await self._find.sweep(skip=()))
+
+    def _busy(self) -> set[str]:
+        now = time.monotonic()
+        self._later = {thread_id: when for thread_id, when in self._later.items() if when > now}
+        return {*self._active, *self._later}
+
+    def _start(self, thread_id: str) -> None:
+        round = Round(
+            self._threads,
+            self._routes,
+            thread_id,
+            owner=self._it._owner,
+            lease_seconds=self._it._lease,
+            run=self._runner,
+            stopping=lambda: self._it._stop is not None,
+        )
+        self._active[thread_id] = asyncio.create_task(round())
+
+    async def _pause(self) -> None:
+        """Wait until a round ends, somebody calls, or it is time to look again."""
+        called = asyncio.create_task(self._event.wait())
+        await asyncio.wait({called, *self._active.values()}, timeout=self._it._poll, return_when="FIRST_COMPLETED")
+        called.cancel()
+        for thread_id, task in list(self._active.items()):
+            if task.done():
+                del self._active[thread_id]
+                self._note(thread_id, task)
+
+    def _note(self, thread_id: str, task: asyncio.Task[int]) -> None:
+        problem = task.exception()
+        if isinstance(problem, Closed) or (problem is not None and not isinstance(problem, StoreError)):
+            raise problem
+        if problem is not None:
+            logger.warning("thread %r could not be handled: %s; trying again", thread_id, problem)
+            self._later[thread_id] = time.monotonic() + RECHECK_SECONDS
+        elif task.result():
+            wait = task.result() / 1_000_000 - self._threads.scope.clock() / 1_000_000
+            # A lease may be given back before it ends, so look in on it now and then.
+            self._later[thread_id] = time.monotonic() + min(max(wait, 0), RECHECK_SECONDS)
+
+    async def _end(self, *, now: bool) -> None:
+        if now:
+            for task in self._active.values():
+                task.cancel()
+        results = await asyncio.gather(*self._active.values(), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, StoreError | asyncio.CancelledError):
+                raise result
+
+
+class Dispatcher:
+    """The blocking twin of AsyncDispatcher: `run` and `drain` return when they are done.
+
+    Async functions work too: each call of `run` or `drain` has an event loop of its own.
+    """
+
+    def __init__(self, ctx: Context | None = None, **options: Any) -> None:
+        self._async = AsyncDispatcher(None if ctx is None else ctx._async, **options)
+
+    @property
+    def handler(self) -> Callable[..., Callable[[F], F]]:
+        return self._async.handler
+
+    def bind(self, ctx: AsyncContext, *, address: Address | None = None) -> AsyncDispatcher:
+        """Return an async dispatcher with the same functions and settings for a context."""
+        return self._async.bind(ctx, address=address)
+
+    def send(self, thread_id: str | None, payload: Any, *, from_id: str, to_id: str) -> Slot:
+        """See `AsyncDispatcher.send`."""
+        return run(self._async.send(thread_id, payload, from_id=from_id, to_id=to_id))
+
+    def dead_letters(self, *, handler: str | None = None, after: str | None = None, limit: int = 50) -> DeadLetterPage:
+        """See `AsyncDispatcher.dead_letters`."""
+        return run(self._async.dead_letters(handler=handler, after=after, limit=limit))
+
+    def replay(self, letter_id: str) -> Slot:
+        """See `AsyncDispatcher.replay`."""
+        return run(self._async.replay(letter_id))
+
+    def run(self) -> None:
+        """See `AsyncDispatcher.run`."""
+        _wait(self._async.run())
+
+    def drain(self) -> None:
+        """See `AsyncDispatcher.drain`."""
+        _wait(self._async.drain())
+
+    def stop(self, *, drain: bool = True) -> None:
+        """See `AsyncDispatcher.stop`."""
+        self._async.stop(drain=drain)
+
+    def close(self) -> None:
+        """See `AsyncDispatcher.close`."""
+        self._async._pool.close()
+
+    def __enter__(self) -> Dispatcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, inside a running event loop too."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    outcome: list[T] = []
+    problem: list[BaseException] = []
+
+    def beside() -> None:
+        try:
+            outcome.append(asyncio.run(work))
+        except BaseException as error:
+            problem.append(error)
+
+    thread = OsThread(target=beside, name="strongroom-dispatch")
+    thread.start()
+    thread.join()
+    if problem:
+        raise problem[0]
+    return outcome[0]

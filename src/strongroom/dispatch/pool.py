@@ -1,0 +1,139 @@
+"""CPU-bound functions, in other processes. What crosses over is names, numbers and JSON bytes; never an object.
+
+The other process opens the store itself and reads the message by its thread and index. It only computes: what it
+answers goes back as JSON, and the process that holds the lease commits it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+from strongroom.blocking import Context
+from strongroom.bridge import Inline
+from strongroom.codec import Json
+from strongroom.context import AsyncContext
+from strongroom.dispatch.routes import Call, Outgoing, Respond, Route, Send, outgoing
+from strongroom.opening import open_store
+from strongroom.scope import Scope
+from strongroom.services.threads.payloads import PLAIN, Inert, seal, type_name, unseal
+
+Answer = tuple[str | None, str, bytes]
+Place = tuple[str, str]
+
+
+class Pool:
+    """The processes of a dispatcher, started when they are first needed. An executor that was given is used instead."""
+
+    def __init__(
+        self,
+        executor: Executor | None = None,
+        *,
+        max_workers: int | None = None,
+        max_tasks_per_child: int | None = None,
+    ) -> None:
+        self._given = executor
+        self._own: Executor | None = None
+        self.max_workers = max_workers
+        self.max_tasks_per_child = max_tasks_per_child
+
+    def submit(self, *words: Any) -> Future[list[Answer]]:
+        """Have a message computed."""
+        if self._given is not None:
+            return self._given.submit(compute, *words)
+        if self._own is None:
+            # Spawned, because a fork would inherit open files and locks.
+            self._own = ProcessPoolExecutor(
+                self.max_workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                max_tasks_per_child=self.max_tasks_per_child,
+            )
+        return self._own.submit(compute, *words)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Let the processes go. They are started again if need be; an executor that was given stays its owner's."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.shutdown(wait=wait, cancel_futures=True)
+
+
+def reference(route: Route) -> tuple[Place, tuple[Place, ...], str]:
+    """Say in names what another process has to run."""
+    return _whereabouts(route.function), tuple(map(_whereabouts, route.accepts)), route.name
+
+
+def compute(
+    address: str,
+    space: str,
+    function: Place,
+    accepts: tuple[Place, ...],
+    name: str,
+    thread_id: str,
+    index: int,
+    attempt: int,
+) -> list[Answer]:
+    """Run one function on one stored message. This is what the other process does."""
+    ctx = _context(address, space)
+    for place in accepts:
+        cls = _find(*place)
+        if cls not in PLAIN:
+            ctx.threads.register(cls)
+    thread = ctx.threads.get(thread_id)
+    slot = thread[index]
+    result = _find(*function)(slot.payload, call(slot, name=name, attempt=attempt, thread=thread))
+    return [_pack(item) for item in outgoing(result)]
+
+
+def answers(packed: Sequence[Answer]) -> list[Outgoing]:
+    """Read what another process answered."""
+    found: list[Outgoing] = []
+    for to, name, raw in packed:
+        payload = Inert(name, Json(raw))
+        found.append(Respond(payload) if to is None else Send(to, payload))
+    return found
+
+
+def call(slot: Any, *, name: str, attempt: int, thread: Any) -> Call:
+    """Make what a function is told about a message."""
+    known = slot.metadata
+    return Call(
+        thread_id=known.thread_id,
+        from_id=known.from_id,
+        to_id=known.to_id,
+        slot_index=known.slot_index,
+        at=known.at,
+        payload_type=known.payload_type,
+        own_name=known.own_name or name,
+        is_self_call=known.is_self_call or known.from_id == name,
+        usage_instructions=known.usage_instructions,
+        todo_nudge=known.todo_nudge,
+        chain=known.chain,
+        attempt=attempt,
+        thread=thread,
+    )
+
+
+def _pack(item: Outgoing) -> Answer:
+    to = item.to if isinstance(item, Send) else None
+    return to, type_name(item.payload), bytes(unseal(seal(item.payload)).payload)
+
+
+@lru_cache(maxsize=8)
+def _context(address: str, space: str) -> Context:
+    return Context(AsyncContext(Scope(Inline(open_store(address)), space)))
+
+
+def _whereabouts(thing: Any) -> Place:
+    return thing.__module__, thing.__qualname__
+
+
+def _find(module: str, path: str) -> Any:
+    # The names come from the program's own functions in the process that asked, never from what is stored.
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,94 @@
+"""Routes: which function handles the messages to which name, and what a function may answer with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from strongroom.errors import InvalidInput
+from strongroom.services.threads.deliveries import DeliveryFailed, Retry
+from strongroom.services.threads.values import Metadata
+
+Function = Callable[[Any, Any], Any]
+
+
+class Call(Metadata, frozen=True, kw_only=True):
+    """What a function is told besides the payload. `thread` is a handle on the message's own thread, and no other."""
+
+    attempt: int = 1
+    thread: Any = None
+
+
+class Respond(Struct, frozen=True):
+    """A message for whoever called."""
+
+    payload: Any
+
+
+class Send(Struct, frozen=True):
+    """A message for somebody else, in a thread of their own."""
+
+    to: str
+    payload: Any
+
+
+Outgoing = Respond | Send
+
+
+def respond(payload: Any) -> Respond:
+    """Answer the caller, on the thread they called from."""
+    return Respond(payload)
+
+
+def send(to: str, payload: Any) -> Send:
+    """Call somebody else. What they respond comes back to this function, on this thread."""
+    return Send(to, payload)
+
+
+def outgoing(result: Any) -> list[Outgoing]:
+    """Read what a function returned: nothing, a payload for the caller, or a list of payloads, responses and sends."""
+    if result is None:
+        return []
+    items = result if type(result) is list else [result]
+    return [item if isinstance(item, Outgoing) else Respond(item) for item in items]
+
+
+class Route(Struct, frozen=True, eq=False):
+    """A name, the function behind it, and how to run it."""
+
+    name: str
+    function: Function
+    accepts: tuple[type, ...] = ()
+    cpu_bound: bool = False
+    retry: Retry = Retry()
+    max_concurrent: int | None = None
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    def takes(self, payload: Any) -> bool:
+        """Say whether the function wants this payload. News of a failure goes only to those who ask for it."""
+        if not self.accepts:
+            return not isinstance(payload, DeliveryFailed)
+        return isinstance(payload, self.accepts)
+
+
+class Routes:
+    """The functions of a dispatcher, by name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Route] = {}
+
+    def add(self, route: Route) -> None:
+        if route.name in self.by_name:
+            raise InvalidInput(f"two functions can not both handle {route.name!r}")
+        if route.cpu_bound and ("<" in route.function.__qualname__ or route.is_async):
+            raise InvalidInput(
+                f"{route.name!r}: a cpu_bound function runs in another process, so it must be a plain function at the "
+                "top of a module, not an async, local or nested one"
+            )
+        self.by_name[route.name] = route

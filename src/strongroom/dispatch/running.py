@@ -1,0 +1,104 @@
+"""Running one function on one message: in the event loop, in a thread, or in another process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from strongroom.blocking.threads import Thread
+from strongroom.dispatch.pool import Pool, answers, call, reference
+from strongroom.dispatch.routes import Outgoing, Route, outgoing
+from strongroom.errors import InvalidInput
+from strongroom.scope import Scope
+from strongroom.services.threads.thread import AsyncThread
+from strongroom.services.threads.threads import AsyncThreads
+from strongroom.services.threads.values import Slot
+from strongroom.store import AsyncStore, Commit, Durability, Key, Question, Receipt
+
+T = TypeVar("T")
+
+
+class FromThread:
+    """An event loop's store, for a function that runs in a thread beside the loop. It never suspends."""
+
+    def __init__(self, store: AsyncStore, loop: asyncio.AbstractEventLoop) -> None:
+        self._store: Any = store
+        self._loop = loop
+
+    @property
+    def durability(self) -> Durability:
+        return self._store.durability  # type: ignore[no-any-return]
+
+    async def read(self, questions: Sequence[Question]) -> list[Any]:
+        return self._ask(self._store.read(questions))
+
+    async def commit(self, commit: Commit) -> Receipt:
+        receipt: Receipt = self._ask(self._store.commit(commit))
+        return receipt
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        self._ask(self._store.wait(key, length, timeout_seconds))
+
+    async def close(self) -> None:
+        """Do nothing: the store belongs to the loop."""
+
+    def _ask(self, question: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(question, self._loop).result()
+
+
+class Runner:
+    """Runs functions: async ones in the loop, plain ones in a thread beside it, CPU-bound ones in the pool."""
+
+    def __init__(self, threads: AsyncThreads, *, address: str | None, pool: Pool, max_threads: int) -> None:
+        self._threads = threads
+        self._address = address
+        self._pool = pool
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._beside = ThreadPoolExecutor(max_threads, thread_name_prefix="strongroom-handler")
+
+    async def __call__(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
+        """Run a message's function and return its answers, or raise what it raised."""
+        async with AsyncExitStack() as turn:
+            if route.max_concurrent is not None:
+                await turn.enter_async_context(self._turn(route.name, route.max_concurrent))
+            if route.cpu_bound:
+                return await self._elsewhere(route, slot, attempt)
+            if route.is_async:
+                told = call(slot, name=route.name, attempt=attempt, thread=self._threads.thread(slot.thread_id))
+                return outgoing(await route.function(slot.payload, told))
+            loop = asyncio.get_running_loop()
+            told = call(slot, name=route.name, attempt=attempt, thread=self._blocking_thread(slot, loop))
+            return outgoing(await loop.run_in_executor(self._beside, route.function, slot.payload, told))
+
+    def _turn(self, name: str, limit: int) -> asyncio.Semaphore:
+        return self._turns.setdefault(name, asyncio.Semaphore(limit))
+
+    async def _elsewhere(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
+        if self._address is None:
+            raise InvalidInput(
+                f"{route.name} is cpu_bound, but other processes can not open this store; use one that they can, and "
+                "say where it is with Dispatcher(ctx, address=...)"
+            )
+        function, accepts, name = reference(route)
+        space = self._threads.scope.space
+        try:
+            computed = await asyncio.wrap_future(
+                self._pool.submit(self._address, space, function, accepts, name, slot.thread_id, slot.index, attempt)
+            )
+            return answers(computed)
+        except BrokenExecutor:
+            # The message may be what kills its process, so it counts as an attempt; the next gets fresh processes.
+            self._pool.close(wait=False)
+            raise
+
+    def _blocking_thread(self, slot: Slot, loop: asyncio.AbstractEventLoop) -> Thread:
+        scope = self._threads.scope
+        beside = Scope(FromThread(scope.store, loop), scope.space, scope.clock, scope.tokenizer)
+        return Thread(AsyncThread(beside, self._threads.types, self._threads.key(slot.thread_id)))
+
+    def close(self) -> None:
+        """Let go of the threads. One that still runs ends by itself; nobody waits for its answer."""
+        self._beside.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,82 @@
+"""An embedder behind an OpenAI-compatible HTTP API, with nothing but the standard library.
+
+Refusals that may pass (busy, overloaded, no connection, a time-out) are tried again with growing pauses; all others
+are reported at once. Redirects are not followed: they would carry the key to another host.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from strongroom.embedders import Embedder
+from strongroom.errors import InvalidInput, Unavailable
+
+PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+LONGEST_PAUSE_SECONDS = 30.0
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+
+
+def http(
+    model: str,
+    *,
+    url: str = "https://api.openai.com/v1",
+    api_key: str | None = None,
+    revision: str = "",
+    dimension: int | None = None,
+    batch_size: int = 64,
+    timeout_seconds: float = 30.0,
+    attempts: int = 5,
+    pause: Callable[[float], object] = time.sleep,
+) -> Embedder:
+    """Return an embedder that asks `url`/embeddings for the vectors of `model`."""
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput(f"an embedding service has an http:// or https:// address, not {url!r:.80}")
+    address = url.rstrip("/") + "/embeddings"
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    opener = urllib.request.build_opener(_NoRedirects())
+
+    def embed(texts: list[str]) -> list[Any]:
+        body = json.dumps({"model": model, "input": texts, "encoding_format": "float"}).encode()
+        request = urllib.request.Request(address, data=body, headers=headers, method="POST")
+        for attempt in range(1, attempts + 1):
+            try:
+                with opener.open(request, timeout=timeout_seconds) as answer:
+                    return _vectors(answer.read(MAX_ANSWER_BYTES), len(texts))
+            except urllib.error.HTTPError as refusal:
+                with refusal:
+                    problem = f"HTTP {refusal.code}: {refusal.read(500).decode(errors='replace')}"
+                    wait = _retry_after(refusal.headers.get("Retry-After"))
+                if refusal.code not in PASSING:
+                    raise Unavailable(f"{address} refused: {problem}", reason="embedder") from None
+            except OSError as failure:
+                problem, wait = str(failure) or type(failure).__name__, None
+            if attempt < attempts:
+                pause(min(LONGEST_PAUSE_SECONDS, wait if wait is not None else 0.5 * 2 ** (attempt - 1)))
+        raise Unavailable(f"{address} did not answer in {attempts} attempts: {problem}", reason="embedder")
+
+    return Embedder(embed, name=f"http:{model}", revision=revision, dimension=dimension, batch_size=batch_size)
+
+
+def _vectors(raw: bytes, count: int) -> list[Any]:
+    try:
+        rows = json.loads(raw)["data"]
+        found = {row["index"]: row["embedding"] for row in rows}
+        return [found[place] for place in range(count)]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise Unavailable(f"the embedding service sent no embeddings: {problem!r}", reason="embedder") from None
+
+
+def _retry_after(header: str | None) -> float | None:
+    return float(header) if header is not None and header.isdecimal() else None
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None

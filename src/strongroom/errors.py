@@ -1,0 +1,133 @@
+"""Every exception Strongroom raises.
+
+The type says whose fault it is and whether anything changed:
+
+* yours, nothing changed: `InvalidInput`, `NotFound`, `Conflict`, `Immutable`, `BudgetExceeded`, `Closed`
+* the store's, nothing changed: `Unavailable`, `SchemaMismatch`, `Damaged`
+* the store's, and nobody can tell yet: `CommitUnknown`; repeat the commit with the same id to find out
+
+Each carries its facts as attributes, so a program never has to parse a message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class StrongroomError(Exception):
+    """The root of everything Strongroom raises on purpose."""
+
+    code = "error"
+
+
+class InvalidInput(StrongroomError, ValueError):
+    """The caller passed something that can not be stored or asked; nothing changed."""
+
+    code = "invalid_input"
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+
+class NotFound(StrongroomError, LookupError):
+    """What was asked for does not exist; nothing changed."""
+
+    code = "not_found"
+
+    def __init__(self, message: str, *, kind: str = "", id: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.id = id
+
+
+class Conflict(StrongroomError):
+    """Somebody else was first: a precondition no longer holds, and nothing changed.
+
+    `expected` is what the caller believed, `actual` what is there now (0 means "does not exist").
+    """
+
+    code = "conflict"
+
+    def __init__(self, message: str, *, expected: int, actual: int, key: Any = None) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.actual = actual
+        self.key = key
+
+
+class Immutable(StrongroomError):
+    """The caller tried to change what never changes; nothing changed."""
+
+    code = "immutable"
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class BudgetExceeded(StrongroomError):
+    """The write would pass a limit the caller set; nothing changed."""
+
+    code = "budget_exceeded"
+
+    def __init__(self, message: str, *, limit: int, needed: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.needed = needed
+
+
+class Closed(StrongroomError):
+    """The store was closed before this call; nothing changed."""
+
+    code = "closed"
+
+
+class StoreError(StrongroomError):
+    """The store failed, not the caller. `reason` is a stable word for what happened."""
+
+    code = "store_error"
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Unavailable(StoreError):
+    """The store can not serve this now; nothing changed, and it may work later.
+
+    Reasons: `locked`, `disk_full`, `file_too_large`, `read_only`, `io`, `forked`, `network_filesystem`,
+    `hard_link`, `sqlite_version`, `permission`, `missing`, `unreachable`, `evicting`, `memory`, `server_version`,
+    `encoding`, `stalled`, `not_durable`, `too_many_requests`.
+    """
+
+    code = "unavailable"
+
+
+class CommitUnknown(StoreError):
+    """The commit may or may not have happened. Repeat it with the same id: it is applied at most once.
+
+    Reasons: `fsync`, `io`, `interrupted`, `memory`, `connection`.
+    """
+
+    code = "commit_unknown"
+
+    def __init__(self, message: str, *, reason: str = "", commit_id: str = "") -> None:
+        super().__init__(message, reason=reason)
+        self.commit_id = commit_id
+
+
+class SchemaMismatch(StoreError):
+    """The file is not a Strongroom store, or a newer Strongroom wrote it; nothing changed."""
+
+    code = "schema_mismatch"
+
+
+class Damaged(StoreError):
+    """What is stored is not what was written; nothing was served or changed.
+
+    Reasons: `corrupt`, `checksum`, `gap`, `replaced` (a file was deleted or exchanged under a live store),
+    `regressed` (the store is older than what it already acknowledged).
+    """
+
+    code = "damaged"

@@ -1,0 +1,90 @@
+"""From an address to a store: the one place that knows every backend by name.
+
+| address | store |
+|---|---|
+| a path, or `sqlite:///path` | one SQLite file |
+| `memory://` | this process's memory |
+| `postgresql://...` | a Postgres database (extra `postgres`) |
+| `redis://...`, `rediss://...` | a Redis or Valkey server (extra `redis`) |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import signature
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from strongroom.bridge import OnLoop, Threaded
+from strongroom.errors import InvalidInput
+from strongroom.files import path_of
+from strongroom.store import AsyncStore, Store
+
+Address = str | os.PathLike[str]
+Maker = Callable[..., Store]
+AsyncMaker = Callable[..., Awaitable[AsyncStore]]
+
+
+def open_store(address: Address, **options: Any) -> Store:
+    """Open a blocking store. Backends are imported only when asked for."""
+    make, _ = _find(address)
+    if options:
+        _check(make, options)
+    return make(**options)
+
+
+async def open_async_store(address: Address, **options: Any) -> AsyncStore:
+    """Open the same store for an event loop."""
+    make, make_async = _find(address)
+    if options:
+        _check(make, options)
+    return await make_async(**options)
+
+
+def _find(address: Address) -> tuple[Maker, AsyncMaker]:
+    text = address if isinstance(address, str) else os.fspath(path_of(address))
+    try:
+        url = urlsplit(text if "://" in text else "")
+    except ValueError:
+        raise InvalidInput(f"{text!r:.80} is neither a path nor the address of a store; nothing was opened") from None
+    scheme = url.scheme
+    if scheme == "memory":
+        from strongroom.backends.memory import MemoryStore
+
+        return MemoryStore, _wrapped(OnLoop, MemoryStore)
+    if scheme in ("", "sqlite", "file"):
+        path = unquote(url.netloc + url.path.removeprefix("/")) if scheme else text
+        if not path:
+            raise InvalidInput("a store address must not be empty; try 'agent.db' or 'memory://'")
+        from strongroom.backends.sqlite import SqliteStore
+
+        make = partial(SqliteStore, path)
+        return make, _wrapped(Threaded, make)
+    if scheme in ("postgresql", "postgres"):
+        from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
+
+        return partial(PostgresStore, text), partial(AsyncPostgresStore.open, text)
+    if scheme in ("redis", "rediss"):
+        from strongroom.backends.redis import AsyncRedisStore, RedisStore
+
+        return partial(RedisStore, text), partial(AsyncRedisStore.open, text)
+    raise InvalidInput(
+        f"no store is known for {scheme}:// addresses; use a path, sqlite:///, memory://, postgresql:// or redis://"
+    )
+
+
+def _check(make: Maker, options: dict[str, Any]) -> None:
+    """Refuse an option that this store does not have. What it can be, the store looks at itself."""
+    known = [name for name, each in signature(make).parameters.items() if each.kind is each.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise InvalidInput(f"this store has no option {name!r:.40}; it has {', '.join(known)}; nothing was opened")
+
+
+def _wrapped(wrap: Callable[[Any], AsyncStore], make: Maker) -> AsyncMaker:
+    async def opened(**options: Any) -> AsyncStore:
+        return wrap(make(**options))
+
+    return opened

@@ -1,0 +1,122 @@
+"""API keys: made once, shown once, stored as a hash.
+
+A key reads `srk_<name>.<secret>`: the name finds its document, 256 random bits of secret prove it. Such secrets need no
+slow hash (nobody can guess them); SHA-256 keeps a stolen database from being a stolen key ring.
+
+Roles are sets of rights, not a ladder: whoever proposes a memory must not be the one who approves it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from strongroom.codec import pack
+from strongroom.errors import InvalidInput, NotFound
+from strongroom.scope import now
+from strongroom.store import AsyncStore, Commit, Delete, Document, Expect, Get, Key, Put, Scan, new_id
+
+SPACE = "strongroom:keys"  # a space of its own; no key opens it, because keys name ordinary spaces
+KIND = "key"
+
+Role = Literal["reader", "writer", "reviewer", "admin"]
+Right = Literal["read", "write", "review", "admin"]
+
+RIGHTS: dict[str, frozenset[Right]] = {
+    "reader": frozenset({"read"}),
+    "writer": frozenset({"read", "write"}),
+    "reviewer": frozenset({"read", "review"}),
+    "admin": frozenset({"read", "write", "review", "admin"}),
+}
+
+
+class StoredKey(Struct, frozen=True):
+    """What is kept of a key."""
+
+    name: str
+    digest: str
+    space: str
+    role: Role
+    created: int
+    label: str = ""
+
+
+class Caller(Struct, frozen=True):
+    """Who is asking, on whose behalf, and what they may do."""
+
+    name: str
+    space: str
+    role: Role
+
+    def may(self, right: Right) -> bool:
+        return right in RIGHTS[self.role]
+
+
+class Keys:
+    """The keys of a store."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+
+    async def create(self, *, space: str, role: str, label: str = "") -> tuple[str, StoredKey]:
+        """Make a key. The text is returned this once and can not be had again."""
+        if role not in RIGHTS:
+            raise InvalidInput(f"a role must be one of {', '.join(RIGHTS)}, not {role!r:.40}; nothing was created")
+        Key(space, KIND, "-")
+        if space.startswith("strongroom:"):
+            raise InvalidInput("spaces that begin with 'strongroom:' are Strongroom's own; nothing was created")
+        name, secret = os.urandom(6).hex(), os.urandom(32).hex()
+        stored = StoredKey(name, _digest(secret), space, msgspec.convert(role, Role), now(), label)
+        put = Put(_key(name), pack(stored), {"space": space})
+        await self._store.commit(Commit(new_id(), (Expect(_key(name), 0),), (put,)))
+        return f"srk_{name}.{secret}", stored
+
+    async def list(self, *, space: str | None = None) -> list[StoredKey]:
+        """Return what is known of every key, without the secrets."""
+        found: list[StoredKey] = []
+        after = None
+        while True:
+            [page] = await self._store.read([Scan(SPACE, KIND, {"space": space} if space else {}, after)])
+            found += [_load(document) for document in page.documents]
+            after = page.next
+            if after is None:
+                return found
+
+    async def revoke(self, name: str) -> None:
+        """Make a key useless from now on."""
+        try:
+            await self._store.commit(Commit(new_id(), (Expect(_key(name), -1),), (Delete(_key(name)),)))
+        except Exception as problem:
+            raise NotFound(f"there is no key {name!r}; nothing changed", kind="key", id=name) from problem
+
+    async def any(self) -> bool:
+        """Tell whether any key exists; as long as none does, only this machine may come in."""
+        [page] = await self._store.read([Scan(SPACE, KIND, limit=1)])
+        return bool(page.documents)
+
+    async def find(self, text: str) -> Caller | None:
+        """Return whose key this is, or None. Takes the same time whether the name or the secret is wrong."""
+        name, _, secret = text.removeprefix("srk_").partition(".")
+        document: Document | None = None
+        if name.isalnum() and len(name) <= 64:
+            [document] = await self._store.read([Get(_key(name))])
+        stored = _load(document) if document is not None else StoredKey("", _digest(""), "-", "reader", 0)
+        right = hmac.compare_digest(stored.digest, _digest(secret)) and document is not None
+        return Caller(stored.name, stored.space, stored.role) if right else None
+
+
+def _key(name: str) -> Key:
+    return Key(SPACE, KIND, name)
+
+
+def _digest(secret: str) -> str:
+    return sha256(b"strongroom key\0" + secret.encode()).hexdigest()
+
+
+def _load(document: Document) -> StoredKey:
+    return msgspec.json.decode(document.value, type=StoredKey)

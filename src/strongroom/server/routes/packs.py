@@ -1,0 +1,184 @@
+"""Resume packs over HTTP: download, upload, and snapshots kept on the server."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from anyio import open_file, to_thread
+from msgspec import Struct
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from strongroom.errors import InvalidInput, NotFound
+from strongroom.server.endpoint import Call, Endpoint, Nothing
+from strongroom.server.wire import Refusal
+from strongroom.services.runs.runs import AsyncRuns
+from strongroom.values import WorkingSet
+
+CHUNK = 256 * 1024
+PACK = "pack.zip"
+
+
+class Snapshot(Struct, frozen=True):
+    ok: bool
+    pack_path: str
+    error: str | None = None
+
+
+class NewSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
+    zip_pack: bool = True
+    pointers: dict[str, Any] = {}
+
+
+class ClassicSnapshot(Struct, frozen=True):
+    ok: bool
+    pack_id: str
+    pack_dir: str | None
+    pack_zip: str
+    manifest_path: str | None
+    error: str | None = None
+
+
+class Load(Struct, frozen=True, forbid_unknown_fields=True):
+    """`pack_path` is a name that a snapshot returned; nothing else on the server's disk can be named."""
+
+    pack_path: str
+    new_run_id: str | None = None
+
+
+class Loaded(Struct, frozen=True):
+    ok: bool
+    run_id: str
+    ws: WorkingSet
+    error: str | None = None
+
+
+class RestoreQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: str | None = None
+
+
+class Download(StreamingResponse):
+    """A pack on its way. Its folder goes when it has been sent, or when nobody reads on."""
+
+    def __init__(self, folder: tempfile.TemporaryDirectory[str], run_id: str) -> None:
+        self._folder = folder
+        path = Path(folder.name) / PACK
+        headers = {
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(run_id, safe='')}.zip",
+            "Content-Length": str(path.stat().st_size),
+        }
+        super().__init__(_chunks(path), media_type="application/zip", headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await to_thread.run_sync(self._folder.cleanup)
+
+
+async def _chunks(path: Path) -> AsyncIterator[bytes]:
+    async with await open_file(path, "rb") as file:
+        while chunk := await file.read(CHUNK):
+            yield chunk
+
+
+async def download(call: Call[None, Nothing]) -> Download:
+    """Make a pack and send it; it is written to a temporary file first, because only a complete one may leave."""
+    run = await call.ctx.runs.get(call.path["run_id"], actor=call.caller.name)
+    folder = tempfile.TemporaryDirectory(prefix="strongroom-pack-")
+    try:
+        await run.export(Path(folder.name) / PACK, actor=call.caller.name)
+    except BaseException:
+        folder.cleanup()
+        raise
+    return Download(folder, run.id)
+
+
+async def upload(call: Call[None, RestoreQuery]) -> Loaded:
+    """Restore a pack sent as the body. It is spooled to disk, checked as a whole, and only then believed."""
+    with tempfile.TemporaryDirectory(prefix="strongroom-pack-") as folder:
+        path = Path(folder) / PACK
+        async with await open_file(path, "wb") as file:
+            async for chunk in call.request.pieces():
+                await file.write(chunk)
+        if path.stat().st_size == 0:
+            raise InvalidInput("send the pack as the body, application/zip; nothing changed")
+        most = call.settings.max_pack_bytes  # unpacked, too: a small file can hold a lot
+        run = await _runs(call).restore(path, run_id=call.query.run_id, actor=call.caller.name, max_bytes=most)
+    return Loaded(True, run.id, run.working_set)
+
+
+async def snapshot(call: Call[None, Nothing]) -> Snapshot:
+    path, _ = await _keep(call)
+    return Snapshot(True, str(path))
+
+
+async def classic_snapshot(call: Call[NewSnapshot, Nothing]) -> ClassicSnapshot:
+    path, pack_id = await _keep(call)
+    return ClassicSnapshot(True, pack_id, None, str(path), None)
+
+
+async def load(call: Call[Load, Nothing]) -> Loaded:
+    wanted = Path(call.body.pack_path)
+    folder = _folder(call)
+    path = folder / wanted.name
+    if (
+        wanted.suffix != ".zip"
+        or not wanted.name.isprintable()
+        or (wanted.parent != Path() and wanted.parent != folder)
+    ):
+        raise InvalidInput("pack_path must be what a snapshot returned; nothing changed", path="pack_path")
+    if not await to_thread.run_sync(path.is_file):
+        raise NotFound(f"there is no snapshot {wanted.name!r}; nothing changed", kind="snapshot", id=wanted.name)
+    run = await _runs(call).restore(path, run_id=call.body.new_run_id, actor=call.caller.name)
+    return Loaded(True, run.id, run.working_set)
+
+
+def _runs(call: Call[Any, Any]) -> AsyncRuns:
+    """A pack can hold memories, and bringing memories in is for reviewers: nobody may smuggle them past the review."""
+    return call.ctx.runs if call.caller.may("review") else AsyncRuns(call.ctx.scope)
+
+
+async def _keep(call: Call[Any, Any]) -> tuple[Path, str]:
+    """Write a pack into this space's folder of snapshots, under a name nobody else can have chosen."""
+    run = await call.ctx.runs.get(call.path["run_id"], actor=call.caller.name)
+    stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
+    name = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in run.working_set.task_id)[:80]
+    path = _folder(call) / f"task_{name.removeprefix('task_')}_resume_{stamp}_{os.urandom(4).hex()}.zip"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise Refusal(503, "unavailable", "the server can not write snapshots; nothing changed") from problem
+    made = await run.export(path, actor=call.caller.name)
+    return path, made.pack_id
+
+
+def _folder(call: Call[Any, Any]) -> Path:
+    """The folder of the caller's own space, named by its bytes so that no name can leave it."""
+    return Path(call.settings.snapshots) / call.caller.space.encode().hex()
+
+
+def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
+    return Endpoint(method=method, path=path, call=call, right=right, summary=summary, group="packs", **more)
+
+
+ONE = "/runs/{run_id}"
+ENDPOINTS = (
+    _endpoint("GET", f"{ONE}/pack", download, "read", "Download a resume pack", media="application/zip", answer=bytes),
+    _endpoint(
+        "POST", "/runs/restore", upload, "write", "Upload a resume pack", query=RestoreQuery, answer=Loaded,
+        accepts="application/zip",
+    ),
+    _endpoint("POST", f"{ONE}/snapshot", snapshot, "write", "Keep a resume pack on the server", answer=Snapshot),
+    _endpoint(
+        "POST", f"{ONE}/resume/snapshot", classic_snapshot, "write", "Keep a resume pack on the server",
+        body=NewSnapshot, answer=ClassicSnapshot,
+    ),
+    _endpoint("POST", "/runs/resume/load", load, "write", "Restore a kept pack", body=Load, answer=Loaded),
+)  # fmt: skip

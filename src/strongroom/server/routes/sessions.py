@@ -1,0 +1,234 @@
+"""Sessions: conversations under a token budget."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from strongroom.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
+from strongroom.server.sse import HEARTBEAT_SECONDS, Shown, last_seen, stream
+from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.state import MESSAGE
+from strongroom.services.sessions.values import Cut, Hit, Message, SessionInfo
+from strongroom.store import Range
+from strongroom.tokens.windows import Window
+
+PAGE = 200
+Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]  # more than any model reads, less than what fills a server
+
+
+class MessageView(Struct, frozen=True):
+    """A message, and beside it what the store knows."""
+
+    id: str
+    index: int
+    at: datetime
+    tokens: int
+    message: dict[str, Any]
+
+
+class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
+    id: str | None = None
+    tokenizer: str | None = None
+    title: str | None = None
+    metadata: dict[str, Any] = {}
+
+
+class NewMessages(Struct, frozen=True, forbid_unknown_fields=True):
+    messages: list[dict[str, Any]]
+
+
+class Messages(Struct, frozen=True):
+    messages: list[MessageView]
+    next: str | None = None
+
+
+class SessionPage(Struct, frozen=True):
+    sessions: list[SessionInfo]
+    next: str | None
+
+
+class WindowView(Struct, frozen=True):
+    messages: list[MessageView]
+    total_tokens: int
+    approximate: bool
+    receipt: Any
+
+
+class HitView(Struct, frozen=True):
+    message_id: str
+    session_id: str
+    score: float
+    why: str
+    message: MessageView
+
+
+class Hits(Struct, frozen=True):
+    hits: list[HitView]
+
+
+class Truncation(Struct, frozen=True, forbid_unknown_fields=True):
+    message_id: str
+
+
+class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    after: str | None = None
+    limit: Limit = 50
+    reverse: bool = False
+
+
+class LoadQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """`k` asks for the newest ones; without it, a page from `after` on."""
+
+    k: Limit | None = None
+    after: str | None = None
+    limit: Limit = 100
+    reverse: bool = False
+
+
+class WindowQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    max_tokens: Tokens
+    strategy: Literal["truncate_oldest", "recent_only", "priority", "relevant"] = "truncate_oldest"
+    q: str | None = None
+    reserve_tokens: Natural = 0
+
+
+class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    q: str
+    k: Limit = 5
+
+
+class FollowQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    after: Natural | None = None
+
+
+async def open_session(call: Call[NewSession, Nothing]) -> SessionInfo:
+    """Open a session. An Idempotency-Key becomes the id of one that has none, so that a repeat opens no other."""
+    wanted, key = call.body, call.commit_id
+    chosen = f"session_{sha256(key.encode()).hexdigest()[:32]}" if wanted.id is None and key is not None else wanted.id
+    session = await call.ctx.sessions.open(
+        chosen, tokenizer=wanted.tokenizer, title=wanted.title, metadata=wanted.metadata
+    )
+    return await session.info()
+
+
+async def list_sessions(call: Call[None, ListQuery]) -> SessionPage:
+    query = call.query
+    found = await call.ctx.sessions.list(after=query.after, limit=query.limit, reverse=query.reverse)
+    return SessionPage(list(found), found.next)
+
+
+async def info(call: Call[None, Nothing]) -> SessionInfo:
+    return await (await _session(call)).info()
+
+
+async def append(call: Call[NewMessages, Nothing]) -> Messages:
+    session = await call.ctx.sessions.open(call.path["session_id"])
+    return Messages([_view(message) for message in await session.append(call.body.messages, commit_id=call.commit_id)])
+
+
+async def replace(call: Call[NewMessages, Nothing]) -> Messages:
+    return Messages([_view(message) for message in await (await _session(call)).replace(call.body.messages)])
+
+
+async def load(call: Call[None, LoadQuery]) -> Messages:
+    session, query = await _session(call), call.query
+    if query.k is not None:
+        return Messages([_view(message) for message in await session.load(query.k)])
+    page = await session.page(after=query.after, limit=query.limit, reverse=query.reverse)
+    return Messages([_view(message) for message in page], page.next)
+
+
+async def window(call: Call[None, WindowQuery]) -> WindowView:
+    query = call.query
+    made: Window = await (await _session(call)).window(
+        max_tokens=query.max_tokens, strategy=query.strategy, query=query.q, reserve_tokens=query.reserve_tokens
+    )
+    messages = [_view(message) for message in made.messages if isinstance(message, Message)]
+    return WindowView(messages, made.total_tokens, made.approximate, made.receipt)
+
+
+async def search(call: Call[None, SearchQuery]) -> Hits:
+    return _hits(await (await _session(call)).search(call.query.q, k=call.query.k))
+
+
+async def search_all(call: Call[None, SearchQuery]) -> Hits:
+    return _hits(await call.ctx.sessions.search(call.query.q, k=call.query.k))
+
+
+async def truncate(call: Call[Truncation, Nothing]) -> Cut:
+    return await (await _session(call)).truncate_from(call.body.message_id)
+
+
+async def restore(call: Call[None, Nothing]) -> Cut:
+    return await (await _session(call)).restore()
+
+
+async def delete(call: Call[None, Nothing]) -> dict[str, bool]:
+    await (await _session(call)).delete()
+    return {"ok": True}
+
+
+async def follow(call: Call[None, FollowQuery]) -> Any:
+    """Send visible messages as they arrive. The id of each is its index."""
+    session = await _session(call)
+    after = last_seen(call, call.query.after)
+    store: Any = call.ctx.store
+    key = call.ctx.scope.key(MESSAGE, session.id)
+
+    async def shown() -> Shown:
+        start = 0 if after is None else after + 1
+        while True:
+            [end] = await store.read([Range(key, 0, 0)])
+            page = await session.page(after=str(start), limit=PAGE)
+            for message in page:
+                yield message.index, "message", _view(message)
+                start = message.index + 1
+            if page.next is None:
+                start = max(start, end.length)
+                await store.wait(key, start, HEARTBEAT_SECONDS)
+
+    return stream(call, shown())
+
+
+async def _session(call: Call[Any, Any]) -> AsyncSession:
+    return await call.ctx.sessions.get(call.path["session_id"])
+
+
+def _view(message: Message) -> MessageView:
+    return MessageView(message.id, message.index, message.at, message.tokens, dict(message))
+
+
+def _hits(found: list[Hit]) -> Hits:
+    return Hits([HitView(hit.message_id, hit.session_id, hit.score, hit.why, _view(hit.message)) for hit in found])
+
+
+def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
+    return Endpoint(method=method, path=path, call=call, right=right, summary=summary, group="sessions", **more)
+
+
+ONE = "/sessions/{session_id}"
+ENDPOINTS = (
+    _endpoint(
+        "POST", "/sessions", open_session, "write", "Open a session", body=NewSession, answer=SessionInfo, keyed=True
+    ),
+    _endpoint("GET", "/sessions", list_sessions, "read", "List sessions", query=ListQuery, answer=SessionPage),
+    _endpoint("GET", "/sessions/search", search_all, "read", "Search all sessions", query=SearchQuery, answer=Hits),
+    _endpoint("GET", ONE, info, "read", "About a session", answer=SessionInfo),
+    _endpoint("DELETE", ONE, delete, "write", "Delete a session", answer=dict[str, bool]),
+    _endpoint(
+        "POST", f"{ONE}/messages", append, "write", "Append messages", body=NewMessages, answer=Messages, keyed=True
+    ),
+    _endpoint("PUT", f"{ONE}/messages", replace, "write", "Replace messages", body=NewMessages, answer=Messages),
+    _endpoint("GET", f"{ONE}/messages", load, "read", "Read messages", query=LoadQuery, answer=Messages),
+    _endpoint("GET", f"{ONE}/window", window, "read", "A window that fits", query=WindowQuery, answer=WindowView),
+    _endpoint("GET", f"{ONE}/search", search, "read", "Search a session", query=SearchQuery, answer=Hits),
+    _endpoint("POST", f"{ONE}/truncate", truncate, "write", "Hide from a message on", body=Truncation, answer=Cut),
+    _endpoint("POST", f"{ONE}/restore", restore, "write", "Undo the last truncation", answer=Cut),
+    _endpoint(
+        "GET", f"{ONE}/follow", follow, "read", "Messages as they come", query=FollowQuery, media="text/event-stream"
+    ),
+)  # fmt: skip

@@ -1,0 +1,71 @@
+"""What a server is told: where the data is, who may come in, and how much they may ask for."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from strongroom.errors import InvalidInput
+
+MIB = 1024 * 1024
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Limits are per request unless they say otherwise; each is a refusal with a stable code, never a crash."""
+
+    url: str = "agent.db"
+    space: str = "default"  # the space of callers on this machine while there are no keys
+    max_body_bytes: int = 8 * MIB
+    max_bodies_bytes: int = 256 * MIB  # of all requests being answered, in each worker
+    max_pack_bytes: int = 256 * MIB  # packed, and unpacked
+    requests_per_second: float = 500.0  # per key, averaged over bursts of ten seconds
+    max_streams: int = 256  # followers at the same time, per key
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    jwt_keys_url: str = ""
+    snapshots: str = "snapshots"  # where POST /runs/{id}/snapshot writes packs
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read settings from STRONGROOM_* variables; AOS_RUNS_ROOT, an older name, says in which folder the store lies."""
+    root = environment.get("AOS_RUNS_ROOT")
+    url = environment.get("STRONGROOM_URL") or (str(Path(root) / "agent.db") if root else Settings().url)
+    snapshots = environment.get("STRONGROOM_SNAPSHOTS") or (str(Path(root) / "snapshots") if root else "snapshots")
+    return Settings(
+        url=url,
+        snapshots=snapshots,
+        space=environment.get("STRONGROOM_SPACE", Settings().space),
+        max_body_bytes=_number(environment, "STRONGROOM_MAX_BODY_BYTES", Settings().max_body_bytes),
+        max_bodies_bytes=_number(environment, "STRONGROOM_MAX_BODIES_BYTES", Settings().max_bodies_bytes),
+        max_pack_bytes=_number(environment, "STRONGROOM_MAX_PACK_BYTES", Settings().max_pack_bytes),
+        requests_per_second=_number(environment, "STRONGROOM_REQUESTS_PER_SECOND", int(Settings().requests_per_second)),
+        max_streams=_number(environment, "STRONGROOM_MAX_STREAMS", Settings().max_streams),
+        jwt_issuer=environment.get("STRONGROOM_JWT_ISSUER", ""),
+        jwt_audience=environment.get("STRONGROOM_JWT_AUDIENCE", ""),
+        jwt_keys_url=environment.get("STRONGROOM_JWT_KEYS_URL", ""),
+    )
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or int(text) == 0:
+        raise InvalidInput(f"{name} must be a whole number above 0, not {text!r:.40}")
+    return int(text)
+
+
+@lru_cache(256)
+def is_loopback(host: str) -> bool:
+    """Tell whether an address can only be reached from this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

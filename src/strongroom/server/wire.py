@@ -1,0 +1,124 @@
+"""What goes over the wire: one shape for errors, msgspec bytes for answers, strict JSON for questions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from strongroom.client.wire import facts
+from strongroom.codec import parse
+from strongroom.errors import (
+    BudgetExceeded,
+    Closed,
+    CommitUnknown,
+    Conflict,
+    Damaged,
+    Immutable,
+    InvalidInput,
+    NotFound,
+    SchemaMismatch,
+    StrongroomError,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from strongroom.server.asking import Asking
+
+JSON = "application/json"
+
+# The first line that fits decides.
+STATUS: tuple[tuple[type[StrongroomError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (BudgetExceeded, 413),
+    (Immutable, 422),
+    (InvalidInput, 422),
+    (CommitUnknown, 503),
+    (Closed, 503),
+    (Damaged, 500),
+    (SchemaMismatch, 500),
+    (Unavailable, 503),
+    (StrongroomError, 500),
+)
+
+# The text that clients of the run API have been promised for a lost race.
+CONFLICT = "Conflict: State has changed. Reload and retry."
+
+
+class Refusal(StrongroomError):
+    """A request that the server itself turns away."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: dict[str, str] | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.details = details
+        self.status = status
+        self.code = code
+        self.headers = headers or {}
+
+
+class Answer:
+    """A whole answer, ready to be sent."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(
+        self, body: bytes, status: int = 200, *, media: str = JSON, headers: dict[str, str] | None = None
+    ) -> None:
+        self.body = body
+        self.status = status
+        self.headers = [(b"content-type", media.encode()), (b"content-length", b"%d" % len(body))]
+        for name, value in (headers or {}).items():
+            self.headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def reply(value: object, status: int = 200, *, headers: dict[str, str] | None = None) -> Answer:
+    """Answer with a value as JSON bytes."""
+    return Answer(msgspec.json.encode(value), status, headers=headers)
+
+
+def problem(error: Exception, correlation: str) -> Answer:
+    """Answer with an error: what is wrong, a stable code, and the id to look for in the log. Never a traceback."""
+    if isinstance(error, Refusal):
+        return reply(_body(str(error), error.code, correlation, error.details), error.status, headers=error.headers)
+    if isinstance(error, Conflict):
+        details = {**facts(error), "message": str(error)}
+        return reply(_body(CONFLICT, error.code, correlation, details), 409)
+    if isinstance(error, StrongroomError):
+        status = next(number for kind, number in STATUS if isinstance(error, kind))
+        if getattr(error, "reason", "") == "disk_full":
+            status = 507
+        headers = {"Retry-After": "1"} if status == 503 else None
+        return reply(_body(str(error), error.code, correlation, facts(error)), status, headers=headers)
+    message = "something went wrong inside the server; the log has more under this id"
+    return reply(_body(message, "internal", correlation), 500)
+
+
+def _body(message: str, code: str, correlation: str, details: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"ok": False, "error": message, "code": code, "id": correlation, **({"details": details} if details else {})}
+
+
+async def body(asking: Asking) -> Any:
+    """Return the JSON body of a request, parsed strictly."""
+    raw = await asking.read()
+    if not raw:
+        return {}
+    kind = asking.headers.get("content-type", JSON)
+    if kind != JSON:
+        kind = kind.split(";")[0].strip().lower()
+        if kind != JSON and not kind.endswith("+json"):
+            raise Refusal(415, "unsupported_media_type", f"send {JSON}, not {kind[:60]!r}; nothing changed")
+    return parse(raw)

@@ -1,0 +1,126 @@
+"""Where long-term memory lives in a store: kinds, keys and tags. Pure.
+
+| kind | shape | one for each | holds |
+|---|---|---|---|
+| `memory` | document | memory | the memory; searchable text, and a claim on its content, only while it is active |
+| `memory_batch` | document | batch | the proposals and what became of them |
+| `memory_revocation` | document | revoked source | the source, and whether all that came from it is gone |
+| `memory_log` | stream | space | every change, in order: the audit trail, and what vector indexes follow |
+| `memory_staged`, `memory_decided` | streams | proposer | batch ids: their lengths tell how many are pending |
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b, sha256
+
+from msgspec import Struct
+
+from strongroom.codec import encode, pack
+from strongroom.services.memories import screening
+from strongroom.services.memories.values import Batch, Memory, Request
+from strongroom.store import MAX_NAME, Append, Entry, Key, Put, Scan
+
+MEMORY = "memory"
+BATCH = "memory_batch"
+REVOCATION = "memory_revocation"
+LOG = "memory_log"
+STAGED = "memory_staged"
+DECIDED = "memory_decided"
+
+# The tag by which an active memory claims its content: no two of one scope and owner ever say the same.
+CONTENT = "=content"
+
+# How the ids we make begin. A source that begins like this is a memory, or a mistake.
+OUR_IDS = "mem_"
+
+
+def digest(*parts: str) -> str:
+    """Hash parts so that no two lists of parts can be confused."""
+    return sha256("".join([f"{len(part)}:{part}" for part in parts]).encode()).hexdigest()
+
+
+@lru_cache(maxsize=2_048)
+def owner(user_id: str | None, project_id: str | None) -> str:
+    """Return the tag shared by the memories of one user, one project, one user in one project, or nobody."""
+    if user_id is None and project_id is None:
+        return "-"
+    return digest("u" + user_id if user_id else "", "p" + project_id if project_id else "")[:32]
+
+
+def source_tag(source_ref: str) -> str:
+    return "source:" + digest(source_ref)[:32]
+
+
+class Said(Struct, frozen=True, gc=False):
+    """What a memory says: the claim on it, which only one active memory of a scope and owner can have, and the text."""
+
+    claim: str
+    text: str
+
+
+def said(memory: Memory | Request) -> Said:
+    text = screening.plain(memory.content)
+    # 128 bits: it is looked for and written where no neighbour is, so its size is what it costs.
+    whole = f"{memory.scope} {owner(memory.user_id, memory.project_id)} {screening.normal(text)}"
+    return Said(blake2b(whole.encode(), digest_size=16).hexdigest(), text)
+
+
+def holder(space: str, content: str) -> Scan:
+    """Ask for the active memory that says this."""
+    return Scan(space, MEMORY, {CONTENT: content}, limit=1)
+
+
+def revocation_key(space: str, source_ref: str) -> Key:
+    return Key(space, REVOCATION, digest(source_ref))
+
+
+def log_key(space: str) -> Key:
+    return Key(space, LOG, "log")
+
+
+def can_be_id(source_ref: str) -> bool:
+    """Tell whether a source could be a memory's id, which keys are stricter about than sources."""
+    return 0 < len(source_ref) <= MAX_NAME and source_ref.isprintable()
+
+
+def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:
+    """Write a memory. Only an active one is given to the full-text index, so nothing else can be found in it.
+
+    `known` is what it says, for whoever has worked that out already.
+    """
+    tags = {"status": memory.status, "owner": owner(memory.user_id, memory.project_id)}
+    for ref in memory.source_refs:
+        tags[source_tag(ref)] = "1"
+    if memory.status != "active":
+        return Put(key, pack(memory), tags)
+    says = known or said(memory)
+    tags[CONTENT] = says.claim
+    return Put(key, pack(memory), tags, says.text)
+
+
+def put_batch(space: str, batch: Batch) -> Put:
+    tags = {"status": batch.status, "proposer": digest(batch.proposer)[:32]}
+    return Put(Key(space, BATCH, batch.id), pack(batch), tags)
+
+
+def log(
+    space: str,
+    type: str,
+    now: int,
+    by: str,
+    *,
+    batch_id: str | None = None,
+    added: list[str] | None = None,
+    removed: list[str] | None = None,
+    reason: str = "",
+) -> Append:
+    """Record a change. `added` and `removed` are the memories that became findable, and those that no longer are."""
+    body = {"batch_id": batch_id, "added": added or [], "removed": removed or [], "reason": reason}
+    return Append(log_key(space), (Entry(type, encode(body), at=now, sender=by),))
+
+
+def tally(space: str, kind: str, batch: Batch, now: int, max_length: int | None = None) -> Append:
+    """Count a batch of its proposer as staged or decided."""
+    entry = Entry("BATCH", encode({"batch_id": batch.id}), at=now)
+    return Append(Key(space, kind, digest(batch.proposer)), (entry,), max_length)

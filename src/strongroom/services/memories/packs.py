@@ -1,0 +1,98 @@
+"""Memories that travel in a resume pack. Pure.
+
+Restoring a pack is an operator's act, like restoring a backup, so its memories need no review; but a pack comes from
+outside, so what it says about trust is not believed: everything in it comes back `untrusted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from strongroom.codec import pack
+from strongroom.errors import InvalidInput
+from strongroom.services.memories import keys
+from strongroom.services.memories.values import Memory
+from strongroom.services.memories.writes import World, end
+from strongroom.store import Expect, Key, Write, require_name
+from strongroom.values import moment
+
+RESTORER = "pack"
+
+
+class PackWrites(Struct, frozen=True):
+    """What to join to a commit so that the memories of a pack are known with it."""
+
+    expects: tuple[Expect, ...]
+    writes: tuple[Write, ...]
+    memory_ids: tuple[str, ...]
+
+
+def items(memories: Sequence[Memory]) -> list[dict[str, Any]]:
+    """Return memories as plain JSON, everything included."""
+    return [msgspec.to_builtins(memory) for memory in memories]
+
+
+def read(item: Mapping[str, Any], place: int) -> Memory:
+    """Read one item, believing nothing: neither its form nor its trust."""
+    path = f"memories[{place}]"
+    try:
+        memory = msgspec.convert(dict(item), Memory)
+    except msgspec.ValidationError as problem:
+        raise InvalidInput(f"{problem}; nothing changed", path=path) from None
+    require_name(memory.id, f"{path}.id")
+    for field in ("user_id", "project_id", "proposer", "reviewer", "batch_id"):
+        value = getattr(memory, field)
+        if value is not None:
+            require_name(value, f"{path}.{field}")
+    times = (memory.proposed_at, memory.created_at, memory.updated_at, memory.expires_at, *(e.at for e in memory.ended))
+    if any(time is not None and time.tzinfo is None for time in times):
+        raise InvalidInput("a time without a zone; nothing changed", path=path)
+    if not 0 <= memory.confidence <= 1 or not memory.content or memory.derived_from != _cited(memory):
+        raise InvalidInput("not a memory this system could have made; nothing changed", path=path)
+    pack(memory)
+    return replace(memory, trust="untrusted")
+
+
+def questions(space: str, memories: Sequence[Memory]) -> list[Key]:
+    """Return the keys that bringing these memories back depends on."""
+    found: dict[Key, None] = {}
+    for memory in memories:
+        found[Key(space, keys.MEMORY, memory.id)] = None
+        for ref in memory.source_refs:
+            found[keys.revocation_key(space, ref)] = None
+    return list(found)
+
+
+def decide(space: str, memories: Sequence[Memory], world: World, now: int) -> PackWrites:
+    """Say what brings these memories back: those already known stay as they are, and nothing is known twice."""
+    writes: list[Write] = []
+    added: list[str] = []
+    claimed: dict[str, str] = {}
+    brought: dict[str, Memory] = {}
+    for memory in memories:
+        if world.get(Key(space, keys.MEMORY, memory.id)) is not None or memory.id in brought:
+            continue
+        content = keys.said(memory).claim
+        twin = claimed.get(content) or world.holders.get(content)
+        if any(world.get(keys.revocation_key(space, ref)) is not None for ref in memory.source_refs):
+            memory = end(memory, "revoked", RESTORER, "its source was revoked here", moment(now))
+        elif memory.status == "active" and twin is not None:
+            memory = replace(end(memory, "superseded", RESTORER, "known already", moment(now)), superseded_by=twin)
+        if memory.status == "active":
+            claimed[content] = memory.id
+            added.append(memory.id)
+        brought[memory.id] = memory
+    writes += [keys.put_memory(Key(space, keys.MEMORY, id), memory) for id, memory in brought.items()]
+    if brought:
+        writes.append(keys.log(space, "RESTORED", now, RESTORER, added=added))
+    return PackWrites(tuple(world.expects()), tuple(writes), tuple(brought))
+
+
+def _cited(memory: Memory) -> tuple[str, ...]:
+    """Return what a memory says it derives from, as far as it also cites it."""
+    return tuple(ref for ref in memory.derived_from if ref in memory.source_refs)

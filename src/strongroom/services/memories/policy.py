@@ -1,0 +1,59 @@
+"""Who may propose how much, who may commit, and how far each proposer is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from strongroom.arguments import check_fields, require_positive
+from strongroom.errors import InvalidInput
+from strongroom.services.memories.trust import Trust
+from strongroom.services.memories.values import Batch
+
+AUTO_REVIEWER = "policy:auto_commit"
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """The rules of a context's long-term memory. The default: everything is reviewed, and never by its proposer.
+
+    `auto_commit` names proposers whose batches need no review, unless something in them was flagged or would replace
+    what is trusted more: those wait like any other. `reviewers`, if given, are the only ones who may decide. `trust`
+    says how far each proposer is believed; a memory never gets more than that, whoever reviews it.
+    """
+
+    auto_commit: frozenset[str] = frozenset()
+    review_own: bool = False
+    reviewers: frozenset[str] | None = None
+    trust: Mapping[str, Trust] = {}
+    default_trust: Trust = "unverified"
+    max_items: int = 200
+    max_content_chars: int = 8_000
+    max_source_refs: int = 64
+    max_pending_batches: int = 1_000
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require_positive(
+            max_items=self.max_items,
+            max_content_chars=self.max_content_chars,
+            max_pending_batches=self.max_pending_batches,
+        )
+
+    def ceiling(self, proposer: str) -> Trust:
+        return self.trust.get(proposer, self.default_trust)
+
+    def check_reviewer(self, batch: Batch, reviewer: str) -> None:
+        """Raise `InvalidInput` unless this reviewer may decide this batch."""
+        if self.reviewers is not None and reviewer not in self.reviewers:
+            raise InvalidInput(f"{reviewer!r:.80} is not one of the reviewers of this policy; nothing changed")
+        if reviewer == batch.proposer and not self.review_own:
+            raise InvalidInput(
+                f"{reviewer!r:.80} proposed batch {batch.id!r} and so may not commit it; "
+                "another reviewer must, or the policy must say review_own=True; nothing changed"
+            )
+
+    def check_rejecter(self, batch: Batch, reviewer: str) -> None:
+        """Raise `InvalidInput` unless this reviewer may turn the batch down. Its proposer may always withdraw it."""
+        if self.reviewers is not None and reviewer not in self.reviewers and reviewer != batch.proposer:
+            raise InvalidInput(f"{reviewer!r:.80} is not one of the reviewers of this policy; nothing changed")

@@ -1,0 +1,279 @@
+"""Finding memories: which ones a caller may see, how well each answers, and a last look at the truth.
+
+Every candidate, wherever it came from, is read again from the store before it is returned, in one snapshot together
+with the revocations still under way. An index that lags behind can cost a hit; it can never add one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypedDict, cast, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from strongroom import retrieval
+from strongroom.errors import InvalidInput, Unavailable
+from strongroom.scope import Scope
+from strongroom.services.memories import keys, screening
+from strongroom.services.memories import words as memory_words
+from strongroom.services.memories.requests import replaced
+from strongroom.services.memories.trust import Trust, at_least
+from strongroom.services.memories.values import (
+    Batch,
+    Hit,
+    Memory,
+    Mode,
+    Proposal,
+    Results,
+    Revoked,
+    ScopeName,
+    Type,
+)
+from strongroom.services.memories.vectors import Vectors
+from strongroom.services.memories.writes import expired, load
+from strongroom.stemming import words
+from strongroom.store import Document, Get, Question, Scan, require_name
+from strongroom.values import moment
+
+POOL = 64
+MOST_CANDIDATES = 10_000
+NEAR = 0.6
+OPEN = 1_000
+
+# What meaning weighs against words: the best of five weights tried on conversations with questions about them, both
+# with a small static model and with a sentence transformer. With equal weights the static model made words alone worse.
+MEANING = 0.5
+_PUNCTUATION = ".,;:!?()[]{}\"'"
+
+
+class Filters(TypedDict, total=False):
+    """What a search may be narrowed by. `user_id` and `project_id` also say whose memories may be seen at all."""
+
+    scope: ScopeName | None
+    user_id: str | None
+    project_id: str | None
+    type: Type | None
+    min_confidence: float
+    min_trust: Trust
+
+
+class Lens(Struct, frozen=True):
+    """Which memories a caller sees."""
+
+    scope: ScopeName | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    type: Type | None = None
+    min_confidence: float = 0.0
+    min_trust: Trust = "untrusted"
+
+    @classmethod
+    def of(cls, filters: Filters | Mapping[str, Any]) -> Lens:
+        """Make a lens, or raise `InvalidInput`: a filter that is misspelt must not show more than was meant."""
+        for field, value in filters.items():
+            if field not in cls.__struct_fields__:
+                known = ", ".join(cls.__struct_fields__)
+                raise InvalidInput(f"there is no filter {field!r:.60}; there are {known}")
+            allowed = _CHOICES.get(field)
+            if allowed is not None and value not in allowed:
+                raise InvalidInput(f"{field} must be one of {', '.join(map(str, allowed))}, not {value!r:.60}")
+            if field in ("user_id", "project_id") and value is not None:
+                require_name(value, field)
+            if field == "min_confidence" and not (type(value) in (int, float) and 0 <= cast("float", value) <= 1):
+                raise InvalidInput(f"min_confidence must be a number from 0 to 1, not {value!r:.60}")
+        return cls(**filters)
+
+    def owners(self) -> tuple[str, ...]:
+        """Return the owner tags this lens can see."""
+        users = {None, self.user_id}
+        projects = {None, self.project_id}
+        return tuple(sorted({keys.owner(user, project) for user in users for project in projects}))
+
+    def shows(self, memory: Memory, now: datetime, *, status: str = "active") -> bool:
+        return memory.status == status and not (status == "active" and expired(memory, now)) and self._fits(memory)
+
+    def showed(self, memory: Memory, time: datetime) -> bool:
+        """Tell whether this memory was active at that time."""
+        until = min([end.at for end in memory.ended] + ([memory.expires_at] if memory.expires_at else []), default=None)
+        return memory.created_at <= time and (until is None or time < until) and self._fits(memory)
+
+    def _fits(self, memory: Memory) -> bool:
+        return (
+            memory.user_id in (None, self.user_id)
+            and memory.project_id in (None, self.project_id)
+            and self.scope in (None, memory.scope)
+            and self.type in (None, memory.type)
+            and memory.confidence >= self.min_confidence
+            and at_least(memory.trust, self.min_trust)
+        )
+
+
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "scope": (None, *get_args(ScopeName)),
+    "type": (None, *get_args(Type)),
+    "min_trust": get_args(Trust),
+}
+
+
+class Search:
+    """The finder of one space."""
+
+    def __init__(self, scope: Scope, vectors: Vectors) -> None:
+        self._scope = scope
+        self._vectors = vectors
+
+    async def search(self, query: str, k: int, mode: Mode, lens: Lens) -> Results[Hit]:
+        if k < 1:
+            raise InvalidInput(f"k must be a whole number, 1 or more, not {k!r:.40}")
+        if mode == "vector" and self._vectors.embedder is None:
+            raise InvalidInput("a vector search needs an embedder: memories.using(embedder=...)")
+        degraded = None
+        by_meaning: dict[str, tuple[Memory, float]] = {}
+        if mode != "lexical" and self._vectors.embedder is not None:
+            try:
+                by_meaning = await self._by_meaning(query, k, lens)
+            except Unavailable as problem:
+                if mode == "vector":
+                    raise
+                degraded = f"no vectors, words alone decided: {problem}"
+        by_words: dict[str, tuple[Memory, float]] = {}
+        if mode != "vector":
+            by_words = await self._by_words(query, k, lens)
+        hits = _rank(query, by_words, by_meaning)
+        return Results(await self._true(hits, k, lens), degraded=degraded)
+
+    async def review(self, batch: Batch) -> Batch:
+        """Return the batch with, for each proposal, what it resembles and what it would replace."""
+        return replace(batch, proposals=tuple([await self._review(proposal) for proposal in batch.proposals]))
+
+    # ---- candidates -------------------------------------------------------------------------------------------------
+
+    async def _by_words(self, query: str, k: int, lens: Lens) -> dict[str, tuple[Memory, float]]:
+        wanted = tuple(dict.fromkeys(words(screening.plain(query))))
+        if not wanted:
+            return {}
+        now = moment(self._scope.clock())
+        limit = max(POOL, 4 * k)
+        while True:
+            found = [await memory_words.find(self._scope, wanted, owner, limit) for owner in lens.owners()]
+            seen = [load(cast("Document", match.document), Memory) for part in found for match in part.matches]
+            memories = [memory for memory in seen if lens.shows(memory, now)]
+            full = any(len(part.matches) >= limit for part in found)
+            if len(memories) >= 2 * k or not full or limit >= MOST_CANDIDATES:
+                break
+            limit *= 4
+        total = sum(part.total for part in found)
+        counts = {word: sum(part.counts.get(word, 0) for part in found) for word in wanted}
+        texts = [words(screening.plain(memory.content)) for memory in memories]
+        scores = retrieval.bm25(wanted, texts, total, counts)
+        return {memory.id: (memory, score) for memory, score in zip(memories, scores, strict=True)}
+
+    async def _by_meaning(self, query: str, k: int, lens: Lens) -> dict[str, tuple[Memory, float]]:
+        await self._vectors.catch_up()
+        vector = await self._vectors.embed_query(query)
+        now = moment(self._scope.clock())
+        limit = max(POOL, 4 * k)
+        while True:
+            near = await self._vectors.nearest(vector, limit, lens.owners())
+            memories = await self._memories([id for id, _ in near])
+            kept = {
+                id: (memories[id], score)
+                for id, score in near
+                if score > 0 and id in memories and lens.shows(memories[id], now)
+            }
+            if len(kept) >= 2 * k or len(near) < limit or limit >= MOST_CANDIDATES:
+                return kept
+            limit *= 4
+
+    async def _memories(self, ids: Sequence[str]) -> dict[str, Memory]:
+        documents = await self._scope.store.read([Get(self._scope.key(keys.MEMORY, id)) for id in ids]) if ids else []
+        return {document.key.id: load(document, Memory) for document in documents if document is not None}
+
+    # ---- the last look ----------------------------------------------------------------------------------------------
+
+    async def _true(self, hits: Sequence[Hit], k: int, lens: Lens) -> list[Hit]:
+        """Return the first `k` hits that are still what they were when they were found."""
+        kept: list[Hit] = []
+        for start in range(0, len(hits), 2 * k):
+            part = hits[start : start + 2 * k]
+            questions: list[Question] = [Scan(self._scope.space, keys.REVOCATION, {"status": "open"}, limit=OPEN)]
+            questions += [Get(self._scope.key(keys.MEMORY, hit.memory.id)) for hit in part]
+            revocations, *documents = await self._scope.store.read(questions)
+            now = moment(self._scope.clock())
+            current = [
+                replace(hit, memory=memory)
+                for hit, document in zip(part, documents, strict=True)
+                if document is not None and lens.shows(memory := load(document, Memory), now)
+            ]
+            sources = {load(document, Revoked).source_ref for document in revocations.documents}
+            condemned = await self._derived(sources, [hit.memory for hit in current]) if sources else set()
+            kept += [hit for hit in current if hit.memory.id not in condemned]
+            if len(kept) >= k:
+                break
+        return kept[:k]
+
+    async def _derived(self, sources: set[str], memories: Sequence[Memory]) -> set[str]:
+        """Return the ids of those memories that come from one of the sources, at whatever distance."""
+        known = {memory.id: memory for memory in memories}
+        asked = set(known)
+        frontier: Iterable[Memory] = memories
+        while True:
+            refs = {ref for memory in frontier for ref in memory.source_refs if keys.can_be_id(ref)} - asked
+            if not refs:
+                break
+            asked |= refs
+            parents = await self._memories(sorted(refs))
+            known |= parents
+            frontier = parents.values()
+        tainted = set(sources)
+        while True:
+            more = {id for id, memory in known.items() if tainted.intersection(memory.source_refs)} - tainted
+            if not more:
+                return {memory.id for memory in memories} & tainted
+            tainted |= more
+
+    # ---- for the reviewer -------------------------------------------------------------------------------------------
+
+    async def _review(self, proposal: Proposal) -> Proposal:
+        request = proposal.request
+        memories = await self._memories(replaced(request))
+        near: list[Hit] = []
+        twin = None
+        if proposal.memory_id is not None:
+            [held] = await self._scope.store.read([keys.holder(self._scope.space, keys.said(request).claim)])
+            twin = held.documents[0].key.id if held.documents else None
+            lens = Lens(scope=request.scope, user_id=request.user_id, project_id=request.project_id)
+            said = set(words(screening.plain(request.content)))
+            for memory, _ in (await self._by_words(request.content, 8, lens)).values():
+                other = set(words(screening.plain(memory.content)))
+                alike = len(said & other) / len(said | other)
+                same_owner = (memory.user_id, memory.project_id) == (request.user_id, request.project_id)
+                if alike >= NEAR and same_owner:
+                    near.append(Hit(memory, alike, f"shares {len(said & other)} of {len(said | other)} words"))
+        near.sort(key=lambda hit: (-hit.score, hit.memory.id))
+        return replace(proposal, duplicate_of=twin, near_duplicates=tuple(near), replaces=tuple(memories.values()))
+
+
+def _rank(
+    query: str, by_words: Mapping[str, tuple[Memory, float]], by_meaning: Mapping[str, tuple[Memory, float]]
+) -> list[Hit]:
+    """Join both opinions into one order. Equal scores are ordered by id, so the order never depends on an index."""
+    lexical = {id: score for id, (_, score) in by_words.items()}
+    vector = {id: score for id, (_, score) in by_meaning.items()}
+    fused = retrieval.fuse([(1.0, lexical), (MEANING, vector)]) if lexical and vector else lexical or vector
+    # Said in the query's own spelling: a stem such as "deploi" would puzzle a reader.
+    spelled = {stem: token.strip(_PUNCTUATION) for token in screening.plain(query).split() for stem in words(token)}
+    hits = []
+    for id, score in fused.items():
+        memory = (by_words.get(id) or by_meaning[id])[0]
+        why = []
+        if id in lexical:
+            said = set(words(screening.plain(memory.content)))
+            shared = dict.fromkeys(token for stem, token in spelled.items() if stem in said)
+            why.append(f"words {', '.join(shared)} ({lexical[id]:.3f})")
+        if id in vector:
+            why.append(f"meaning ({vector[id]:.3f})")
+        hits.append(Hit(memory, score, "; ".join(why)))
+    return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))

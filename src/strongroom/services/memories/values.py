@@ -1,0 +1,193 @@
+"""The frozen values of long-term memory: what is asked for, what is staged, what is known, what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from strongroom.services.memories.trust import Trust
+
+SCHEMA_VERSION = "2.1"
+
+Op = Literal["add", "supersede", "deprecate", "noop"]
+Type = Literal["fact", "preference", "policy", "decision", "invariant"]
+ScopeName = Literal["user", "project", "global"]
+End = Literal["superseded", "deprecated", "expired", "revoked"]
+Status = Literal["active", End]
+Mode = Literal["lexical", "vector", "hybrid"]
+Outcome = Literal["pending", "committed", "duplicate", "rejected"]
+
+Text = Annotated[str, Meta(min_length=1)]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Id = Annotated[str, Meta(min_length=3, max_length=255)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Time = Annotated[datetime, Meta(tz=True)]
+
+T = TypeVar("T")
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A memory change request, version 2.1, plus two fields of our own: `trust` and `expires_at`.
+
+    `created_at` and `updated_at` are kept with the request; a memory is dated by the store, not by who proposes it.
+    """
+
+    schema_version: Literal["2.1"] = msgspec.field(name="_schema_version", default="2.1")
+    op: Op
+    type: Type
+    scope: ScopeName
+    content: Text
+    rationale: Text
+    confidence: Share
+    source_refs: tuple[Text, ...]
+    supersedes: tuple[Id, ...] = ()
+    target_memory_id: Id | None = None
+    memory_id: Id | None = None
+    user_id: Name | None = None
+    project_id: Name | None = None
+    created_at: Time | None = None
+    updated_at: Time | None = None
+    expires_at: Time | None = None
+    trust: Trust | None = None
+
+
+class Ended(Struct, frozen=True):
+    """How a memory stopped being active, or stopped being believed at all after that."""
+
+    status: End
+    at: datetime
+    by: str
+    reason: str = ""
+
+
+class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing known for longer than a run. Its status changes, never back to active; nothing else does."""
+
+    id: str
+    type: Type
+    scope: ScopeName
+    content: str
+    rationale: str
+    confidence: float
+    status: Status
+    trust: Trust
+    proposer: str
+    reviewer: str
+    batch_id: str
+    proposed_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    source_refs: tuple[str, ...] = ()
+    derived_from: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
+    superseded_by: str | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    run_id: str | None = None
+    expires_at: datetime | None = None
+    ended: tuple[Ended, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the v2.1 memory item, which knows only three statuses."""
+        return {
+            "_schema_version": SCHEMA_VERSION,
+            "memory_id": self.id,
+            "type": self.type,
+            "scope": self.scope,
+            "content": self.content,
+            "confidence": self.confidence,
+            "status": self.status if self.status in ("active", "deprecated") else "inactive",
+            "source_refs": list(self.source_refs),
+            "created_at": msgspec.to_builtins(self.created_at),
+            "updated_at": msgspec.to_builtins(self.updated_at),
+            "user_id": self.user_id,
+            "project_id": self.project_id,
+            "supersedes": list(self.supersedes),
+        }
+
+
+class Hit(Struct, frozen=True):
+    """A memory that answers a query, how well (more is better, within one answer only), and why."""
+
+    memory: Memory
+    score: float
+    why: str
+
+
+class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request of a batch. `near_duplicates` and `replaces` are filled in for the reviewer, and never stored;
+    while it is pending that goes for `duplicate_of` too, the memory that says the same.
+    """
+
+    request: Request
+    memory_id: str | None = None
+    trust: Trust = "untrusted"
+    flags: tuple[str, ...] = ()
+    outcome: Outcome = "pending"
+    duplicate_of: str | None = None
+    reason: str = ""
+    near_duplicates: tuple[Hit, ...] = ()
+    replaces: tuple[Memory, ...] = ()
+
+
+class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a proposer asks for, to be committed or rejected as one."""
+
+    id: str
+    status: Literal["pending", "committed", "rejected"]
+    proposer: str
+    created_at: datetime
+    proposals: tuple[Proposal, ...]
+    run_id: str | None = None
+    reviewer: str | None = None
+    decided_at: datetime | None = None
+    reason: str = ""
+
+
+class Committed(Struct, frozen=True):
+    """What committing a batch did. Asking again gives the same answer."""
+
+    batch_id: str
+    reviewer: str
+    at: datetime
+    memory_ids: tuple[str, ...]
+    ended_ids: tuple[str, ...]
+    duplicate_ids: tuple[str, ...]
+    rejected: tuple[int, ...]
+
+
+class Revoked(Struct, frozen=True, kw_only=True):
+    """A source that is no longer believed, and how many memories went with it."""
+
+    source_ref: str
+    by: str
+    reason: str
+    at: datetime
+    done: bool
+    memories: int = 0
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One step in the life of a memory or of one it replaced."""
+
+    at: datetime
+    event: Literal["proposed", "committed", "superseded", "deprecated", "expired", "revoked"]
+    memory_id: str
+    by: str
+    content: str
+    reason: str = ""
+    batch_id: str = ""
+    run_id: str | None = None
+
+
+class Results(list[T]):
+    """A list that also says where the next page starts (`next`) and what it could not look at (`degraded`)."""
+
+    def __init__(self, items: Iterable[T] = (), *, next: str | None = None, degraded: str | None = None) -> None:
+        super().__init__(items)
+        self.next = next
+        self.degraded = degraded

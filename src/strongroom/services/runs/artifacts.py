@@ -1,0 +1,211 @@
+"""Artifacts: content of any size, stored once by its sha256, in chunks, and pointed to by the runs that use it.
+
+| kind | id | holds |
+|---|---|---|
+| `blob` (stream) | a random name | the chunks |
+| `artifact` (document) | the sha256 | which blob, how many bytes |
+| `artifact-use` (document) | run id / artifact id | what a run calls it; tagged with run and sha256 |
+
+The `artifact` document is written again by every new use, so that erasing the last use and adding one can not miss each
+other: one of the two conflicts and looks again.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterable, Iterator
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct
+
+from strongroom.codec import encode
+from strongroom.errors import Damaged, NotFound
+from strongroom.scope import Scope
+from strongroom.services.runs.staging import Staging
+from strongroom.services.runs.state import Ref
+from strongroom.store import Delete, Document, Entry, Expect, Get, Key, Put, Range, Scan, Write
+from strongroom.values import ArtifactRef, iso, moment
+
+BLOB = "blob"
+ARTIFACT = "artifact"
+USE = "artifact-use"
+CHUNK = 1 << 18
+READ_CHUNKS = 4
+
+
+class Upload(Struct, frozen=True):
+    """Content on its way in: its chunks are staged, its hash is known."""
+
+    staging: Staging
+    blob: str
+    sha256: str
+    size: int
+    beginning: bytes
+
+
+async def upload(scope: Scope, run_id: str, chunks: Iterable[bytes]) -> Upload:
+    """Take content in, chunk by chunk, without making it visible."""
+    staging, blob = Staging(scope, run_id), "blob_" + os.urandom(10).hex()
+    beginning = bytearray()
+
+    def watched() -> Iterator[bytes]:
+        for chunk in chunks:
+            if not beginning:
+                beginning.extend(chunk)
+            yield chunk
+
+    try:
+        total, size = await stage(staging, scope.key(BLOB, blob), watched())
+    except BaseException:
+        await staging.abandon()
+        raise
+    return Upload(staging, blob, total, size, bytes(beginning))
+
+
+def preview(scope: Scope, content: Upload, pointer: ArtifactRef, max_tokens: int, priority: int) -> dict[str, Any]:
+    """Return a sliding item with the beginning of uploaded text, cut to so many tokens, and where the rest is."""
+    text = content.beginning.decode(errors="replace")
+    low, high = 0, min(len(text), max_tokens * 16)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if scope.tokenizer.count(text[:middle]) <= max_tokens else (low, middle - 1)
+    shown = "".join(mark if mark.isprintable() or mark == "\n" else " " for mark in text[:low])
+    return {
+        "id": pointer.id,
+        "content": f"{shown}\n({content.size} bytes in all: artifact {pointer.id})",
+        "timestamp": iso(moment(scope.clock())),
+        "priority": priority,
+    }
+
+
+async def stage(staging: Staging, key: Key, chunks: Iterable[bytes]) -> tuple[str, int]:
+    """Append content to a staged blob; return its sha256 and size."""
+    total, size = sha256(), 0
+    for chunk in chunks:
+        total.update(chunk)
+        size += len(chunk)
+        await staging.append(key, Entry("chunk", encode(b64encode(chunk).decode())))
+    return total.hexdigest(), size
+
+
+def artifact_key(scope: Scope, digest: str) -> Key:
+    return scope.key(ARTIFACT, digest)
+
+
+def use_key(scope: Scope, run_id: str, artifact_id: str) -> Key:
+    return scope.key(USE, f"{run_id}/{artifact_id}")
+
+
+def put_artifact(scope: Scope, digest: str, blob: str, size: int) -> Put:
+    return Put(artifact_key(scope, digest), encode({"blob": blob, "size": size}))
+
+
+def drop_blob(scope: Scope, blob: str) -> Delete:
+    return Delete(scope.key(BLOB, blob))
+
+
+def again(document: Document) -> tuple[Expect, Put]:
+    """Say how to add a use of content that is there: write it once more, so that nobody can be erasing it."""
+    return Expect(document.key, document.version), Put(document.key, document.value)
+
+
+def put_use(scope: Scope, run_id: str, pointer: ArtifactRef, size: int) -> Put:
+    value = {"type": pointer.type, "path": pointer.path, "sha256": pointer.sha256, "size": size}
+    return Put(use_key(scope, run_id, pointer.id), encode(value), tags={"run": run_id, "sha256": pointer.sha256})
+
+
+async def store_writes(
+    scope: Scope, run_id: str, pointer: ArtifactRef, content: Upload
+) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
+    """Say what makes uploaded content a run's artifact; what is there already is not stored twice."""
+    [known] = await scope.store.read([Get(artifact_key(scope, content.sha256))])
+    use = put_use(scope, run_id, pointer, content.size)
+    if known is None:
+        made = put_artifact(scope, content.sha256, content.blob, content.size)
+        return (Expect(made.key, 0), *content.staging.expects), (made, use, *content.staging.last_writes())
+    expect, put = again(known)
+    return (expect, *content.staging.expects), (put, use, *content.staging.forget_writes())
+
+
+async def read(ref: Ref, artifact_id: str) -> AsyncIterator[bytes]:
+    """Yield an artifact's content in chunks; raise `Damaged` if it is not what was stored."""
+    scope = ref.scope
+    [use] = await scope.store.read([Get(use_key(scope, ref.run_id, artifact_id))])
+    if use is None:
+        raise NotFound(f"run {ref.run_id!r} has no content for artifact {artifact_id!r}", kind=USE, id=artifact_id)
+    digest = use.value.load()["sha256"]
+    async for chunk in content(scope, digest):
+        yield chunk
+
+
+async def content(scope: Scope, digest: str) -> AsyncIterator[bytes]:
+    """Yield the content with that sha256."""
+    [stored] = await scope.store.read([Get(artifact_key(scope, digest))])
+    if stored is None:
+        raise NotFound(f"there is no content with sha256 {digest}", kind=ARTIFACT, id=digest)
+    blob = scope.key(BLOB, stored.value.load()["blob"])
+    place, total = 0, sha256()
+    while True:
+        [page] = await scope.store.read([Range(blob, place, place + READ_CHUNKS)])
+        for record in page.records:
+            if record.body is None:
+                raise NotFound(f"the content with sha256 {digest} was erased", kind=ARTIFACT, id=digest)
+            chunk = b64decode(record.body.load())
+            total.update(chunk)
+            yield chunk
+        place += READ_CHUNKS
+        if place >= page.length:
+            break
+    if total.hexdigest() != digest:
+        raise Damaged(f"the content with sha256 {digest} is not what was stored", reason="checksum")
+
+
+async def uses(scope: Scope, **tags: str) -> list[Document]:
+    """Return every use with these tags."""
+    found: list[Document] = []
+    after: str | None = None
+    while True:
+        [page] = await scope.store.read([Scan(scope.space, USE, tags, after)])
+        found += page.documents
+        after = page.next
+        if after is None:
+            return found
+
+
+async def copy_writes(
+    scope: Scope, from_run: str, to_run: str, pointers: Iterable[ArtifactRef]
+) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
+    """Say what lets a second run use the same artifacts. A pointer without content stays one."""
+    expects: list[Expect] = []
+    writes: list[Write] = []
+    for pointer in pointers:
+        use, known = await scope.store.read(
+            [Get(use_key(scope, from_run, pointer.id)), Get(artifact_key(scope, pointer.sha256))]
+        )
+        if use is None or known is None:
+            continue
+        expect, put = again(known)
+        if expect not in expects:
+            expects.append(expect)
+            writes.append(put)
+        writes.append(put_use(scope, to_run, pointer, use.value.load()["size"]))
+    return tuple(expects), tuple(writes)
+
+
+async def erase_writes(scope: Scope, run_id: str) -> tuple[tuple[Expect, ...], tuple[Write, ...], int]:
+    """Say what takes a run's artifacts away. Content that another run uses stays, for that run."""
+    expects: list[Expect] = []
+    writes: list[Write] = []
+    own = await uses(scope, run=run_id)
+    for digest in sorted({use.value.load()["sha256"] for use in own}):
+        [known] = await scope.store.read([Get(artifact_key(scope, digest))])
+        if known is None:
+            continue
+        expects.append(Expect(known.key, known.version))
+        if all(use.tags["run"] == run_id for use in await uses(scope, sha256=digest)):
+            stored: dict[str, Any] = known.value.load()
+            writes += [Delete(scope.key(BLOB, stored["blob"])), Delete(known.key)]
+    writes += [Delete(use.key) for use in own]
+    return tuple(expects), tuple(writes), len(own)

@@ -1,0 +1,294 @@
+"""Bringing a run back from a resume pack.
+
+The pack is read twice. The first time everything is checked and nothing is written: structure, manifest, signature,
+every event, the chain, the state it leads to, episodes, contents. The second time it is written, checked once more on
+the way (the file may have changed), and becomes visible with the last commit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+from strongroom.codec import encode
+from strongroom.errors import Conflict, InvalidInput
+from strongroom.schemas import check as check_schema
+from strongroom.scope import Scope
+from strongroom.services.runs import artifacts, history, packs, signing
+from strongroom.services.runs.changes import WorkingSetJson
+from strongroom.services.runs.episodes import TYPE as EPISODE
+from strongroom.services.runs.forks import taken
+from strongroom.services.runs.ledger import GENESIS, Identity, recorded
+from strongroom.services.runs.long_term import LongTerm, MemoryWrites, Packable
+from strongroom.services.runs.packs import PackReader
+from strongroom.services.runs.staging import Staging, sweep
+from strongroom.services.runs.state import Mark, Ref, RunState, put, record, retries, whole
+from strongroom.services.runs.unzip import refused
+from strongroom.services.runs.working_set import instant, require_id, require_valid
+from strongroom.store import Append, Commit, Entry, Erase, Expect, Get, Write, new_id
+from strongroom.values import EPOCH, ArtifactRef, Head, RunConfig
+
+_EPISODE = re.compile(re.escape(packs.EPISODES) + r"[0-9]{8}-(ep_[0-9a-f]+)\.json")
+_EPISODE_EXTRAS = ("reason", "first_event", "last_event")
+
+
+class Checked(Struct, frozen=True):
+    """A pack that passed every check: what is needed besides its streams."""
+
+    working_set: WorkingSetJson
+    origin: Identity
+    head: Head
+    pack_id: str | None
+    config: RunConfig
+    pointers: list[dict[str, Any]]
+
+
+def check(pack: PackReader, *, public_key: bytes | None, head: Head | None) -> Checked:
+    """Check a whole pack without writing anything; raise `InvalidInput` with the reason it is refused for."""
+    manifest = pack.manifest or {}
+    problem = signing.problem(pack.manifest, public_key)
+    if problem:
+        raise refused(problem)
+    working_set = pack.document(packs.WORKING_SET)
+    require_valid(working_set)
+    told = manifest.get("origin") or {"space": "-", "run_id": working_set["run_id"]}
+    origin = Identity(told["space"], told["run_id"])
+    if origin.run_id != working_set["run_id"]:
+        raise refused("its working set is of another run")
+    found = _check_ledger(pack, origin, working_set if manifest else None, head)
+    if manifest and (found.length, found.chain) != (
+        manifest["ledger_head"]["length"],
+        manifest["ledger_head"]["chain"],
+    ):
+        raise refused("its ledger is not the one the manifest speaks of")
+    for name in pack.under(packs.EPISODES):
+        _episode(pack, name)
+    for name in pack.under(packs.ARTIFACTS):
+        _check_artifact(pack, name)
+    for _ in pack.lines(packs.MEMORIES):
+        pass
+    return Checked(working_set, origin, found, manifest.get("pack_id"), _config(manifest), _pointers(pack, manifest))
+
+
+async def restore(
+    scope: Scope,
+    file: BinaryIO,
+    *,
+    run_id: str | None,
+    memories: LongTerm | None,
+    public_key: bytes | None,
+    head: Head | None,
+    actor: str,
+    max_bytes: int,
+) -> tuple[Ref, RunState]:
+    """Check the pack, then write it; the run appears with the last commit or not at all."""
+    pack = PackReader(file, max_bytes=max_bytes)
+    checked = check(pack, public_key=public_key, head=head)
+    target = require_id(checked.working_set["run_id"] if run_id is None else run_id, "run_id")
+    ref = Ref(scope, target, f"{target}~{os.urandom(8).hex()}")
+    [there] = await scope.store.read([Get(ref.key)])
+    if there is not None:
+        raise taken(target, Conflict("", expected=0, actual=there.version, key=ref.key))
+    await sweep(scope)
+    staging = Staging(scope, target)
+    try:
+        erase = await _stage_ledger(pack, ref, staging, checked)
+        await _stage_episodes(pack, ref, staging)
+        blobs = await _stage_artifacts(pack, scope, staging)
+        return await _appear(ref, checked, staging, erase, blobs, lambda: _memories(pack, memories), actor)
+    except BaseException:
+        await staging.abandon()
+        raise
+
+
+# ---- checking -------------------------------------------------------------------------------------------------------
+
+
+def _check_ledger(pack: PackReader, origin: Identity, expected: WorkingSetJson | None, head: Head | None) -> Head:
+    chain, length = GENESIS, 0
+    state: WorkingSetJson | None = None
+    for number, line in enumerate(pack.lines(packs.LEDGER), 1):
+        try:
+            entry, erased = packs.entry_of(line, number, origin)
+        except InvalidInput as problem:
+            raise problem if "refused" in str(problem) else refused(f"{packs.LEDGER}:{number}: {problem}") from None
+        assert entry.commitment is not None
+        chain, length = sha256(chain + entry.commitment).digest(), number
+        if head is not None and head.length == number and head.chain != chain.hex():
+            raise refused("its ledger is not the one whose head was given")
+        try:
+            state = None if erased else history.after(state, recorded(entry, number - 1))
+        except (KeyError, TypeError, ValueError):
+            raise refused(f"{packs.LEDGER}:{number} holds a change that can not be applied") from None
+    if head is not None and head.length > length:
+        raise refused("it is older than the head that was given: events are missing from its end")
+    if expected is not None and state is not None and {**state, "run_id": origin.run_id} != expected:
+        raise refused("its working set is not what its ledger leads to")
+    return Head(length, chain.hex())
+
+
+def _episode(pack: PackReader, name: str) -> tuple[dict[str, Any], int]:
+    """Return an episode's stored form and its time."""
+    match = _EPISODE.fullmatch(name)
+    found = pack.document(name)
+    if match is None or not isinstance(found, dict):
+        raise refused(f"{name!r} is not an episode")
+    extras = {key: found.pop(key, None) for key in _EPISODE_EXTRAS}
+    check_schema("episode", found, path=name)
+    numbers = (extras["first_event"], extras["last_event"])
+    if found["episode_id"] != match[1] or not isinstance(extras["reason"], str):
+        raise refused(f"{name!r} is not the episode its name says")
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise refused(f"{name!r} does not say which events it covers")
+    passed = instant(found.pop("created_at"), name) - EPOCH
+    found.pop("_schema_version")
+    return {**found, **extras}, (passed.days * 86400 + passed.seconds) * 1_000_000 + passed.microseconds
+
+
+def _check_artifact(pack: PackReader, name: str) -> None:
+    total = sha256()
+    for chunk in pack.chunks(name):
+        total.update(chunk)
+    if name != packs.ARTIFACTS + total.hexdigest():
+        raise refused(f"{name!r} is not the content its name says")
+
+
+def _config(manifest: dict[str, Any]) -> RunConfig:
+    try:
+        return msgspec.convert(manifest.get("config", {}), RunConfig)
+    except msgspec.ValidationError as problem:
+        raise refused(f"its configuration is not one known here ({problem})") from None
+
+
+def _pointers(pack: PackReader, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    pointers = manifest.get("pointers", {}).get("artifacts", [])
+    fields = {"id": str, "type": str, "path": str, "sha256": str, "size": int}
+    for pointer in pointers if isinstance(pointers, list) else [None]:
+        if not isinstance(pointer, dict) or {name: type(value) for name, value in pointer.items()} != fields:
+            raise refused("its list of artifacts is not well-formed")
+        if packs.ARTIFACTS + pointer["sha256"] not in pack.names:
+            raise refused(f"the content of artifact {pointer['id'][:60]!r} is missing")
+    return list(pointers)
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+async def _stage_ledger(pack: PackReader, ref: Ref, staging: Staging, checked: Checked) -> list[Erase]:
+    """Append the events under their new identity; return what must be erased again."""
+    blank: list[Erase] = []
+    chain, number = GENESIS, 0
+    for number, line in enumerate(pack.lines(packs.LEDGER), 1):
+        original, _ = packs.entry_of(dict(line), number, checked.origin)
+        entry, erased = packs.entry_of(line, number, ref.identity)
+        assert original.commitment is not None
+        chain = sha256(chain + original.commitment).digest()
+        if erased and blank and blank[-1].stop == number - 1:
+            blank[-1] = Erase(ref.ledger, blank[-1].start, number)
+        elif erased:
+            blank.append(Erase(ref.ledger, number - 1, number))
+        await staging.append(ref.ledger, entry)
+    if pack.manifest is not None and (number, chain.hex()) != (checked.head.length, checked.head.chain):
+        raise refused("it changed while it was being read")
+    return blank
+
+
+async def _stage_episodes(pack: PackReader, ref: Ref, staging: Staging) -> None:
+    for name in pack.under(packs.EPISODES):
+        body, at = _episode(pack, name)
+        for side in ("ws_before", "ws_after"):
+            body[side] = {**body[side], "run_id": ref.run_id}
+        await staging.append(ref.episodes, Entry(EPISODE, encode(body), at=at))
+
+
+async def _stage_artifacts(pack: PackReader, scope: Scope, staging: Staging) -> dict[str, tuple[str, int]]:
+    """Take contents in; return the blob and size of each sha256 that is not here yet."""
+    blobs: dict[str, tuple[str, int]] = {}
+    for name in pack.under(packs.ARTIFACTS):
+        digest = name.removeprefix(packs.ARTIFACTS)
+        blob = "blob_" + os.urandom(10).hex()
+        found, size = await artifacts.stage(staging, scope.key(artifacts.BLOB, blob), pack.chunks(name))
+        if found != digest:
+            raise refused("it changed while it was being read")
+        blobs[digest] = (blob, size)
+    return blobs
+
+
+async def _memories(pack: PackReader, memories: LongTerm | None) -> MemoryWrites | None:
+    items = list(pack.lines(packs.MEMORIES))
+    if not items:
+        return None
+    if not isinstance(memories, Packable):
+        raise refused("it holds memories, and this context has no long-term memory to take them")
+    return await memories.unpack_writes(items)
+
+
+async def _appear(
+    ref: Ref,
+    checked: Checked,
+    staging: Staging,
+    erase: list[Erase],
+    blobs: dict[str, tuple[str, int]],
+    bring: Callable[[], Awaitable[MemoryWrites | None]],
+    actor: str,
+) -> tuple[Ref, RunState]:
+    """Make the run visible: one commit of its document and everything that points to what was staged."""
+    scope = ref.scope
+    working_set = {**checked.working_set, "run_id": ref.run_id}
+    state = RunState(
+        working_set=working_set, streams=ref.streams, config=checked.config, mark=Mark(checked.head.length, 0)
+    )
+    told = {"pack_id": checked.pack_id, "run_id": checked.origin.run_id, "length": checked.head.length}
+    told |= {"chain": checked.head.chain} if checked.pack_id else {}
+    restored = record(ref, "RESTORED", told, actor=actor, detail=whole(working_set))
+    for _ in retries():
+        expects, writes = await _artifact_writes(scope, ref.run_id, checked.pointers, blobs)
+        brought = await bring()
+        commit = Commit(
+            new_id(),
+            (Expect(ref.key, 0), *staging.expects, *expects, *(brought.expects if brought else ())),
+            (
+                put(ref, state),
+                *staging.last_writes(),
+                *erase,
+                Append(ref.ledger, (restored,)),
+                *writes,
+                *(brought.writes if brought else ()),
+            ),
+        )
+        try:
+            await scope.store.commit(commit)
+        except Conflict as conflict:
+            if conflict.key == ref.key:
+                raise taken(ref.run_id, conflict) from None
+            lost = conflict
+            continue
+        return ref, state
+    raise lost
+
+
+async def _artifact_writes(
+    scope: Scope, run_id: str, pointers: list[dict[str, Any]], blobs: dict[str, tuple[str, int]]
+) -> tuple[list[Expect], list[Write]]:
+    expects: list[Expect] = []
+    writes: list[Write] = []
+    for digest, (blob, size) in blobs.items():
+        [known] = await scope.store.read([Get(artifacts.artifact_key(scope, digest))])
+        if known is None:
+            made = artifacts.put_artifact(scope, digest, blob, size)
+            expects.append(Expect(made.key, 0))
+            writes.append(made)
+        else:
+            expect, again = artifacts.again(known)
+            expects.append(expect)
+            writes += [again, artifacts.drop_blob(scope, blob)]
+    for pointer in pointers:
+        ref = ArtifactRef(type=pointer["type"], id=pointer["id"], path=pointer["path"], sha256=pointer["sha256"])
+        writes.append(artifacts.put_use(scope, run_id, ref, pointer["size"]))
+    return expects, writes

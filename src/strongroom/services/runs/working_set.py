@@ -1,0 +1,186 @@
+"""What a working set may hold and how it may change (pure).
+
+Schema 2.1: every field is required and no other is allowed. Identity and objective never change; a field is replaced
+whole, or, when it is a list, items are added to its end (`append`) or taken out (`remove`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from strongroom.codec import encode
+from strongroom.errors import BudgetExceeded, Immutable, InvalidInput
+from strongroom.schemas import check as check_schema
+from strongroom.services.runs.changes import WorkingSetJson
+from strongroom.values import ArtifactRef, PinnedItem, RunConfig, SlidingItem, WorkingSet
+
+MAX_RUN_ID = 160
+IMMUTABLE = ("_schema_version", "_update_seq", "task_id", "thread_id", "run_id", "objective")
+LISTS = ("acceptance_criteria", "constraints", "blockers", "artifact_refs", "pinned_context", "sliding_context")
+MUTABLE = ("status", "current_stage", "next_action", "last_action_summary", *LISTS)
+# How a caller may name an immutable field: as the JSON does, or as the attribute of WorkingSet.
+_ATTRIBUTES = {"seq": "_update_seq", "schema_version": "_schema_version"}
+_LEAP = re.compile(r":60(?=[.+\-Zz])")
+
+
+def initial(
+    *,
+    run_id: str,
+    task_id: str,
+    thread_id: str,
+    objective: str,
+    acceptance_criteria: Sequence[str] = (),
+    constraints: Sequence[str] = (),
+    current_stage: str = "BOOT",
+) -> WorkingSetJson:
+    """Return the working set of a new run, valid by schema."""
+    state = {
+        "_schema_version": "2.1",
+        "_update_seq": 0,
+        "task_id": task_id,
+        "thread_id": thread_id,
+        "run_id": run_id,
+        "objective": objective,
+        "status": "BOOT",
+        "current_stage": current_stage,
+        "acceptance_criteria": data(acceptance_criteria),
+        "constraints": data(constraints),
+        "blockers": [],
+        "next_action": "",
+        "last_action_summary": "",
+        "artifact_refs": [],
+        "pinned_context": [],
+        "sliding_context": [],
+    }
+    require_valid(state)
+    return state
+
+
+def changed(
+    state: WorkingSetJson,
+    config: RunConfig,
+    fields: Mapping[str, Any],
+    append: Mapping[str, Sequence[Any]],
+    remove: Mapping[str, Sequence[Any]],
+) -> WorkingSetJson:
+    """Return the state after one update, its sequence number one higher; raise if it may not become that."""
+    for name in (*fields, *append, *remove):
+        _require_mutable(name)
+    after = dict(state)
+    new = {name: data(value) for name, value in fields.items()}
+    after.update(new)
+    for name in (*append, *remove):
+        if name not in LISTS:
+            raise InvalidInput("is not a list, so nothing can be appended or removed; nothing changed", path=name)
+        if name in fields:
+            raise InvalidInput("was both replaced and edited; do one of the two; nothing changed", path=name)
+    for name, wanted in remove.items():
+        after[name] = _without(after[name], data(_list(wanted, name)))
+    added = {name: data(_list(items, name)) for name, items in append.items()}
+    for name, items in added.items():
+        after[name] = [*after[name], *items]
+    after["_update_seq"] = state["_update_seq"] + 1
+    # What was there is known to be valid: only what is new has to be looked at.
+    encode([new, added])
+    touched = {name: after[name] for name in (*fields, *append)}
+    check_schema("ws_patch", touched, part="fields")
+    _check_times(touched.get("sliding_context", ()))
+    if len(after["pinned_context"]) > config.pinned_context_max_items:
+        raise BudgetExceeded(
+            f"pinned_context may hold {config.pinned_context_max_items} items, not {len(after['pinned_context'])}; "
+            "nothing changed",
+            limit=config.pinned_context_max_items,
+            needed=len(after["pinned_context"]),
+        )
+    return after
+
+
+def require_valid(state: WorkingSetJson) -> None:
+    """Raise `InvalidInput`, with the path, unless this is a working set 2.1."""
+    encode(state)
+    check_schema("working_set", state)
+    _check_times(state["sliding_context"])
+
+
+def _check_times(items: Sequence[Mapping[str, Any]]) -> None:
+    for place, item in enumerate(items):
+        if _instant(item["timestamp"]) is None:
+            instant(item["timestamp"], f"$.sliding_context[{place}].timestamp")
+
+
+def instant(text: str, path: str = "") -> datetime:
+    """Return the moment an RFC 3339 time names, whatever its offset."""
+    found = _instant(text)
+    if found is None:
+        raise InvalidInput(f"{text[:60]!r} is not a time such as 2026-01-31T09:30:00Z", path=path)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _instant(text: str) -> datetime | None:
+    try:
+        # A leap second is a valid time that datetime can not hold: it counts as the second before it.
+        return datetime.fromisoformat(_LEAP.sub(":59", text).upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def ranked(items: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the places of sliding items in the order in which they leave: priority, instant, place."""
+    return sorted(
+        range(len(items)), key=lambda place: (items[place]["priority"], instant(items[place]["timestamp"]), place)
+    )
+
+
+def require_id(value: object, what: str) -> str:
+    """Return an id that is safe as a key everywhere, or raise `InvalidInput`."""
+    if type(value) is not str or not 0 < len(value) <= MAX_RUN_ID or not value.isprintable():
+        raise InvalidInput(f"a {what} must be 1 to {MAX_RUN_ID} printable characters, not {value!r:.80}")
+    return value
+
+
+def data(value: Any) -> Any:
+    """Return plain JSON data: our own frozen items become objects, tuples become lists."""
+    if isinstance(value, (ArtifactRef, PinnedItem, SlidingItem)):
+        return msgspec.structs.asdict(value)
+    if isinstance(value, (list, tuple)):
+        return [data(item) for item in value]
+    if type(value) is dict:
+        return {key: data(item) for key, item in value.items()}
+    return value
+
+
+def view(state: WorkingSetJson) -> WorkingSet:
+    """Return the frozen value of a state that is known to be valid."""
+    return msgspec.convert(state, WorkingSet)
+
+
+def _require_mutable(name: str) -> None:
+    name = _ATTRIBUTES.get(name, name)
+    if name in IMMUTABLE:
+        raise Immutable(f"{name} never changes in a run; nothing changed", field=name)
+    if name not in MUTABLE:
+        raise InvalidInput(f"a working set has no such field; it has {', '.join(MUTABLE)}; nothing changed", path=name)
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise InvalidInput(f"needs a list of items, not {type(value).__name__}; nothing changed", path=name)
+    return list(value)
+
+
+def _without(items: list[Any], wanted: list[Any]) -> list[Any]:
+    """Leave out what equals a wanted item, or has it as its id. What is not there stays not there."""
+    ids = {item for item in wanted if isinstance(item, str)}
+    whole = [item for item in wanted if not isinstance(item, str)]
+    return [
+        item
+        for item in items
+        if not (item in ids if isinstance(item, str) else item["id"] in ids) and item not in whole
+    ]

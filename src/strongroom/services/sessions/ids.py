@@ -1,0 +1,111 @@
+"""Message ids: found, unique, free again once their message is hidden.
+
+An id that a caller chose has a document of its own (about 140 bytes), written in the commit of its message with the
+expectation that nobody else has it. The document says where the message was expected to land; it stands there, or a
+little later if others were faster. Ids that the session gives out cost nothing: they are made of the message's index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from strongroom.codec import encode
+from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.scope import Scope
+from strongroom.services.sessions.records import own_id
+from strongroom.services.sessions.state import id_key
+from strongroom.services.sessions.view import PAGE, View, at
+from strongroom.store import Document, Expect, Get, Key, Put, Range, Record, Write
+
+
+async def locate(view: View, hint: int, fits: Callable[[Record], bool]) -> Record | None:
+    """Return the first record at or after `hint` that fits.
+
+    A writer notes where it expects its record to land; others may land first, so it stands there or a little later.
+    """
+    start, step = hint, 1
+    while True:
+        (part,) = await view.scope.store.read([Range(view.stream, start, None, step)])
+        record: Record
+        for record in part.records:
+            if fits(record):
+                return record
+        if not part.records:
+            return None
+        start, step = part.records[-1].index + 1, min(step * 8, PAGE)
+
+
+async def find(view: View, message_id: str) -> Record:
+    """Return the visible message of that id, or raise `NotFound`."""
+    (noted,) = await view.scope.store.read([Get(id_key(view.document, message_id))])
+    if noted is not None:
+        record = await locate(view, noted.value.load(), _bears(message_id))
+        if record is not None and view.shows(record.index):
+            return record
+    index = view.naming.index(message_id)
+    if index is not None:
+        record = (await at(view, [index])).get(index)
+        if record is not None and own_id(record) is None:
+            return record
+    raise NotFound(
+        f"session {view.id!r} has no message {message_id!r:.80}; nothing changed", kind="message", id=message_id
+    )
+
+
+async def taken(scope: Scope, session: Key, ids: Sequence[str]) -> dict[str, int]:
+    """Return the versions of ids that have been used before, visible or not."""
+    notes: list[Document | None] = await scope.store.read([Get(id_key(session, one)) for one in ids])
+    return {one: note.version for one, note in zip(ids, notes, strict=True) if note is not None}
+
+
+async def reusable(view: View, ids: Sequence[str]) -> dict[str, int]:
+    """Return the versions of ids that only hidden messages bear; raise `Conflict` for one that is in use."""
+    notes: list[Document | None] = await view.scope.store.read([Get(id_key(view.document, one)) for one in ids])
+    versions: dict[str, int] = {}
+    for one, note in zip(ids, notes, strict=True):
+        if note is not None:
+            record = await locate(view, note.value.load(), _bears(one))
+            if record is not None and view.shows(record.index):
+                raise _duplicate(view, one)
+            versions[one] = note.version
+    return versions
+
+
+async def refuse_ours(view: View, ids: Sequence[str]) -> None:
+    """Refuse ids of the form we give out ourselves, unless they belonged to a message that is hidden now."""
+    ours = {one: index for one in ids if (index := view.naming.index(one)) is not None}
+    for one, index in ours.items():
+        if index >= view.length:
+            raise InvalidInput(f"{one!r} is an id this session will give to a later message; nothing changed")
+    found = await at(view, ours.values())
+    for one, index in ours.items():
+        if index in found and own_id(found[index]) is None:
+            raise _duplicate(view, one)
+
+
+async def reclaimed(view: View, ranges: Sequence[tuple[int, int]]) -> tuple[list[Expect], list[Write]]:
+    """Give ids back to the messages of these ranges, unless another visible message bears one of them now."""
+    expects: list[Expect] = []
+    writes: list[Write] = []
+    for start, stop in ranges:
+        while start < stop:
+            (part,) = await view.scope.store.read([Range(view.stream, start, stop, PAGE)])
+            if not part.records:
+                break
+            start = part.records[-1].index + 1
+            given = {one: record.index for record in part.records if (one := own_id(record)) is not None}
+            versions = await reusable(view, list(given))
+            expects += [Expect(id_key(view.document, one), versions.get(one, 0)) for one in given]
+            writes += [Put(id_key(view.document, one), encode(index)) for one, index in given.items()]
+    return expects, writes
+
+
+def _bears(message_id: str) -> Callable[[Record], bool]:
+    return lambda record: own_id(record) == message_id
+
+
+def _duplicate(view: View, message_id: str) -> Conflict:
+    key = id_key(view.document, message_id)
+    return Conflict(
+        f"session {view.id!r} has a message {message_id!r} already; nothing changed", expected=0, actual=1, key=key
+    )

@@ -1,0 +1,115 @@
+"""The vectors of a session's messages: made on the back of ordinary calls, stored, never lost.
+
+They stand in a stream of their own, block by block in the order of the messages. Its end says how far embedding has
+come, so whoever needs more goes on from there: after a failure, in another process, next year. There is no queue that
+could forget a message, and no thread that could fail unseen. Blocks of another embedder are passed over.
+"""
+
+from __future__ import annotations
+
+import heapq
+from base64 import b64decode, b64encode
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from strongroom.codec import encode
+from strongroom.embedders import Embedder, Fingerprint
+from strongroom.errors import Conflict
+from strongroom.services.sessions.state import SESSION, VECTOR
+from strongroom.services.sessions.view import View
+from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Range, Record, Slice, Tail, new_id
+
+BLOCK = 128
+SLICE = 8 * BLOCK  # how many messages one ordinary call embeds at most
+
+
+class Progress(Struct, frozen=True):
+    """What one call did: how many messages it embedded, how many it looked at, and how many are left."""
+
+    embedded: int
+    seen: int
+    left: int
+
+
+class Meaning(Struct, frozen=True):
+    """An embedder, and whether it may be called on another thread."""
+
+    embedder: Embedder
+    threads: bool
+
+    async def catch_up(self, view: View, most: int | None = None) -> Progress:
+        """Embed messages that have no vector yet, the oldest first, until at least `most` have been looked at."""
+        mark = str(await self.embedder.fingerprint(threads=self.threads))
+        made = seen = 0
+        while True:
+            done, length = await self._progress(view, mark)
+            left = max(view.length - max(done, view.first), 0)
+            if not left or (most is not None and seen >= most):
+                return Progress(made, seen, left)
+            (part,) = await view.scope.store.read([Range(view.stream, done, view.length, BLOCK)])
+            if not part.records:
+                return Progress(made, seen, 0)  # the session is gone
+            try:
+                made += await self._embed(view, part, length, mark)
+            except Conflict:
+                continue  # somebody else embedded the same messages, or the session is gone: look again
+            seen += len(part.records)
+
+    async def left(self, view: View) -> int:
+        """Return how many messages have no vector yet."""
+        return (await self.catch_up(view, 0)).left
+
+    async def nearest(self, view: View, query: str, limit: int) -> dict[int, float]:
+        """Return the visible messages nearest in meaning with their cosine, reading the vectors a block at a time."""
+        fingerprint: Fingerprint = await self.embedder.fingerprint(threads=self.threads)
+        mark = str(fingerprint)
+        vector = (await self.embedder.embed([query], threads=self.threads, purpose="query"))[0]
+        best: list[tuple[float, int]] = []
+        start = 0
+        while True:
+            (part,) = await view.scope.store.read([Range(view.side(VECTOR), start, None, BLOCK)])
+            if not part.records:
+                return {index: score for score, index in best if score > 0}
+            start = part.records[-1].index + 1
+            for record in part.records:
+                if record.type == mark:
+                    indexes, matrix = _block(record, fingerprint.dimension)
+                    scores = np.round(matrix @ vector, 6).tolist()
+                    shown = [(score, index) for score, index in zip(scores, indexes, strict=True) if view.shows(index)]
+                    best = heapq.nlargest(limit, [*best, *shown])
+
+    async def _progress(self, view: View, mark: str) -> tuple[int, int]:
+        """Return the index up to which messages have been looked at, and the length of the stream of vectors."""
+        (end,) = await view.scope.store.read([Range(view.side(VECTOR), 0, 0)])
+        before = end.length
+        while True:
+            (part,) = await view.scope.store.read([Tail(view.side(VECTOR), 1, None, before)])
+            if not part.records:
+                return 0, end.length
+            (record,) = part.records
+            if record.type == mark and record.body is not None:
+                return int(record.body.load()["stop"]), end.length
+            before = record.index
+
+    async def _embed(self, view: View, part: Slice, length: int, mark: str) -> int:
+        spoken = [(record.index, record.text) for record in part.records if record.text]
+        matrix = await self.embedder.embed([text for _, text in spoken], threads=self.threads)
+        body = {
+            "stop": part.records[-1].index + 1,
+            "indexes": [index for index, _ in spoken],
+            "vectors": b64encode(matrix.astype("<f2").tobytes()).decode(),
+        }
+        key = view.side(VECTOR)
+        expects = (Expect(view.scope.key(SESSION, view.id), EXISTS), Expect(key, length))
+        writes = (Append(key, (Entry(mark, encode(body), at=view.scope.clock()),)),)
+        await view.scope.store.commit(Commit(new_id(), expects, writes))
+        return len(spoken)
+
+
+def _block(record: Record, dimension: int) -> tuple[list[int], NDArray[np.float32]]:
+    body: dict[str, Any] = record.body.load() if record.body is not None else {"indexes": [], "vectors": ""}
+    flat = np.frombuffer(b64decode(body["vectors"]), dtype="<f2").astype(np.float32)
+    return body["indexes"], flat.reshape(len(body["indexes"]), dimension)

@@ -1,0 +1,186 @@
+"""A session as one snapshot saw it, and the reads that start from there.
+
+Records never change, so whatever is read later still belongs to the snapshot as long as the view's own ranges and
+length decide what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from strongroom.errors import NotFound
+from strongroom.scope import Scope
+from strongroom.services.sessions.records import message
+from strongroom.services.sessions.state import (
+    COUNT,
+    CUT,
+    KEPT,
+    MESSAGE,
+    SESSION,
+    Naming,
+    State,
+    bounded,
+    is_visible,
+    parse,
+)
+from strongroom.services.sessions.values import Message
+from strongroom.store import Document, Get, Key, Question, Range, Record, Slice, Tail
+from strongroom.tokens import Tokenizer
+
+PAGE = 500
+
+
+class View(Struct, frozen=True):
+    """The state of a session, and how long its streams were: messages, and where they matter, cuts and kept notes.
+
+    `recounted` holds the tokens of messages that an earlier tokenizer counted, as far as `learn` has looked them up.
+    """
+
+    scope: Scope
+    id: str
+    version: int
+    state: State
+    tags: dict[str, str]
+    naming: Naming
+    tokenizer: Tokenizer
+    first: int
+    length: int
+    cuts: int = 0
+    notes: int = 0
+    recounted: dict[int, int] = {}
+
+    @property
+    def document(self) -> Key:
+        return self.scope.key(SESSION, self.id)
+
+    @property
+    def stream(self) -> Key:
+        return self.scope.key(MESSAGE, self.id)
+
+    @property
+    def stretches(self) -> list[tuple[int, int]]:
+        return bounded(self.state.visible, self.first, self.length)
+
+    def side(self, kind: str) -> Key:
+        """Return the key of one of the session's other streams."""
+        return self.scope.key(kind, self.id)
+
+    def shows(self, index: int) -> bool:
+        return self.first <= index < self.length and is_visible(self.state.visible, index)
+
+    def message(self, record: Record) -> Message:
+        return message(record, self.state, self.naming, self.tokenizer, self.recounted.get(record.index))
+
+
+async def look(
+    scope: Scope, session_id: str, choose: Callable[[str], Tokenizer], extra: Sequence[Question] = ()
+) -> tuple[View, list[Any]]:
+    """Read a session's state, and in the same snapshot answer `extra`. `choose` finds the tokenizer of a name."""
+    stream = scope.key(MESSAGE, session_id)
+    document, found, *answers = await scope.store.read(
+        [Get(scope.key(SESSION, session_id)), Range(stream, 0, 0), *extra]
+    )
+    return view_of(scope, session_id, document, found, choose), answers
+
+
+async def look_closely(scope: Scope, session_id: str, choose: Callable[[str], Tokenizer]) -> View:
+    """Read a session's state together with the lengths of its side streams, to decide about a cut."""
+    view, (cuts, notes) = await look(
+        scope, session_id, choose, [Range(scope.key(CUT, session_id), 0, 0), Range(scope.key(KEPT, session_id), 0, 0)]
+    )
+    return msgspec.structs.replace(view, cuts=cuts.length, notes=notes.length)
+
+
+def view_of(
+    scope: Scope, session_id: str, document: Document | None, found: Slice, choose: Callable[[str], Tokenizer]
+) -> View:
+    """Make a view of a session's document and the end of its stream, as one read returned them."""
+    if document is None:
+        raise NotFound(f"there is no session {session_id!r}; nothing changed", kind=SESSION, id=session_id)
+    state = parse(document.value)
+    return View(
+        scope,
+        session_id,
+        document.version,
+        state,
+        document.tags,
+        Naming(session_id),
+        choose(state.tokenizer),
+        found.first,
+        found.length,
+    )
+
+
+async def forward(view: View, start: int, count: int) -> list[Record]:
+    """Return up to `count` visible records from index `start` on, in order."""
+    found: list[Record] = []
+    for low, high in view.stretches:
+        low = max(low, start)
+        if low < high and len(found) < count:
+            (part,) = await view.scope.store.read([Range(view.stream, low, high, count - len(found))])
+            found += part.records
+    await learn(view, found)
+    return found
+
+
+async def backward(view: View, before: int, count: int) -> list[Record]:
+    """Return up to `count` visible records before index `before`, in order."""
+    found: list[Record] = []
+    for low, high in reversed(view.stretches):
+        high = min(high, before)
+        if low < high and len(found) < count:
+            (part,) = await view.scope.store.read([Tail(view.stream, min(count - len(found), high - low), None, high)])
+            found = [*part.records, *found]
+    await learn(view, found)
+    return found
+
+
+async def at(view: View, indexes: Iterable[int]) -> dict[int, Record]:
+    """Return the visible records at certain indexes, in one round trip."""
+    return await stored_at(view, [index for index in set(indexes) if view.shows(index)])
+
+
+async def stored_at(view: View, indexes: Iterable[int]) -> dict[int, Record]:
+    """Return the records at certain indexes, visible or not, in one round trip."""
+    wanted = _runs(sorted(set(indexes)))
+    if not wanted:
+        return {}
+    slices: list[Slice] = await view.scope.store.read([Range(view.stream, low, high) for low, high in wanted])
+    found = [record for part in slices for record in part.records]
+    await learn(view, found)
+    return {record.index: record for record in found}
+
+
+async def learn(view: View, records: Sequence[Record]) -> None:
+    """Look up what these records were counted anew, if the tokenizer changed since they were written.
+
+    What has not been counted anew yet is counted by whoever asks for its message.
+    """
+    plan = view.state.recount
+    if plan is None:
+        return
+    blocks = {plan.block(one.index) for one in records if plan.start <= one.index < plan.stop}
+    if not blocks:
+        return
+    (made,) = await view.scope.store.read([Range(view.side(COUNT), 0, 0)])
+    wanted = [Range(view.side(COUNT), made.first + low, made.first + high) for low, high in _runs(sorted(blocks))]
+    for part in await view.scope.store.read(wanted):
+        for record in part.records:
+            # The tokenizer may have changed again since this view was taken; a block tells whose counts it holds.
+            if record.type == view.tokenizer.name and record.body is not None:
+                start, counts = record.body.load()
+                view.recounted.update(enumerate(counts, start))
+
+
+def _runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for index in indexes:
+        if runs and runs[-1][1] == index:
+            runs[-1] = (runs[-1][0], index + 1)
+        else:
+            runs.append((index, index + 1))
+    return runs

@@ -1,0 +1,190 @@
+"""Decisions about delivery: who may handle a thread, what comes next, what a failure leads to. No I/O.
+
+A thread that is handled has one document (kind "delivery"): the lease, and for each receiver the index it has reached.
+Its version is the fencing token: every commit of a worker expects the version it knows, so a worker that was paused
+past its lease can not write late. Clocks only decide when a lease may be taken over; they never decide whose write
+counts.
+
+A flag (kind "mail") says that a thread may hold something for a receiver. Raising it needs no expectation; taking it
+down expects the version that was seen before the thread was found empty, so a message that came meanwhile is not
+missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from strongroom.arguments import check_fields
+from strongroom.codec import encode, pack
+from strongroom.errors import InvalidInput
+from strongroom.services.threads.values import moment
+from strongroom.store import Document, Expect, Key, Put, Record
+
+DELIVERY, MAIL, DEAD = "delivery", "mail", "dead_letter"
+
+
+class Failing(Struct, frozen=True):
+    """A message that failed and will be tried again."""
+
+    index: int
+    attempts: int
+    not_before: int
+    error: str
+
+
+class Delivery(Struct, frozen=True):
+    """How far a thread has been handled, and who is at it."""
+
+    owner: str | None = None
+    until: int = 0
+    next: dict[str, int] = {}
+    failing: Failing | None = None
+
+
+class DeliveryFailed(Struct, frozen=True):
+    """What a caller is told when a message could not be handled."""
+
+    handler: str
+    index: int
+    error: str
+    attempts: int
+
+
+class DeadLetter(Struct, frozen=True):
+    """A message nobody could handle."""
+
+    id: str
+    thread_id: str
+    index: int
+    handler: str
+    error: str
+    attempts: int
+    at: datetime
+
+
+class StoredDeadLetter(Struct):
+    thread_id: str
+    index: int
+    handler: str
+    error: str
+    attempts: int
+    at: int
+
+
+class DeadLetterPage(Struct, frozen=True):
+    """Some dead letters, and the cursor of the next page (None at the end)."""
+
+    letters: tuple[DeadLetter, ...]
+    next: str | None
+
+
+class Retry(Struct, frozen=True, kw_only=True):
+    """How often to try a message, and how long to wait: first, then `factor` times longer each time."""
+
+    attempts: int = 3
+    first_seconds: float = 0.1
+    factor: float = 2.0
+    max_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.attempts < 1 or self.factor <= 0 or min(self.first_seconds, self.max_seconds) < 0:
+            raise InvalidInput(f"a retry needs an attempt, a factor above 0 and no time below 0, not {self}")
+
+    def delay_seconds(self, attempts: int) -> float:
+        """Return how long to wait after that many failed attempts."""
+        return min(self.first_seconds * self.factor ** (attempts - 1), self.max_seconds)
+
+
+def read_delivery(document: Document | None) -> Delivery:
+    return Delivery() if document is None else msgspec.json.decode(document.value, type=Delivery)
+
+
+def mail_key(space: str, *, thread_id: str, receiver: str) -> Key:
+    return Key(space, MAIL, sha256(encode([thread_id, receiver])).hexdigest())
+
+
+def raise_flag(space: str, *, thread_id: str, receiver: str) -> Put:
+    """Say that a thread may hold something for a receiver."""
+    key = mail_key(space, thread_id=thread_id, receiver=receiver)
+    return Put(key, encode({"thread_id": thread_id}), {"receiver": receiver})
+
+
+def blocked_until(state: Delivery, *, owner: str, now: int) -> int:
+    """Return when a worker may take the thread: 0 for now, or a time to come back at."""
+    held = state.until if state.owner not in (None, owner) and state.until > now else 0
+    waiting = state.failing.not_before if state.failing is not None and state.failing.not_before > now else 0
+    return max(held, waiting)
+
+
+def taken(state: Delivery, *, owner: str, until: int) -> Delivery:
+    return replace(state, owner=owner, until=until)
+
+
+def handled(state: Delivery, record: Record, *, until: int) -> Delivery:
+    """Say that a message is done with, whatever came of it."""
+    assert record.receiver is not None
+    return replace(state, until=until, failing=None, next={**state.next, record.receiver: record.index + 1})
+
+
+def failed(state: Delivery, record: Record, *, error: str, not_before: int) -> Delivery:
+    """Say that a message has to be tried again later, by anyone."""
+    failing = Failing(record.index, attempts(state, record), not_before, error)
+    return replace(state, owner=None, until=0, failing=failing)
+
+
+def released(state: Delivery, *, receivers: Iterable[str] = (), length: int = 0) -> Delivery:
+    """Give the thread back; `receivers` have seen it up to `length`."""
+    seen = {name: max(length, state.next.get(name, 0)) for name in receivers}
+    return replace(state, owner=None, until=0, next={**state.next, **seen})
+
+
+def attempts(state: Delivery, record: Record) -> int:
+    """Return which attempt at a message this is, from 1."""
+    failing = state.failing
+    return failing.attempts + 1 if failing is not None and failing.index == record.index else 1
+
+
+def start(state: Delivery, receivers: Iterable[str]) -> int:
+    """Return the first index that may hold something for one of the receivers."""
+    return min(state.next.get(name, 0) for name in receivers)
+
+
+def due(state: Delivery, records: Iterable[Record], receivers: Collection[str]) -> list[Record]:
+    """Return the records still to be handled, in order."""
+    return [
+        record
+        for record in records
+        if record.receiver in receivers and record.index >= state.next.get(record.receiver or "", 0)
+    ]
+
+
+def bury(space: str, *, thread_id: str, record: Record, error: str, attempts: int, now: int) -> Put:
+    """Keep a message that could not be handled where people can find it."""
+    assert record.receiver is not None
+    stored = StoredDeadLetter(thread_id, record.index, record.receiver, error, attempts, now)
+    id = sha256(encode([thread_id, record.index, record.receiver])).hexdigest()
+    return Put(Key(space, DEAD, id), pack(stored), {"handler": record.receiver})
+
+
+def read_dead_letter(document: Document) -> DeadLetter:
+    stored = msgspec.json.decode(document.value, type=StoredDeadLetter)
+    return DeadLetter(
+        document.key.id,
+        stored.thread_id,
+        stored.index,
+        stored.handler,
+        stored.error,
+        stored.attempts,
+        moment(stored.at),
+    )
+
+
+def unchanged(key: Key, document: Document | None) -> Expect:
+    return Expect(key, 0 if document is None else document.version)

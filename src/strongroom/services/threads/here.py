@@ -1,0 +1,83 @@
+"""Appending to a thread in this process's memory, the short way.
+
+In process a commit's ceremony (an id, a receipt that is kept for a day, a general plan) costs several times the append
+itself, and nobody could repeat an id they never saw. So a store that keeps its data here may offer `extend`, which does
+just what one `Append` to a stream that exists would do. The usual message takes that way: a thread, names and a class
+seen before, and values that are plainly harmless. Anything else goes the long way, which decides and explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time_ns
+from typing import Any
+
+from strongroom.scope import now
+from strongroom.services.threads.payloads import SAFE, encode_body, kinds, seal
+from strongroom.services.threads.threads import AsyncThreads
+from strongroom.services.threads.values import Slot
+from strongroom.store import Record
+
+
+class Here:
+    """The short way for the threads of one space. `otherwise` is the long one."""
+
+    def __init__(
+        self, threads: AsyncThreads, *, extend: Callable[..., Record | None], otherwise: Callable[..., Slot]
+    ) -> None:
+        self._extend = extend
+        self._otherwise = otherwise
+        self._clock = None if threads.scope.clock is now else threads.scope.clock
+        self._limit = threads.limits.max_slots_per_thread
+        self._keys, self._names, self._firsts = threads.keys, threads.names, threads.firsts
+        self._types = threads.types
+
+    def append(
+        self,
+        thread_id: str,
+        payload: Any,
+        *,
+        from_id: str,
+        to_id: str = "",
+        own_name: str | None = None,
+        is_self_call: bool = False,
+        usage_instructions: str = "",
+        todo_nudge: str = "",
+        commit_id: str | None = None,
+    ) -> Slot:
+        """See `AsyncThreads.append`."""
+        kind, names = kinds.get(type(payload)), self._names
+        try:
+            key = self._keys.get(thread_id) if from_id in names and to_id in names else None
+        except TypeError:  # of what can not even be looked up
+            key = None
+        plain = commit_id is own_name is None and not (is_self_call or usage_instructions or todo_nudge)
+        if plain and key is not None and kind is not None:
+            name, fields = kind
+            for value in fields(payload):
+                if type(value) not in SAFE:
+                    body: bytes = seal(payload)
+                    break
+            else:
+                try:
+                    body = encode_body((payload,))
+                except UnicodeEncodeError:
+                    body = seal(payload)
+            limit, clock = self._limit, self._clock
+            if limit is not None:
+                limit += self._firsts.get(thread_id, 0)
+            at = time_ns() // 1000 if clock is None else clock()
+            record = self._extend(key, limit, name, body, at, from_id, to_id or None, payload)
+            if record is not None:
+                return Slot(thread_id, record, self._types, payload)
+        return self._otherwise(
+            thread_id,
+            payload,
+            from_id=from_id,
+            to_id=to_id,
+            own_name=own_name,
+            is_self_call=is_self_call,
+            usage_instructions=usage_instructions,
+            todo_nudge=todo_nudge,
+            commit_id=commit_id,
+        )

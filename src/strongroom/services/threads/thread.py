@@ -1,0 +1,142 @@
+"""One thread: reading its slots, in order, by index, by type, by sender, and as they come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from time import monotonic
+from typing import Any, overload
+
+from strongroom.arguments import checked
+from strongroom.codec import Json
+from strongroom.errors import Damaged, InvalidInput, NotFound
+from strongroom.scope import Scope
+from strongroom.services.threads.payloads import PayloadTypes
+from strongroom.services.threads.values import Slot
+from strongroom.store import AsyncStore, Key, Range, Record, Slice, Tail
+
+PAGE = 256
+WAIT_SECONDS = 1.0
+
+
+@checked
+class AsyncThread:
+    """A handle on one thread. It holds nothing: every call asks the store."""
+
+    def __init__(self, scope: Scope, types: PayloadTypes, key: Key) -> None:
+        self._store = scope.store
+        self._types = types
+        self._key = key
+
+    @property
+    def id(self) -> str:
+        return self._key.id
+
+    async def length(self) -> int:
+        """Return how many slots the thread shows."""
+        here = await self._read(0, 0)
+        return here.length - here.first
+
+    @overload
+    async def __getitem__(self, place: int) -> Slot: ...
+    @overload
+    async def __getitem__(self, place: slice) -> list[Slot]: ...
+    async def __getitem__(self, place: int | slice) -> Slot | list[Slot]:
+        """Return one slot by index (from the end if negative), or some by a slice without a step."""
+        if isinstance(place, slice):
+            if place.step not in (None, 1):
+                raise InvalidInput("a thread can not be sliced with a step")
+            return await self.slice(place.start or 0, place.stop)
+        if place >= 0:
+            here = await self._read(place, place + 1)
+            chosen = here.records
+        else:
+            [here] = await self._store.read([Tail(self._key, -place)])
+            chosen = here.records[:1] if len(here.records) == -place else ()
+        if not chosen:
+            raise NotFound(
+                f"thread {self.id!r} has no slot {place}; it holds {here.first} to {here.length}",
+                kind="slot",
+                id=self.id,
+            )
+        return self._slot(chosen[0])
+
+    async def slice(self, start: int = 0, stop: int | None = None) -> list[Slot]:
+        """Return the slots with start <= index < stop. Negative numbers count from the end."""
+        if start < 0 or (stop is not None and stop < 0):
+            length = (await self._read(0, 0)).length
+            start = max(start + length, 0) if start < 0 else start
+            stop = max(stop + length, 0) if stop is not None and stop < 0 else stop
+        return [slot async for slot in self._iterate(start, stop)]
+
+    async def by_type(self, payload_type: str | type) -> list[Slot]:
+        """Return the slots whose payload has this type, or a type of this name."""
+        name = payload_type if isinstance(payload_type, str) else payload_type.__name__
+        return [slot async for slot in self._iterate(0, None) if slot.type == name]
+
+    async def sent_by(self, from_id: str) -> list[Slot]:
+        """Return the slots this sender appended."""
+        return [slot async for slot in self._iterate(0, None) if slot.from_id == from_id]
+
+    def __aiter__(self) -> AsyncIterator[Slot]:
+        return self._iterate(0, None)
+
+    async def follow(self, *, after: int = -1, idle_seconds: float | None = None) -> AsyncIterator[Slot]:
+        """See `AsyncThreads.follow`."""
+        store: Any = self._store
+        next_index, since = after + 1, monotonic()
+        while True:
+            here = await self._read(next_index, None, PAGE)
+            for record in here.records:
+                yield self._slot(record)
+            if here.records:
+                next_index, since = here.records[-1].index + 1, monotonic()
+                continue
+            left = WAIT_SECONDS if idle_seconds is None else since + idle_seconds - monotonic()
+            if left <= 0:
+                return
+            await store.wait(self._key, next_index, min(left, WAIT_SECONDS))
+
+    async def _iterate(self, start: int, stop: int | None) -> AsyncIterator[Slot]:
+        # The length is taken once: iterating ends although somebody keeps appending.
+        while True:
+            here = await self._read(start, stop, PAGE)
+            stop = here.length if stop is None else min(stop, here.length)
+            for record in here.records:
+                yield self._slot(record)
+            if not here.records:
+                return
+            start = here.records[-1].index + 1
+            if start >= stop:
+                return
+
+    async def _read(self, start: int, stop: int | None, limit: int | None = None) -> Slice:
+        return await read_slice(self._store, Range(self._key, start, stop, limit))
+
+    def _slot(self, record: Record) -> Slot:
+        return Slot(self.id, record, self._types)
+
+
+async def read_slice(store: AsyncStore, question: Range) -> Slice:
+    """Read a part of a thread. A damaged record does not hide its neighbours: a slot that can not be opened stands in
+    its place."""
+    try:
+        [here] = await store.read([question])
+    except Damaged:
+        [here] = await store.read([Range(question.key, 0, 0)])
+        start = max(question.start, here.first)
+        stop = here.length if question.stop is None else min(question.stop, here.length)
+        if question.limit is not None:
+            stop = min(stop, start + question.limit)
+        records = [await _read_alone(store, question.key, index) for index in range(start, stop)]
+        return Slice(here.length, here.first, tuple(records))
+    assert isinstance(here, Slice)
+    return here
+
+
+async def _read_alone(store: AsyncStore, key: Key, index: int) -> Record:
+    try:
+        [here] = await store.read([Range(key, index, index + 1)])
+        record: Record = here.records[0]
+        return record
+    except Damaged:
+        return Record(index, "", Json(b""), 0, 0, None, None, None, None, None)

@@ -1,0 +1,108 @@
+"""The port: two verbs over plain data. Everything else in Strongroom is a layer on top of this package.
+
+Theory of operation
+-------------------
+A store holds two shapes of thing, each under a `Key` of (space, kind, id):
+
+* a **document**: one JSON value with a version that counts its writes from 1;
+* a **stream**: a gapless, append-only list of records, indexed from 0. Its version is its length.
+
+`read` answers any number of questions from one snapshot in one round trip. `commit` applies any number of writes
+if every expectation holds, all or nothing, and answers only when the store's `durability` is met.
+
+Rules
+-----
+1. A commit lives in one space. A space never sees another: there is no way to ask without naming one.
+2. A commit's id makes a repeat safe: the second call returns the first receipt and changes nothing. Ids are kept at
+   least 24 hours. A refused commit leaves no trace, so its id may be tried again.
+3. Expectations are judged against the state before the commit; writes are applied in order.
+4. Appends without an expectation commute: they never conflict, whoever else is writing.
+5. A key keeps its shape for life. Versions and lengths never go back, not even across `Delete`: what comes after a
+   deletion continues the count, so nobody can mistake the new thing for the old one.
+6. What goes in is valid by construction: `Json` is made only by `strongroom.codec.encode`, keys check themselves.
+7. A tag whose name begins with `=` is a claim: of the documents of a kind, one at most carries it with a given value.
+   A commit after which two would is refused with `Conflict`, so a claim can be handed over within one commit.
+8. Errors are `strongroom.errors`; a driver's own exception never leaves a backend.
+"""
+
+from __future__ import annotations
+
+from strongroom.store.answers import Document, Page, Record, Slice
+from strongroom.store.checks import (
+    MAX_RECORD_BYTES,
+    check_expectation,
+    check_length,
+    check_sizes,
+    claimed,
+    wrong_shape,
+)
+from strongroom.store.claims import CLAIM, Claim, claims_of, settled_by
+from strongroom.store.commits import (
+    EXISTS,
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Expect,
+    Put,
+    Receipt,
+    Truncate,
+    Write,
+    new_id,
+)
+from strongroom.store.moving import Movable, Parcel, Shipment
+from strongroom.store.names import MAX_NAME, Key, require_name, require_text
+from strongroom.store.questions import Get, Question, Range, Scan, Tail, cursor
+from strongroom.store.search import Find, Found, Match, Searchable
+from strongroom.store.verbs import AsyncStore, Durability, Store, Watchable
+
+__all__ = [
+    "CLAIM",
+    "EXISTS",
+    "MAX_NAME",
+    "MAX_RECORD_BYTES",
+    "Append",
+    "AsyncStore",
+    "Claim",
+    "Commit",
+    "Delete",
+    "Document",
+    "Durability",
+    "Entry",
+    "Erase",
+    "Expect",
+    "Find",
+    "Found",
+    "Get",
+    "Key",
+    "Match",
+    "Movable",
+    "Page",
+    "Parcel",
+    "Put",
+    "Question",
+    "Range",
+    "Receipt",
+    "Record",
+    "Scan",
+    "Searchable",
+    "Shipment",
+    "Slice",
+    "Store",
+    "Tail",
+    "Truncate",
+    "Watchable",
+    "Write",
+    "check_expectation",
+    "check_length",
+    "check_sizes",
+    "claimed",
+    "claims_of",
+    "cursor",
+    "new_id",
+    "require_name",
+    "require_text",
+    "settled_by",
+    "wrong_shape",
+]

@@ -1,0 +1,236 @@
+"""Moving: what leaves one store for another is all there is, exactly as it is. Skipped for stores that can not move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+from unittest import SkipTest
+
+from msgspec.structs import replace
+
+from strongroom.backends.memory import MemoryStore
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.stemming import words
+from strongroom.store import (
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Expect,
+    Find,
+    Get,
+    Key,
+    Movable,
+    Parcel,
+    Put,
+    Range,
+    Scan,
+    Searchable,
+    Shipment,
+    Store,
+    Truncate,
+    Write,
+    new_id,
+)
+from strongroom.testing.conformance.suite import Suite, raises
+
+STEP = 500
+
+
+class Moves(Suite):
+    group = "moving"
+
+    def movable(self) -> Movable:
+        if not isinstance(self.store, Movable):
+            raise SkipTest("this store can not move its content")
+        return self.store
+
+    def filled(self, store: Store) -> Store:
+        """Fill a store with one of everything, and return it."""
+        for writes in self._history():
+            store.commit(Commit(new_id(), (), writes))
+        return store
+
+    def _history(self) -> Iterator[tuple[Write, ...]]:
+        log, empty, gone = (self.key(id, kind="log") for id in ("log", "empty", "gone"))
+        for n in range(6):
+            chained = Entry("note", encode([n]), n, -n, "from", "to\0", f"apple {n}", sha256(bytes([n])).digest())
+            # Documents are created in an order that is not the one of their names, and some are written again.
+            yield (
+                Append(log, (chained, Entry("plain", encode({"n": n})))),
+                Put(self.key(f"d{5 - n}"), encode(n), {"odd": str(n % 2)}, "some pears"),
+                Put(self.key(f"d{5 - n // 2}"), encode(n), {"odd": str(n % 2)}),
+            )
+        yield Truncate(log, 3), Erase(log, 4, 6), Put(self.key("empty"), encode(None), {"odd": ""}, "")
+        yield Append(empty, (Entry("t", encode(1), commitment=bytes(32)),)), Truncate(empty, 1)
+        yield Append(gone, (Entry("t", encode(1), text="secret", commitment=bytes(32)),)), Delete(gone)
+        yield Put(self.key("dead"), encode("secret"), {"odd": "1"}, "secret"), Delete(self.key("dead"))
+
+    def contents(self, store: Store) -> list[Any]:
+        """Everything a reader can see of what `filled` wrote."""
+        scans = [Scan(self.space, "thing", tags, reverse=back) for tags in ({}, {"odd": "1"}) for back in (False, True)]
+        streams = [Range(self.key(id, kind="log")) for id in ("log", "empty", "gone")]
+        pages = [page.documents for page in store.read(scans)]
+        found: list[Any] = [*pages, *store.read(streams), store.read([Get(self.key("dead"))])]
+        if isinstance(self.store, Searchable) and isinstance(store, Searchable):
+            for kind, text in (("log", "apple 4 secret"), ("thing", "pear secret")):
+                found.append(store.search(Find(self.space, kind, words(text))))
+        return found
+
+    def shipments(self, limit: int) -> Iterator[Shipment]:
+        """The shipments that carry our space. Whatever else the store holds is passed over in large steps."""
+        store, cursor = self.movable(), None
+        while True:
+            shipment: Shipment = store.unload(cursor, STEP)
+            if any(parcel.key.space == self.space for parcel in shipment.parcels):
+                break
+            cursor = shipment.next
+            assert cursor is not None, "nothing of this space was unloaded"
+        while True:
+            shipment = store.unload(cursor, limit)
+            yield shipment
+            cursor = shipment.next
+            if cursor is None:
+                return
+
+    def parcels(self, limit: int = STEP) -> list[Parcel]:
+        """The parcels of our space, one for each key, sorted."""
+        return _joined([parcel for shipment in self.shipments(limit) for parcel in shipment.parcels], self.space)
+
+    def reference(self) -> tuple[MemoryStore, tuple[Parcel, ...]]:
+        """A store in memory that holds one of everything, and its parcels."""
+        reference = MemoryStore()
+        self.filled(reference)
+        return reference, reference.unload(None, 10**6).parcels
+
+    # ---- out --------------------------------------------------------------------------------------------------------
+
+    def test_everything_is_unloaded_as_it_is(self) -> None:
+        """Unloading carries versions, tombstones, indexes, chains, tags and texts, of documents and streams."""
+        self.movable()
+        self.filled(self.store)
+        assert self.parcels() == _joined(self.reference()[1], self.space)
+
+    def test_small_shipments_carry_the_same(self) -> None:
+        """However small the shipments are, together they carry the same, each about as much as it was asked to."""
+        self.movable()
+        self.filled(self.store)
+        for limit in (1, 3):
+            assert self.parcels(limit) == _joined(self.reference()[1], self.space)
+            for shipment in self.shipments(limit):
+                assert sum(max(len(parcel.records), 1) for parcel in shipment.parcels) <= limit
+
+    def test_documents_are_unloaded_in_order_of_creation(self) -> None:
+        """Documents leave in the order they were created in, so that the next store lists them in the same order."""
+        self.movable()
+        self.filled(self.store)
+        order = [
+            parcel.key.id
+            for shipment in self.shipments(STEP)
+            for parcel in shipment.parcels
+            if parcel.key.space == self.space and parcel.alive and not parcel.stream
+        ]
+        assert order == self.ids(Scan(self.space, "thing"))
+
+    # ---- in ---------------------------------------------------------------------------------------------------------
+
+    def test_what_was_loaded_reads_as_before(self) -> None:
+        """What was loaded reads, is listed and is found as in the store it came from."""
+        store = self.movable()
+        reference, parcels = self.reference()
+        store.load(parcels)
+        assert self.contents(self.store) == self.contents(reference)
+
+    def test_what_was_loaded_keeps_its_claims(self) -> None:
+        """A document that was loaded stands in the way of others who claim the same, until it lets go."""
+        store, reference = self.movable(), MemoryStore()
+        reference.commit(Commit(new_id(), (), (Put(self.key("a"), encode(1), {"=n": "x"}),)))
+        store.load(reference.unload(None, 10).parcels)
+        claim = Put(self.key("b"), encode(2), {"=n": "x"})
+        with raises(Conflict):
+            self.do(claim)
+        self.do(Delete(self.key("a")))
+        assert self.do(claim).versions == (1,)
+
+    def test_what_was_loaded_can_be_unloaded(self) -> None:
+        """A round trip changes nothing."""
+        store = self.movable()
+        _, parcels = self.reference()
+        store.load(parcels)
+        assert self.parcels() == _joined(parcels, self.space)
+
+    def test_loading_twice_changes_nothing(self) -> None:
+        """Loading the same parcels again, all or some of them, changes nothing."""
+        store = self.movable()
+        reference, parcels = self.reference()
+        for again in (parcels, parcels, parcels[:4], parcels[3:]):
+            store.load(again)
+        assert self.contents(self.store) == self.contents(reference)
+        assert self.parcels() == _joined(parcels, self.space)
+
+    def test_a_stream_can_be_loaded_in_stretches(self) -> None:
+        """A stream that comes in several parcels is put together, also when a stretch comes twice."""
+        store = self.movable()
+        reference, parcels = self.reference()
+        for parcel in parcels:
+            pieces = [replace(parcel, records=(record,)) for record in parcel.records] or [parcel]
+            for piece in pieces:
+                store.load([piece])
+                store.load([piece])
+        assert self.contents(self.store) == self.contents(reference)
+
+    def test_loading_nothing_is_no_error(self) -> None:
+        """An empty load changes nothing and is no error."""
+        self.movable().load(())
+        assert self.ids(Scan(self.space, "thing")) == []
+
+    # ---- afterwards -------------------------------------------------------------------------------------------------
+
+    def test_counting_goes_on_after_a_move(self) -> None:
+        """Expectations made against the old store hold against the new one; counts and chains go on."""
+        store = self.movable()
+        reference, parcels = self.reference()
+        store.load(parcels)
+        log, empty, gone = (self.key(id, kind="log") for id in ("log", "empty", "gone"))
+        more = (Entry("t", encode("more"), text="apple", commitment=b"m" * 32),)
+        commit = Commit(
+            new_id(),
+            (Expect(log, 12), Expect(empty, 1), Expect(gone, 0), Expect(self.key("dead"), 0)),
+            (
+                Append(log, more),
+                Append(empty, more),
+                Append(gone, more),
+                Put(self.key("dead"), encode(1), {"odd": "1"}),
+            ),
+        )
+        assert self.store.commit(commit).versions == reference.commit(commit).versions == (13, 2, 2, 3)
+        assert self.contents(self.store) == self.contents(reference)
+        with raises(Conflict):
+            self.do(Put(self.key("dead"), encode(2)), expects=(Expect(log, 12),))
+
+    def test_what_was_loaded_can_be_erased_and_deleted(self) -> None:
+        """What was moved can be changed like what was written here, and then is gone from every list and index."""
+        store = self.movable()
+        reference, parcels = self.reference()
+        store.load(parcels)
+        log = self.key("log", kind="log")
+        commit = Commit(
+            new_id(),
+            (),
+            (Erase(log, 6, 9), Delete(self.key("d5")), Put(self.key("d4"), encode(9), {"odd": "1"}, "plums")),
+        )
+        assert self.store.commit(commit) == reference.commit(commit)
+        assert self.contents(self.store) == self.contents(reference)
+
+
+def _joined(parcels: Sequence[Parcel], space: str) -> list[Parcel]:
+    """One parcel for each key of a space, sorted, whatever stretches its stream came in."""
+    joined: dict[Key, Parcel] = {}
+    for parcel in parcels:
+        if parcel.key.space == space:
+            before = joined.get(parcel.key)
+            joined[parcel.key] = replace(parcel, records=before.records + parcel.records) if before else parcel
+    return [joined[key] for key in sorted(joined)]

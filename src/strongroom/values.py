@@ -1,0 +1,291 @@
+"""The frozen values a user of runs sees. Plain data: nothing here reads, writes or decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+SCHEMA_VERSION = "2.1"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Status = Literal["BOOT", "IDLE", "BUSY", "WAITING_INPUT", "PAUSED", "DONE", "FAILED"]
+
+T = TypeVar("T")
+
+
+def moment(microseconds: int) -> datetime:
+    """Turn the clock's microseconds into the aware UTC time a user sees."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def iso(at: datetime) -> str:
+    """Write a time the one way we write times: UTC, microseconds, Z."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class Listing(tuple[T, ...], Generic[T]):
+    """A page of things, and the cursor of the next page (None at the end)."""
+
+    next: str | None
+
+    def __new__(cls, items: Iterable[T] = (), next: str | None = None) -> Listing[T]:
+        made = super().__new__(cls, items)
+        made.next = next
+        return made
+
+
+# ---- the working set ------------------------------------------------------------------------------------------------
+
+
+class ArtifactRef(Struct, frozen=True, kw_only=True):
+    """A pointer from a working set to stored content."""
+
+    type: str
+    id: str
+    path: str
+    sha256: str
+
+
+class PinnedItem(Struct, frozen=True, kw_only=True):
+    """Context that stays until somebody takes it out."""
+
+    id: str
+    content: str
+    source_ref: str
+
+
+class SlidingItem(Struct, frozen=True, kw_only=True):
+    """Context that makes room for more important or newer context. Priority 9 goes last."""
+
+    id: str
+    content: str
+    timestamp: str
+    priority: int
+
+
+class WorkingSet(Struct, frozen=True, kw_only=True, rename={"schema_version": "_schema_version", "seq": "_update_seq"}):
+    """The state of a run after `seq` updates (version 2.1)."""
+
+    schema_version: Literal["2.1"] = "2.1"
+    seq: int
+    task_id: str
+    thread_id: str
+    run_id: str
+    objective: str
+    status: Status
+    current_stage: str
+    acceptance_criteria: tuple[str, ...]
+    constraints: tuple[str, ...]
+    blockers: tuple[str, ...]
+    next_action: str
+    last_action_summary: str
+    artifact_refs: tuple[ArtifactRef, ...]
+    pinned_context: tuple[PinnedItem, ...]
+    sliding_context: tuple[SlidingItem, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the v2.1 JSON, as fresh plain data."""
+        return plain(self)
+
+
+class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run was created with. It never changes, so every process evicts alike."""
+
+    ws_max_tokens: int = 2000
+    pinned_context_max_items: int = 10
+    milestone_step_cap: int | None = None
+    milestone_error_cap: int | None = None
+
+
+class EvictedItem(Struct, frozen=True, kw_only=True):
+    """A sliding item that had to leave, and why. Its content is still in `run.at(seq - 1)`, or in the update."""
+
+    id: str
+    priority: int
+    timestamp: str
+    tokens: int
+    reason: Literal["over_budget"] = "over_budget"
+
+
+class Eviction(Struct, frozen=True, kw_only=True):
+    """The receipt of an eviction: what left, in the order it left, and the tokens of the brief before and after."""
+
+    evicted: tuple[EvictedItem, ...]
+    tokens_before: int
+    tokens_after: int
+    max_tokens: int
+    tokenizer: str
+
+
+# ---- the ledger -----------------------------------------------------------------------------------------------------
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One entry of a run's ledger.
+
+    `payload` is what the event's schema says; `detail` is what Strongroom adds for itself, such as the change an update
+    made. An erased event keeps its place, type and time; its content is gone.
+    """
+
+    sequence_id: int
+    event_id: str
+    type: str
+    payload: dict[str, Any]
+    actor: str
+    at: datetime
+    run_id: str
+    task_id: str
+    thread_id: str
+    parent_event_id: str | None = None
+    detail: dict[str, Any] | None = None
+    erased: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the v2.1 JSON of the event."""
+        return {
+            "_schema_version": SCHEMA_VERSION,
+            "event_id": self.event_id,
+            "parent_event_id": self.parent_event_id,
+            "sequence_id": self.sequence_id,
+            "event_type": self.type,
+            "timestamp": iso(self.at),
+            "writer_id": self.actor,
+            "task_id": self.task_id,
+            "thread_id": self.thread_id,
+            "run_id": self.run_id,
+            "payload": self.payload,
+        }
+
+
+class Head(Struct, frozen=True):
+    """How long a ledger was and the hash of all of it. Keep one elsewhere, and a cut tail can not hide."""
+
+    length: int
+    chain: str
+
+
+class Verification(Struct, frozen=True, kw_only=True):
+    """What checking a ledger found. `first_bad` is the sequence id of the first event that is not as recorded."""
+
+    ok: bool
+    checked: int
+    first_bad: int | None
+    reason: str
+    head: Head
+
+
+class Step(Struct, frozen=True):
+    """One event of a replay and the working set after it (None where erasure removed what it needs)."""
+
+    event: Event
+    working_set: WorkingSet | None
+
+
+class FieldChange(Struct, frozen=True, kw_only=True):
+    """One field that differs between two versions. Lists also say which items came and went."""
+
+    field: str
+    before: Any
+    after: Any
+    added: tuple[Any, ...] = ()
+    removed: tuple[Any, ...] = ()
+
+
+class Diff(Struct, frozen=True):
+    """What differs between two versions of a working set, by field name."""
+
+    from_seq: int
+    to_seq: int
+    changes: tuple[FieldChange, ...]
+
+
+# ---- milestones, briefs, packs, erasure -----------------------------------------------------------------------------
+
+
+class Episode(Struct, frozen=True, kw_only=True):
+    """A milestone: the run before, the run after, and what happened between. Never changed once made."""
+
+    episode_id: str
+    reason: str
+    created_at: datetime
+    summary: str
+    ws_before: WorkingSet
+    ws_after: WorkingSet
+    memory_commits: tuple[str, ...]
+    next_entry_point: str
+    first_event: int
+    last_event: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the v2.1 JSON of the episode."""
+        return {
+            "_schema_version": SCHEMA_VERSION,
+            "episode_id": self.episode_id,
+            "created_at": iso(self.created_at),
+            "summary": self.summary,
+            "ws_before": self.ws_before.to_dict(),
+            "ws_after": self.ws_after.to_dict(),
+            "memory_commits": list(self.memory_commits),
+            "next_entry_point": self.next_entry_point,
+        }
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """Something a brief does not show, and why."""
+
+    section: str
+    id: str
+    reason: Literal["over_budget", "below_confidence"]
+
+
+class BriefReceipt(Struct, frozen=True, kw_only=True):
+    """What a brief was allowed, what it used, and what it left out."""
+
+    max_tokens: int
+    tokenizer: str
+    approximate: bool
+    left_out: tuple[LeftOut, ...]
+
+
+class Brief(Struct, frozen=True):
+    """The text to put before a model, never over its budget."""
+
+    text: str
+    total_tokens: int
+    receipt: BriefReceipt
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Erasure(Struct, frozen=True, kw_only=True):
+    """The receipt of an erasure: what was removed from the run, and where the ledger says so."""
+
+    run_id: str
+    reason: str
+    actor: str
+    at: datetime
+    events: int
+    episodes: int
+    artifacts: int
+    sequence_id: int
+
+
+class Pack(Struct, frozen=True, kw_only=True):
+    """The receipt of an export: which pack, how far the ledger in it goes, and the hash of its manifest."""
+
+    pack_id: str
+    run_id: str
+    head: Head
+    manifest_sha256: str
+    signed: bool
+
+
+def plain(value: Struct) -> dict[str, Any]:
+    """Return a value as fresh JSON data (lists, not tuples)."""
+    fresh: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return fresh
