@@ -1,7 +1,7 @@
 """An agent's loop over HTTP: boot, fetch, update, handle a conflict, propose, commit, snapshot.
 
 python examples/agent_loop.py                          # starts a server of its own
-python examples/agent_loop.py http://127.0.0.1:8000    # uses yours; STRONGROOM_KEY is the key, if it needs one
+python examples/agent_loop.py http://127.0.0.1:8000    # uses yours; STRONGROOM_API_KEY is the key, if it needs one
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ PLAN = ["search for sources", "read them", "write a summary"]
 
 
 def main(url: str) -> None:
-    with strongroom.connect(url, key=os.environ.get("STRONGROOM_KEY")) as ctx, tempfile.TemporaryDirectory() as folder:
+    with (
+        strongroom.connect(url, key=os.environ.get("STRONGROOM_API_KEY")) as ctx,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         run = ctx.runs.create(
             objective="Research the history of AI",
             acceptance_criteria=["Findings documented", "Sources cited"],

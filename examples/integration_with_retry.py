@@ -51,7 +51,7 @@ def persistently(work: Callable[[], T], *, attempts: int = 5) -> T:
 
 def main(url: str) -> None:
     model = FlakyModel()
-    with strongroom.connect(url, key=os.environ.get("STRONGROOM_KEY"), retry_seconds=30) as ctx:
+    with strongroom.connect(url, key=os.environ.get("STRONGROOM_API_KEY"), retry_seconds=30) as ctx:
         run = ctx.runs.create(objective="Answer three questions")
         session = ctx.sessions.open(f"answers-{run.id}")
 

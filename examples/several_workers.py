@@ -20,7 +20,7 @@ FINDINGS_EACH = 5
 def work(url: str, run_id: str, worker: int) -> int:
     """One worker, with a connection of its own, as if on a machine of its own."""
     conflicts = 0
-    with strongroom.connect(url, key=os.environ.get("STRONGROOM_KEY")) as ctx:
+    with strongroom.connect(url, key=os.environ.get("STRONGROOM_API_KEY")) as ctx:
         run = ctx.runs.get(run_id, actor=f"worker-{worker}")
         for number in range(FINDINGS_EACH):
             # Appending to a list commutes: no worker can be too late.
@@ -37,7 +37,7 @@ def work(url: str, run_id: str, worker: int) -> int:
 
 
 def main(url: str) -> None:
-    with strongroom.connect(url, key=os.environ.get("STRONGROOM_KEY")) as ctx:
+    with strongroom.connect(url, key=os.environ.get("STRONGROOM_API_KEY")) as ctx:
         run = ctx.runs.create(objective="Find things together", config={"ws_max_tokens": 20_000})
         with ThreadPoolExecutor(WORKERS) as pool:
             conflicts = list(pool.map(lambda worker: work(url, run.id, worker), range(WORKERS)))

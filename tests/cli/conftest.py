@@ -83,7 +83,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "STRONGROOM_URL",
         "STRONGROOM_SPACE",
-        "STRONGROOM_KEY",
+        "STRONGROOM_API_KEY",
         "STRONGROOM_CONFIG",
         "AOS_RUNS_ROOT",
         "COLUMNS",

@@ -12,13 +12,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from msgspec.structs import replace
 
 from strongroom.backends.postgres import PostgresStore, schema
 from strongroom.backends.postgres.address import parse
 from strongroom.codec import encode
-from strongroom.errors import Conflict, Damaged, InvalidInput, SchemaMismatch, StrongroomError, Unavailable
-from strongroom.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, Scan, new_id
+from strongroom.errors import Damaged, InvalidInput, SchemaMismatch, StrongroomError, Unavailable
+from strongroom.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, new_id
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 
 Connect = Callable[..., Any]
@@ -65,24 +64,14 @@ def test_a_starter_that_waited_for_another_sees_what_it_made(connect: Connect, p
         assert second.result(timeout=60).read([Get(Key("acme", "doc", "a"))]) == [None]
 
 
-def test_a_database_of_the_first_format_learns_about_claims(connect: Connect, postgres: str) -> None:
-    written = Put(Key("acme", "doc", "a"), encode(1), {"=name": "x"})
-    connect(postgres).commit(Commit(new_id(), (), (written,)))
-    change(postgres, "DROP FUNCTION {}.commit")
-    change(postgres, "CREATE FUNCTION {}.commit(a integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
-    change(postgres, "UPDATE {}.format SET version = 1")
-    with pytest.raises(Conflict):
-        connect(postgres).commit(Commit(new_id(), (), (replace(written, key=Key("acme", "doc", "b")),)))
-
-
-def test_a_database_of_the_second_format_learns_to_scan_by_leaping(connect: Connect, postgres: str) -> None:
-    written = Put(Key("acme", "doc", "a"), encode(1), {"colour": "red", "size": "small"})
-    connect(postgres).commit(Commit(new_id(), (), (written,)))
-    change(postgres, "DROP FUNCTION {0}.carrier, {0}.read")
-    change(postgres, "CREATE FUNCTION {}.read(a integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
-    change(postgres, "UPDATE {}.format SET version = 2")
-    [page] = connect(postgres).read([Scan("acme", "doc", written.tags)])
-    assert [document.key.id for document in page.documents] == ["a"]
+def test_an_older_format_is_migrated_when_it_is_opened(
+    connect: Connect, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(postgres)
+    monkeypatch.setitem(schema.MIGRATIONS, schema.FORMAT, "CREATE TABLE :schema.colour (name text)")
+    monkeypatch.setattr(schema, "FORMAT", schema.FORMAT + 1)
+    connect(postgres)
+    change(postgres, "INSERT INTO {}.colour VALUES ('red')")
 
 
 def test_a_newer_format_is_refused(connect: Connect, postgres: str) -> None:

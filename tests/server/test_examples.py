@@ -40,4 +40,4 @@ def test_the_agent_loop_starts_a_server_of_its_own() -> None:
 )
 def test_an_example_runs_against_a_server_that_is_given(name: str, says: str, tmp_path: Path) -> None:
     with served(str(tmp_path / "agent.db")) as server:
-        assert says in run(name, server.url, STRONGROOM_KEY=server.key())
+        assert says in run(name, server.url, STRONGROOM_API_KEY=server.key())

@@ -66,7 +66,7 @@ def test_a_revoked_key_is_useless(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         key = started.key()
         with client(started.url, key) as http:
             assert http.get("/runs").status_code == 200
-            started.do(Keys(started.app.state.store).revoke(key[3:].split(".")[0]))
+            started.do(Keys(started.app.state.store).revoke(key.removeprefix("srk_").split(".")[0]))
             assert http.get("/runs").status_code == 401
 
 
@@ -77,7 +77,7 @@ def test_a_secret_is_stored_nowhere(tmp_path: Path) -> None:
             http.get("/runs")
     secret = key.split(".")[1].encode()
     written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
-    assert secret not in written and key[3:].split(".")[0].encode() in written
+    assert secret not in written and key.removeprefix("srk_").split(".")[0].encode() in written
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,10 @@ def test_a_refusal_is_recorded_under_the_name_of_whoever_was_refused(tmp_path: P
             patch(one, run, 0)
             assert patch(two, run, 0).status_code == 409
             events = one.get(f"/runs/{run}/events").json()["events"]
-        assert (events[-1]["type"], events[-1]["actor"]) == ("WS_UPDATE_REJECTED", other[3:].split(".")[0])
+        assert (events[-1]["type"], events[-1]["actor"]) == (
+            "WS_UPDATE_REJECTED",
+            other.removeprefix("srk_").split(".")[0],
+        )
 
 
 class Handle:

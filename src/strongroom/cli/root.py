@@ -91,7 +91,7 @@ class Group(click.Group):
     params=[
         _option("--url", URL, envvar="STRONGROOM_URL", help="Where the data is (default: agent.db)."),
         _option("--space", SPACE, envvar="STRONGROOM_SPACE", help="Whose data, the tenant (default: default)."),
-        _option("--key", KEY, envvar="STRONGROOM_KEY", help="Who you are, if the data is on a server."),
+        _option("--key", KEY, envvar="STRONGROOM_API_KEY", help="Who you are, if the data is on a server."),
         _json(),
     ],
 )
