@@ -16,7 +16,7 @@ from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.codec import encode
 from strongroom.copying import copy, survey
-from strongroom.errors import InvalidInput, StoreError
+from strongroom.errors import Conflict, InvalidInput, StoreError
 from strongroom.opening import open_store
 from strongroom.store import (
     Append,
@@ -30,7 +30,6 @@ from strongroom.store import (
     Put,
     Range,
     Scan,
-    Shipment,
     Truncate,
     Write,
     new_id,
@@ -124,33 +123,144 @@ class Breaking:
         self.left -= 1
         self.store.load(parcels)
 
-    def unload(self, after: str | None, limit: int) -> Shipment:
-        shipment: Shipment = self.store.unload(after, limit)
-        return shipment
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+def begin(here: Any, there: Any, loads: int) -> int:
+    """Copy until it breaks, and return how much arrived."""
+    told = [0]
+    with pytest.raises(StoreError, match="broke"):
+        copy(here, Breaking(there, loads), progress=told.append)  # type: ignore[arg-type]
+    return told[-1]
 
 
 @pytest.mark.parametrize("target", STORES)
 @pytest.mark.parametrize("source", STORES)
-def test_a_copy_that_broke_is_resumed(make: Callable[[str], Any], source: str, target: str) -> None:
+def test_a_copy_that_broke_goes_on_where_it_was(make: Callable[[str], Any], source: str, target: str) -> None:
     here, there = make(source), make(target)
     fill(here)
-    told: list[tuple[int, str | None]] = []
-    with pytest.raises(StoreError, match="broke"):
-        copy(here, Breaking(there, 3), progress=lambda *news: told.append(news))  # type: ignore[arg-type]
-    before, cursor = told[-1]
-    copied = copy(here, there, after=cursor, progress=lambda *news: told.append(news))
+    before = begin(here, there, loads=3)
+    told: list[int] = []
+    copied = copy(here, there, progress=told.append)
     assert copied == survey(here)
     assert contents(there) == contents(here)
-    assert before + told[-1][0] <= copied.keys + copied.records  # what had arrived was not carried again
+    assert 0 < before < before + told[-1] <= copied.keys + copied.records  # what had arrived was not carried again
 
 
 def test_progress_counts_records_and_documents(make: Callable[[str], Any]) -> None:
     here, there = make("memory"), make("memory")
     fill(here)
-    told: list[tuple[int, str | None]] = []
-    copy(here, there, progress=lambda moved, cursor: told.append((moved, cursor)))
-    assert [moved for moved, _ in told] == sorted(moved for moved, _ in told)
-    assert told[-1][1] is None and all(cursor for _, cursor in told[:-1])
+    told: list[int] = []
+    copied = copy(here, there, progress=told.append)
+    assert told == sorted(told)
+    assert copied.records < told[-1] <= copied.keys + copied.records
+
+
+# ---- never mixed ----------------------------------------------------------------------------------------------------
+
+
+def everything(store: Any) -> list[Any]:
+    found, after = [], None
+    while True:
+        shipment = store.unload(after, 100)
+        found += shipment.parcels
+        after = shipment.next
+        if after is None:
+            return found
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_target_that_is_not_empty_is_refused_untouched(make: Callable[[str], Any], kind: str) -> None:
+    here, there = make("memory"), make(kind)
+    fill(here)
+    there.commit(Commit(new_id(), (), (Put(Key("acme", "doc", "of somebody else"), encode(1)),)))
+    before = everything(there)
+    with pytest.raises(InvalidInput, match=r"not empty: it holds doc 'of somebody else' in space 'acme'.*nothing was"):
+        copy(here, there)
+    assert everything(there) == before
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_target_in_which_everything_was_deleted_is_not_empty(make: Callable[[str], Any], kind: str) -> None:
+    here, there = make("memory"), make(kind)
+    fill(here)
+    gone = Key("acme", "doc", "d1")
+    there.commit(Commit(new_id(), (), (Put(gone, encode(1)),)))
+    there.commit(Commit(new_id(), (), (Delete(gone),)))
+    with pytest.raises(InvalidInput, match="not empty"):
+        copy(here, there)
+
+
+def test_a_finished_copy_is_not_copied_onto_again(make: Callable[[str], Any]) -> None:
+    here, there = make("memory"), make("memory")
+    fill(here)
+    copy(here, there)
+    with pytest.raises(InvalidInput, match="not empty"):
+        copy(here, there)
+
+
+def test_a_copy_can_be_copied_and_no_note_travels_with_it(make: Callable[[str], Any]) -> None:
+    first, second, third = make("sqlite"), make("memory"), make("sqlite")
+    fill(first)
+    assert copy(first, second) == copy(second, third)
+    assert not copying.is_unfinished(third)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_target_that_was_emptied_by_nobody_but_a_copy_of_nothing_is_empty(
+    make: Callable[[str], Any], kind: str
+) -> None:
+    here, there = make("memory"), make(kind)
+    copy(make("memory"), there)
+    fill(here)
+    assert copy(here, there) == survey(here)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_another_source_does_not_finish_a_copy(make: Callable[[str], Any], kind: str) -> None:
+    here, other, there = make("memory"), make("memory"), make(kind)
+    fill(here)
+    fill(other)
+    other.commit(Commit(new_id(), (), (Put(Key("zzz", "doc", "more"), encode(1)),)))
+    begin(here, there, loads=2)
+    before = everything(there)
+    with pytest.raises(InvalidInput, match=r"a copy of something else.*nothing was copied"):
+        copy(other, there)
+    assert everything(there) == before
+    assert copy(here, there) == survey(here)
+
+
+def test_a_source_that_was_written_to_does_not_finish_its_copy(make: Callable[[str], Any]) -> None:
+    here, there = make("sqlite"), make("memory")
+    fill(here)
+    begin(here, there, loads=2)
+    here.commit(Commit(new_id(), (), (Put(Key("acme", "doc", "d1"), encode("new")),)))
+    with pytest.raises(InvalidInput, match="written to since"):
+        copy(here, there)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_half_a_copy_is_no_source(make: Callable[[str], Any], kind: str) -> None:
+    here, there, third = make("memory"), make(kind), make("memory")
+    fill(here)
+    begin(here, there, loads=2)
+    assert copying.is_unfinished(there)
+    with pytest.raises(InvalidInput, match="interrupted"):
+        copy(there, third)
+    assert everything(third) == []
+
+
+def test_two_copies_into_one_target_do_not_both_go_on(make: Callable[[str], Any]) -> None:
+    here, there = make("memory"), make("memory")
+    fill(here)
+
+    def meanwhile(moved: int) -> None:
+        if moved < 10:
+            copy(here, there)
+
+    with pytest.raises(Conflict, match="somebody else copies"):
+        copy(here, there, progress=meanwhile)
 
 
 # ---- verified -------------------------------------------------------------------------------------------------------
@@ -203,13 +313,17 @@ def test_a_record_that_got_lost_is_noticed() -> None:
         copy(here, Losing())
 
 
-@pytest.mark.parametrize("kind", STORES)
-def test_a_target_that_was_not_empty_is_noticed(make: Callable[[str], Any], kind: str) -> None:
-    here, there = make("memory"), make(kind)
+def test_a_source_that_was_written_to_meanwhile_is_noticed() -> None:
+    here = MemoryStore()
     fill(here)
-    there.commit(Commit(new_id(), (), (Put(Key("acme", "doc", "of somebody else"), encode(1)),)))
-    with pytest.raises(StoreError, match="was the target empty"):
-        copy(here, there)
+    late = Commit("late", (), (Put(Key("acme", "doc", "d11"), encode("late")),))
+
+    def meanwhile(moved: int) -> None:
+        if moved > 40:  # it has been carried
+            here.commit(late)
+
+    with pytest.raises(StoreError, match="written to meanwhile"):
+        copy(here, MemoryStore(), progress=meanwhile)
 
 
 def test_a_store_that_can_not_move_is_refused() -> None:

@@ -2,20 +2,29 @@
 
 Parcels carry versions, tombstones, indexes and hash chains as they are, so expectations made against the old store hold
 against the new one, and ledgers still verify. Only receipts stay behind: finish retries of unknown commits first.
+
+Two stores are never mixed: the target must be empty, or hold the beginning of this very copy. A document in the target
+says so as long as the copy is under way: whose content it will be, and how far it is. It lies in a space of its own,
+whose content is never copied and never counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.errors import InvalidInput, StoreError
-from strongroom.store import Key, Movable, Parcel, Store
+from strongroom.codec import pack
+from strongroom.errors import Conflict, InvalidInput, StoreError
+from strongroom.store import Commit, Delete, Expect, Get, Key, Movable, Parcel, Put, Shipment, Store, new_id
 
 STEP = 1_000
+SPACE = "strongroom:copy"
+MARK = Key(SPACE, "copy", "under way")
 
 
 class Copied(Struct, frozen=True):
@@ -26,55 +35,143 @@ class Copied(Struct, frozen=True):
     fingerprint: str
 
 
-def copy(
-    source: Store,
-    target: Store,
-    *,
-    after: str | None = None,
-    progress: Callable[[int, str | None], None] = lambda _records, _cursor: None,
-) -> Copied:
-    """Copy every space of `source` into `target`, then compare both.
+class Mark(Struct, frozen=True):
+    """What a target knows of a copy that is under way: of what, and where it goes on."""
 
-    The source should be quiet: what is written to it meanwhile may be missed, and the comparison then says so.
-    `progress` is told the number of records and documents so far, and the cursor to pass as `after` when resuming.
+    source: str
+    after: str | None = None
+
+
+class Portable(Store, Movable, Protocol):
+    """A store that can be read and written, and carried."""
+
+
+def copy(source: Store, target: Store, *, progress: Callable[[int], None] = lambda _moved: None) -> Copied:
+    """Copy every space of `source` into `target`, which must be empty, then compare both.
+
+    After an interruption the same call goes on where it was. The source should be quiet: what is written to it
+    meanwhile may be missed, and the comparison then says so. `progress` is told the number of records and documents.
     """
-    if not isinstance(source, Movable) or not isinstance(target, Movable):
-        raise InvalidInput("both stores must be able to move their content; nothing was copied")
-    moved, cursor = 0, after
+    here, there = _portable(source), _portable(target)
+    if _mark(here)[0] is not None:
+        raise InvalidInput(
+            "the source is itself a copy that was interrupted, so parts of it are missing; finish that one first "
+            "(nothing was copied)"
+        )
+    mark, version = _mark(there)
+    if mark is None and (key := _anything(there)) is not None:
+        raise InvalidInput(
+            f"the target is not empty: it holds {key.kind} {key.id!r} in space {key.space!r}, and two stores are never "
+            "mixed; name a new one (nothing was copied)"
+        )
+    identity = _identity(here)
+    if mark is not None and mark.source != identity:
+        raise InvalidInput(
+            "the target holds the beginning of a copy of something else, or the source was written to since; "
+            "name a new target (nothing was copied)"
+        )
+    moved, after = 0, None if mark is None else mark.after
     while True:
-        shipment = source.unload(cursor, STEP)
-        target.load(shipment.parcels)
-        moved += sum(max(len(parcel.records), 1) for parcel in shipment.parcels)
-        cursor = shipment.next
-        progress(moved, cursor)
-        if cursor is None:
+        version = _note(there, Mark(identity, after), version)
+        shipment = here.unload(after, STEP)
+        parcels = _cargo(shipment)
+        there.load(parcels)
+        moved += sum(max(len(parcel.records), 1) for parcel in parcels)
+        progress(moved)
+        after = shipment.next
+        if after is None:
             break
-    wanted, found = survey(source), survey(target)
+    wanted, found = survey(here), survey(there)
     if wanted.fingerprint != found.fingerprint:
         raise StoreError(
             f"the copy differs from its source ({found.keys} keys and {found.records} records, expected {wanted.keys} "
-            f"and {wanted.records}): was the target empty, and the source quiet?",
+            f"and {wanted.records}): was either of them written to meanwhile? Copy again, to a new target",
             reason="differs",
         )
+    there.commit(Commit(new_id(), (Expect(MARK, version),), (Delete(MARK),)))
     return found
+
+
+def is_unfinished(store: Store) -> bool:
+    """Tell whether a store is the target of a copy that has not come to its end."""
+    [found] = store.read([Get(MARK)])
+    return found is not None
 
 
 def survey(store: Movable) -> Copied:
     """Read everything once and return what there is, with a fingerprint that does not depend on the order of keys."""
     last: Key | None = None
-    keys, records, total, cursor = 0, 0, 0, None
-    while True:
-        shipment = store.unload(cursor, STEP)
-        for parcel in shipment.parcels:
+    keys, records, total = 0, 0, 0
+    for shipment in _shipments(store):
+        for parcel in _cargo(shipment):
             if parcel.key != last:  # the stretches of a stream follow each other
                 last = parcel.key
                 keys += 1
                 total += _head(parcel)
             records += len(parcel.records)
             total += sum(_number(repr((parcel.key, replace(record, native=None)))) for record in parcel.records)
-        cursor = shipment.next
-        if cursor is None:
-            return Copied(keys, records, f"{total % 2**256:064x}")
+    return Copied(keys, records, f"{total % 2**256:064x}")
+
+
+def _identity(store: Movable) -> str:
+    """Return what names a source: all it holds, in the order and in the steps it is unloaded in. Only for the very same
+    source does a place to go on from mean anything."""
+    digest = sha256()
+    for shipment in _shipments(store):
+        for parcel in _cargo(shipment):
+            records = tuple(replace(record, native=None) for record in parcel.records)
+            digest.update(repr(replace(parcel, records=records, tags={})).encode())
+            digest.update(repr(sorted(parcel.tags.items())).encode())
+        digest.update(repr(shipment.next).encode())
+    return digest.hexdigest()
+
+
+def _shipments(store: Movable) -> Iterator[Shipment]:
+    after: str | None = None
+    while True:
+        shipment: Shipment = store.unload(after, STEP)
+        yield shipment
+        after = shipment.next
+        if after is None:
+            return
+
+
+def _cargo(shipment: Shipment) -> list[Parcel]:
+    """Leave out what a copy notes for itself."""
+    return [parcel for parcel in shipment.parcels if parcel.key.space != SPACE]
+
+
+def _anything(store: Movable) -> Key | None:
+    """Return a key that the store holds, if only as a tombstone."""
+    for shipment in _shipments(store):
+        for parcel in _cargo(shipment):
+            return parcel.key
+    return None
+
+
+def _portable(store: Store) -> Portable:
+    if not isinstance(store, Movable):
+        raise InvalidInput("both stores must be able to move their content; nothing was copied")
+    portable: Portable = store  # type: ignore[assignment]  # mypy forgets that it was a Store before it was Movable
+    return portable
+
+
+def _mark(store: Store) -> tuple[Mark | None, int]:
+    """Return the note in a target, and its version."""
+    [found] = store.read([Get(MARK)])
+    return (None, 0) if found is None else (msgspec.json.decode(found.value, type=Mark), found.version)
+
+
+def _note(store: Store, mark: Mark, version: int) -> int:
+    """Write how far the copy is, and return the note's version."""
+    try:
+        return store.commit(Commit(new_id(), (Expect(MARK, version),), (Put(MARK, pack(mark)),))).versions[0]
+    except Conflict as conflict:
+        raise Conflict(
+            "somebody else copies into the same target; let one of the two come to its end",
+            expected=conflict.expected,
+            actual=conflict.actual,
+        ) from None
 
 
 def _head(parcel: Parcel) -> int:

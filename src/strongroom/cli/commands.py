@@ -11,7 +11,7 @@ import click
 import strongroom
 from strongroom.cli.output import as_json, console, done, facts, say, show, wants_json, working
 from strongroom.cli.root import address, cli, is_server, is_there, opened, space
-from strongroom.errors import InvalidInput, StrongroomError
+from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
 
 
 @cli.command()
@@ -76,11 +76,11 @@ def compact() -> None:
 @cli.command()
 @click.argument("source")
 @click.argument("target")
-@click.option("--after", help="Resume after this cursor.")
-def copy(source: str, target: str, after: str | None) -> None:
-    """Copy everything from one store to another, and compare.
+def copy(source: str, target: str) -> None:
+    """Copy everything from one store to an empty one, and compare.
 
-    Stores may be of any kind. Versions and hash chains stay as they are.
+    Stores may be of any kind. Versions and hash chains stay as they are. After an interruption the same command goes on
+    where it was.
     """
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -91,24 +91,13 @@ def copy(source: str, target: str, after: str | None) -> None:
     look = (SpinnerColumn(), TextColumn("copying"), MofNCompleteColumn(), TimeElapsedColumn())
     watched = console(stderr=True)
     bar = Progress(*look, console=watched, transient=True, disable=not watched.is_terminal)
-    # Newest cursor last: what to pass as --after if this is interrupted.
-    reached: list[str] = []
     with opened(source) as old, opened(target, create=True) as new, bar:
         task = bar.add_task("copying", total=None)
-
-        def progress(moved: int, cursor: str | None) -> None:
-            bar.update(task, completed=moved)
-            reached[:] = [cursor] if cursor else []
-
         try:
-            copied = copy_stores(old, new, after=after, progress=progress)
-        except StrongroomError:
+            copied = copy_stores(old, new, progress=lambda moved: bar.update(task, completed=moved))
+        except (KeyboardInterrupt, Unavailable, CommitUnknown):
+            watched.print("stopped; the same command goes on where it was")
             raise
-        except ValueError:
-            raise InvalidInput(f"--after takes a cursor that a copy printed, not {after!r:.60}") from None
-        finally:
-            if reached:
-                watched.print(f"stopped; go on with --after {reached[0]}", markup=False)
     done(copied, "{} keys and {} records copied; both stores agree", f"{copied.keys:,}", f"{copied.records:,}")
 
 
