@@ -131,7 +131,7 @@ def begin(here: Any, there: Any, loads: int) -> int:
     """Copy until it breaks, and return how much arrived."""
     told = [0]
     with pytest.raises(StoreError, match="broke"):
-        copy(here, Breaking(there, loads), progress=told.append)  # type: ignore[arg-type]
+        copy(here, Breaking(there, loads), progress=told.append)
     return told[-1]
 
 

@@ -36,6 +36,7 @@ RANK = {
     "": 9,
     "testing": 10,
     "copying": 10,
+    "checking": 11,
     "server": 10,
     "compat": 11,
     "cli": 12,

@@ -152,8 +152,7 @@ def _anything(store: Movable) -> Key | None:
 def _portable(store: Store) -> Portable:
     if not isinstance(store, Movable):
         raise InvalidInput("both stores must be able to move their content; nothing was copied")
-    portable: Portable = store  # type: ignore[assignment]  # mypy forgets that it was a Store before it was Movable
-    return portable
+    return store
 
 
 def _mark(store: Store) -> tuple[Mark | None, int]:

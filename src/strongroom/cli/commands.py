@@ -29,22 +29,22 @@ def version() -> None:
 
 @cli.command()
 def check() -> None:
-    """Verify every page, row, checksum, index and hash chain."""
+    """Verify everything: pages, rows, checksums, indexes, hash chains, and each run against its ledger."""
+    from strongroom.checking import check as check_store
+
     with opened() as store, working("checking"):
-        if not hasattr(store, "check"):
-            raise InvalidInput("this kind of store has no check of its own; its database has")
-        found = store.check()
+        found = check_store(store)
     if wants_json():
         as_json(found)
     else:
-        say("{} documents, {} streams, {} records",
-            f"{found.documents:,}", f"{found.streams:,}", f"{found.records:,}")  # fmt: skip
+        say("{} documents, {} streams, {} records; {} runs",
+            f"{found.documents:,}", f"{found.streams:,}", f"{found.records:,}", f"{found.runs:,}")  # fmt: skip
         for problem in found.problems:
             say("[red]bad[/]  {}", problem)
         if found.ok:
             say("[green]all good[/]")
         else:
-            say("[red]{} problems[/]; restore a backup", len(found.problems))
+            say("[red]{} wrong[/]; restore a backup", len(found.problems))
     if not found.ok:
         raise click.exceptions.Exit(3)
 

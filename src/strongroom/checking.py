@@ -1,0 +1,126 @@
+"""Is everything stored what was written? The store's own check, and every run of every space against its ledger.
+
+A store looks at pages, rows, checksums, indexes and hash chains, and knows nothing of runs. A run whose state was
+exchanged for another, with all checksums right, is found by `verify` only; so both are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import MsgspecError, Struct
+
+from strongroom.backends.memory import link
+from strongroom.blocking import Context
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
+from strongroom.copying import SPACE as COPY
+from strongroom.copying import is_unfinished
+from strongroom.errors import Damaged, InvalidInput, StrongroomError
+from strongroom.scope import Scope
+from strongroom.services.runs.state import KIND
+from strongroom.store import Key, Movable, Parcel, Scan, Shipment, Store
+
+MOST_PROBLEMS = 100
+STEP = 1_000
+PAGE = 100
+
+
+class Checked(Struct, frozen=True):
+    """What was looked at, and what is wrong with it. `problems` ends after a hundred."""
+
+    ok: bool
+    documents: int
+    streams: int
+    records: int
+    runs: int
+    problems: tuple[str, ...]
+
+
+class _Walk:
+    """A look at every parcel, for stores that have no check of their own; and which spaces there are."""
+
+    def __init__(self) -> None:
+        self.documents = self.streams = self.records = 0
+        self.spaces: dict[str, None] = {}
+        self.problems: list[str] = []
+        self._last: Key | None = None
+        self._expected = 0
+        self._chain: bytes | None = None
+
+    def over(self, store: Movable) -> None:
+        """Look at everything; where a store finds something damaged, note it and go no further."""
+        after: str | None = None
+        try:
+            while True:
+                shipment: Shipment = store.unload(after, STEP)
+                for parcel in shipment.parcels:
+                    self.spaces[parcel.key.space] = None
+                    self._look(parcel)
+                after = shipment.next
+                if after is None:
+                    return
+        except Damaged as damage:
+            self.problems.append(f"database: {damage}")
+
+    def _look(self, parcel: Parcel) -> None:
+        name = f"{parcel.key.kind} {parcel.key.id!r} in {parcel.key.space!r}"
+        if parcel.key != self._last:  # the stretches of a stream follow each other
+            self._last, self._expected, self._chain = parcel.key, parcel.version, parcel.chain
+            self.streams += parcel.stream
+            self.documents += not parcel.stream
+        for record in parcel.records:
+            self.records += 1
+            if record.index != self._expected:
+                self.problems.append(f"{name}: records {self._expected} to {record.index - 1} are missing")
+            elif link(self._chain, record.commitment) != record.chain:
+                self.problems.append(f"{name}: the hash chain breaks at record {record.index}")
+            self._expected, self._chain = record.index + 1, record.chain
+
+
+def check(store: Store) -> Checked:
+    """Verify all of a store. Reads everything, some of it twice; changes nothing."""
+    if not isinstance(store, Movable):
+        raise InvalidInput("a server shows one space; check the store it serves, where it is")
+    walk = _Walk()
+    walk.over(store)
+    found: Any = store.check() if hasattr(store, "check") else walk
+    problems = list(found.problems)
+    if is_unfinished(store):
+        problems.append("a copy into this store was interrupted: parts of its source are missing; finish it")
+    runs = 0
+    for space in walk.spaces:
+        if space == COPY:
+            continue
+        for problem in _runs(store, space):
+            runs += problem is None
+            if problem is not None and len(problems) < MOST_PROBLEMS:
+                problems.append(problem)
+    return Checked(not problems, found.documents, found.streams, found.records, runs, tuple(problems))
+
+
+def _runs(store: Store, space: str) -> Iterator[str | None]:
+    """Verify the runs of a space: None for each that was looked at, then what is wrong with it."""
+    runs = Context(AsyncContext(Scope(Inline(store), space))).runs
+    after: str | None = None
+    while True:
+        try:
+            [page] = store.read([Scan(space, KIND, after=after, limit=PAGE)])
+        except Damaged as damage:
+            yield f"runs in {space!r}: not all of them could be looked at ({damage})"
+            return
+        for document in page.documents:
+            yield None
+            name = f"run {document.key.id!r} in {space!r}"
+            try:
+                told = runs.get(document.key.id).verify()
+            except (StrongroomError, MsgspecError) as problem:
+                yield f"{name}: can not be read ({problem})"
+                continue
+            if not told.ok:
+                place = "" if told.first_bad is None else f" (event {told.first_bad})"
+                yield f"{name}: {told.reason}{place}"
+        after = page.next
+        if after is None:
+            return

@@ -1,0 +1,122 @@
+"""`check` finds what the store finds, and what `verify` finds, in every space of every kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import strongroom
+from strongroom.blocking import Context
+from strongroom.bridge import Inline
+from strongroom.checking import check
+from strongroom.codec import encode
+from strongroom.context import AsyncContext
+from strongroom.copying import copy
+from strongroom.errors import InvalidInput, StoreError
+from strongroom.opening import open_store
+from strongroom.scope import Scope
+from strongroom.store import Append, Commit, Entry, Get, Key, Parcel, Put, Store, new_id
+from tests.server.serving import served
+
+
+def context(store: Store, space: str) -> Context:
+    return Context(AsyncContext(Scope(Inline(store), space)))
+
+
+def furnish(store: Store) -> None:
+    for space in ("acme", "zeta"):
+        ctx = context(store, space)
+        for name in ("one", "two"):
+            run = ctx.runs.create(objective=name, run_id=name)
+            run.update(status="BUSY")
+            run.record("TOOL_CALL", {"tool_name": "fetch", "arguments": {}})
+        ctx.sessions.open("talk").append({"role": "user", "content": "hello"})
+
+
+def tamper(store: Any, run_id: str, change: Callable[[Any], Any]) -> None:
+    """Write another state past the services, with every checksum right."""
+    import json
+
+    key = Key("zeta", "run", run_id)
+    [found] = store.read([Get(key)])
+    value = json.loads(found.value)
+    change(value)
+    store.commit(Commit(new_id(), (), (Put(key, encode(value), found.tags),)))
+
+
+def finish(state: Any) -> None:
+    state["working_set"]["status"] = "DONE"
+
+
+def test_a_sound_store_is_all_good(store: Store) -> None:
+    furnish(store)
+    found = check(store)
+    assert (found.ok, found.problems, found.runs) == (True, (), 4)
+    assert found.documents >= 6 and found.streams >= 4 and found.records >= 14
+
+
+def test_an_empty_store_is_all_good(store: Store) -> None:
+    assert check(store).ok
+
+
+def test_a_state_that_its_ledger_does_not_lead_to_is_found_in_any_space(store: Store) -> None:
+    furnish(store)
+    tamper(store, "two", finish)
+    found = check(store)
+    assert not found.ok
+    assert found.problems == ("run 'two' in 'zeta': the working set is not what the ledger leads to",)
+    assert found.runs == 4
+
+
+def test_an_event_slipped_in_is_named(store: Store) -> None:
+    furnish(store)
+    forged = Entry("TOOL_CALL", encode({"forged": True}), commitment=b"x" * 32)
+    store.commit(Commit(new_id(), (), (Append(Key("acme", "ledger", "one"), (forged,)),)))
+    [problem] = check(store).problems
+    assert problem.startswith("run 'one' in 'acme': ") and problem.endswith("(event 4)")
+
+
+def test_a_run_that_can_not_be_read_does_not_hide_the_others(store: Store) -> None:
+    furnish(store)
+    tamper(store, "one", lambda state: state.clear())
+    tamper(store, "two", finish)
+    found = check(store)
+    assert [problem[:18] for problem in found.problems] == ["run 'one' in 'zeta", "run 'two' in 'zeta"]
+
+
+def test_half_a_copy_is_not_all_good(store: Store) -> None:
+    class Breaking:
+        def load(self, parcels: list[Parcel]) -> None:
+            raise StoreError("broke")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    source = open_store("memory://")
+    furnish(source)
+    with pytest.raises(StoreError):
+        copy(source, Breaking())
+    assert "a copy into this store was interrupted" in check(store).problems[0]
+
+
+def test_a_record_that_is_gone_from_the_middle_is_found() -> None:
+    from strongroom.backends.memory import MemoryStore, Stream
+
+    store = MemoryStore()
+    furnish(store)
+    ledger = store._things[Key("acme", "ledger", "one")]
+    assert isinstance(ledger, Stream)
+    ledger.records[1] = replace(ledger.records[1], chain=b"y" * 32)
+    del ledger.records[0]
+    problems = check(store).problems
+    assert any("ledger 'one' in 'acme'" in problem for problem in problems)
+    assert any("run 'one' in 'acme'" in problem for problem in problems)
+
+
+def test_a_server_is_checked_where_its_store_is(tmp_path: Any) -> None:
+    refused = pytest.raises(InvalidInput, match="where it is")
+    with served(str(tmp_path / "agent.db")) as server, strongroom.connect(server.url) as ctx, refused:
+        check(ctx.store)
