@@ -58,9 +58,9 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         path = unquote(url.netloc + url.path.removeprefix("/")) if scheme else text
         if not path:
             raise InvalidInput("a store address must not be empty; try 'agent.db' or 'memory://'")
-        from strongroom.backends.sqlite import SqliteStore
+        from strongroom.backends.sqlite import open_file
 
-        make = partial(SqliteStore, path)
+        make = partial(open_file, path)
         return make, _wrapped(Threaded, make)
     if scheme in ("postgresql", "postgres"):
         from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
@@ -70,6 +70,10 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         from strongroom.backends.redis import AsyncRedisStore, RedisStore
 
         return partial(RedisStore, text), partial(AsyncRedisStore.open, text)
+    if scheme in ("http", "https"):
+        raise InvalidInput(
+            f"{text!r:.80} is a server, which strongroom.connect(url) or aconnect(url) opens; nothing was opened"
+        )
     raise InvalidInput(
         f"no store is known for {scheme}:// addresses; use a path, sqlite:///, memory://, postgresql:// or redis://"
     )

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from strongroom.backends.sqlite import SqliteStore, committer, identity
-from strongroom.backends.sqlite import store as module
+from strongroom.backends.sqlite import reading as module
 from strongroom.errors import Damaged, Unavailable
 from strongroom.testing.faults import Broken, Lost, check, check_file, repeat, step
 from tests.crash.processes import apart, ended_well, forked
@@ -337,7 +337,7 @@ def test_without_refusing_hard_links_acknowledged_commits_would_be_lost(path: Pa
 
 
 def _fork_unguarded(path: Path) -> list[str]:
-    SqliteStore._check_usable = lambda self: None  # type: ignore[method-assign]
+    SqliteStore._check_usable = lambda self, **_: None  # type: ignore[method-assign]
     module._inherited = _Nothing()
     return _fork(path)
 

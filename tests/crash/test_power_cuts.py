@@ -70,15 +70,17 @@ class Migrated(Checkpointing):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        with self._reader() as con:
-            try:
-                missing: Any = con.execute(
-                    "SELECT count(*) FROM head LEFT JOIN newer USING (ref) WHERE newer.version IS NULL"
-                ).fetchone()
-            except apsw.SQLError as error:
-                raise Broken(f"the new number without the new table: {error}") from error
-            if missing[0]:
-                raise Broken(f"{missing[0]} rows were not migrated")
+        con = self._connect_to_read()
+        try:
+            missing: Any = con.execute(
+                "SELECT count(*) FROM head LEFT JOIN newer USING (ref) WHERE newer.version IS NULL"
+            ).fetchone()
+        except apsw.SQLError as error:
+            raise Broken(f"the new number without the new table: {error}") from error
+        finally:
+            con.close()
+        if missing[0]:
+            raise Broken(f"{missing[0]} rows were not migrated")
 
 
 class MigratedWithoutSyncing(Migrated, NeverSyncing):

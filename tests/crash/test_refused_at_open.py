@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from strongroom.backends.sqlite import SqliteStore, files, schema
-from strongroom.backends.sqlite import store as module
+from strongroom.backends.sqlite import reading as module
 from strongroom.errors import SchemaMismatch, Unavailable
 from strongroom.testing.faults import check, step
 

@@ -17,7 +17,7 @@ import click
 
 import strongroom
 from strongroom.blocking import Context
-from strongroom.cli.output import JSON
+from strongroom.cli.output import JSON, working
 from strongroom.errors import InvalidInput, NotFound
 from strongroom.store import Store
 
@@ -141,7 +141,7 @@ def file_of(url: str) -> Path | None:
     try:
         parts = urlsplit(url)
     except ValueError as problem:
-        raise InvalidInput(f"{url!r:.80} is no address ({problem}); nothing changed") from None
+        raise InvalidInput(f"{url!r:.80} is no address ({problem})") from None
     return Path(unquote(parts.netloc + parts.path.removeprefix("/"))) if parts.scheme in ("sqlite", "file") else None
 
 
@@ -160,6 +160,14 @@ def require_there(url: str) -> None:
         raise InvalidInput(f"there is no store at {url!r}; name one with --url or STRONGROOM_URL (nothing was created)")
 
 
+def _options(url: str) -> dict[str, Any]:
+    """Return how to open what is there: a file that can not be written is still there to be read."""
+    from strongroom.backends.sqlite import is_read_only
+
+    file = file_of(url)
+    return {"read_only": True} if file is not None and file.is_file() and is_read_only(file) else {}
+
+
 @contextmanager
 def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
     """Open the store itself, for work that knows no spaces."""
@@ -173,7 +181,7 @@ def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
         return
     if not create:
         require_there(wanted)
-    store = open_store(wanted)
+    store = open_store(wanted, **_options(wanted))
     try:
         yield store
     finally:
@@ -190,7 +198,7 @@ def context(*, create: bool = False) -> Iterator[Context]:
     else:
         if not create:
             require_there(url)
-        opening = strongroom.open(url, space=space())
+        opening = strongroom.open(url, space=space(), **_options(url))
     with opening as ctx:
         try:
             yield ctx
@@ -203,7 +211,9 @@ def _connected(url: str) -> Iterator[Context]:
     from strongroom.client import connect
 
     wanted = click.get_current_context().meta
-    with connect(url, key=wanted.get(KEY)) as ctx:
+    with working(f"waiting for {url}"):
+        connected = connect(url, key=wanted.get(KEY))
+    with connected as ctx:
         if wanted.get(SPACE) not in (None, ctx.space):
             raise InvalidInput(
                 f"this key opens the space {ctx.space!r}, not {wanted[SPACE]!r}; the space comes from the key"

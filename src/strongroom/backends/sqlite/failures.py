@@ -8,12 +8,10 @@ from contextlib import contextmanager
 
 import apsw
 
-from strongroom.errors import CommitUnknown, Damaged, SchemaMismatch, StrongroomError, Unavailable
+from strongroom.errors import CommitUnknown, Damaged, SchemaMismatch, StoreError, StrongroomError, Unavailable
 
 # What a driver's call can raise. Text is decoded by the driver, so a damaged page may show as bad text.
 DRIVER_ERRORS = (apsw.Error, MemoryError, UnicodeDecodeError)
-
-_NOTHING = "nothing changed"
 
 _BY_ERRNO = {
     errno.EFBIG: ("the file may not grow any further", "file_too_large"),
@@ -31,35 +29,41 @@ def translated() -> Iterator[None]:
         raise translate(error) from error
 
 
-def translate(error: BaseException) -> StrongroomError:
+def translate(error: BaseException, *, reading: bool = False) -> StrongroomError:
     """Return our error for a driver error that happened outside COMMIT, where nothing can have changed."""
+    kind, message, reason = _meaning(error)
+    # Damage needs no such word, and a read could not have changed anything.
+    return kind(message if reading or kind is Damaged else f"{message}; nothing changed", reason=reason)
+
+
+def _meaning(error: BaseException) -> tuple[type[StoreError], str, str]:
     detail = str(error)
     match error:
         case apsw.BusyError() | apsw.LockedError():
-            return Unavailable(f"another process kept the database locked; {_NOTHING}", reason="locked")
+            return Unavailable, "another process kept the database locked", "locked"
         case apsw.FullError():
-            return Unavailable(f"the disk is full; {_NOTHING}; free some space and try again", reason="disk_full")
+            return Unavailable, "the disk is full: free some space and try again", "disk_full"
         case apsw.ReadOnlyError():
-            return Unavailable(f"the database or its disk is read-only; {_NOTHING}", reason="read_only")
+            return Unavailable, "the database or its disk is read-only", "read_only"
         case apsw.CorruptError():
-            return Damaged(f"the database file is damaged ({detail}); restore a backup", reason="corrupt")
+            return Damaged, f"the database file is damaged ({detail}); restore a backup", "corrupt"
         case apsw.SQLError() if "no such table" in detail:
-            return Damaged(f"the database file has lost its tables ({detail}); restore a backup", reason="corrupt")
+            return Damaged, f"the database file has lost its tables ({detail}); restore a backup", "corrupt"
         case apsw.NotADBError():
-            return SchemaMismatch(f"the file is not a SQLite database; {_NOTHING}", reason="foreign")
+            return SchemaMismatch, "the file is not a SQLite database", "foreign"
         case apsw.CantOpenError():
-            return Unavailable(f"the database file can not be opened ({detail}); {_NOTHING}", reason="missing")
+            return Unavailable, f"the database file can not be opened ({detail})", "missing"
         case apsw.PermissionsError() | apsw.AuthError():
-            return Unavailable(f"no permission to use the database file; {_NOTHING}", reason="permission")
+            return Unavailable, "no permission to use the database file", "permission"
         case UnicodeDecodeError():
-            return Damaged(f"the database file holds text that is none ({detail}); restore a backup", reason="corrupt")
+            return Damaged, f"the database file holds text that is none ({detail}); restore a backup", "corrupt"
         case apsw.NoMemError() | MemoryError():
-            return Unavailable(f"out of memory; {_NOTHING}", reason="memory")
+            return Unavailable, "out of memory", "memory"
         case apsw.IOError() if (known := _BY_ERRNO.get(getattr(error, "errno", 0))) is not None:
-            return Unavailable(f"{known[0]}; {_NOTHING}", reason=known[1])
+            return Unavailable, known[0], known[1]
         case apsw.IOError():
-            return Unavailable(f"the disk reported an error ({detail}); {_NOTHING}", reason="io")
-    return Unavailable(f"SQLite refused the operation ({detail}); {_NOTHING}", reason="io")
+            return Unavailable, f"the disk reported an error ({detail})", "io"
+    return Unavailable, f"SQLite refused the operation ({detail})", "io"
 
 
 def keep_errno(error: BaseException, con: apsw.Connection) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from strongroom.errors import Unavailable
+from strongroom.errors import InvalidInput, Unavailable
 
 try:
     import fcntl
@@ -24,6 +24,12 @@ except ImportError:  # pragma: no cover - Windows has no flock; SQLite's own loc
     fcntl = None  # type: ignore[assignment]
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.", "vboxsf", "prl_fs")
+
+
+def refuse_folder(path: Path) -> None:
+    """Raise `InvalidInput` if the path leads to a folder."""
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder; name a file in it, such as {path / 'agent.db'} (nothing was opened)")
 
 
 def refuse_network(path: Path) -> None:
@@ -36,7 +42,7 @@ def refuse_network(path: Path) -> None:
     if kind.startswith(_NETWORK):
         raise Unavailable(
             f"{path} lies on a network file system ({kind}), where SQLite's locks do not work; "
-            "put the file on a local disk, or use a postgresql:// store (nothing was changed)",
+            "put the file on a local disk, or use a postgresql:// store (nothing was opened)",
             reason="network_filesystem",
         )
 
@@ -46,7 +52,7 @@ def refuse_hard_link(path: Path) -> None:
     if path.exists() and path.stat().st_nlink > 1:
         raise Unavailable(
             f"{path} has more than one name (hard links); two processes that open it under different names would "
-            "destroy it. Remove the other names, or copy the file (nothing was changed)",
+            "destroy it. Remove the other names, or copy the file (nothing was opened)",
             reason="hard_link",
         )
 

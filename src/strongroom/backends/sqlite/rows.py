@@ -59,7 +59,7 @@ def answer(con: apsw.Connection, question: Question) -> Any:
     ref, stream, alive, first, last = row
     if not stream:
         _get(con, key)  # checks the row before we blame the caller
-        raise wrong_shape(key, is_stream=False)
+        raise wrong_shape(key, is_stream=False, writing=False)
     if not alive:
         return EMPTY
     if last is None and not first:  # a stream begins with its first record, and only dropping records raises `first`
@@ -142,7 +142,7 @@ def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
     if checksum((key.space, key.kind, key.id, *row[:-1])) != total:
         raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
     if stream:
-        raise wrong_shape(key, is_stream=True)
+        raise wrong_shape(key, is_stream=True, writing=False)
     if not alive:
         return None
     return Document(key, version, Json(value), tags_of(tags), text)

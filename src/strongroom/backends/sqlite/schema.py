@@ -85,6 +85,25 @@ MIGRATIONS: dict[int, str] = {}
 
 def is_current(con: apsw.Connection) -> bool:
     """Tell whether the file needs nothing done; raise `SchemaMismatch` if it is not ours or too new."""
+    application, version = _require_ours(con)
+    return application == APPLICATION_ID and version == FORMAT and _journal(con) == "wal"
+
+
+def require_readable(con: apsw.Connection) -> None:
+    """Raise `SchemaMismatch` unless the file can be read as it is."""
+    application, version = _require_ours(con)
+    if application == 0:
+        raise SchemaMismatch("this file holds no store yet, and opened read-only none can be made", reason="empty")
+    if version < FORMAT:
+        raise SchemaMismatch(
+            f"this store has format {version}, and is read as format {FORMAT}: open it once where it can be written, "
+            "which brings it up to date",
+            reason="older",
+        )
+
+
+def _require_ours(con: apsw.Connection) -> tuple[int, int]:
+    """Return the application id and the format, or raise `SchemaMismatch` if the file is not ours or too new."""
     with con:  # one snapshot: somebody else may be creating the tables right now
         application, version = _numbers(con)
         strange = application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(con))
@@ -96,7 +115,7 @@ def is_current(con: apsw.Connection) -> bool:
             "upgrade strongroom (nothing was changed)",
             reason="newer",
         )
-    return application == APPLICATION_ID and version == FORMAT and _journal(con) == "wal"
+    return application, version
 
 
 def bring_up_to_date(con: apsw.Connection, deadline: float) -> None:

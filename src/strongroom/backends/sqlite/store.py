@@ -4,8 +4,7 @@ Theory of operation
 -------------------
 * One connection writes (`committer`). Commits queue in `group`, whose leader takes all that wait into one transaction,
   so that they share an fsync.
-* Readers use connections of their own and never wait for the writer. A read is materialised before it returns, so no
-  snapshot stays open to keep the log from shrinking.
+* Readers use connections of their own (`reading`).
 * One more connection stays open and idle. While it is there nobody else can be the last to close the database, so the
   sidecar files stay the same ones, and a change of them means trouble.
 
@@ -18,62 +17,43 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Literal
 
 import apsw
 
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.committer import Committer, drop
-from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate, translated
-from strongroom.backends.sqlite.files import Queue, refuse_hard_link, refuse_network
+from strongroom.backends.sqlite.failures import translated
+from strongroom.backends.sqlite.files import Queue
 from strongroom.backends.sqlite.group import Group
 from strongroom.backends.sqlite.identity import Identity
 from strongroom.backends.sqlite.log import FULL
-from strongroom.backends.sqlite.moving import unload
-from strongroom.backends.sqlite.rows import answer
+from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.search import is_behind, search
-from strongroom.backends.sqlite.upkeep import Check, Stats, backup, check, stats
 from strongroom.backends.sqlite.watch import Watch
-from strongroom.errors import Closed, Unavailable
-from strongroom.files import path_of
+from strongroom.errors import Unavailable
 from strongroom.store import (
     MAX_RECORD_BYTES,
     Commit,
     Durability,
     Find,
     Found,
-    Get,
     Key,
     Parcel,
-    Question,
     Range,
     Receipt,
-    Shipment,
     check_sizes,
 )
-
-T = TypeVar("T")
-
-OLDEST_SQLITE = (3, 51, 3)
 
 DURABLE = Durability("durable", True, True, "nothing")
 RELAXED = Durability("relaxed", True, False, "the last commits before a power cut; never the file's consistency")
 
-_PRAGMAS = "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0"
-
 _WRITER_PRAGMAS = f"PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = {FULL}"
 
-# Forked children must neither use nor close what they inherit; see _leak().
-_alive: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-_inherited: set[Path] = set()
 
-
-class SqliteStore:
+class SqliteStore(Reader):
     """Keep everything in one SQLite file. Safe across threads and processes, not across fork()."""
 
     @checked
@@ -86,25 +66,12 @@ class SqliteStore:
         max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         require_positive(timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes)
-        self.path = path_of(path).resolve()
+        super().__init__(path)
         self.durability = {"durable": DURABLE, "relaxed": RELAXED}[durability]
         self._timeout = timeout_seconds
         self._limit = max_record_bytes
-        self._forked = False  # whether this is a child's copy of what its parent opened
         self._queue = Queue(self.path)
-        self._readers: list[apsw.Connection] = []
-        self._closed = False
-        self._watch = Watch(lambda: self._connect(writer=False))
-        _require_sqlite(apsw.sqlite_lib_version())
-        refuse_network(self.path)
-        refuse_hard_link(self.path)
-        if self.path in _inherited:
-            # SQLite's own list of locks was copied by the fork: it believes to hold what only the parent holds.
-            raise Unavailable(
-                f"{self.path} was open in the parent process at fork(); open it after the fork only, or start "
-                "processes by spawn (nothing changed)",
-                reason="forked",
-            )
+        self._watch = Watch(self._connect_to_read)
         with translated():
             try:
                 self._anchor = self._open_first()
@@ -112,7 +79,8 @@ class SqliteStore:
                 if not self.path.exists() or os.access(self.path.parent, os.W_OK):
                     raise
                 raise Unavailable(
-                    f"{self.path.parent} is read-only, so the log of {self.path.name} can not be made; nothing changed",
+                    f"{self.path.parent} is read-only, so the log of {self.path.name} can not be made; "
+                    "read_only=True opens it for reading (nothing changed)",
                     reason="read_only",
                 ) from error
         identity = Identity(self.path, self._anchor)
@@ -120,27 +88,19 @@ class SqliteStore:
         self._group = Group(self._committer)
         self._committer.about_to_wait = self._group.tell
         self._committer.settled = self._watch.note
-        _alive.add(self)
+        keep_from_forks(self)
 
     # ---- the two verbs ----------------------------------------------------------------------------------------------
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
-        """Answer all questions from one snapshot."""
-        self._check_usable()
-        with self._reader() as con:
-            if len(questions) == 1 and type(questions[0]) is Get:
-                return [answer(con, questions[0])]  # one statement is its own snapshot
-            return _in_snapshot(con, lambda con: [answer(con, question) for question in questions])
-
     def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, sharing its fsync with whoever else is committing now."""
-        self._check_usable()
+        self._check_usable(writing=True)
         check_sizes(commit, self._limit)
         return self._group.commit(commit)
 
     def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]:
         """Queue a commit for an event loop; see `bridge.Threaded`."""
-        self._check_usable()
+        self._check_usable(writing=True)
         check_sizes(commit, self._limit)
         return self._group.submit(commit, loop)
 
@@ -148,8 +108,7 @@ class SqliteStore:
         """Find where words stand. Everything committed before the call is found."""
         self._check_usable()
         while True:
-            with self._reader() as con:
-                found = _in_snapshot(con, lambda con: None if is_behind(con, find) else search(con, find))
+            found = self._ask(in_snapshot(lambda con: None if is_behind(con, find) else search(con, find)))
             if found is not None:
                 return found
             with self._group.alone(), translated():
@@ -172,40 +131,16 @@ class SqliteStore:
 
     # ---- upkeep -----------------------------------------------------------------------------------------------------
 
-    def check(self) -> Check:
-        """Verify every page, row, checksum, index and hash chain. Reads everything; changes nothing."""
-        self._check_usable()
-        with self._reader() as con:
-            return _in_snapshot(con, check)
-
-    def stats(self) -> Stats:
-        """Return how much the store holds."""
-        self._check_usable()
-        with self._reader() as con:
-            return stats(con, self.path)
-
-    def unload(self, after: str | None, limit: int) -> Shipment:
-        """Return the next parcels of everything there is; see `strongroom.store.Movable`."""
-        self._check_usable()
-        with self._reader() as con:
-            return _in_snapshot(con, lambda con: unload(con, after, limit))
-
     def load(self, parcels: Sequence[Parcel]) -> None:
         """Put parcels from another store in place, all or none of them."""
-        self._check_usable()
+        self._check_usable(writing=True)
         with self._group.alone(), translated():
             self._committer.load(parcels)
         self._watch.note()
 
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a copy of the store as it is now to a new file, while others go on reading and writing."""
-        self._check_usable()
-        with self._reader() as con:
-            backup(con, Path(path).resolve())
-
     def compact(self) -> None:
         """Give free space back to the disk. Writers wait meanwhile; needs room for a second copy."""
-        self._check_usable()
+        self._check_usable(writing=True)
         with self._group.alone(), translated():
             self._committer.compact()
 
@@ -221,7 +156,7 @@ class SqliteStore:
             drop(con, self._committer.failed is not None)
         self._readers.clear()
         self._queue.close()
-        _alive.discard(self)
+        closed(self)
 
     def __enter__(self) -> SqliteStore:
         return self
@@ -257,78 +192,17 @@ class SqliteStore:
         con = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         # The writer waits in its own fair way; a reader is only ever kept by a recovery, for moments.
         con.set_busy_timeout(0 if writer else int(self._timeout * 1000))
-        con.execute(_PRAGMAS).fetchall()  # all rows, or SQLite stops at the first pragma that answers
+        con.execute(PRAGMAS).fetchall()  # all rows, or SQLite stops at the first pragma that answers
         con.execute(f"PRAGMA synchronous = {'FULL' if self.durability is DURABLE else 'NORMAL'}")
         if writer:
             con.execute(_WRITER_PRAGMAS).fetchall()
         return con
 
-    @contextmanager
-    def _reader(self) -> Iterator[apsw.Connection]:
-        try:
-            try:
-                con = self._readers.pop()
-            except IndexError:
-                con = self._connect(writer=False)
-            try:
-                yield con
-            except DRIVER_ERRORS:
-                con.close(True)  # whatever went wrong, the next reader starts afresh
-                raise
-            except BaseException:
-                self._readers.append(con)
-                raise
-            if self._closed:
-                con.close(True)
-            else:
-                self._readers.append(con)
-        except DRIVER_ERRORS as error:
-            raise translate(error) from error
+    def _connect_to_read(self) -> apsw.Connection:
+        return self._connect(writer=False)
 
     def _connections(self) -> list[apsw.Connection]:
         return [*self._readers, *self._committer.connections, self._anchor]
 
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise Closed("this store is closed; nothing changed")
-        if self._forked:
-            raise Unavailable(
-                "this store was opened before a fork() and belongs to the parent process; open it after the fork "
-                "only, or start processes by spawn (nothing changed)",
-                reason="forked",
-            )
-
-
-def _in_snapshot(con: apsw.Connection, work: Callable[[apsw.Connection], T]) -> T:
-    con.execute("BEGIN")
-    try:
-        return work(con)
-    finally:
-        if con.in_transaction:
-            con.execute("COMMIT")
-
-
-def _require_sqlite(version: str) -> None:
-    numbers = tuple(int(part) for part in version.split("."))
-    if numbers < OLDEST_SQLITE:
-        raise Unavailable(
-            f"SQLite {version} can corrupt a database that several connections write to (fixed in 3.51.3); "
-            "install a current apsw (nothing was opened)",
-            reason="sqlite_version",
-        )
-
-
-def _leak() -> None:
-    """In a forked child: keep inherited connections from ever being closed, which would drop the parent's locks."""
-    import ctypes
-
-    for store in list(_alive):
-        store._forked = True
-        for con in store._connections():
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
-        store._queue.close()  # else we would keep our parent's turn for it, even after it was killed
-        _inherited.add(store.path)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leak)
+    def _let_go_in_child(self) -> None:
+        self._queue.close()  # else we would keep our parent's turn for it, even after it was killed

@@ -1,0 +1,250 @@
+"""A SQLite file for those who may only read it: in a read-only folder, on a read-only disk, or by choice.
+
+Theory of operation
+-------------------
+SQLite reads a file that has a log only with the index of that log (`-shm`) beside it, which it makes if it may. Nobody
+is answered from an older state than there is:
+
+* The log holds something: SQLite's own way, with locks, over an index that is there or can be made. If it can neither
+  be found nor made, the store says so and is not opened.
+* The log is missing or holds nothing: all there is stands in the file itself. It is read without locks and without a
+  trace (`immutable`), and looked at before and after each read. If a writer came meanwhile, the answer is thrown away
+  and the question asked again, in whichever way is right by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import apsw
+
+from strongroom.arguments import checked, require_positive
+from strongroom.backends.sqlite import schema
+from strongroom.backends.sqlite.failures import translated
+from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
+from strongroom.backends.sqlite.search import is_behind, search
+from strongroom.errors import StoreError, Unavailable
+from strongroom.store import Commit, Durability, Find, Found, Key, Parcel, Range, Receipt
+
+T = TypeVar("T")
+
+PAUSE_SECONDS = 0.02
+_COARSE_NS = 50_000_000
+_LOG_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")  # how a log begins that holds something
+_READ_ONLY = "this store is opened read-only; nothing changed"
+
+Look = tuple[tuple[int, ...] | None, ...]
+
+
+class ReadOnlyStore(Reader):
+    """Read what is in a SQLite file. Whatever would write is refused."""
+
+    durability = Durability("durable", True, True, "nothing")
+
+    @checked
+    def __init__(self, path: str | os.PathLike[str], *, timeout_seconds: float = 30.0) -> None:
+        require_positive(timeout_seconds=timeout_seconds)
+        super().__init__(path)
+        self._timeout = timeout_seconds
+        self._one_by_one = threading.RLock()  # else a connection to what was there before could come back
+        self._seen: Look | None = None  # how the files looked when we connected
+        self._immutable = False
+        self._anchor: apsw.Connection | None = None  # keeps the log's files from being removed by who closes last
+        keep_from_forks(self)
+        with translated():
+            self._ask(schema.require_readable)
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def search(self, find: Find) -> Found:
+        """Find where words stand, if the index knows everything."""
+        self._check_usable()
+        found = self._ask(in_snapshot(lambda con: None if is_behind(con, find) else search(con, find)))
+        if found is None:
+            raise Unavailable(
+                "the index of words lacks what was written last, and opened read-only it can not be brought up to "
+                "date; search once where the file can be written",
+                reason="read_only",
+            )
+        return found
+
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self._closed and self.read([Range(key, 0, 0)])[0].length <= length:
+            if (left := deadline - time.monotonic()) <= 0:
+                return
+            time.sleep(min(left, PAUSE_SECONDS))
+
+    def changed(self, seen: int, timeout_seconds: float) -> int:
+        """Return a number that differs from `seen` as soon as the files changed, or when the time is up."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            self._check_usable()
+            now = hash(_look(self.path)) & (1 << 62) - 1
+            if now != seen or time.monotonic() > deadline:
+                return now
+            time.sleep(PAUSE_SECONDS)
+
+    # ---- what it does not do ----------------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit) -> Receipt:
+        self._check_usable(writing=True)
+        raise Unavailable(_READ_ONLY, reason="read_only")
+
+    def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]:
+        self._check_usable(writing=True)
+        raise Unavailable(_READ_ONLY, reason="read_only")
+
+    def load(self, parcels: Sequence[Parcel]) -> None:
+        self._check_usable(writing=True)
+        raise Unavailable(_READ_ONLY, reason="read_only")
+
+    def compact(self) -> None:
+        self._check_usable(writing=True)
+        raise Unavailable(_READ_ONLY, reason="read_only")
+
+    def close(self) -> None:
+        """Let go of the file. Closing twice is fine."""
+        if self._closed or self._forked:
+            return
+        with self._one_by_one:
+            self._closed = True
+            self._drop()
+        closed(self)
+
+    def __enter__(self) -> ReadOnlyStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- connections ------------------------------------------------------------------------------------------------
+
+    def _ask(self, work: Callable[[apsw.Connection], T]) -> T:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            with self._one_by_one:
+                if not self._is_as_seen():
+                    self._settle()
+                try:
+                    found = super()._ask(work)
+                except StoreError:
+                    if self._is_as_seen():
+                        raise  # not because a writer came meanwhile
+                else:
+                    if self._is_as_seen():
+                        return found
+            if time.monotonic() > deadline:
+                raise Unavailable("the file did not stay the same for the time of a read", reason="locked")
+
+    def _is_as_seen(self) -> bool:
+        """Tell whether what is connected to is what is there."""
+        if self._seen is None:
+            return False
+        # With locks SQLite sees to it that an answer is right, as long as the file is the same one.
+        return self._seen == _look(self.path) if self._immutable else self._seen[0] == _identity(self.path)
+
+    def _settle(self) -> None:
+        """Choose how to read the files as they are now."""
+        self._drop()
+        if not self.path.exists():
+            raise Unavailable(f"there is no file {self.path}; opened read-only none is made", reason="missing")
+        looked = _look_in_quiet(self.path)
+        log, index, journal = (Path(f"{self.path}{suffix}") for suffix in ("-wal", "-shm", "-journal"))
+        self._immutable = not _holds_something(log) and not journal.exists()
+        self._seen = looked if self._immutable else (_identity(self.path),)
+        if self._immutable:
+            return
+        if not index.exists() and not _may_write(self.path.parent):
+            raise Unavailable(
+                f"{log.name} holds commits that {self.path.name} does not have yet, and they can not be seen: that "
+                f"takes {index.name}, which is missing and can not be made in a read-only folder. Copy "
+                f"{self.path.name} and {log.name} to a folder that can be written, and open the copy",
+                reason="read_only",
+            )
+        with translated():
+            self._anchor = self._connect_to_read()
+            self._anchor.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # opens the log
+
+    def _connect_to_read(self) -> apsw.Connection:
+        name = f"file:{quote(str(self.path))}?mode=ro" + "&immutable=1" * self._immutable
+        con = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        con.set_busy_timeout(int(self._timeout * 1000))
+        con.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        con.execute(PRAGMAS).fetchall()
+        return con
+
+    def _connections(self) -> list[apsw.Connection]:
+        return [*self._readers, *([] if self._anchor is None else [self._anchor])]
+
+    def _drop(self) -> None:
+        self._seen = None
+        for con in self._connections():
+            con.close(True)
+        self._readers.clear()
+        self._anchor = None
+
+    def _let_go_in_child(self) -> None:
+        pass
+
+
+def is_read_only(path: Path) -> bool:
+    """Tell whether a file can not be written by us, or not in the way that a store is written."""
+    if _may_write(path.parent):
+        return not _may_write(path)
+    return not all(_may_write(Path(f"{path}{suffix}")) for suffix in ("", "-wal", "-shm", "-queue"))
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _look(path: Path) -> Look:
+    """Return what tells that the content of the files may have changed."""
+    return tuple(_facts(f"{path}{suffix}") for suffix in ("", "-wal", "-journal"))
+
+
+def _look_in_quiet(path: Path) -> Look:
+    """Look once whatever was written last is a moment ago. Times may be coarse: what is written in the same instant as
+    the write before it would not show."""
+    while True:
+        looked = _look(path)
+        newest = max((max(facts[3:]) for facts in looked if facts is not None), default=0)
+        if not 0 <= time.time_ns() - newest < _COARSE_NS:
+            return looked
+        time.sleep(PAUSE_SECONDS)
+
+
+def _facts(name: str) -> tuple[int, ...] | None:
+    try:
+        found = Path(name).stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    facts = _facts(str(path))
+    return None if facts is None else facts[:2]
+
+
+def _holds_something(log: Path) -> bool:
+    """Tell whether SQLite would find anything in a log. SQLite holds no locks on it, so it may be opened and closed."""
+    try:
+        with log.open("rb") as file:
+            return file.read(4) in _LOG_MAGIC
+    except FileNotFoundError:
+        return False
+    except OSError as problem:
+        raise Unavailable(
+            f"{log.name} can not be read ({problem.strerror}), and may hold what {log.name[:-4]} does not have yet",
+            reason="permission",
+        ) from None

@@ -1,0 +1,178 @@
+"""What every store in a SQLite file can do, whether or not it may write: ask, check, count, carry out.
+
+Readers use connections of their own and never wait for the writer. A read is materialised before it returns, so no
+snapshot stays open to keep the log from shrinking.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate
+from strongroom.backends.sqlite.files import refuse_folder, refuse_hard_link, refuse_network
+from strongroom.backends.sqlite.moving import unload
+from strongroom.backends.sqlite.rows import answer
+from strongroom.backends.sqlite.upkeep import Check, Stats, backup, check, stats
+from strongroom.errors import Closed, Unavailable
+from strongroom.files import path_of
+from strongroom.store import Get, Question, Shipment
+
+T = TypeVar("T")
+
+OLDEST_SQLITE = (3, 51, 3)
+PRAGMAS = "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0"
+
+# Forked children must neither use nor close what they inherit; see _leak().
+_alive: weakref.WeakSet[Reader] = weakref.WeakSet()
+_inherited: set[Path] = set()
+
+
+class Reader(ABC):
+    """A SQLite file, as far as it is only looked at."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path_of(path).resolve()
+        self._readers: list[apsw.Connection] = []
+        self._closed = False
+        self._forked = False  # whether this is a child's copy of what its parent opened
+        _require_sqlite(apsw.sqlite_lib_version())
+        refuse_folder(self.path)
+        refuse_network(self.path)
+        refuse_hard_link(self.path)
+        if self.path in _inherited:
+            # SQLite's own list of locks was copied by the fork: it believes to hold what only the parent holds.
+            raise Unavailable(
+                f"{self.path} was open in the parent process at fork(); open it after the fork only, or start "
+                "processes by spawn",
+                reason="forked",
+            )
+
+    def read(self, questions: Sequence[Question]) -> list[Any]:
+        """Answer all questions from one snapshot."""
+        self._check_usable()
+        if len(questions) == 1 and type(questions[0]) is Get:
+            return self._ask(lambda con: [answer(con, questions[0])])  # one statement is its own snapshot
+        return self._ask(in_snapshot(lambda con: [answer(con, question) for question in questions]))
+
+    def check(self) -> Check:
+        """Verify every page, row, checksum, index and hash chain. Reads everything; changes nothing."""
+        self._check_usable()
+        return self._ask(in_snapshot(check))
+
+    def stats(self) -> Stats:
+        """Return how much the store holds."""
+        self._check_usable()
+        return self._ask(lambda con: stats(con, self.path))
+
+    def unload(self, after: str | None, limit: int) -> Shipment:
+        """Return the next parcels of everything there is; see `strongroom.store.Movable`."""
+        self._check_usable()
+        return self._ask(in_snapshot(lambda con: unload(con, after, limit)))
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of the store as it is now to a new file, while others go on reading and writing."""
+        self._check_usable()
+        self._ask(lambda con: backup(con, Path(path).resolve()))
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _connect_to_read(self) -> apsw.Connection: ...
+
+    @abstractmethod
+    def _connections(self) -> list[apsw.Connection]: ...
+
+    @abstractmethod
+    def _let_go_in_child(self) -> None:
+        """Let go of what a forked child must not keep besides connections."""
+
+    def _ask(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do what only reads, on a connection that nobody else uses meanwhile."""
+        try:
+            try:
+                con = self._readers.pop()
+            except IndexError:
+                con = self._connect_to_read()
+            try:
+                found = work(con)
+            except DRIVER_ERRORS:
+                con.close(True)  # whatever went wrong, the next reader starts afresh
+                raise
+            except BaseException:
+                self._readers.append(con)
+                raise
+            if self._closed:
+                con.close(True)
+            else:
+                self._readers.append(con)
+            return found
+        except DRIVER_ERRORS as error:
+            raise translate(error, reading=True) from error
+
+    def _check_usable(self, *, writing: bool = False) -> None:
+        if self._closed:
+            raise Closed("this store is closed" + "; nothing changed" * writing)
+        if self._forked:
+            raise Unavailable(
+                "this store was opened before a fork() and belongs to the parent process; open it after the fork "
+                "only, or start processes by spawn" + " (nothing changed)" * writing,
+                reason="forked",
+            )
+
+
+def in_snapshot(work: Callable[[apsw.Connection], T]) -> Callable[[apsw.Connection], T]:
+    """Return the same work, seeing one state of the store from its beginning to its end."""
+
+    def done(con: apsw.Connection) -> T:
+        con.execute("BEGIN")
+        try:
+            return work(con)
+        finally:
+            if con.in_transaction:
+                con.execute("COMMIT")
+
+    return done
+
+
+def _require_sqlite(version: str) -> None:
+    numbers = tuple(int(part) for part in version.split("."))
+    if numbers < OLDEST_SQLITE:
+        raise Unavailable(
+            f"SQLite {version} can corrupt a database that several connections write to (fixed in 3.51.3); "
+            "install a current apsw (nothing was opened)",
+            reason="sqlite_version",
+        )
+
+
+def keep_from_forks(store: Reader) -> None:
+    """Remember an open store, for the case that this process forks."""
+    _alive.add(store)
+
+
+def closed(store: Reader) -> None:
+    """Know that a store is closed: a fork does it no harm any more."""
+    _alive.discard(store)
+
+
+def _leak() -> None:
+    """In a forked child: keep inherited connections from ever being closed, which would drop the parent's locks."""
+    import ctypes
+
+    for store in list(_alive):
+        store._forked = True
+        for con in store._connections():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
+        store._let_go_in_child()
+        _inherited.add(store.path)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leak)

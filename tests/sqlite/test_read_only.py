@@ -1,0 +1,391 @@
+"""Reading needs no right to write. Permissions do not bind root, so the reader is a process that gave that up."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import strongroom
+from strongroom.backends.sqlite import ReadOnlyStore, SqliteStore, read_only
+from strongroom.checking import check
+from strongroom.codec import encode
+from strongroom.copying import copy
+from strongroom.errors import InvalidInput, SchemaMismatch, Unavailable
+from strongroom.opening import open_store
+from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, new_id
+from tests.crash.processes import apart
+
+DOC, LOG = Key("default", "doc", "one"), Key("default", "log", "one")
+SIDECARS = ("-wal", "-shm", "-queue", "-journal")
+
+
+def put(number: int) -> Commit:
+    return Commit(new_id(), (), (Put(DOC, encode(number)), Append(LOG, (Entry("n", encode(number)),))))
+
+
+def furnish(path: Path) -> None:
+    with strongroom.open(path) as ctx:
+        run = ctx.runs.create(objective="Build a scraper", run_id="scraper")
+        run.update(status="BUSY")
+        session = ctx.sessions.open("talk")
+        session.append({"role": "user", "content": "the quick brown fox"})
+        assert session.search("fox", k=1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that can not be written to once `lock` was called."""
+    made = tmp_path / "files"
+    made.mkdir()
+    yield made
+    made.chmod(0o755)
+
+
+def lock(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.chmod(0o444)
+    folder.chmod(0o555)
+
+
+READER = """
+import json, sys
+import strongroom
+from strongroom.checking import check
+from strongroom.copying import copy
+from strongroom.opening import open_store
+with strongroom.open(sys.argv[1], read_only=True) as ctx:
+    told = {"runs": [run.id for run in ctx.runs.list()], "status": ctx.runs.get("scraper").working_set.status}
+    told["verified"] = ctx.runs.get("scraper").verify().ok
+    told["found"] = ctx.sessions.get("talk").search("fox", k=1)[0].message["content"]
+    told["checked"] = check(ctx.store).ok
+    told["copied"] = copy(ctx.store, open_store("memory://")).keys > 0
+    try:
+        ctx.runs.get("scraper").update(status="DONE")
+    except strongroom.Unavailable as refused:
+        told["refused"] = [refused.reason, str(refused)]
+    told["still"] = ctx.runs.get("scraper").working_set.status
+print(json.dumps(told))
+"""
+GOOD = {
+    "runs": ["scraper"], "status": "BUSY", "verified": True, "found": "the quick brown fox", "checked": True,
+    "copied": True, "still": "BUSY", "refused": ["read_only", "this store is opened read-only; nothing changed"],
+}  # fmt: skip
+
+
+# Root without the capabilities that lift it above permissions, for good: they do not come back with the next program.
+# Another user would do as well, if only the interpreter did not often lie where other users may not go.
+BOUND = """
+import ctypes, os, sys
+for capability in (1, 2, 3):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+    if os.getuid() == 0 and ctypes.CDLL(None).prctl(24, capability, 0, 0, 0):
+        sys.exit("can not be bound by permissions")
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def bound(*args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python as somebody whom permissions bind."""
+    command = [sys.executable, "-c", BOUND, *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)
+
+
+def test_a_file_in_a_read_only_folder_is_read_searched_verified_and_copied(folder: Path) -> None:
+    furnish(folder / "agent.db")
+    lock(folder)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    told = bound("-c", READER, str(folder / "agent.db"))
+    assert (told.returncode, told.stderr) == (0, "")
+    assert json.loads(told.stdout) == GOOD
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_a_read_only_file_in_a_folder_of_ones_own_gets_no_files_beside_it(folder: Path) -> None:
+    furnish(folder / "agent.db")
+    for suffix in SIDECARS:
+        Path(f"{folder / 'agent.db'}{suffix}").unlink(missing_ok=True)
+    (folder / "agent.db").chmod(0o444)
+    folder.chmod(0o777)
+    told = bound("-c", READER, str(folder / "agent.db"))
+    assert json.loads(told.stdout) == GOOD
+    assert [file.name for file in folder.iterdir()] == ["agent.db"]
+
+
+def test_what_a_live_writer_has_in_its_log_is_seen(folder: Path) -> None:
+    with strongroom.open(folder / "agent.db") as ctx:  # stays open: everything is in the log
+        run = ctx.runs.create(objective="Build a scraper", run_id="scraper")
+        run.update(status="BUSY")
+        ctx.sessions.open("talk").append({"role": "user", "content": "the quick brown fox"})
+        assert ctx.sessions.get("talk").search("fox", k=1)
+        lock(folder)
+        told = bound("-c", READER, str(folder / "agent.db"))
+    assert json.loads(told.stdout) == GOOD
+
+
+def killed(path: Path) -> None:
+    """Leave a log with commits behind, as a process does that is killed."""
+    program = """
+import os, sys
+import strongroom
+from strongroom.codec import encode
+from strongroom.store import Commit, Put, Key
+ctx = strongroom.open(sys.argv[1])
+ctx.store.commit(Commit("late", (), (Put(Key("default", "doc", "one"), encode("late")),)))
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+
+
+LOOK = """
+import sys
+import strongroom
+from strongroom.store import Get, Key
+with strongroom.open(sys.argv[1], read_only=True) as ctx:
+    print(ctx.store.read([Get(Key("default", "doc", "one"))])[0].value.decode())
+"""
+
+
+def test_what_a_killed_writer_left_in_its_log_is_seen(folder: Path) -> None:
+    furnish(folder / "agent.db")
+    killed(folder / "agent.db")
+    lock(folder)
+    assert bound("-c", LOOK, str(folder / "agent.db")).stdout == '"late"\n'
+
+
+def test_a_log_that_can_not_be_read_is_told_of_and_no_older_state_is_shown(folder: Path) -> None:
+    furnish(folder / "agent.db")
+    killed(folder / "agent.db")
+    (folder / "agent.db-shm").unlink()
+    lock(folder)
+    told = bound("-m", "strongroom", "--url", str(folder / "agent.db"), "runs", "list")
+    assert (told.returncode, told.stdout) == (3, "")
+    assert "agent.db-wal holds commits that agent.db does not have yet" in told.stderr
+    assert "nothing changed" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "runs list",
+        "runs show scraper",
+        "runs verify scraper",
+        "sessions search fox",
+        "check",
+        "doctor",
+        "sessions list",
+    ],
+)
+def test_commands_that_read_need_no_right_to_write(folder: Path, tmp_path: Path, command: str) -> None:
+    furnish(folder / "agent.db")
+    lock(folder)
+    told = bound("-m", "strongroom", *command.split(), cwd=folder)
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+def test_commands_that_write_say_why_they_can_not(folder: Path) -> None:
+    furnish(folder / "agent.db")
+    lock(folder)
+    told = bound("-m", "strongroom", "runs", "fork", "scraper", cwd=folder)
+    assert told.returncode == 3
+    assert "opened read-only; nothing changed" in told.stderr
+
+
+def test_a_read_only_file_is_copied_by_the_command(folder: Path, tmp_path: Path) -> None:
+    furnish(folder / "agent.db")
+    lock(folder)
+    target = tmp_path / "open"
+    target.mkdir()
+    target.chmod(0o777)
+    told = bound("-m", "strongroom", "copy", "agent.db", str(target / "a.db"), cwd=folder)
+    assert "both stores agree" in told.stdout
+
+
+def _on_a_read_only_mount(folder: Path) -> str:
+    """Bind the folder to itself, read-only, where only this process sees it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    bind, remount, read_only, private = 4096, 32, 1, 1 << 18 | 1 << 14
+    here = os.fsencode(folder)
+    if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, private, None):
+        return "can not mount"
+    if libc.mount(here, here, None, bind, None) or libc.mount(here, here, None, bind | remount | read_only, None):
+        return "can not mount"
+    with pytest.raises(Unavailable, match="read_only=True"):
+        SqliteStore(folder / "agent.db")
+    told = subprocess.run(
+        [sys.executable, "-c", READER, str(folder / "agent.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stdout + told.stderr
+
+
+def test_a_file_on_a_read_only_mount_is_read(folder: Path) -> None:
+    furnish(folder / "agent.db")
+    told = apart(_on_a_read_only_mount, folder)
+    if told == "can not mount":
+        pytest.skip("this user may not mount anything")
+    assert json.loads(told) == GOOD
+
+
+# ---- a writer that comes and goes meanwhile -------------------------------------------------------------------------
+
+
+def test_a_reader_follows_a_writer_that_comes_and_goes(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteStore(path) as writer:
+        writer.commit(put(0))
+    with ReadOnlyStore(path) as reader:
+        for number in range(1, 6):
+            with SqliteStore(path) as writer:
+                writer.commit(put(number))
+                assert reader.read([Get(DOC)])[0].value == encode(number)
+                writer.commit(put(-number))
+                assert reader.read([Get(DOC)])[0].value == encode(-number)
+            assert reader.read([Get(DOC)])[0].value == encode(-number)
+        assert reader.read([Range(LOG)])[0].length == 11
+
+
+def test_an_answer_during_which_a_writer_came_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteStore(path) as writer:
+        writer.commit(put(0))
+    asked: list[int] = []
+    with ReadOnlyStore(path) as reader:
+
+        def work(con: apsw.Connection) -> int:
+            found: Any = con.execute("SELECT count(*) FROM record").fetchone()
+            if not asked:
+                with SqliteStore(path) as writer:
+                    writer.commit(put(1))
+            asked.append(found[0])
+            return int(found[0])
+
+        assert reader._ask(work) == 2
+    assert asked == [1, 2]
+
+
+def test_writes_that_leave_no_newer_time_behind_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteStore(path) as writer:
+        writer.commit(put(0))
+    instant = path.stat().st_mtime_ns
+    clock = iter([instant + 1_000_000, instant + 1_000_000, instant + 60_000_000])
+    slept: list[float] = []
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    read_only._look_in_quiet(path)
+    assert len(slept) == 2  # it did not look in the instant in which the file was written
+
+
+def test_a_file_that_was_exchanged_is_read_as_it_is_now(tmp_path: Path) -> None:
+    old, new = tmp_path / "agent.db", tmp_path / "new.db"
+    for number, path in enumerate((old, new)):
+        with SqliteStore(path) as writer:
+            writer.commit(put(number))
+    with ReadOnlyStore(old) as reader:
+        assert reader.read([Get(DOC)])[0].value == encode(0)
+        new.replace(old)
+        assert reader.read([Get(DOC)])[0].value == encode(1)
+
+
+def test_a_reader_keeps_nothing_of_a_writers_log_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteStore(path) as writer:
+        writer.commit(put(0))
+        with ReadOnlyStore(path) as reader:
+            assert reader.read([Get(DOC)])[0].value == encode(0)
+            writer.commit(put(1))
+        writer.commit(put(2))
+    with ReadOnlyStore(path) as reader:
+        assert reader.read([Get(DOC)])[0].value == encode(2)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[ReadOnlyStore]:
+    furnish(tmp_path / "agent.db")
+    with ReadOnlyStore(tmp_path / "agent.db") as opened:
+        yield opened
+
+
+def test_whatever_writes_is_refused(reader: ReadOnlyStore) -> None:
+    parcels = reader.unload(None, 10).parcels
+    for write in (lambda: reader.commit(put(1)), lambda: reader.load(parcels), reader.compact):
+        with pytest.raises(Unavailable, match="opened read-only; nothing changed") as refused:
+            write()
+        assert refused.value.reason == "read_only"
+
+
+async def test_async_code_is_refused_too_and_reads(tmp_path: Path) -> None:
+    furnish(tmp_path / "agent.db")
+    async with await strongroom.aopen(tmp_path / "agent.db", read_only=True) as ctx:
+        run = await ctx.runs.get("scraper")
+        with pytest.raises(Unavailable, match="opened read-only; nothing changed"):
+            await run.update(status="DONE")
+        assert (await ctx.sessions.search("fox", k=1))[0].message["content"] == "the quick brown fox"
+
+
+def test_a_search_for_what_is_not_indexed_yet_says_so(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        ctx.sessions.open("talk").append({"role": "user", "content": "the quick brown fox"})
+    refused = pytest.raises(Unavailable, match="index of words lacks what was written last")
+    with strongroom.open(tmp_path / "agent.db", read_only=True) as ctx, refused:
+        ctx.sessions.search("fox", k=1)
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="there is no file") as refused:
+        ReadOnlyStore(tmp_path / "agent.db")
+    assert refused.value.reason == "missing"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_is_no_store_yet(tmp_path: Path) -> None:
+    (tmp_path / "agent.db").touch()
+    with pytest.raises(SchemaMismatch, match="no store yet"):
+        ReadOnlyStore(tmp_path / "agent.db")
+
+
+def test_a_backup_is_read_as_it_is(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "agent.db") as store:
+        store.commit(put(7))
+        store.backup(tmp_path / "backup.db")
+    before = (tmp_path / "backup.db").read_bytes()
+    with ReadOnlyStore(tmp_path / "backup.db") as reader:
+        assert reader.read([Get(DOC)])[0].value == encode(7)
+        assert check(reader).ok
+    assert (tmp_path / "backup.db").read_bytes() == before
+    assert not (tmp_path / "backup.db-wal").exists()
+
+
+def test_other_stores_have_no_such_option() -> None:
+    with pytest.raises(InvalidInput, match="no option 'read_only'"):
+        strongroom.open("memory://", read_only=True)
+
+
+def test_a_read_only_store_is_copied_from_and_backed_up(reader: ReadOnlyStore, tmp_path: Path) -> None:
+    assert copy(reader, open_store("memory://")).keys > 0
+    reader.backup(tmp_path / "b.db")
+    shutil.copy(tmp_path / "b.db", tmp_path / "c.db")
+    with SqliteStore(tmp_path / "c.db") as store:
+        assert store.check().ok
+
+
+def test_waiting_ends_when_somebody_else_appends(reader: ReadOnlyStore) -> None:
+    with SqliteStore(reader.path) as writer:
+        writer.commit(put(1))
+        reader.wait(LOG, 0, 60.0)
+        assert reader.read([Range(LOG)])[0].length == 1
