@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,13 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from strongroom.opening import open_async_store
 from strongroom.server import gate
 from strongroom.server.keys import Keys
 from strongroom.server.settings import Settings, from_environment, is_loopback
 from strongroom.server.tokens import KEPT_SECONDS, PAUSE_SECONDS, IssuerKeys
+from strongroom.store import AsyncStore
+from tests.conftest import STORES
 from tests.server.conftest import client
 from tests.server.serving import Served, served
 
@@ -52,12 +57,42 @@ def test_without_keys_nobody_else_is(alone: httpx.Client, headers: dict[str, str
     assert alone.get("/runs", headers=headers).status_code == 401
 
 
-def test_the_first_key_closes_the_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "REMEMBER_SECONDS", 0.0)
+def test_the_first_key_closes_the_door_at_once(tmp_path: Path) -> None:
     with served(str(tmp_path / "a.db")) as started, client(started.url) as http:
         assert http.get("/runs").status_code == 200
         with client(started.url, started.key()) as known:
             assert (http.get("/runs").status_code, known.get("/runs").status_code) == (401, 200)
+
+
+@pytest.mark.parametrize("address", [kind for kind in STORES if kind != "memory"], indirect=True)
+def test_the_first_key_closes_the_door_of_every_worker_at_once(address: str) -> None:
+    with served(address) as first, served(address) as second, client(first.url) as one, client(second.url) as other:
+        assert (one.get("/runs").status_code, other.get("/runs").status_code) == (200, 200)
+        with open_async(address) as (store, do):  # as `strongroom keys create` does it
+            do(Keys(store).create(space="default", role="admin"))
+        assert (one.get("/runs").status_code, other.get("/runs").status_code) == (401, 401)
+
+
+def test_whoever_follows_without_a_key_sees_nothing_that_comes_after_the_first_one(tmp_path: Path) -> None:
+    with served(str(tmp_path / "a.db")) as started, client(started.url) as http:
+        run = http.post("/runs", json={"objective": "x"}).json()["run_id"]
+        with http.stream("GET", f"/runs/{run}/follow") as following:
+            lines = following.iter_lines()
+            assert "id: 1" in [next(lines) for _ in range(3)]
+            with client(started.url, started.key()) as known:
+                told = {"type": "ERROR", "payload": {"error_type": "e", "message": "secret"}}
+                assert known.post(f"/runs/{run}/events", json=told).status_code == 200
+            assert "secret" not in "".join(lines)  # which end
+
+
+@contextmanager
+def open_async(address: str) -> Iterator[tuple[AsyncStore, Callable[[Coroutine[Any, Any, Any]], Any]]]:
+    with asyncio.Runner() as runner:
+        store = runner.run(open_async_store(address))
+        try:
+            yield store, runner.run
+        finally:
+            runner.run(store.close())  # type: ignore[arg-type]
 
 
 def test_a_revoked_key_is_useless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

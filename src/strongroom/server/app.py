@@ -29,26 +29,32 @@ from strongroom.server.leaving import on_exit
 from strongroom.server.limits import Room, Streams
 from strongroom.server.metrics import Metrics
 from strongroom.server.openapi import describe
+from strongroom.server.origins import Origins
 from strongroom.server.pages import add_pages
 from strongroom.server.routes import ENDPOINTS
-from strongroom.server.settings import Settings, from_environment
+from strongroom.server.settings import Settings, folders, from_environment
 from strongroom.server.table import Served, Table
 from strongroom.server.tuning import tuned
-from strongroom.server.wire import Answer, Refusal, problem
+from strongroom.server.wire import Answer, Refusal, Tidy, problem
 from strongroom.store import AsyncStore
 
 
 class App(FastAPI):
     """FastAPI, asked only for what the table does not know."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, settings: Settings, **options: Any) -> None:
         super().__init__(**options)
         self.state = SimpleNamespace()  # type: ignore[assignment]  # Starlette's takes a call for each attribute
         served = [(endpoint, Served(endpoint)) for endpoint in ENDPOINTS]
         for endpoint, app in served:
             self.router.routes.append(Route(endpoint.path, app, methods=[endpoint.method], name=endpoint.summary))
         self.state.metrics = Metrics()
-        self._front = Around(Table(served, super().__call__), self.state.metrics)
+        self._front = Around(
+            Table(served, super().__call__),
+            self.state.metrics,
+            Origins(settings.allowed_origins),
+            Tidy(folders(settings)),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -73,7 +79,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await app.state.store.close()  # finishes what is queued: an acknowledged commit is never cut short
 
-    app = App(title="Strongroom", version=strongroom.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = App(
+        chosen,
+        title="Strongroom",
+        version=strongroom.__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     add_pages(app)
     app.state.settings = chosen
     description = describe(ENDPOINTS)

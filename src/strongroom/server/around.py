@@ -1,4 +1,4 @@
-"""What surrounds every request: a correlation id, security headers, figures, one log line, and errors as answers."""
+"""What surrounds every request: a correlation id, headers for browsers, figures, one log line, errors as answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from strongroom.server import tracing
 from strongroom.server.asking import headers_of
 from strongroom.server.metrics import Metrics
-from strongroom.server.wire import problem
+from strongroom.server.origins import Origins
+from strongroom.server.wire import Tidy, problem
 from strongroom.store import new_id
 
 log = logging.getLogger("strongroom.server")
@@ -40,9 +41,11 @@ class WithoutQuery(logging.Filter):
 class Around:
     """Wraps an application. Contents are never logged."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, origins: Origins, tidy: Tidy) -> None:
         self._app = app
         self._metrics = metrics
+        self._origins = origins
+        self._tidy = tidy
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         begun = tracing.span()
@@ -55,6 +58,7 @@ class Around:
     async def _answer(self, scope: Scope, receive: Receive, send: Send, current: Any = None) -> None:
         headers = scope["strongroom.headers"] = headers_of(scope)
         correlation = scope["correlation"] = correlation_id(headers.get("x-request-id", ""))
+        told = self._origins.headers(headers)
         start = time.perf_counter()
         status = 0
 
@@ -62,15 +66,19 @@ class Around:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *HEADERS, (b"x-request-id", correlation.encode())]
+                message["headers"] = [*message["headers"], *HEADERS, *told, (b"x-request-id", correlation.encode())]
             await send(message)
 
         try:
+            if (allowed := self._origins.preflight(scope["method"], headers)) is not None:
+                await dressed({"type": "http.response.start", "status": 204, "headers": allowed})
+                await dressed({"type": "http.response.body", "body": b""})
+                return
             await self._app(scope, receive, dressed)
         except Exception as error:
             if status:
                 raise  # the answer has begun: all that is left is to break it off
-            answer = problem(error, correlation)
+            answer = problem(error, correlation, tidy=self._tidy, reads=scope.get("strongroom.reads", False))
             if answer.status == 500:
                 # Where, not what: an error's message may quote what somebody stored.
                 where = "".join(traceback.format_tb(error.__traceback__))

@@ -7,8 +7,9 @@ table, so none of them can forget one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from hashlib import sha256
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -75,7 +76,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     answer: Any = None
     status: int = 200
     keyed: bool = False  # whether a repeat with the same Idempotency-Key does nothing more than the first did
-    conflict: Any = None  # what a lost race answers, where clients were promised something else than an error
     media: str = "application/json"
     accepts: str = "application/json"  # anything else, and the endpoint reads the body itself
 
@@ -85,7 +85,20 @@ def understand(kind: Any, value: Any, where: str, *, strict: bool) -> Any:
     try:
         return msgspec.convert(value, kind, strict=strict, str_keys=True)
     except msgspec.ValidationError as problem:
-        raise InvalidInput(f"{problem}; nothing changed", path=where) from None
+        raise InvalidInput(f"{problem}{_allowed(kind)}; nothing changed", path=where) from None
+
+
+@cache
+def _allowed(kind: Any) -> str:
+    """Name the fields of a type, and what may stand in each that has names of its own."""
+    if not (isinstance(kind, type) and issubclass(kind, Struct)):
+        return ""
+    hints = get_type_hints(kind, include_extras=True)
+    named = []
+    for field in msgspec.structs.fields(kind):
+        known = [meta.extra["fields"] for meta in getattr(hints[field.name], "__metadata__", ()) if meta.extra]
+        named.append(f"{field.encode_name} (of {', '.join(known[0])})" if known else field.encode_name)
+    return f"; allowed: {', '.join(named) or 'nothing'}"
 
 
 class Query:

@@ -1,7 +1,8 @@
 """The gate: who is asking, may they, and not too fast.
 
 Without any key in the store only this machine may come in, as an admin of one space: right for a laptop. As soon as a
-key exists, or OIDC is configured, everybody needs one. The space is the key's; nothing in a request can change it.
+key exists, or OIDC is configured, everybody needs one: whoever comes without is let in only after a look at the store,
+which costs one small document, in every worker. The space is the key's; nothing in a request can change it.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class Gate:
         self._rates = Rates(settings.requests_per_second)
         self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
         self._local = Caller("local", settings.space, "admin")
+        self._origins = frozenset(settings.allowed_origins)
         self._tokens = TokenVerifier(settings) if settings.jwt_keys_url else None
-        self._locked = False  # whether there were keys when we last looked
-        self._looked = -math.inf
+        self._locked = self._tokens is not None  # whether there were keys when we last looked
+        self._made = -1  # how many had been made by then
 
     async def admit(self, asking: Asking, right: Right | None) -> Caller:
         """Return the caller, or refuse."""
@@ -45,13 +47,19 @@ class Gate:
         if header:
             caller = await self._identify(header)
         else:
-            if not self._locked and time.monotonic() - self._looked > REMEMBER_SECONDS:
-                await self._look()
+            await self._look()
             caller = self._neighbour(asking)
         self._rates.take(caller.name)
         if not caller.may(right):
             raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
         return caller
+
+    async def still_admits(self, caller: Caller) -> bool:
+        """Tell whether somebody who was let in may stay: without a key, only until there is one."""
+        if caller is self._local:
+            await self._look()
+            return not self._locked
+        return True
 
     async def _identify(self, header: str) -> Caller:
         scheme, _, credential = header.partition(" ")
@@ -72,13 +80,19 @@ class Gate:
             raise _unauthorised("a key is needed: send 'Authorization: Bearer <key>'")
         if not FORWARDED.isdisjoint(headers) or not is_loopback(asking.host):
             raise _unauthorised("without keys only this machine is served; make one with `strongroom keys create`")
-        if not _from_here(headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")):
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        if origin is not None and origin.lower() in self._origins:
+            origin, site = None, "none"  # as good as a page of ours; a setting that names nobody is not
+        if not _from_here(headers.get("host", ""), origin, site):
             raise _unauthorised("without keys no web page of another site is served")
         return self._local
 
     async def _look(self) -> None:
-        self._locked = self._tokens is not None or await self._keys.any()
-        self._looked = time.monotonic()
+        if self._locked:
+            return
+        made = await self._keys.made()
+        if made != self._made:
+            self._locked, self._made = await self._keys.any(), made
 
     async def _lookup(self, credential: str) -> Caller | None:
         moment, caller = self._known.get(credential, (-math.inf, None))

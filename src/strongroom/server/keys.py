@@ -17,12 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import pack
-from strongroom.errors import InvalidInput, NotFound
+from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import now
 from strongroom.store import AsyncStore, Commit, Delete, Document, Expect, Get, Key, Put, Scan, new_id
 
 SPACE = "strongroom:keys"  # a space of its own; no key opens it, because keys name ordinary spaces
 KIND = "key"
+MADE = Key(SPACE, "keys", "made")  # its version counts the keys ever made, so that one cheap read tells of a new one
 
 Role = Literal["reader", "writer", "reviewer", "admin"]
 Right = Literal["read", "write", "review", "admin"]
@@ -73,7 +74,7 @@ class Keys:
         name, secret = os.urandom(6).hex(), os.urandom(32).hex()
         stored = StoredKey(name, _digest(secret), space, msgspec.convert(role, Role), now(), label)
         put = Put(_key(name), pack(stored), {"space": space})
-        await self._store.commit(Commit(new_id(), (Expect(_key(name), 0),), (put,)))
+        await self._store.commit(Commit(new_id(), (Expect(_key(name), 0),), (put, Put(MADE, pack({})))))
         return f"srk_{name}.{secret}", stored
 
     async def list(self, *, space: str | None = None) -> list[StoredKey]:
@@ -91,13 +92,18 @@ class Keys:
         """Make a key useless from now on."""
         try:
             await self._store.commit(Commit(new_id(), (Expect(_key(name), -1),), (Delete(_key(name)),)))
-        except Exception as problem:
+        except Conflict as problem:
             raise NotFound(f"there is no key {name!r}; nothing changed", kind="key", id=name) from problem
 
     async def any(self) -> bool:
         """Tell whether any key exists; as long as none does, only this machine may come in."""
         [page] = await self._store.read([Scan(SPACE, KIND, limit=1)])
         return bool(page.documents)
+
+    async def made(self) -> int:
+        """Return how many keys were ever made."""
+        [found] = await self._store.read([Get(MADE)])
+        return 0 if found is None else int(found.version)
 
     async def find(self, text: str) -> Caller | None:
         """Return whose key this is, or None. Takes the same time whether the name or the secret is wrong."""

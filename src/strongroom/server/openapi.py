@@ -28,6 +28,8 @@ ERROR = {
         "error": {"type": "string", "description": "what was wrong, what was expected, and whether anything changed"},
         "code": {"type": "string", "description": "a stable word for the kind of problem"},
         "id": {"type": "string", "description": "look for this in the server's log"},
+        "expected": {"type": "integer", "description": "of a conflict (409): the version the caller saw"},
+        "actual": {"type": "integer", "description": "of a conflict (409): the version there is"},
         "details": {"type": "object"},
     },
 }
@@ -35,9 +37,7 @@ ERROR = {
 
 def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Return the whole document."""
-    kinds = [
-        kind for each in endpoints for kind in (each.body, each.answer, each.query, each.conflict) if _is_typed(kind)
-    ]
+    kinds = [kind for each in endpoints for kind in (each.body, each.answer, each.query) if _is_typed(kind)]
     unique = list(dict.fromkeys(kinds))
     schemas, components = msgspec.json.schema_components(unique, ref_template=REF)
     schema_of = dict(zip(unique, schemas, strict=True))
@@ -90,9 +90,6 @@ def _operation(each: Endpoint, schema_of: dict[Any, Any], components: dict[str, 
             },
         },
     }
-    if each.conflict is not None:
-        schema = {"schema": schema_of[each.conflict]}
-        operation["responses"]["409"] = {"description": "somebody else was first", "content": {JSON: schema}}
     if each.right is not None:
         operation["security"] = [{"key": []}, {}]
         operation["description"] = f"Needs the right to {each.right}."

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import unquote
 
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
+from strongroom.server.origins import parse_origins
 
 MIB = 1024 * 1024
 
@@ -28,6 +31,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     jwt_issuer: str = ""
     jwt_audience: str = ""
     jwt_keys_url: str = ""
+    allowed_origins: tuple[str, ...] = ()  # of web pages that may call this server from a browser
     snapshots: str = "snapshots"  # where POST /runs/{id}/snapshot writes packs
 
 
@@ -48,7 +52,17 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         jwt_issuer=environment.get("STRONGROOM_JWT_ISSUER", ""),
         jwt_audience=environment.get("STRONGROOM_JWT_AUDIENCE", ""),
         jwt_keys_url=environment.get("STRONGROOM_JWT_KEYS_URL", ""),
+        allowed_origins=parse_origins(environment.get("STRONGROOM_ALLOWED_ORIGINS", "")),
     )
+
+
+def folders(settings: Settings) -> list[str]:
+    """Return where this server keeps things, which is nobody else's business."""
+    known = [Path(settings.snapshots), Path(tempfile.gettempdir())]
+    scheme, mark, rest = settings.url.partition("://")
+    if not mark or scheme in ("sqlite", "file"):
+        known.append(Path(unquote(rest.removeprefix("/")) if mark else settings.url).parent)
+    return [str(path) for each in known for path in (each, each.resolve()) if path.is_absolute()]
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:

@@ -7,7 +7,8 @@ no event is missed or doubled, even across a restart of the server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ class Stream(StreamingResponse):
 
     def __init__(self, call: Call[Any, Any], shown: Shown) -> None:
         self._slot = call.state.streams.one(call.caller.name)
-        self._lines = _lines(shown, call.state.closing)
+        self._lines = _lines(shown, call.state.closing, partial(call.state.gate.still_admits, call.caller))
         super().__init__(self._lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,13 +54,17 @@ def last_seen(call: Call[Any, Any], after: int | None) -> int | None:
     return int(header)
 
 
-async def _lines(shown: Shown, closing: asyncio.Event) -> AsyncGenerator[bytes, None]:
+async def _lines(
+    shown: Shown, closing: asyncio.Event, admitted: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[bytes, None]:
     leaving = asyncio.ensure_future(closing.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(_next(shown))
     try:
         yield b"retry: 1000\n\n"
         while not leaving.done():
             await asyncio.wait({coming, leaving}, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not await admitted():
+                return
             if not coming.done():
                 yield b": still here\n\n"
                 continue

@@ -29,6 +29,7 @@ class Served:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["endpoint_path"] = self._endpoint.path
+        scope["strongroom.reads"] = self._endpoint.right in (None, "read")
         asking = Asking(scope, receive)
         endpoint, state = self._endpoint, asking.state
         settings = state.settings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -90,25 +92,49 @@ def reply(value: object, status: int = 200, *, headers: dict[str, str] | None = 
     return Answer(msgspec.json.encode(value), status, headers=headers)
 
 
-def problem(error: Exception, correlation: str) -> Answer:
+class Tidy:
+    """What of an error's text is for callers: no folder of the server, and of a read not that nothing changed."""
+
+    def __init__(self, folders: Iterable[str] = ()) -> None:
+        self._folders = sorted((f"{folder.rstrip('/')}/" for folder in folders if len(folder) > 1), key=len)[::-1]
+
+    def __call__(self, text: str, *, reads: bool) -> str:
+        for folder in self._folders:
+            text = text.replace(folder, "")
+        return _NOTHING.sub("", text) if reads else text
+
+
+_NOTHING = re.compile(r"[;,]? \(?nothing (?:was )?changed\)?$")
+
+
+def lost(conflict: Conflict, headers: dict[str, str] | None = None) -> Refusal:
+    """Refuse who lost a race, in the words that clients were promised."""
+    return Refusal(409, conflict.code, CONFLICT, headers=headers, details={**facts(conflict), "message": str(conflict)})
+
+
+def problem(error: Exception, correlation: str, *, tidy: Tidy | None = None, reads: bool = False) -> Answer:
     """Answer with an error: what is wrong, a stable code, and the id to look for in the log. Never a traceback."""
-    if isinstance(error, Refusal):
-        return reply(_body(str(error), error.code, correlation, error.details), error.status, headers=error.headers)
+    tidy = tidy or Tidy()
     if isinstance(error, Conflict):
-        details = {**facts(error), "message": str(error)}
-        return reply(_body(CONFLICT, error.code, correlation, details), 409)
-    if isinstance(error, StrongroomError):
+        error = lost(error)
+    if isinstance(error, Refusal):
+        status, headers, details = error.status, error.headers, error.details or {}
+    elif isinstance(error, StrongroomError):
         status = next(number for kind, number in STATUS if isinstance(error, kind))
         if getattr(error, "reason", "") == "disk_full":
             status = 507
-        headers = {"Retry-After": "1"} if status == 503 else None
-        return reply(_body(str(error), error.code, correlation, facts(error)), status, headers=headers)
-    message = "something went wrong inside the server; the log has more under this id"
-    return reply(_body(message, "internal", correlation), 500)
+        headers, details = {"Retry-After": "1"} if status == 503 else {}, facts(error)
+    else:
+        message = "something went wrong inside the server; the log has more under this id"
+        return reply(_body(message, "internal", correlation, {}), 500)
+    told = {name: tidy(fact, reads=reads) if isinstance(fact, str) else fact for name, fact in details.items()}
+    return reply(_body(tidy(str(error), reads=reads), error.code, correlation, told), status, headers=headers)
 
 
-def _body(message: str, code: str, correlation: str, details: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"ok": False, "error": message, "code": code, "id": correlation, **({"details": details} if details else {})}
+def _body(message: str, code: str, correlation: str, details: dict[str, Any]) -> dict[str, Any]:
+    versions: dict[str, Any] = {name: details[name] for name in ("expected", "actual") if name in details}
+    body: dict[str, Any] = {"ok": False, "error": message, "code": code, "id": correlation, **versions}
+    return {**body, "details": details} if details else body
 
 
 async def body(asking: Asking) -> Any:

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from strongroom.errors import Conflict, InvalidInput
+from strongroom.errors import InvalidInput
 from strongroom.server.endpoint import Call, Endpoint, Limit, Nothing
-from strongroom.server.routes.runs import Lost, at_first, fields_of, started
-from strongroom.server.wire import CONFLICT, reply
+from strongroom.server.routes.runs import at_first, fields_of, started
 from strongroom.values import WorkingSet
 
 
@@ -67,12 +66,9 @@ async def step_update(call: Call[StepUpdate, Nothing]) -> Any:
     if not isinstance(fields, dict) or type(expected) is not int or patch.get("_schema_version") != "2.1":
         raise InvalidInput('must be {"_schema_version": "2.1", "expected_seq": ..., "set": {...}}', path="patch")
     run = await call.ctx.runs.get(call.path["run_id"], actor=call.caller.name)
-    try:
-        changed = await run.update(
-            expected_seq=expected, actor=call.caller.name, commit_id=call.commit_id, **fields_of(fields)
-        )
-    except Conflict:
-        return reply(Lost(False, CONFLICT), 409)
+    changed = await run.update(
+        expected_seq=expected, actor=call.caller.name, commit_id=call.commit_id, **fields_of(fields)
+    )
     return Stepped(changed, str((await run.brief(max_tokens=run.config.ws_max_tokens)).text))
 
 
@@ -94,7 +90,7 @@ ENDPOINTS = (
     _endpoint("GET", f"{ONE}/ws", working_set, "read", "Get the working set", answer=WorkingSet),
     _endpoint(
         "POST", f"{ONE}/step/update", step_update, "write", "Apply a ws_patch", body=StepUpdate, answer=Stepped,
-        conflict=Lost, keyed=True,
+        keyed=True,
     ),
     _endpoint("GET", f"{ONE}/memory/search", memory_search, "read", "Search memories", query=SearchQuery, answer=Items),
 )  # fmt: skip

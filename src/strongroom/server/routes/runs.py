@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
 from strongroom.server.sse import Shown, last_seen, stream
-from strongroom.server.wire import CONFLICT, Refusal, reply
+from strongroom.server.wire import Refusal, lost, reply
 from strongroom.services.runs.run import AsyncRun
+from strongroom.services.runs.working_set import LISTS, MUTABLE
 from strongroom.values import Brief, Diff, Episode, Erasure, Event, Status, Verification, WorkingSet
 
 OPTIONS = frozenset({"expected_seq", "append", "remove", "actor", "parent", "commit_id"})  # of `AsyncRun.update`
@@ -34,23 +35,16 @@ class Started(Struct, frozen=True):
 class Patch(Struct, frozen=True, forbid_unknown_fields=True):
     """`expected_seq` is the `_update_seq` you saw; the If-Match header can say it instead."""
 
-    patch: dict[str, Any] = {}
+    patch: Annotated[dict[str, Any], Meta(extra={"fields": MUTABLE})] = {}
     expected_seq: Natural | None = None
-    append: dict[str, list[Any]] = {}
-    remove: dict[str, list[Any]] = {}
+    append: Annotated[dict[str, list[Any]], Meta(extra={"fields": LISTS})] = {}
+    remove: Annotated[dict[str, list[Any]], Meta(extra={"fields": LISTS})] = {}
 
 
 class Patched(Struct, frozen=True):
     ok: bool
     ws: WorkingSet
     error: str | None = None
-
-
-class Lost(Struct, frozen=True):
-    """To the letter what clients were promised; what we would add stands in the headers."""
-
-    ok: bool
-    error: str
 
 
 class NewEvent(Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,8 +175,8 @@ async def update(call: Call[Patch, Nothing]) -> Any:
             commit_id=call.commit_id,
             **fields_of(wanted.patch),
         )
-    except Conflict as lost:
-        return reply(Lost(False, CONFLICT), 409, headers={"ETag": _tag(lost.actual)})
+    except Conflict as conflict:
+        raise lost(conflict, {"ETag": _tag(conflict.actual)}) from None
     answer = reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
     call.state.handles.keep(call.caller, run, len(answer.body))
     return answer
@@ -282,7 +276,9 @@ def fields_of(patch: dict[str, Any]) -> dict[str, Any]:
     """Keep a field of the patch from being mistaken for an option of the call."""
     if not OPTIONS.isdisjoint(patch):
         reserved = min(OPTIONS.intersection(patch))
-        raise InvalidInput(f"a working set has no field {reserved!r}; nothing changed", path="patch")
+        raise InvalidInput(
+            f"a working set has no field {reserved!r}; it has {', '.join(MUTABLE)}; nothing changed", path="patch"
+        )
     return patch
 
 
@@ -313,7 +309,7 @@ ENDPOINTS = (
     _endpoint("GET", "/runs", list_runs, "read", "List runs", query=PageQuery, answer=RunPage),
     _endpoint("GET", ONE, get, "read", "Get the working set of a run", answer=WorkingSet),
     _endpoint(
-        "PATCH", ONE, update, "write", "Update the working set", body=Patch, answer=Patched, conflict=Lost, keyed=True
+        "PATCH", ONE, update, "write", "Update the working set", body=Patch, answer=Patched, keyed=True
     ),
     _endpoint("POST", f"{ONE}/events", record, "write", "Record an event", body=NewEvent, answer=Event, keyed=True),
     _endpoint("GET", f"{ONE}/events", events, "read", "Read the ledger", query=EventQuery, answer=EventPage),

@@ -72,7 +72,7 @@ async def search(call: Call[None, Nothing]) -> Answer:
     _require_space(call, find.space)
     store: Any = call.ctx.store
     if not can_search(store):
-        raise InvalidInput("this server's store can not search; nothing changed")
+        raise InvalidInput("this server's store can not search")
     return _answer(wire.dump_found(await store.search(replace(find, limit=min(find.limit, MOST_PLACES)))))
 
 

@@ -1,0 +1,69 @@
+"""What errors say: what is wrong, what would be right, and only of writes that nothing changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import strongroom
+from strongroom.codec import encode
+from strongroom.errors import Closed, InvalidInput, StrongroomError, Unavailable
+from strongroom.opening import open_store
+from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, Store, new_id
+from tests.server.serving import free_port
+
+DOC, LOG = Key("default", "doc", "d"), Key("default", "log", "l")
+
+
+def test_a_folder_is_called_a_folder(tmp_path: Path) -> None:
+    wanted: list[dict[str, Any]] = [{}, {"read_only": True}]
+    for options in wanted:
+        with pytest.raises(InvalidInput, match=r"is a folder; name a file in it, such as .*agent\.db"):
+            strongroom.open(tmp_path, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8000", "https://example.org"])
+async def test_a_server_is_to_be_connected_to(address: str) -> None:
+    with pytest.raises(InvalidInput, match=r"is a server, which strongroom\.connect"):
+        strongroom.open(address)
+    with pytest.raises(InvalidInput, match=r"aconnect"):
+        await strongroom.aopen(address)
+
+
+async def test_a_port_where_nobody_listens_is_named_with_what_to_look_at() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    told = rf"{url} did not answer for 0\.2 seconds .*`strongroom serve` running there, and is the address right"
+    with pytest.raises(Unavailable, match=told) as blocking:
+        strongroom.connect(url, retry_seconds=0.2)
+    with pytest.raises(Unavailable, match=told):
+        await strongroom.aconnect(url, retry_seconds=0.2)
+    assert blocking.value.reason == "unreachable"
+    assert "nothing changed" not in str(blocking.value)
+
+
+def said(call: Any) -> str:
+    with pytest.raises(StrongroomError) as refused:
+        call()
+    return str(refused.value)
+
+
+def test_a_question_of_the_wrong_shape_does_not_say_that_nothing_changed(store: Store) -> None:
+    store.commit(Commit(new_id(), (), (Put(DOC, encode(1)), Append(LOG, (Entry("n", encode(1)),)))))
+    for question in (Get(LOG), Range(DOC)):
+        message = said(lambda question=question: store.read([question]))
+        assert "is a " in message and "nothing changed" not in message
+    assert "nothing changed" in said(lambda: store.commit(Commit(new_id(), (), (Put(LOG, encode(1)),))))
+
+
+def test_a_closed_store_says_only_to_writers_that_nothing_changed(address: str) -> None:
+    store = open_store(address)
+    store.close()
+    with pytest.raises(Closed) as read:
+        store.read([Get(DOC)])
+    with pytest.raises(Closed) as written:
+        store.commit(Commit(new_id(), (), (Put(DOC, encode(1)),)))
+    assert "nothing changed" not in str(read.value)
+    assert "nothing changed" in str(written.value)
