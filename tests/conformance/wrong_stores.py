@@ -357,7 +357,7 @@ class NeverTells(MemoryStore):
 class StaysOpen(MemoryStore):
     """Takes commits after it was closed."""
 
-    def _check_open(self) -> None:
+    def _check_open(self, **_: object) -> None:
         pass
 
 

@@ -71,14 +71,14 @@ class HttpStore(_Known):
 
     def ask(self, ask: Ask) -> bytes:
         """Send a request until it is answered, or patience ends."""
-        tries = Tries(ask, self._retry_seconds)
+        tries = Tries(ask, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
         while True:
             try:
                 answer = self._http.request(**_request(ask))
             except httpx.TransportError as error:
                 pause: float | None = tries.lost(error, sent=not isinstance(error, _NEVER_SENT))
             except RuntimeError as error:
-                raise _closed(error) from None
+                raise _closed(error, ask) from None
             else:
                 pause = tries.answered(answer.status_code, answer.headers, answer.content)
                 if pause is None:
@@ -142,14 +142,14 @@ class AsyncHttpStore(_Known):
 
     async def ask(self, ask: Ask) -> bytes:
         """Send a request until it is answered, or patience ends."""
-        tries = Tries(ask, self._retry_seconds)
+        tries = Tries(ask, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
         while True:
             try:
                 answer = await self._http.request(**_request(ask))
             except httpx.TransportError as error:
                 pause: float | None = tries.lost(error, sent=not isinstance(error, _NEVER_SENT))
             except RuntimeError as error:
-                raise _closed(error) from None
+                raise _closed(error, ask) from None
             else:
                 pause = tries.answered(answer.status_code, answer.headers, answer.content)
                 if pause is None:
@@ -194,8 +194,9 @@ def _waiting(key: Key, length: int, left: float) -> Ask:
     return Ask("/store/wait", wire.dump(wire.Waiting(key, length, poll)), timeout_seconds=poll + 30.0)
 
 
-def _closed(error: RuntimeError) -> Exception:
-    return Closed("this connection is closed; nothing changed") if "closed" in str(error) else error
+def _closed(error: RuntimeError, ask: Ask) -> Exception:
+    nothing = "" if ask.commit_id is None else "; nothing changed"
+    return Closed(f"this connection is closed{nothing}") if "closed" in str(error) else error
 
 
 def json_ask(path: str, body: Any, *, method: str = "POST", commit_id: str | None = None) -> Ask:

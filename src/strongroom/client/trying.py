@@ -34,8 +34,12 @@ class Ask(Struct, frozen=True):
 class Tries:
     """The life of one request: told what happened, it says how long to pause before the next try, or raises."""
 
-    def __init__(self, ask: Ask, patience_seconds: float, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, ask: Ask, patience_seconds: float, clock: Callable[[], float] = monotonic, *, server: str = "the server"
+    ) -> None:
         self._ask = ask
+        self._server = server
+        self._patience = patience_seconds
         self._clock = clock
         self._end = clock() + patience_seconds
         self._count = 0
@@ -46,14 +50,18 @@ class Tries:
         self._perhaps_done |= sent
         pause = self._pause(0.0)
         if pause is None:
-            raise self._unanswered(f"the server did not answer ({type(error).__name__})", "unreachable") from error
+            what = (
+                f"{self._server} did not answer for {self._patience:g} seconds ({type(error).__name__}): "
+                "is `strongroom serve` running there, and is the address right?"
+            )
+            raise self._unanswered(what, "unreachable") from error
         return pause
 
     def answered(self, status: int, headers: Mapping[str, str], content: bytes) -> float | None:
         """Return None if the answer is good, else the pause before the next try."""
         if status < 400:
             return None
-        error = _error(status, content)
+        error = _error(status, content, "" if self._ask.commit_id is None else "; nothing changed")
         asked = headers.get("retry-after", "")
         again = status in (429, 502, 503, 504)
         # A bare StoreError is a server that does not know what happened to it.
@@ -79,25 +87,26 @@ class Tries:
                 reason="connection",
                 commit_id=self._ask.commit_id,
             )
-        return Unavailable(f"{message}; nothing changed", reason=reason or "unreachable")
+        suffix = "" if self._ask.commit_id is None else " (nothing changed)"
+        return Unavailable(f"{message}{suffix}", reason=reason or "unreachable")
 
 
-def _error(status: int, content: bytes) -> StrongroomError:
+def _error(status: int, content: bytes, nothing: str) -> StrongroomError:
     try:
         told: Any = msgspec.json.decode(content)
     except msgspec.DecodeError:
         told = None
     if not isinstance(told, dict) or "code" not in told:
         if status >= 500:
-            return Unavailable(f"something in between answered {status}; nothing changed", reason="unreachable")
-        return SchemaMismatch(f"this is not a Strongroom server (it answered {status}); nothing changed", reason="http")
+            return Unavailable(f"something in between answered {status}{nothing}", reason="unreachable")
+        return SchemaMismatch(f"this is not a Strongroom server (it answered {status}){nothing}", reason="http")
     message, code, details = str(told.get("error", "")), told["code"], told.get("details", {})
     if code == "closed":  # the server is stopping; another may take its place
         return Unavailable(message, reason="unreachable")
     if error := revive(code, message, details):
         return error
     if status in (401, 403):
-        return Unavailable(f"{message}; nothing changed", reason="permission")
+        return Unavailable(f"{message}{nothing}", reason="permission")
     if status == 413:
         return BudgetExceeded(message, limit=details.get("limit", 0), needed=details.get("needed", 0))
     if status == 429:

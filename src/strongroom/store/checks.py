@@ -59,10 +59,10 @@ def check_sizes(commit: Commit, limit: int) -> None:
             raise _too_large(write.key, len(write.value), limit)
 
 
-def wrong_shape(key: Key, is_stream: bool) -> InvalidInput:
-    """Say that a write does not fit the shape its key already has."""
+def wrong_shape(key: Key, is_stream: bool, *, writing: bool = True) -> InvalidInput:
+    """Say that a write or a question does not fit the shape its key already has."""
     has, not_a = ("stream", "document") if is_stream else ("document", "stream")
-    return InvalidInput(f"{key.kind} {key.id!r} is a {has}, not a {not_a}; nothing changed")
+    return InvalidInput(f"{key.kind} {key.id!r} is a {has}, not a {not_a}" + "; nothing changed" * writing)
 
 
 def _too_large(key: Key, size: int, limit: int) -> InvalidInput:

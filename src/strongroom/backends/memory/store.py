@@ -88,7 +88,7 @@ class MemoryStore:
 
     def read(self, questions: Sequence[Question]) -> list[Any]:
         with self._changed:
-            self._check_open()
+            self._check_open(writing=False)
             return [self._answer(question) for question in questions]
 
     def commit(self, commit: Commit) -> Receipt:
@@ -116,7 +116,7 @@ class MemoryStore:
         places: dict[str, list[Match]] = {word: [] for word in wanted}
         total = 0
         with self._changed:
-            self._check_open()
+            self._check_open(writing=False)
             for match, text in self._texts(find):
                 total += 1
                 for word in set(words(text)) & wanted.keys():
@@ -238,10 +238,10 @@ class MemoryStore:
         thing = self._things.get(question.key)
         if isinstance(question, Get):
             if type(thing) is Stream:
-                raise wrong_shape(question.key, is_stream=True)
+                raise wrong_shape(question.key, is_stream=True, writing=False)
             return document_of(question.key, thing) if type(thing) is Doc else None
         if type(thing) is Doc:
-            raise wrong_shape(question.key, is_stream=False)
+            raise wrong_shape(question.key, is_stream=False, writing=False)
         stream = thing if type(thing) is Stream else Stream()
         if not stream.alive:
             return Slice(0, 0, ())
@@ -348,9 +348,9 @@ class MemoryStore:
             return thing.version if thing.value is not None else 0
         return thing.length if type(thing) is Stream and thing.alive else 0
 
-    def _check_open(self) -> None:
+    def _check_open(self, *, writing: bool = True) -> None:
         if self._closed:
-            raise Closed("this store is closed; nothing changed")
+            raise Closed("this store is closed" + "; nothing changed" * writing)
 
 
 class _Spot:

@@ -151,13 +151,13 @@ class Core:
 
     async def _connection(self, effort: Effort) -> Any:
         while True:
-            self._check_usable()
+            self._check_usable(writing=effort.writing)
             try:
                 return await self._link.take(effort.slice())
             except PoolTimeout:
                 continue
             except PoolClosed:
-                raise Closed("this store is closed; nothing changed") from None
+                raise _closed(effort.writing) from None
 
     async def _prepare(self) -> schema.Facts:
         try:
@@ -178,12 +178,13 @@ class Core:
         finally:
             await self._link.disconnect(con)
 
-    def _check_usable(self) -> None:
+    def _check_usable(self, *, writing: bool = False) -> None:
         if self._closed:
-            raise Closed("this store is closed; nothing changed")
+            raise _closed(writing)
         if os.getpid() != self._pid:
             raise Unavailable(
-                "this store was opened before a fork(); open a new one in the child process (nothing changed)",
+                "this store was opened before a fork(); open a new one in the child process"
+                + " (nothing changed)" * writing,
                 reason="forked",
             )
 
@@ -191,3 +192,7 @@ class Core:
 def _lose(tickets: Sequence[Ticket]) -> None:
     for ticket in tickets:
         ticket.effort.lost()
+
+
+def _closed(writing: bool) -> Closed:
+    return Closed("this store is closed" + "; nothing changed" * writing)

@@ -21,7 +21,7 @@ from strongroom.errors import CommitUnknown, Damaged, InvalidInput, SchemaMismat
 
 T = TypeVar("T")
 
-_NOTHING = "nothing changed"
+_NOTHING = "; nothing changed"
 _AGAIN = {"40001", "40P01", "23505"}  # a lost race; never seen by callers unless it goes on for ever
 _MAX_RACES = 20
 
@@ -62,6 +62,10 @@ class Effort:
         self._lost = 0  # attempts lost on the way, each of which may have been applied, or may still be
 
     @property
+    def writing(self) -> bool:
+        return self._commit_id is not None
+
+    @property
     def left(self) -> float:
         return self._deadline - time.monotonic()
 
@@ -97,7 +101,7 @@ class Effort:
             raise self._give_up(reason, f"the connection to {self._shown} was lost") from error
         if error.sqlstate in _AGAIN and self._tries < _MAX_RACES and self.left > 0:
             return 0.001 * self._tries
-        ours = translate(error)
+        ours = translate(error, writing=self.writing)
         if self._lost and self._commit_id is not None:
             raise self._give_up(getattr(ours, "reason", "io"), str(ours)) from error
         raise ours from error
@@ -109,7 +113,7 @@ class Effort:
                 reason=reason,
                 commit_id=self._commit_id,
             )
-        return Unavailable(f"{what}; {_NOTHING}", reason="unreachable")
+        return Unavailable(what if self._commit_id is None else what + _NOTHING, reason="unreachable")
 
 
 def dropped(con: PGconn, error: psycopg.Error) -> bool:
@@ -121,39 +125,40 @@ def dropped(con: PGconn, error: psycopg.Error) -> bool:
     return con.status != ConnStatus.OK and error.sqlstate != "25006"
 
 
-def translate(error: psycopg.Error) -> StrongroomError:
+def translate(error: psycopg.Error, *, writing: bool = False) -> StrongroomError:
     """Return our error for a statement that the server refused, and so did not apply."""
+    nothing = _NOTHING if writing else ""
     state = error.sqlstate or ""
     detail = (error.diag.message_primary or "").strip() or type(error).__name__
     match state:
         case "53100":
-            return Unavailable(f"the server's disk is full; {_NOTHING}", reason="disk_full")
+            return Unavailable(f"the server's disk is full{nothing}", reason="disk_full")
         case "53200":
-            return Unavailable(f"the server is out of memory; {_NOTHING}", reason="memory")
+            return Unavailable(f"the server is out of memory{nothing}", reason="memory")
         case "57014" | "55P03" | "40001" | "40P01" | "23505":
-            return Unavailable(f"others kept the data locked ({detail}); {_NOTHING}", reason="locked")
+            return Unavailable(f"others kept the data locked ({detail}){nothing}", reason="locked")
         case "25006":
-            return Unavailable(f"the server is read-only, perhaps a standby; {_NOTHING}", reason="read_only")
+            return Unavailable(f"the server is read-only, perhaps a standby{nothing}", reason="read_only")
         case "42501":
-            return Unavailable(f"the role may not use the store ({detail}); {_NOTHING}", reason="permission")
+            return Unavailable(f"the role may not use the store ({detail}){nothing}", reason="permission")
         case "3F000" | "42P01" | "42883":
             return Damaged(f"the store's tables are gone ({detail}); restore a backup", reason="replaced")
         case "42P07" | "42723":
-            return SchemaMismatch(f"the schema belongs to another program ({detail}); {_NOTHING}", reason="foreign")
+            return SchemaMismatch(f"the schema belongs to another program ({detail}){nothing}", reason="foreign")
         case "XX001" | "XX002":
             return Damaged(f"the database is damaged ({detail}); restore a backup", reason="corrupt")
         case "54000":
-            return InvalidInput(f"a key is too long for a Postgres index ({detail}); {_NOTHING}")
+            return InvalidInput(f"a key is too long for a Postgres index ({detail}){nothing}")
     if state.startswith("53"):
-        return Unavailable(f"the server has no room for another connection; {_NOTHING}", reason="unreachable")
-    return Unavailable(f"Postgres refused the operation ({detail}); {_NOTHING}", reason="io")
+        return Unavailable(f"the server has no room for another connection{nothing}", reason="unreachable")
+    return Unavailable(f"Postgres refused the operation ({detail}){nothing}", reason="io")
 
 
 def unreachable(error: psycopg.Error, shown: str) -> Unavailable:
     """Return our error for a connection that could not be opened. libpq's text stays out: it may quote the address."""
     said = str(error)
     if "authentication failed" in said or "pg_hba.conf" in said or "role " in said or "permission denied" in said:
-        return Unavailable(f"{shown} does not let this role in; {_NOTHING}", reason="permission")
+        return Unavailable(f"{shown} does not let this role in", reason="permission")
     if "database " in said and "does not exist" in said:
-        return Unavailable(f"{shown} does not exist; {_NOTHING}", reason="missing")
-    return Unavailable(f"{shown} can not be reached; {_NOTHING}", reason="unreachable")
+        return Unavailable(f"{shown} does not exist", reason="missing")
+    return Unavailable(f"{shown} can not be reached", reason="unreachable")

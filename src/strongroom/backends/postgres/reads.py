@@ -76,7 +76,7 @@ def _answer(question: Question, rows: list[Row]) -> Document | Slice | Page | No
         return EMPTY if wants_stream else None
     _, version, first, flags, _, _, _, text, value, tags, _ = rows[0]
     if bool(flags & STREAM) != wants_stream:
-        raise wrong_shape(key, is_stream=not wants_stream)
+        raise wrong_shape(key, is_stream=not wants_stream, writing=False)
     if not flags & ALIVE:
         return EMPTY if wants_stream else None
     if wants_stream:

@@ -34,7 +34,7 @@ class Carrier:
 
     async def unload(self, after: str | None, limit: int) -> Shipment:
         """Return the next parcels, space by space."""
-        self._core.check_open()
+        self._core.check_open(writing=False)
         place = parse_place(after)
         if after is None or self._spaces is None:
             self._spaces = await self._find_spaces()

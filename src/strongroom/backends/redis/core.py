@@ -112,7 +112,7 @@ class Core:
 
     async def read(self, questions: Sequence[Question]) -> list[Any]:
         """Answer all questions from one snapshot (in a cluster: one snapshot a space)."""
-        self.check_open()
+        self.check_open(writing=False)
         groups = self._groups(questions)
         answers: list[Any] = [None] * len(questions)
         for space, places in groups.items():
@@ -225,7 +225,11 @@ class Core:
         finally:
             self._under_way.discard(token)
         # Outside of any except block, so that no driver error (and nothing it quotes) hangs on to ours.
-        failure = problem if isinstance(problem, StoreError) else translate(problem, self.shown)
+        failure = (
+            problem
+            if isinstance(problem, StoreError)
+            else translate(problem, self.shown, writing=commit_id is not None)
+        )
         if lost and commit_id is not None:
             failure = CommitUnknown(
                 f"the connection to {self.shown} was lost before it answered; repeat the commit with the same id",
@@ -332,9 +336,9 @@ class Core:
             if keys is None or key in keys:
                 signal.set()
 
-    def check_open(self) -> None:
+    def check_open(self, *, writing: bool = True) -> None:
         if self._closed:
-            raise Closed("this store is closed; nothing changed")
+            raise Closed("this store is closed" + "; nothing changed" * writing)
 
 
 def _is_synced(reply: Any) -> bool:

@@ -133,7 +133,7 @@ def _answer(question: Question, reply: Sequence[Any]) -> Any:
         return None if type(question) is Get else EMPTY
     head = open_head(key, reply[0])
     if head.stream == (type(question) is Get):
-        raise wrong_shape(key, head.stream)
+        raise wrong_shape(key, head.stream, writing=False)
     if not head.alive:
         return None if type(question) is Get else EMPTY
     if type(question) is Get:

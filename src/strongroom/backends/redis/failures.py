@@ -11,7 +11,7 @@ import redis.exceptions
 import redis
 from strongroom.errors import Damaged, StoreError, Unavailable
 
-_NOTHING = "nothing changed"
+_NOTHING = "; nothing changed"
 
 
 class Unsent(Exception):
@@ -84,26 +84,27 @@ _REASONS = {
 }
 
 
-def translate(error: Exception, shown: str) -> StoreError:
+def translate(error: Exception, shown: str, *, writing: bool = False) -> StoreError:
     """Return our error for something that changed nothing. `shown` is the address without its secrets.
 
     The driver's own words are not repeated: what a server echoes may hold anything, a password included.
     """
+    nothing = _NOTHING if writing else ""
     if isinstance(error, (Unsent, Lost)):
-        return Unavailable(f"{shown} can not be reached; {_NOTHING}", reason="unreachable")
+        return Unavailable(f"{shown} can not be reached{nothing}", reason="unreachable")
     assert isinstance(error, Refused)
     if "WRONGTYPE" in error.text:
         return Damaged(
-            f"{shown} holds something else where Strongroom keeps its data; {_NOTHING}",
+            f"{shown} holds something else where Strongroom keeps its data{nothing}",
             reason="corrupt",
         )
     for word, (reason, meaning) in _REASONS.items():
         # Servers before version 7 wrap the word of an error inside a script in a sentence of their own.
         if error.word == word or f"-{word} " in error.text or (word == "NOPERM" and _forbids(error.text)):
-            return Unavailable(f"{shown}: {meaning}; {_NOTHING}", reason=reason)
+            return Unavailable(f"{shown}: {meaning}{nothing}", reason=reason)
     if "user_script" in error.text or "running script" in error.text:
-        return Damaged(f"{shown} holds data that can not be read; {_NOTHING}", reason="corrupt")
-    return Unavailable(f"{shown} refused the request ({error.word:.20}); {_NOTHING}", reason="io")
+        return Damaged(f"{shown} holds data that can not be read{nothing}", reason="corrupt")
+    return Unavailable(f"{shown} refused the request ({error.word:.20}){nothing}", reason="io")
 
 
 def _forbids(text: str) -> bool:
