@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
+
+import pytest
 
 import strongroom
 from strongroom.codec import encode
@@ -51,3 +57,58 @@ def test_check_finds_a_run_that_is_not_what_its_ledger_says(here: Path, type_in:
 
 def test_check_typed_twice_says_the_same(here: Path, type_in: Type) -> None:
     assert type_in("check") == type_in("check")
+
+
+def test_doctor_typed_twice_says_the_same_and_makes_nothing(empty: Path, type_in: Type) -> None:
+    first, second = type_in("doctor"), type_in("doctor")
+    assert first.code == second.code == 0
+    assert "no store here yet" in first.out and "no store here yet" in second.out
+    assert list(empty.iterdir()) == []
+
+
+def test_a_server_that_can_not_begin_leaves_no_store_behind(empty: Path, type_in: Type) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for _ in range(2):
+            refused = type_in("serve", "--port", port)
+            assert refused.code == 1
+            assert f"port {port}" in refused.err and "--port takes another one" in refused.err
+    assert list(empty.iterdir()) == []
+
+
+def test_a_demo_leaves_nothing_behind(empty: Path, type_in: Type) -> None:
+    for _ in range(2):
+        assert type_in("demo", "--fast").code == 0
+    assert list(empty.iterdir()) == []
+
+
+def test_a_folder_is_called_a_folder_by_every_command(here: Path, type_in: Type) -> None:
+    for command in ("doctor", "check", "runs list"):
+        refused = type_in("--url", str(here), *command.split())
+        assert (refused.code, "is a folder" in refused.err) == (1, True)
+
+
+INTERRUPTED = """
+import sys
+class Slow:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Slow())
+from strongroom.__main__ import main
+sys.argv = ["strongroom", "check"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["strongroom.cli", "click", "rich.console", "strongroom.checking"])
+def test_a_command_that_is_interrupted_while_it_loads_shows_no_traceback(module: str, here: Path) -> None:
+    program = INTERRUPTED.format(module=module)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 130
+    assert "Traceback" not in ended.stderr and "interrupted" in ended.stderr
+
+
+def test_the_installed_command_is_the_one_that_can_be_interrupted() -> None:
+    settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert settings["project"]["scripts"]["strongroom"] == "strongroom.__main__:main"

@@ -28,6 +28,8 @@ def diagnose(store: Store, address: str | None) -> tuple[dict[str, str], list[st
     """Return facts, and advice for whatever falls short."""
     import apsw
 
+    from strongroom.backends.sqlite import is_read_only
+
     facts = {
         "strongroom": strongroom.__version__,
         "python": f"{platform.python_version()} on {platform.system()}",
@@ -51,6 +53,8 @@ def diagnose(store: Store, address: str | None) -> tuple[dict[str, str], list[st
         if stats.log_bytes > 256 << 20:
             advice.append("the log is large: does some process keep a read open?")
     file = None if address is None else file_of(address)
+    if file is not None and is_read_only(file):
+        facts["access"] = "read-only: looking works, writing does not"
     if file is not None:
         folder = os.statvfs(file.resolve().parent)
         free = folder.f_bavail * folder.f_frsize

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from strongroom.cli.output import as_json, done, say, show, wants_json
-from strongroom.cli.root import address, cli, is_server, require_there, space
+from strongroom.cli.root import address, cli, is_server, is_there, require_there, space
 from strongroom.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def serve(host: str, port: int, workers: int, log_level: str) -> None:
     except ImportError:
         raise InvalidInput("the server needs more packages: pip install 'strongroom[server]'") from None
     url = address()
-    has_keys = _with_keys(lambda keys: keys.any(), create=True)
+    has_keys = is_there(url) and _with_keys(lambda keys: keys.any())
     protected = has_keys or bool(os.environ.get("STRONGROOM_JWT_KEYS_URL"))
     if not protected and not is_loopback(host):
         raise InvalidInput(

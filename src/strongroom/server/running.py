@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -57,7 +58,10 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as problem:
         why = str(problem.strerror).partition(" (")[0]
-        raise InvalidInput(f"can not listen on {host}, port {port}: {why}") from None
+        hint = ""
+        if problem.errno == errno.EADDRINUSE:
+            hint = "; is another `strongroom serve` running? --port takes another one, 0 any that is free"
+        raise InvalidInput(f"can not listen on {host}, port {port}: {why}{hint}") from None
     except ValueError:  # what can not be a name at all
         raise InvalidInput(f"can not listen on {host!r:.80}: that is no address") from None
 

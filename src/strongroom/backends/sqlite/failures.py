@@ -21,12 +21,12 @@ _BY_ERRNO = {
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(*, reading: bool = False) -> Iterator[None]:
     """Run a block, turning driver errors raised before any COMMIT into ours."""
     try:
         yield
     except DRIVER_ERRORS as error:
-        raise translate(error) from error
+        raise translate(error, reading=reading) from error
 
 
 def translate(error: BaseException, *, reading: bool = False) -> StrongroomError:

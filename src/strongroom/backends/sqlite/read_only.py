@@ -58,7 +58,7 @@ class ReadOnlyStore(Reader):
         self._immutable = False
         self._anchor: apsw.Connection | None = None  # keeps the log's files from being removed by who closes last
         keep_from_forks(self)
-        with translated():
+        with translated(reading=True):
             self._ask(schema.require_readable)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class ReadOnlyStore(Reader):
                 f"{self.path.name} and {log.name} to a folder that can be written, and open the copy",
                 reason="read_only",
             )
-        with translated():
+        with translated(reading=True):
             self._anchor = self._connect_to_read()
             self._anchor.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # opens the log
 

@@ -72,7 +72,7 @@ class SqliteStore(Reader):
         self._limit = max_record_bytes
         self._queue = Queue(self.path)
         self._watch = Watch(self._connect_to_read)
-        with translated():
+        with translated(reading=True):
             try:
                 self._anchor = self._open_first()
             except apsw.CantOpenError as error:
@@ -80,7 +80,7 @@ class SqliteStore(Reader):
                     raise
                 raise Unavailable(
                     f"{self.path.parent} is read-only, so the log of {self.path.name} can not be made; "
-                    "read_only=True opens it for reading (nothing changed)",
+                    "read_only=True opens it for reading",
                     reason="read_only",
                 ) from error
         identity = Identity(self.path, self._anchor)
