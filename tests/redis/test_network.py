@@ -44,7 +44,7 @@ def test_a_read_whose_reply_is_cut_off_heals(connect: Connect, valkey_server: Va
 
 
 def test_without_any_reply_the_outcome_is_unknown(connect: Connect, valkey_server: ValkeyServer, proxy: Proxy) -> None:
-    store = connect(valkey_server.address(port=proxy.port), timeout_seconds=0.3)
+    store = connect(valkey_server.address(port=proxy.port), timeout_seconds=3.0)
     store.commit(append("before"))
     proxy.cut_replies = FOR_EVER
     commit = append("cut")
@@ -101,7 +101,7 @@ def test_a_commit_id_that_was_voided_can_be_used_again(
 
 def test_a_server_that_is_not_there_changes_nothing(connect: Connect, valkey_server: ValkeyServer) -> None:
     with Proxy(valkey_server.port) as gone:
-        store = connect(valkey_server.address(port=gone.port), timeout_seconds=0.3)
+        store = connect(valkey_server.address(port=gone.port), timeout_seconds=3.0)
     with pytest.raises(Unavailable) as caught:
         store.commit(append("nowhere"))
     assert caught.value.reason == "unreachable"

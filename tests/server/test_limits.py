@@ -12,6 +12,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from strongroom.server.limits import Rates
+from strongroom.server.wire import Refusal
 from tests.server.conftest import client
 from tests.server.serving import Served, served
 
@@ -124,11 +126,25 @@ def test_a_query_that_makes_no_sense_is_refused(http: httpx.Client, query: str) 
 
 
 def test_a_caller_in_a_hurry_is_slowed_down(tmp_path: Path) -> None:
-    with served(str(tmp_path / "a.db"), requests_per_second=0.5) as started, client(started.url) as http:
+    with served(str(tmp_path / "a.db")) as started, client(started.url) as http:
+        # A clock that stands still: on a busy machine eight requests take longer than a place takes to become free.
+        started.app.state.gate._rates = Rates(0.5, clock=lambda: 0.0)
         answers = [http.get("/runs") for _ in range(8)]
         assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 3
         assert int(answers[-1].headers["retry-after"]) >= 1
         assert http.get("/health").status_code == 200
+
+
+def test_places_become_free_with_time() -> None:
+    now = [0.0]
+    rates = Rates(0.5, clock=lambda: now[0])
+    for _ in range(5):
+        rates.take("ana")
+    with pytest.raises(Refusal) as refused:
+        rates.take("ana")
+    assert refused.value.headers == {"Retry-After": "2"}
+    now[0] += 2.0
+    rates.take("ana")
 
 
 def test_streams_are_counted_and_given_back(http: httpx.Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from strongroom.server.wire import Refusal
@@ -16,14 +16,15 @@ MOST_CALLERS = 100_000
 class Rates:
     """A token bucket for each caller. Forgets the least recent ones, so that its own memory is bounded."""
 
-    def __init__(self, per_second: float) -> None:
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = per_second
+        self._clock = clock
         self._room = per_second * BURST_SECONDS
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str) -> None:
         """Let a request pass, or refuse it with the time to wait."""
-        now = time.monotonic()
+        now = self._clock()
         left, since = self._buckets.pop(caller, (self._room, now))
         left = min(self._room, left + (now - since) * self._rate)
         self._buckets[caller] = (max(left - 1, 0), now)
