@@ -95,8 +95,9 @@ def test_a_port_that_is_taken_is_one_line_and_nothing_is_announced(tmp_path: Pat
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", "strongroom", "serve", "--port", str(port), *options]
         refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_SECONDS)
-    told = f"strongroom: can not listen on 127.0.0.1, port {port}: Address already in use\n"
-    assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", told)
+    told = f"strongroom: can not listen on 127.0.0.1, port {port}: Address already in use; is another"
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+    assert refused.stderr.startswith(told)
 
 
 def test_a_request_is_a_line_in_the_log_without_what_was_asked(tmp_path: Path, stack: ExitStack) -> None:
