@@ -14,6 +14,7 @@ RANK = {
     "codec": 1,
     "arguments": 1,
     "files": 1,
+    "folding": 1,
     "stemming": 1,
     "retrieval": 2,
     "tokens": 3,

@@ -17,6 +17,7 @@ from hashlib import blake2b, sha256
 from msgspec import Struct
 
 from strongroom.codec import encode, pack
+from strongroom.folding import folded
 from strongroom.services.memories import screening
 from strongroom.services.memories.values import Batch, Memory, Request
 from strongroom.store import MAX_NAME, Append, Entry, Key, Put, Scan
@@ -49,7 +50,7 @@ def owner(user_id: str | None, project_id: str | None) -> str:
 
 
 def source_tag(source_ref: str) -> str:
-    return "source:" + digest(source_ref)[:32]
+    return "source:" + digest(folded(source_ref))[:32]
 
 
 class Said(Struct, frozen=True, gc=False):
@@ -72,7 +73,7 @@ def holder(space: str, content: str) -> Scan:
 
 
 def revocation_key(space: str, source_ref: str) -> Key:
-    return Key(space, REVOCATION, digest(source_ref))
+    return Key(space, REVOCATION, digest(folded(source_ref)))
 
 
 def log_key(space: str) -> Key:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from strongroom.arguments import check_fields, require_positive
 from strongroom.errors import InvalidInput
+from strongroom.folding import folded
 from strongroom.services.memories.trust import Trust
 from strongroom.services.memories.values import Batch
 
@@ -47,7 +48,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         """Raise `InvalidInput` unless this reviewer may decide this batch."""
         if self.reviewers is not None and reviewer not in self.reviewers:
             raise InvalidInput(f"{reviewer!r:.80} is not one of the reviewers of this policy; nothing changed")
-        if reviewer == batch.proposer and not self.review_own:
+        if folded(reviewer) == folded(batch.proposer) and not self.review_own:
             raise InvalidInput(
                 f"{reviewer!r:.80} proposed batch {batch.id!r} and so may not commit it; "
                 "another reviewer must, or the policy must say review_own=True; nothing changed"

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from strongroom import retrieval
 from strongroom.errors import InvalidInput, Unavailable
+from strongroom.folding import folded
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
 from strongroom.services.memories import words as memory_words
@@ -227,11 +228,12 @@ class Search:
             parents = await self._memories(sorted(refs))
             known |= parents
             frontier = parents.values()
-        tainted = set(sources)
+        cited = {id: {folded(ref) for ref in memory.source_refs} for id, memory in known.items()}
+        tainted = {folded(source) for source in sources}
         while True:
-            more = {id for id, memory in known.items() if tainted.intersection(memory.source_refs)} - tainted
+            more = {folded(id) for id, refs in cited.items() if tainted & refs} - tainted
             if not more:
-                return {memory.id for memory in memories} & tainted
+                return {memory.id for memory in memories if folded(memory.id) in tainted}
             tainted |= more
 
     # ---- for the reviewer -------------------------------------------------------------------------------------------

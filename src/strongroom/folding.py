@@ -1,0 +1,70 @@
+"""Names and texts in one spelling: two that look the same to a person are the same here. Pure, and linear in time.
+
+What is compared folded is compared for caution: whether a reviewer is the proposer, whether a source was revoked.
+What grants something (a trusted proposer, a reviewer on a list) is compared as it is written.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+# Letters of other alphabets that are drawn like a Latin one (Unicode lists them as confusable).
+_LOOKALIKES = {
+    "a": "ɑαаᎪᗅꓮ",
+    "b": "ƄƅΒβВЬвьᏏᏴᑲᖯᗷꓐꞴꞵ",
+    "c": "ϲсᏟᴄⲥꓚꮯ",
+    "d": "ԁᎠᏧᑯᗞᗪꓒꓓ",
+    "e": "ΕεеҽᎬⴹꓰꬲ",
+    "f": "Ϝϝքᖴẝꓝꞙꬵ",
+    "g": "ƍɡԌԍցᏀᏳᶃꓖ",
+    "h": "ΗηНнһհᎻᏂᕼⲎⲏꓧ",
+    "i": "ıɩɪͺιіӏᎥꙇꭵ",
+    "j": "ʝϳјᎫᒍꓙꞲ",
+    "k": "ΚκКкᏦᛕⲔⲕꓗ",
+    "l": "ǀᏞᒪᛁⲒⲓⳐⳑⵏꓡꓲ",
+    "m": "ΜμϺϻМмᎷᗰᛖⲘⲙꓟ",
+    "n": "ΝνոռⲚⲛꓠ",
+    "o": "οσоօଠഠဝჿዐᴏᴑⲟⵔꓳꬽ",
+    "p": "ρрᏢᑭⲣꓑ",
+    "q": "ԛգզⵕ",
+    "r": "ƦʀгᎡᎱᏒᖇᴦⲅꓣꭇꭈꮁ",
+    "s": "ƽѕՏտᏕᏚꓢꜱꮪ",
+    "t": "ΤτТтᎢⲦⲧꓔ",
+    "u": "ʋυսሀᑌᴜꓴꞟꭎꭒ",
+    "v": "ѵᏙᐯᴠⴸꓦꛟꮩ",
+    "w": "ɯѡԝաᎳᏔᴡꓪꮃ",
+    "x": "ΧχхᕁᕽᚷⲬⲭⵝꓫꞳꭓ",
+    "y": "ɣʏγϒуүყᎩᎽᶌỿℽⲨⲩꓬꭚ",
+    "z": "ΖζᏃᴢꓜꮓ",
+}
+_TO_LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for letter in letters}
+_INVISIBLE = ("Cf", "Cc", "Cs", "Co", "Cn")
+
+
+@lru_cache(maxsize=4_096)
+def folded(name: str) -> str:
+    """Return a name without case, spacing, invisible characters, and with look-alike letters made Latin."""
+    if name.isascii() and name.isprintable():
+        return "".join(name.casefold().split())
+    before, after = "", name
+    while before != after:  # a letter made Latin may join the mark behind it; twice is enough in practice
+        before, after = after, _fold(after)
+    return after
+
+
+def _fold(name: str) -> str:
+    compatible = unicodedata.normalize("NFKC", name)
+    return latin("".join([char for char in compatible if not char.isspace() and not invisible(char)]))
+
+
+def latin(text: str) -> str:
+    """Return a text without case, letters that look Latin made so."""
+    # Before and after: some look Latin as capitals only, others as small letters only.
+    return text.translate(_TO_LATIN).casefold().translate(_TO_LATIN)
+
+
+def invisible(char: str) -> bool:
+    """Tell whether a character leaves no mark: formats, controls, private and unassigned ones."""
+    category = unicodedata.category(char)
+    return category in _INVISIBLE or "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"

@@ -1,0 +1,35 @@
+"""Names that look the same are the same where caution wants it, and different names stay different."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strongroom.folding import folded
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        *("ANA", "Ana ", " a n a", "an\u200ba", "\ufeffana", "\u0430na", "\u0410na", "\uff21\uff4e\uff41", "a\u00adna"),
+        *("\u0391na", "an\u0251", "an\U000e0041a", "\u202eana"),
+    ],
+)
+def test_another_spelling_is_the_same_name(spelling: str) -> None:
+    assert folded(spelling) == folded("ana")
+
+
+@pytest.mark.parametrize("other", ["anna", "an", "hana", "ana1", "an\u00e1", "\u5b89\u5a1c", ""])
+def test_another_name_is_another_name(other: str) -> None:
+    assert folded(other) != folded("ana")
+
+
+@given(st.text())
+def test_folding_twice_changes_nothing_more(name: str) -> None:
+    assert folded(folded(name)) == folded(name)
+
+
+@given(st.text())
+def test_case_never_makes_another_name(name: str) -> None:
+    assert folded(name.casefold()) == folded(name)
