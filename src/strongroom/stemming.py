@@ -146,7 +146,7 @@ def _consonant(word: str, place: int) -> bool:
 def _measure(word: str) -> int:
     """Count the vowel-consonant sequences, Porter's m."""
     shape = "".join("c" if _consonant(word, place) else "v" for place in range(len(word)))
-    return len(re.findall("v+c+", shape))
+    return shape.count("vc")  # each place where a run of vowels ends in consonants
 
 
 def _has_vowel(word: str) -> bool:
