@@ -1,4 +1,5 @@
 # Everything works from a fresh clone with Python 3.11+ and make. `make help` lists the targets.
+# `make test PYTHON=python3.13` uses that one, and makes .venv again if it is of another; without PYTHON= it stays as it is.
 PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -10,9 +11,18 @@ WORKERS ?= 2
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+WHICH := -c 'import sys; print(sys.version, sys.base_prefix)'
+ifneq ($(origin PYTHON),file)
+ifneq ($(wildcard .venv/made),)
+ifneq ($(shell $(PYTHON) $(WHICH) 2>&1),$(shell $(PY) $(WHICH) 2>&1))
+.PHONY: .venv/made
+endif
+endif
+endif
+
 .venv/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Strongroom needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv --clear .venv
 	@touch .venv/made
 
 .venv/demo: .venv/made pyproject.toml constraints.txt
@@ -67,4 +77,4 @@ constraints: .venv/bench ## pin what is installed now, without naming where it c
 	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|strongroom|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
 
 clean: ## remove what make made
-	rm -rf .venv .hypothesis .mypy_cache .ruff_cache htmlcov .coverage bench-results
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results

@@ -15,6 +15,7 @@ import strongroom
 from strongroom.opening import open_store
 from strongroom.store import Store
 from tests.colours import Awaitable
+from tests.missing import summary
 from tests.servers.postgres import postgres, postgres_server, postgres_url, recycled_postgres  # noqa: F401 - fixtures
 from tests.servers.valkey import redis_store, redis_url, valkey_server  # noqa: F401 - fixtures
 
@@ -89,3 +90,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     else:
         asyncio.run(pyfuncitem.obj(**wanted))
     return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what could not be run here, so that "passed" is not taken for more than it is."""
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
+    lines = summary(reason[2] for reason in skipped if isinstance(reason, tuple))
+    if lines:
+        terminalreporter.section("NOT RUN", sep="!", red=True, bold=True)
+        for line in lines:
+            terminalreporter.line(line, red=True)

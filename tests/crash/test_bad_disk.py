@@ -20,6 +20,7 @@ from strongroom.testing.disk import Disk, Kind
 from strongroom.testing.faults import Broken, Checkpointing, Lost, check, document, repeat, step
 from tests.crash.broken import Careless, Hasty
 from tests.crash.processes import apart, ended_well, forked
+from tests.missing import not_here
 
 ALWAYS = float("inf")
 BIG = Key("faults", "big", "1")
@@ -311,7 +312,7 @@ def _intact(store: SqliteStore, expected: int) -> None:
 def test_a_really_full_disk_is_reported_and_the_store_goes_on_once_there_is_room(tmp_path: Path) -> None:
     reason = apart(_fill_a_small_disk, tmp_path)
     if reason == "can not mount":
-        pytest.skip("this user may not mount anything; the same is tested above with an injected error")
+        not_here("a disk of its own", "this user may not mount anything (the same is tested with an injected error)")
     assert reason == "disk_full"
 
 
@@ -335,7 +336,7 @@ def test_a_file_over_the_size_limit_is_reported_and_the_store_goes_on_once_it_is
 def test_a_read_only_disk_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     reason = apart(_remount_read_only, tmp_path)
     if reason == "can not mount":
-        pytest.skip("this user may not mount anything; the same is tested below with an injected error")
+        not_here("a disk of its own", "this user may not mount anything (the same is tested with an injected error)")
     assert reason == "read_only"
 
 

