@@ -86,7 +86,7 @@ async def beside_contextstore(folder: Path, size: int, wanted: float) -> list[Re
     theirs = SQLiteMemory(str(folder / f"theirs-{size}.db"))
     history = [message(number) | {"id": str(number), "timestamp": f"{number:09}"} for number in range(size)]
     await theirs.save_context("s", history)
-    async with await strongroom.aopen(folder / f"ours-{size}.db") as ctx:
+    async with strongroom.aopen(folder / f"ours-{size}.db") as ctx:
         session = await filled(ctx, size)
         times = await duel(lambda: session.append([message(1)]), lambda: theirs.append_context("s", [message(1)]))
         results = [result(f"append at {size:,} messages", times, wanted, "beside ContextStore")]
@@ -119,7 +119,7 @@ async def beside_agents(folder: Path, turns: int) -> list[Result]:
     await theirs.add_items(messages(0, 2 * turns))
     with theirs._locked_connection() as connection:
         assert_durable(connection)
-    async with await strongroom.aopen(folder / f"agents-ours-{turns}.db") as ctx:
+    async with strongroom.aopen(folder / f"agents-ours-{turns}.db") as ctx:
         session = await filled(ctx, 2 * turns)
         fitting = len((await session.window(max_tokens=BUDGET)).messages)
 

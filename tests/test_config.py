@@ -132,7 +132,7 @@ def test_opening_applies_the_limits() -> None:
 
 
 async def test_opening_for_async_code_applies_the_limits() -> None:
-    async with await load(environ={}, backend={"type": "memory", "max_threads": 1}).aopen() as ctx:
+    async with load(environ={}, backend={"type": "memory", "max_threads": 1}).aopen() as ctx:
         await ctx.threads.append("t", 1, from_id="a")
         with pytest.raises(BudgetExceeded):
             await ctx.threads.append("u", 2, from_id="a")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import strongroom
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.postgres import PostgresStore
+from strongroom.backends.redis import RedisStore
 from strongroom.backends.sqlite import SqliteStore
-from strongroom.errors import InvalidInput
+from strongroom.errors import Closed, InvalidInput
 
 ADDRESSES = ["memory://", "agent.db", "postgresql://nobody@localhost:1/none", "redis://localhost:1"]
 WRONG = [
@@ -36,12 +42,12 @@ def test_a_value_that_an_option_can_not_take_is_refused_and_no_file_is_made(
 
 async def test_an_event_loop_hears_the_same(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="durability must be"):
-        await strongroom.aopen(tmp_path / "agent.db", durability="full")
+        await strongroom.aopen(tmp_path / "agent.db", durability="full")  # type: ignore[arg-type]
     assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-@pytest.mark.parametrize("value", [0, -1, "16 MB", None, True])
+@pytest.mark.parametrize("value", [0, -1, "16 MB", True])
 async def test_every_store_refuses_a_limit_that_makes_no_sense(address: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match="max_record_bytes must be"):
         strongroom.open(address, max_record_bytes=value)
@@ -51,8 +57,53 @@ async def test_every_store_refuses_a_limit_that_makes_no_sense(address: str, val
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_option_that_a_store_does_not_have_is_refused_with_those_it_has(address: str) -> None:
-    with pytest.raises(InvalidInput, match=r"no option 'durabilty'; it has .*max_record_bytes"):
-        strongroom.open(address, durabilty="relaxed")
+    others: dict[str, Any] = {"prefix": "x"} if "redis" not in address else {"durability": "relaxed"}
+    with pytest.raises(InvalidInput, match=rf"no option '{next(iter(others))}'; it has .*max_record_bytes"):
+        strongroom.open(address, **others)
+
+
+@pytest.mark.parametrize("opening", [strongroom.open, strongroom.aopen])
+@pytest.mark.parametrize("store", [MemoryStore, SqliteStore, PostgresStore, RedisStore])
+def test_every_option_of_every_store_is_spelt_out(opening: Callable[..., Any], store: Callable[..., Any]) -> None:
+    parameters = signature(opening).parameters
+    options = [name for name, each in signature(store).parameters.items() if each.kind is each.KEYWORD_ONLY]
+    assert set(options) <= set(parameters)
+    assert not [each for each in parameters.values() if each.kind is each.VAR_KEYWORD]
+
+
+async def test_a_context_can_be_opened_by_entering_it(tmp_path: Path) -> None:
+    async with strongroom.aopen(tmp_path / "agent.db") as ctx:
+        await ctx.runs.create(objective="be closed at the end")
+    with pytest.raises(Closed):
+        await ctx.runs.create(objective="too late")
+
+
+async def test_a_context_can_be_opened_by_awaiting_it() -> None:
+    ctx = await strongroom.aopen("memory://")
+    async with ctx as same, await strongroom.aopen("memory://") as other:
+        assert same is ctx
+        assert isinstance(other, strongroom.AsyncContext)
+
+
+def test_asyncio_takes_an_opening_for_the_coroutine_it_is() -> None:
+    ctx = asyncio.run(strongroom.aopen("memory://"))
+    asyncio.run(ctx.close())
+
+
+async def test_a_context_that_can_not_be_opened_is_not_entered() -> None:
+    with pytest.raises(InvalidInput):
+        async with strongroom.aopen("ftp://x"):
+            raise AssertionError("entered")
+
+
+async def test_a_context_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with strongroom.open(path, space="acme") as ctx:
+        assert repr(ctx) == f"Context(SqliteStore('{path}'), space='acme')"
+    async with strongroom.aopen(path) as actx:
+        assert repr(actx) == f"AsyncContext(SqliteStore('{path}'), space='default')"
+    with strongroom.open("memory://") as ctx:
+        assert repr(ctx) == "Context(MemoryStore(), space='default')"
 
 
 def test_a_value_that_fits_is_taken(tmp_path: Path) -> None:

@@ -123,6 +123,9 @@ class Inline:
         if isinstance(store, Movable):  # declared only where it is so
             self.unload, self.load = self._unload, self._load
 
+    def __repr__(self) -> str:
+        return repr(self.blocking)
+
     @property
     def durability(self) -> Durability:
         return self.blocking.durability
@@ -187,6 +190,9 @@ class Threaded:
         self._bell = _Bell(store.changed)
         if isinstance(store, Movable):
             self.unload, self.load = self._unload, self._load
+
+    def __repr__(self) -> str:
+        return repr(self.blocking)
 
     @property
     def durability(self) -> Durability:

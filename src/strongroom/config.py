@@ -20,7 +20,7 @@ from strongroom.archives import FolderArchive
 from strongroom.blocking import Context
 from strongroom.blocking.threads import Threads
 from strongroom.bridge import Inline
-from strongroom.context import AsyncContext
+from strongroom.context import AsyncContext, Opening
 from strongroom.errors import InvalidInput
 from strongroom.opening import open_async_store, open_store
 from strongroom.scope import Scope
@@ -97,9 +97,13 @@ class Settings(Struct, frozen=True, kw_only=True):
         context.threads = Threads(context._async.threads)
         return context
 
-    async def aopen(self, **options: Any) -> AsyncContext:
+    def aopen(self, **options: Any) -> Opening:
         """Open the store for async code."""
-        return self._limited(AsyncContext(Scope(await open_async_store(self.url, **options), self._space)))
+
+        async def opened() -> AsyncContext:
+            return self._limited(AsyncContext(Scope(await open_async_store(self.url, **options), self._space)))
+
+        return Opening(opened())
 
     @property
     def _space(self) -> str:

@@ -82,7 +82,7 @@ def test_eight_threads_keep_every_update(path: Path) -> None:
 
 def test_eight_tasks_keep_every_update(path: Path) -> None:
     async def main() -> None:
-        async with await strongroom.aopen(path) as ctx:
+        async with strongroom.aopen(path) as ctx:
             run = await ctx.runs.get("r")
 
             async def work(name: str) -> None:

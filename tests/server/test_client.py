@@ -73,7 +73,7 @@ def test_one_changed_line_moves_a_program_to_a_server(server: Served, tmp_path: 
 
 def test_an_async_program_moves_too(server: Served) -> None:
     async def scene() -> Any:
-        async with await strongroom.aconnect(server.url) as ctx:
+        async with strongroom.aconnect(server.url) as ctx:
             run = await ctx.runs.create(objective="x")
             follower = run.follow(idle_seconds=30)
             first = await anext(follower)
@@ -82,6 +82,11 @@ def test_an_async_program_moves_too(server: Served) -> None:
             return first.type, second.type
 
     assert asyncio.run(scene()) == ("RUN_START", "TOOL_CALL")
+
+
+def test_a_context_over_http_says_where_it_is_and_keeps_its_secrets(server: Served) -> None:
+    with strongroom.connect(server.url, key=server.key()) as ctx:
+        assert repr(ctx) == f"Context(HttpStore('{server.url}'), space='default')"
 
 
 def test_importing_strongroom_does_not_import_the_client() -> None:

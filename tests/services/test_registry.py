@@ -107,6 +107,6 @@ def test_racing_callers_agree_on_the_id(address: str) -> None:
 
 
 async def test_racing_tasks_agree_on_the_id(address: str) -> None:
-    async with await strongroom.aopen(address) as ctx:
+    async with strongroom.aopen(address) as ctx:
         ids = await asyncio.gather(*(ctx.registry.get_or_create("console.router") for _ in range(8)))
     assert len(set(ids)) == 1

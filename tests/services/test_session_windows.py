@@ -217,7 +217,7 @@ async def test_an_async_summarizer_is_awaited() -> None:
     async def summarizer(messages: list[dict[str, Any]]) -> str:
         return "awaited"
 
-    async with await strongroom.aopen("memory://") as ctx:
+    async with strongroom.aopen("memory://") as ctx:
         session = await ctx.sessions.open("s", tokenizer=WORDS)
         await session.append(said(*"abcdefghijklmnop"))
         window = await session.window(max_tokens=60, strategy="summarize_oldest", summarizer=summarizer)

@@ -98,7 +98,7 @@ def test_a_follower_wakes_for_another_process(address: str) -> None:
 
 
 async def test_an_async_follower_does_not_keep_the_loop_from_appending(address: str) -> None:
-    async with await strongroom.aopen(address) as ctx:
+    async with strongroom.aopen(address) as ctx:
         seen = []
         async for slot in _first_append_then_follow(ctx):
             seen.append(slot.payload)

@@ -48,3 +48,6 @@ class Context:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"Context({self.store!r}, space={self.space!r})"

@@ -28,13 +28,21 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, http
 class _Known:
     """What both colours know of their server."""
 
+    _http: httpx.Client | httpx.AsyncClient
+
     def __init__(self, about: wire.About) -> None:
         self.space = about.space
         self.durability: Durability = about.durability
 
+    def __repr__(self) -> str:
+        url = self._http.base_url
+        return f"{type(self).__name__}('{url.scheme}://{url.netloc.decode()}')"  # netloc: without a password
+
 
 class HttpStore(_Known):
     """A blocking store. Safe to share between threads."""
+
+    _http: httpx.Client
 
     def __init__(self, url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> None:
         self._http = httpx.Client(**_options(url, key))
@@ -92,6 +100,7 @@ class HttpStore(_Known):
 class AsyncHttpStore(_Known):
     """The same store for an event loop. Made by `open`."""
 
+    _http: httpx.AsyncClient
     search: Callable[[Find], Awaitable[Found]]  # only if the server's store can
 
     def __init__(self, http: httpx.AsyncClient, retry_seconds: float) -> None:

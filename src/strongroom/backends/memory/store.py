@@ -225,6 +225,9 @@ class MemoryStore:
         thing.records.extend(record for record in parcel.records if record.index == thing.length)
         thing.chain = thing.records[-1].chain if thing.records else parcel.chain
 
+    def __repr__(self) -> str:
+        return "MemoryStore()"
+
     def close(self) -> None:
         with self._changed:
             self._closed = True

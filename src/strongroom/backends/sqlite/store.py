@@ -144,6 +144,9 @@ class SqliteStore(Reader):
         with self._group.alone(), translated():
             self._committer.compact()
 
+    def __repr__(self) -> str:
+        return f"SqliteStore({str(self.path)!r})"
+
     def close(self) -> None:
         """Finish what is queued, then let go of the file. Closing twice is fine."""
         if self._closed or self._forked:
