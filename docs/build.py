@@ -2,6 +2,7 @@
 
 * the help texts in `cli.md`, between its two marks;
 * `guarantees.md`, the promises that the conformance suite proves;
+* `overview.py` of the command line, what `strongroom --help` says;
 * `screens/*.svg`, what commands print, from really running them;
 * `examples.json` of the server, in its description of the API: see `recording.py`.
 
@@ -28,10 +29,11 @@ from rich.text import Text
 
 import strongroom
 from docs.recording import EXAMPLES, record, shape
-from strongroom.cli import cli
+from strongroom.cli.root import cli
 from strongroom.testing import guarantees
 
 DOCS = Path(__file__).parent
+OVERVIEW = DOCS.parent / "src" / "strongroom" / "cli" / "overview.py"
 WIDTH = 100
 BEGIN, END = "<!-- help texts: made by `make docs` -->", "<!-- end of help texts -->"
 INTRODUCTION = """# Guarantees
@@ -52,7 +54,18 @@ SCREENS = {
 
 def pages() -> dict[Path, str]:
     """Return the pages as they should be."""
-    return {DOCS / "cli.md": cli_page((DOCS / "cli.md").read_text()), DOCS / "guarantees.md": guarantees_page()}
+    return {
+        DOCS / "cli.md": cli_page((DOCS / "cli.md").read_text()),
+        DOCS / "guarantees.md": guarantees_page(),
+        OVERVIEW: overview(),
+    }
+
+
+def overview() -> str:
+    """Return the module that answers `strongroom --help` without importing every command."""
+    context = cli.make_context("strongroom", [], resilient_parsing=True, terminal_width=80)
+    text = "\n".join(line.rstrip() for line in cli.get_help(context).splitlines())
+    return f'"""What `strongroom --help` says. `make docs` writes this file."""\n\nTEXT = """\\\n{text}\n"""\n'
 
 
 def cli_page(old: str) -> str:

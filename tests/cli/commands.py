@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from strongroom.cli import cli
+from strongroom.cli.root import cli
 
 # Command, arguments, what people read, what programs find. MEMORY stands for the id of the one known memory.
 CASES: dict[str, tuple[list[str], str, str]] = {
@@ -54,7 +54,7 @@ def leaves(command: click.Command = cli, name: str = "") -> Iterator[tuple[str, 
     if not isinstance(command, click.Group):
         yield name, command
         return
-    for part, found in sorted(command.commands.items()):
+    for part, found in _parts(command):
         yield from leaves(found, f"{name} {part}".strip())
 
 
@@ -62,5 +62,13 @@ def groups(command: click.Command = cli, name: str = "") -> Iterator[str]:
     """Yield the names of the groups, the outermost one first."""
     if isinstance(command, click.Group):
         yield name
-        for part, found in sorted(command.commands.items()):
+        for part, found in _parts(command):
             yield from groups(found, f"{name} {part}".strip())
+
+
+def _parts(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for part in group.list_commands(context):
+        found = group.get_command(context, part)
+        assert found is not None
+        yield part, found

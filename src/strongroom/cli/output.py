@@ -10,16 +10,16 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:  # rich is imported by whoever prints with it: a program that reads JSON need not wait for it
+    from rich.console import Console
+    from rich.text import Text
 
 JSON = "strongroom.json"
 MAX_CELL = 160
@@ -60,38 +60,52 @@ def moment(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def styled(word: str) -> Text:
-    """Return a status in its colour."""
-    return Text(clean(word), _STYLES.get(word, ""))
+class styled(str):  # noqa: N801 - used as a verb
+    """A status, to be shown in its colour."""
+
+    __slots__ = ()
 
 
-class _Screen(Console):
-    """A console that lets `main` decide what a closed pipe means."""
+def _text(cell: object) -> Text:
+    from rich.text import Text
 
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+    return Text(clean(cell), _STYLES.get(cell, "") if isinstance(cell, styled) else "")
 
 
 def console(*, stderr: bool = False) -> Console:
-    made = _Screen(highlight=False, emoji=False, stderr=stderr)
+    from rich.console import Console
+
+    class Screen(Console):
+        """A console that lets `main` decide what a closed pipe means."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    made = Screen(highlight=False, emoji=False, stderr=stderr)
     if not made.is_terminal and "COLUMNS" not in os.environ:
-        made = _Screen(highlight=False, emoji=False, stderr=stderr, width=UNFOLDED)
+        made = Screen(highlight=False, emoji=False, stderr=stderr, width=UNFOLDED)
     return made
 
 
 def complain(message: str) -> None:
     """Say what went wrong, on standard error."""
-    console(stderr=True).print(f"[bold red]strongroom:[/] {escape(clean(message))}", soft_wrap=True)
+    console(stderr=True).print(f"[bold red]strongroom:[/] {_plain(message)}", soft_wrap=True)
 
 
 def say(markup: str, *facts: object) -> None:
     """Print a line. The markup is ours; each {} takes a fact, which is shown as it is."""
-    console().print(markup.format(*(escape(clean(fact)) for fact in facts)), soft_wrap=True)
+    console().print(markup.format(*map(_plain, facts)), soft_wrap=True)
+
+
+def _plain(fact: object) -> str:
+    from rich.markup import escape
+
+    return escape(clean(fact))
 
 
 def write(text: str) -> None:
     """Print stored text, as it is but for what could steer the terminal."""
-    console().print(Text(clean(text)), soft_wrap=True)
+    console().print(_text(text), soft_wrap=True)
 
 
 def done(value: Any, markup: str, *facts: object) -> None:
@@ -126,12 +140,14 @@ def show(value: Any, columns: Sequence[str], rows: Iterable[Sequence[object]], t
     if wants_json():
         as_json(value)
         return
+    from rich.table import Table
+
     table = Table(title=title or None, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     table.show_header = any(columns)
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
+        table.add_row(*map(_text, row))
     console().print(table)
 
 
@@ -150,23 +166,24 @@ def page(key: str, items: Sequence[Any], columns: Sequence[str], rows: Sequence[
 
 def facts(pairs: Mapping[str, object]) -> None:
     """Print names and values below each other, leaving out what is empty."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in pairs.items():
-        if isinstance(value, Text):
-            table.add_row(name, value)
-        elif isinstance(value, list | tuple):
+        if isinstance(value, list | tuple):
             for place, item in enumerate(value):
-                table.add_row("" if place else name, Text("- ", "dim") + Text(clean(item)))
+                table.add_row("" if place else name, Text("- ", "dim") + _text(item))
         elif value not in (None, ""):
-            table.add_row(name, Text(clean(value)))
+            table.add_row(name, _text(value))
     console().print(table)
 
 
 def working(what: str) -> AbstractContextManager[object]:
     """Show that something is under way, to people who watch."""
-    return console(stderr=True).status(what)
+    return console(stderr=True).status(what) if sys.stderr.isatty() else nullcontext()
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -8,19 +8,39 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import click
 
 import strongroom
-from strongroom.blocking import Context
-from strongroom.cli.output import JSON, working
+from strongroom.cli.output import JSON
 from strongroom.errors import InvalidInput, NotFound
-from strongroom.store import Store
 
+if TYPE_CHECKING:
+    from strongroom.blocking import Context
+    from strongroom.store import Store
+
+# The module that each command is in. It is imported when the command is used, and all of them for no command.
+MODULES = {
+    "backup": "commands",
+    "check": "commands",
+    "compact": "commands",
+    "copy": "commands",
+    "demo": "commands",
+    "doctor": "commands",
+    "import": "importing",
+    "keys": "serving",
+    "memories": "memories",
+    "runs": "runs",
+    "serve": "serving",
+    "sessions": "sessions",
+    "threads": "threads",
+    "version": "commands",
+    "worker": "commands",
+}
 DEFAULT_URL = "agent.db"
 MAX_SUGGESTED_FROM = 1_000
 URL, SPACE, KEY = "strongroom.url", "strongroom.space", "strongroom.key"
@@ -69,7 +89,7 @@ class Group(click.Group):
     """A group of such commands, which helps with misspelt ones."""
 
     command_class = Command
-    group_class = type
+    group_class: type[click.Group] | type[type] | None = type
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -79,14 +99,30 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
             near = get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(self.list_commands(ctx))}"
             raise click.UsageError(f"no command {args[0]!r:.60}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
+class Root(Group):
+    """The group of all commands, which loads the one that is wanted."""
+
+    group_class = Group
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in MODULES:
+            import_module(f"strongroom.cli.{MODULES[cmd_name]}")
+        return super().get_command(ctx, cmd_name)
+
+
 @click.group(
-    cls=Group,
+    cls=Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         _option("--url", URL, envvar="STRONGROOM_URL", help="Where the data is (default: agent.db)."),
@@ -141,7 +177,7 @@ def file_of(url: str) -> Path | None:
     try:
         parts = urlsplit(url)
     except ValueError as problem:
-        raise InvalidInput(f"{url!r:.80} is no address ({problem})") from None
+        raise InvalidInput(f"{url!r:.80} is no address ({problem}); nothing changed") from None
     return Path(unquote(parts.netloc + parts.path.removeprefix("/"))) if parts.scheme in ("sqlite", "file") else None
 
 
@@ -160,14 +196,6 @@ def require_there(url: str) -> None:
         raise InvalidInput(f"there is no store at {url!r}; name one with --url or STRONGROOM_URL (nothing was created)")
 
 
-def _options(url: str) -> dict[str, Any]:
-    """Return how to open what is there: a file that can not be written is still there to be read."""
-    from strongroom.backends.sqlite import is_read_only
-
-    file = file_of(url)
-    return {"read_only": True} if file is not None and file.is_file() and is_read_only(file) else {}
-
-
 @contextmanager
 def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
     """Open the store itself, for work that knows no spaces."""
@@ -181,7 +209,7 @@ def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
         return
     if not create:
         require_there(wanted)
-    store = open_store(wanted, **_options(wanted))
+    store = open_store(wanted)
     try:
         yield store
     finally:
@@ -198,7 +226,7 @@ def context(*, create: bool = False) -> Iterator[Context]:
     else:
         if not create:
             require_there(url)
-        opening = strongroom.open(url, space=space(), **_options(url))
+        opening = strongroom.open(url, space=space())
     with opening as ctx:
         try:
             yield ctx
@@ -211,9 +239,7 @@ def _connected(url: str) -> Iterator[Context]:
     from strongroom.client import connect
 
     wanted = click.get_current_context().meta
-    with working(f"waiting for {url}"):
-        connected = connect(url, key=wanted.get(KEY))
-    with connected as ctx:
+    with connect(url, key=wanted.get(KEY)) as ctx:
         if wanted.get(SPACE) not in (None, ctx.space):
             raise InvalidInput(
                 f"this key opens the space {ctx.space!r}, not {wanted[SPACE]!r}; the space comes from the key"
@@ -236,6 +262,8 @@ def suggest(ctx: Context, missing: NotFound) -> NotFound:
     """Return the error with the nearest name that there is."""
     if missing.kind not in _IDS:
         return missing
+    from difflib import get_close_matches
+
     what = missing.kind.replace("_", " ")
     known = _IDS[missing.kind](ctx)
     near = get_close_matches(missing.id, known, n=1, cutoff=0.5)

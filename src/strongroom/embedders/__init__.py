@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from strongroom.embedders import offload
 from strongroom.errors import InvalidInput, StrongroomError, Unavailable
+
+if TYPE_CHECKING:  # numpy takes longer to import than everything else together, and most programs embed nothing
+    import numpy as np
+    from numpy.typing import NDArray
 
 Embed = Callable[[list[str]], Any]
 
@@ -75,6 +77,8 @@ class Embedder:
         self, texts: Sequence[str], *, threads: bool, purpose: Literal["text", "query"] = "text"
     ) -> NDArray[np.float32]:
         """Return one vector of length 1 for each text, as the rows of a matrix."""
+        import numpy as np
+
         function = self._query if purpose == "query" else self._embed
         parts = []
         for start in range(0, len(texts), self._batch_size):
@@ -105,6 +109,8 @@ class Embedder:
             ) from problem
 
     def _checked(self, result: Any, count: int) -> NDArray[np.float32]:
+        import numpy as np
+
         try:
             matrix = np.asarray(result, dtype=np.float32)
         except (TypeError, ValueError) as problem:
@@ -126,6 +132,8 @@ class Embedder:
 
 def unit(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale each row to length 1. A row of zeros stays one: it is near nothing."""
+    import numpy as np
+
     scaled = matrix.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
     lengths[lengths == 0] = 1.0
@@ -143,6 +151,8 @@ def _is_async(function: Embed) -> bool:
 
 
 def _drained(result: Any) -> Any:
+    import numpy as np
+
     return list(result) if isinstance(result, Iterable) and not isinstance(result, (np.ndarray, list)) else result
 
 

@@ -7,15 +7,17 @@ caller decides which thread pays for it. An index that can not be reached raises
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from strongroom.embedders import Fingerprint
 
-Vector = NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Vector: TypeAlias = "NDArray[np.float32]"
 
 
 class Row(Struct, frozen=True):

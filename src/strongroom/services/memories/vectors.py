@@ -10,8 +10,6 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from strongroom.codec import encode, pack
 from strongroom.embedders import Embedder, Fingerprint, offload
 from strongroom.errors import Conflict, InvalidInput
@@ -21,7 +19,6 @@ from strongroom.services.memories.values import Memory
 from strongroom.services.memories.writes import load
 from strongroom.store import Commit, Delete, Expect, Get, Key, Put, Range, Scan, Write, new_id
 from strongroom.vectors import Row, Vector, VectorIndex
-from strongroom.vectors.local import LocalVectors
 
 EMBEDDING = "embedding"
 INDEX = "memory_index"
@@ -34,14 +31,14 @@ class Vectors:
     def __init__(self, scope: Scope, embedder: Embedder | None, index: VectorIndex | None, threads: bool) -> None:
         self._scope = scope
         self.embedder = embedder
-        self.index: VectorIndex = index if index is not None else LocalVectors()
+        self.index = index if index is not None or embedder is None else _local()
         self.threads = threads
 
     async def catch_up(self) -> int:
         """Bring the index up to date with the log. Return how many log entries it took in."""
         fingerprint = await self._agreed()
         space = self._scope.space
-        started = position = await offload.call(self.threads, self.index.open, space, fingerprint)
+        started = position = await offload.call(self.threads, self._found().open, space, fingerprint)
         while True:
             [log] = await self._scope.store.read([Range(keys.log_key(space), position, limit=CHUNK)])
             if not log.records:
@@ -54,7 +51,7 @@ class Vectors:
                 added |= dict.fromkeys(body["added"])
             rows = await self._rows([id for id in added if id not in removed], fingerprint)
             stop = log.records[-1].index + 1
-            await offload.call(self.threads, self.index.apply, space, position, stop, rows, list(removed))
+            await offload.call(self.threads, self._found().apply, space, position, stop, rows, list(removed))
             position = stop
 
     async def embed_query(self, query: str) -> Vector:
@@ -64,7 +61,7 @@ class Vectors:
 
     async def nearest(self, vector: Vector, limit: int, owners: Sequence[str]) -> list[tuple[str, float]]:
         """Return the nearest memories. Scores are rounded, so that equal texts tie whatever computed them."""
-        found = await offload.call(self.threads, self.index.search, self._scope.space, vector, limit, owners)
+        found = await offload.call(self.threads, self._found().search, self._scope.space, vector, limit, owners)
         return sorted(((id, round(score, 6)) for id, score in found), key=lambda pair: (-pair[1], pair[0]))
 
     async def reembed(self, embedder: Embedder, progress: Callable[[int, int], object] | None) -> int:
@@ -78,10 +75,15 @@ class Vectors:
             if progress is not None:
                 progress(start + len(part), len(texts))
         await self._switch(fingerprint)
+        self.index = self.index or _local()
         self.embedder = embedder
-        await offload.call(self.threads, self.index.rebuild, self._scope.space, fingerprint)
+        await offload.call(self.threads, self._found().rebuild, self._scope.space, fingerprint)
         await self._drop_others(fingerprint)
         return made
+
+    def _found(self) -> VectorIndex:
+        assert self.index is not None, "who has an embedder has an index"
+        return self.index
 
     # ---- which embedder ---------------------------------------------------------------------------------------------
 
@@ -189,5 +191,13 @@ def _mark(fingerprint: Fingerprint) -> str:
     return keys.digest(fingerprint.name, fingerprint.revision, str(fingerprint.dimension))[:32]
 
 
+def _local() -> VectorIndex:
+    from strongroom.vectors.local import LocalVectors
+
+    return LocalVectors()
+
+
 def _decode(raw: str) -> Vector:
+    import numpy as np
+
     return np.frombuffer(b64decode(raw), dtype="<f4").astype(np.float32)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import heapq
 from base64 import b64decode, b64encode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from strongroom.codec import encode
 from strongroom.embedders import Embedder, Fingerprint
@@ -21,6 +19,10 @@ from strongroom.errors import Conflict
 from strongroom.services.sessions.state import SESSION, VECTOR
 from strongroom.services.sessions.view import View
 from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Range, Record, Slice, Tail, new_id
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 BLOCK = 128
 SLICE = 8 * BLOCK  # how many messages one ordinary call embeds at most
@@ -77,7 +79,7 @@ class Meaning(Struct, frozen=True):
             for record in part.records:
                 if record.type == mark:
                     indexes, matrix = _block(record, fingerprint.dimension)
-                    scores = np.round(matrix @ vector, 6).tolist()
+                    scores = (matrix @ vector).round(6).tolist()
                     shown = [(score, index) for score, index in zip(scores, indexes, strict=True) if view.shows(index)]
                     best = heapq.nlargest(limit, [*best, *shown])
 
@@ -110,6 +112,8 @@ class Meaning(Struct, frozen=True):
 
 
 def _block(record: Record, dimension: int) -> tuple[list[int], NDArray[np.float32]]:
+    import numpy as np
+
     body: dict[str, Any] = record.body.load() if record.body is not None else {"indexes": [], "vectors": ""}
     flat = np.frombuffer(b64decode(body["vectors"]), dtype="<f2").astype(np.float32)
     return body["indexes"], flat.reshape(len(body["indexes"]), dimension)

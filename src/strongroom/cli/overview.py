@@ -1,0 +1,32 @@
+"""What `strongroom --help` says. `make docs` writes this file."""
+
+TEXT = """\
+Usage: strongroom [OPTIONS] COMMAND [ARGS]...
+
+  Everything an AI agent knows, in one crash-safe store.
+
+Options:
+  --url TEXT    Where the data is (default: agent.db).
+  --space TEXT  Whose data, the tenant (default: default).
+  --key TEXT    Who you are, if the data is on a server.
+  --json        Answer in JSON.
+  --version     Show the version and exit.
+  -h, --help    Show this message and exit.
+
+Commands:
+  backup    Write a copy of the store to a new file, while others go on.
+  check     Verify every page, row, checksum, index and hash chain.
+  compact   Give free space back to the disk.
+  copy      Copy everything from one store to another, and compare.
+  demo      Watch an agent work, be killed, and carry on.
+  doctor    Tell what is here, what it promises, and what could be better.
+  import    Bring in what other systems kept in files.
+  keys      Who may use the server.
+  memories  What is known for longer than a run.
+  runs      What agents do and did: state, ledger, history.
+  serve     Serve the store over HTTP.
+  sessions  Conversations, of any length.
+  threads   Messages between agents, append-only.
+  version   Print versions of Strongroom and what it stands on.
+  worker    Run a program's functions on the store.
+"""
