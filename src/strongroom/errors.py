@@ -11,7 +11,9 @@ Each carries its facts as attributes, so a program never has to parse a message.
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class StrongroomError(Exception):
