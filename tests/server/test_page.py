@@ -1,26 +1,56 @@
-"""The code on the server's own page runs."""
+"""The page about the server shows requests as they are sent: each of them, and its program, work, and work again."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from strongroom.server.routes import ENDPOINTS
-from tests.server.serving import served
+import pytest
+from httpx import Client
+
+from tests.server.conftest import client
+from tests.server.serving import Served, served
 
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+PROGRAMS = re.findall(r"^```py\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+REQUESTS = re.findall(r"^```http\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+SAID = "http://127.0.0.1:8000"
 
 
-def test_every_code_block_of_the_page_runs(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```py\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert blocks
-    with served(str(tmp_path / "agent.db")) as server:
-        names: dict[str, object] = {"__name__": "__main__"}
-        for block in blocks:
-            exec(compile(block.replace("http://127.0.0.1:8000", server.url), "server.md", "exec"), names)
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with served(str(tmp_path / "agent.db")) as started:
+        yield started
 
 
-def test_every_path_the_page_names_is_served() -> None:
-    paths = {re.sub(r"{\w+}", "{id}", endpoint.path) for endpoint in ENDPOINTS} | {"/docs", "/openapi.json"}
-    named = set(re.findall(r"`(?:[A-Z]+ )?(/[a-z/{}]+)`", PAGE)) - {"/memories/"}
-    assert named and named <= paths
+def send(http: Client, request: str) -> dict[str, object]:
+    """Send what the page shows, and return the answer."""
+    head, _, body = request.partition("\n\n")
+    first, *lines = head.splitlines()
+    method, path = first.split()
+    headers = dict(line.split(": ", 1) for line in lines)
+    answer = http.request(method, path, headers=headers, content=body or None)
+    assert answer.is_success, f"{first}: {answer.text}"
+    told: dict[str, object] = answer.json()
+    return told
+
+
+def test_every_request_of_the_page_is_answered_and_answered_again_the_same(server: Served) -> None:
+    with client(server.url) as http:
+        first = [send(http, request) for request in REQUESTS]
+        again = [send(http, request) for request in REQUESTS]
+    assert again == first
+    assert len(REQUESTS) >= 10
+
+
+def test_the_page_shows_a_request_for_every_kind_of_thing() -> None:
+    shown = {request.split()[1].split("?")[0].split("/")[1] for request in REQUESTS}
+    assert shown == {"runs", "sessions", "memories", "threads"}
+
+
+def test_every_program_of_the_page_runs_and_runs_again(server: Served) -> None:
+    for _ in range(2):
+        for program in PROGRAMS:
+            assert SAID in program
+            exec(compile(program.replace(SAID, server.url), "server.md", "exec"), {})
