@@ -43,10 +43,11 @@ demo: .venv/demo ## watch an agent work, crash and carry on (embedded store, not
 test: .venv/test ## run every test, with real Postgres and Valkey servers from wheels
 	$(PY) -m pytest -n $(WORKERS)
 
-check: .venv/test ## ruff and mypy --strict over src and tests
+check: .venv/test ## ruff and mypy --strict over src and tests, pyright over typical user code
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(PY) -m pyright --pythonpath $(PY)
 
 fix: .venv/test ## format, and mend what can be mended
 	$(PY) -m ruff format .

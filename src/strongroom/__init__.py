@@ -28,33 +28,94 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from strongroom.blocking import Context as Context
+    from strongroom.blocking.runs import Run as Run
+    from strongroom.blocking.sessions import Session as Session
+    from strongroom.blocking.threads import Thread as Thread
     from strongroom.context import AsyncContext as AsyncContext
     from strongroom.context import Opening
+    from strongroom.embedders import Embedder as Embedder
+    from strongroom.services.memories.policy import Policy as Policy
+    from strongroom.services.memories.values import Batch as Batch
+    from strongroom.services.memories.values import Memory as Memory
+    from strongroom.services.runs.run import AsyncRun as AsyncRun
+    from strongroom.services.sessions.session import AsyncSession as AsyncSession
+    from strongroom.services.sessions.values import Message as Message
+    from strongroom.services.threads.thread import AsyncThread as AsyncThread
+    from strongroom.services.threads.values import Slot as Slot
+    from strongroom.store import Durability as Durability
+    from strongroom.tokens import Window as Window
     from strongroom.tokens import fit as fit
+    from strongroom.values import Episode as Episode
+    from strongroom.values import Event as Event
+    from strongroom.values import WorkingSet as WorkingSet
+    from strongroom.vectors import VectorIndex as VectorIndex
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncContext",
+    "AsyncRun",
+    "AsyncSession",
+    "AsyncThread",
+    "Batch",
     "BudgetExceeded",
     "Closed",
     "CommitUnknown",
     "Conflict",
     "Context",
     "Damaged",
+    "Durability",
+    "Embedder",
+    "Episode",
+    "Event",
     "Immutable",
     "InvalidInput",
+    "Memory",
+    "Message",
     "NotFound",
+    "Policy",
+    "Run",
     "SchemaMismatch",
+    "Session",
+    "Slot",
     "StoreError",
     "StrongroomError",
+    "Thread",
     "Unavailable",
+    "VectorIndex",
+    "Window",
+    "WorkingSet",
     "aconnect",
     "aopen",
     "connect",
     "fit",
     "open",
 ]
+
+# Where a name that is loaded when it is first used comes from.
+_HOMES = {
+    "AsyncContext": "context",
+    "AsyncRun": "services.runs.run",
+    "AsyncSession": "services.sessions.session",
+    "AsyncThread": "services.threads.thread",
+    "Batch": "services.memories.values",
+    "Context": "blocking",
+    "Durability": "store",
+    "Embedder": "embedders",
+    "Episode": "values",
+    "Event": "values",
+    "Memory": "services.memories.values",
+    "Message": "services.sessions.values",
+    "Policy": "services.memories.policy",
+    "Run": "blocking.runs",
+    "Session": "blocking.sessions",
+    "Slot": "services.threads.values",
+    "Thread": "blocking.threads",
+    "VectorIndex": "vectors",
+    "Window": "tokens",
+    "WorkingSet": "values",
+    "fit": "tokens",
+}
 
 
 def open(
@@ -148,17 +209,15 @@ def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -
     return Opening(client.aconnect(url, key=key, retry_seconds=retry_seconds))
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Context":
-        from strongroom.blocking import Context
+if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
 
-        return Context
-    if name == "AsyncContext":
-        from strongroom.context import AsyncContext
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-        return AsyncContext
-    if name == "fit":
-        from strongroom.tokens import fit
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
-        return fit
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

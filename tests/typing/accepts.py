@@ -1,52 +1,103 @@
-"""What a type checker must understand of the blocking twins: the names, parameters and results of the async methods."""
+"""Typical user code: a type checker finds nothing wrong with it, and knows what everything is."""
 
 from __future__ import annotations
 
 from typing import assert_type
 
-from strongroom.bridge import blocking
+import strongroom
+from strongroom import AsyncContext, AsyncRun, Context, Embedder, Policy, Run, Session
+from strongroom.values import Status
 
 
-class AsyncHandle:
-    async def size(self) -> int:
-        return 1
+def work(ctx: Context) -> None:
+    run = ctx.runs.create(objective="Build a scraper", constraints=["be polite"])
+    assert_type(run, Run)
+    assert_type(run.seq, int)
+    state = run.update(expected_seq=0, status="BUSY", next_action="fetch page 1")
+    assert_type(state.status, Status)
+    run.update(append={"blockers": ["429s"]})
+    run.update_with(lambda ws: {"blockers": [*ws.blockers, "429s"]})
+    event = run.record("TOOL_CALL", {"tool_name": "fetch", "arguments": {"url": "https://example.com"}})
+    assert_type(event, strongroom.Event)
+    for each in run.events(limit=10):
+        print(each.sequence_id, each.payload)
+    assert_type(run.verify().ok, bool)
+    assert_type(run.milestone("done"), strongroom.Episode)
+    for found in ctx.runs.list(status="DONE"):
+        assert_type(found, Run)
 
 
-class AsyncThings:
-    async def count(self, name: str, *, limit: int = 10) -> int:
-        return limit
-
-    async def open(self, name: str) -> AsyncHandle:
-        return AsyncHandle()
-
-    async def open_all(self) -> list[AsyncHandle]:
-        return [AsyncHandle()]
-
-
-class Handle:
-    def __init__(self, handle: AsyncHandle) -> None:
-        self._async = handle
-
-    size = blocking(AsyncHandle.size)
+def talk(ctx: Context) -> str:
+    session = ctx.sessions.open("support-7", title="Help")
+    assert_type(session, Session)
+    session.append({"role": "user", "content": "My scraper gets HTTP 429."})
+    session.append([{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Slow down."}])
+    window = session.window(max_tokens=4000)
+    assert_type(window, strongroom.Window)
+    assert_type(window.total_tokens, int)
+    return "\n".join(str(message["content"]) for message in window.messages)
 
 
-def _handles(found: list[AsyncHandle]) -> list[Handle]:
-    return [Handle(handle) for handle in found]
+def remember(ctx: Context) -> None:
+    batch = ctx.memories.propose(
+        [
+            {
+                "op": "add",
+                "type": "fact",
+                "scope": "global",
+                "confidence": 0.9,
+                "source_refs": [],
+                "content": "example.com allows one request a second",
+                "rationale": "its robots.txt says so",
+            }
+        ],
+        proposer="agent-7",
+    )
+    assert_type(batch, strongroom.Batch)
+    ctx.memories.commit(batch.id, reviewer="ana")
+    careful = ctx.memories.using(policy=Policy(reviewers=frozenset({"ana"})), embedder=Embedder(embed, name="toy"))
+    for hit in careful.search("request rate", k=3, scope="global"):
+        assert_type(hit.memory, strongroom.Memory)
+        assert_type(hit.score, float)
 
 
-class Things:
-    def __init__(self) -> None:
-        self._async = AsyncThings()
-
-    count = blocking(AsyncThings.count)
-    open = blocking(AsyncThings.open, wrap=Handle)
-    open_all = blocking(AsyncThings.open_all, wrap=_handles)
+def embed(texts: list[str]) -> list[list[float]]:
+    return [[1.0] for _ in texts]
 
 
-things = Things()
-assert_type(things.count("a"), int)
-assert_type(things.count("a", limit=3), int)
-assert_type(things.count(name="a"), int)
-assert_type(things.open("a"), Handle)
-assert_type(things.open("a").size(), int)
-assert_type(things.open_all(), list[Handle])
+def send(ctx: Context) -> None:
+    slot = ctx.threads.append("t1", {"text": "hello"}, from_id="a", to_id="b")
+    assert_type(slot, strongroom.Slot)
+    for each in ctx.threads.get("t1"):
+        print(each.index, each.payload)
+
+
+def main() -> None:
+    with strongroom.open("agent.db", space="acme", durability="relaxed", timeout_seconds=5) as ctx:
+        assert_type(ctx, Context)
+        work(ctx)
+        talk(ctx)
+        remember(ctx)
+        send(ctx)
+    try:
+        strongroom.open("memory://").runs.get("nothing")
+    except strongroom.NotFound as missing:
+        print(missing.kind, missing.id)
+    except strongroom.Conflict as conflict:
+        assert_type(conflict.expected, int)
+
+
+async def amain() -> None:
+    async with strongroom.aopen("agent.db", max_record_bytes=1000) as ctx:
+        assert_type(ctx, AsyncContext)
+        run = await ctx.runs.create(objective="Build a scraper")
+        assert_type(run, AsyncRun)
+        await run.update(status="BUSY")
+        session = await ctx.sessions.open("support-7")
+        await session.append({"role": "user", "content": "Hello?"})
+        print((await session.window(max_tokens=100)).messages)
+    again = await strongroom.aopen("redis://localhost", prefix="x", require_durable=True)
+    assert_type(again, AsyncContext)
+    await again.close()
+    async with strongroom.aconnect("http://127.0.0.1:8000", key="srk_x") as remote:
+        assert_type(remote, AsyncContext)

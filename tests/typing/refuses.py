@@ -1,33 +1,69 @@
-"""What a type checker must refuse of the blocking twins. Each wrong line says which error it must be.
+"""Typical mistakes: every line that is marked is red in an editor, with mypy and with pyright.
 
 Under `--strict` an ignored error that does not occur is an error itself, so this file checks itself; the test also
-strips the comments and wants to see every one of the errors.
+strips the comments and wants to see every one of the errors, and no other.
 """
 
 from __future__ import annotations
 
-from strongroom.bridge import blocking
-from tests.typing.accepts import Handle, Things
-
-things = Things()
-things.count()  # type: ignore[call-arg]
-things.count(1)  # type: ignore[arg-type]
-things.count("a", 3)  # type: ignore[call-arg]
-things.count("a", limit="b")  # type: ignore[arg-type]
-things.count("a", depth=1)  # type: ignore[call-arg]
-text: str = things.count("a")  # type: ignore[assignment]
-handle: int = things.open("a")  # type: ignore[assignment]
-things.open("a").length()  # type: ignore[attr-defined]
-size: str = Handle.size  # type: ignore[assignment]
+import strongroom
+from strongroom import Context, Policy
 
 
-def plain(self: object) -> int:
-    """Not an async function: there is nothing to make blocking."""
-    return 1
+def opening() -> None:
+    strongroom.open("agent.db", durabilty="relaxed")  # type: ignore[call-arg]
+    strongroom.open("agent.db", durability="full")  # type: ignore[arg-type]
+    strongroom.open("agent.db", timeout_seconds="soon")  # type: ignore[arg-type]
+    strongroom.open("agent.db", "acme")  # type: ignore[call-arg]
+    strongroom.open(3)  # type: ignore[arg-type]
+    strongroom.aopen("agent.db", spaces="acme")  # type: ignore[call-arg]
+    strongroom.connect("http://127.0.0.1:8000", token="srk_x")  # type: ignore[call-arg]
+    strongroom.opn("agent.db")  # type: ignore[attr-defined]
 
 
-blocking(plain)  # type: ignore[arg-type]
+def working(ctx: Context) -> None:
+    ctx.runs.create()  # type: ignore[call-arg]
+    ctx.runs.create(objective=3)  # type: ignore[arg-type]
+    ctx.runs.create(objective="x", constraints=[1])  # type: ignore[list-item]
+    ctx.runs.list(status="DOEN")  # type: ignore[arg-type]
+    run = ctx.runs.get("r")
+    run.update(expected_seq="0")  # type: ignore[arg-type]
+    run.status  # type: ignore[attr-defined]
+    run.working_set.stauts  # type: ignore[attr-defined]
+    run.working_set.status = "BUSY"  # type: ignore[misc]
+    run.record("TOOL_CALL")  # type: ignore[call-arg]
+    run.milestone(memory_batch=3)  # type: ignore[call-arg]
+    run.brief(tokens=10)  # type: ignore[call-arg]
 
 
-async def use() -> None:
-    await things.count("a")  # type: ignore[misc]
+def talking(ctx: Context) -> None:
+    session = ctx.sessions.open("s")
+    session.window(max_tokens="4000")  # type: ignore[arg-type]
+    session.window(max_tokens=4000, strategy="newest")  # type: ignore[arg-type]
+    session.search("x", k="3")  # type: ignore[arg-type]
+    session.messages  # type: ignore[attr-defined]
+
+
+def remembering(ctx: Context) -> None:
+    ctx.memories.propose([])  # type: ignore[call-arg]
+    ctx.memories.commit("batch")  # type: ignore[call-arg]
+    ctx.memories.search("x", scope="everybody")  # type: ignore[arg-type]
+    ctx.memories.search("x", user="u1")  # type: ignore[call-arg]
+    ctx.memories.search("x", mode="fuzzy")  # type: ignore[arg-type]
+    Policy(reviewer=frozenset({"ana"}))  # type: ignore[call-arg]
+
+
+def sending(ctx: Context) -> None:
+    ctx.threads.append("t1", {"text": "hello"})  # type: ignore[call-arg]
+
+
+async def awaiting() -> None:
+    async with strongroom.aopen("agent.db") as ctx:
+        ctx.runs.create(objective="x")  # type: ignore[unused-coroutine]
+        run = ctx.runs.get("r")
+        await run.update(status="BUSY")  # type: ignore[attr-defined]
+        (await ctx.sessions.open("s")).append([])  # type: ignore[unused-coroutine]
+    opened = strongroom.aopen("agent.db")
+    await opened.runs.get("r")  # type: ignore[attr-defined]
+    with strongroom.aopen("agent.db"):  # type: ignore[attr-defined]
+        pass

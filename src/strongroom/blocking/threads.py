@@ -56,7 +56,8 @@ class Threads:
         self._async = threads
         extend = getattr(getattr(threads.scope.store, "blocking", None), "extend", None)
         if extend is not None:
-            self.append = Here(threads, extend=extend, otherwise=self.append).append  # type: ignore[method-assign]
+            # Not `self.append = ...`, which type checkers would take for a second kind of append.
+            vars(self)["append"] = Here(threads, extend=extend, otherwise=self.append).append
 
     @property
     def limits(self) -> Limits:
