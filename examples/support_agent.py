@@ -1,0 +1,191 @@
+"""A support agent that survives kill -9. `docs/guide.md` walks through it.
+
+python examples/support_agent.py                # the whole story, in support.db
+python examples/support_agent.py my.db          # in another file, as often as you like
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import strongroom
+from strongroom import Context, Run, Session
+
+CUSTOMER = "customer-ana"
+INSTRUCTIONS = "You answer customers of a shop. Use the tools. Never promise what they do not confirm."
+SLOW = "SUPPORT_AGENT_SLOW"  # set: the payment service takes for ever to answer
+
+
+# ---- the model: a plain function stands in for it -------------------------------------------------------------------
+
+
+def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what to do next: call a tool, or say something. A real one would be an HTTP request."""
+    system, last = messages[0]["content"], messages[-1]
+    if last["role"] == "tool":
+        found = json.loads(last["content"])
+        return {
+            "say": f"I have refunded {found['refunded']} EUR." if "refunded" in found else f"It is {found['state']}."
+        }
+    if "voucher?" in last["content"]:
+        return {"say": "No, you get your money." if "never vouchers" in system else "Perhaps a voucher."}
+    tool = "refund" if "refund" in last["content"] else "look_up_order"
+    return {"tool": tool, "arguments": {"order": "4711"}}
+
+
+# ---- the tools: `key` names one call for good, so that a repeat of it is no second call -----------------------------
+
+
+def look_up_order(key: str, order: str) -> dict[str, Any]:
+    return {"order": order, "state": "lost in transit"}
+
+
+def refund(key: str, order: str) -> dict[str, Any]:
+    """Ask the payment service, which keeps a list of what it has paid."""
+    paid = Path("payments.txt")
+    if not paid.exists() or key not in paid.read_text().splitlines():
+        with paid.open("a") as file:
+            file.write(f"{key}\n")
+    if os.environ.get(SLOW):
+        print("paid", flush=True)
+        time.sleep(600)
+    return {"order": order, "refunded": 30}
+
+
+TOOLS: dict[str, Callable[..., dict[str, Any]]] = {"look_up_order": look_up_order, "refund": refund}
+
+
+# ---- the agent ------------------------------------------------------------------------------------------------------
+
+
+def prompt(ctx: Context, run: Run, session: Session, question: str) -> list[dict[str, Any]]:
+    """Put all that is known into one prompt: the brief of the task, memories of the customer, the conversation."""
+    known = ctx.memories.search(question, k=5, user_id=CUSTOMER)
+    parts = [INSTRUCTIONS, run.brief(max_tokens=800).text, "About this customer:"]
+    parts += [f"- {hit.memory.content}" for hit in known] or ["- nothing yet"]
+    return [dict(message) for message in session.window(max_tokens=4000, system="\n".join(parts)).messages]
+
+
+def answer(ctx: Context, ticket: str, turn: int, question: str) -> str:
+    """Answer one question. Killed at any point and called again, it goes on where it was."""
+    run, session = ctx.runs.get(ticket), ctx.sessions.open(ticket)
+    name = f"{ticket}:{turn}"
+    session.append({"role": "user", "content": question}, commit_id=f"{name}:question")
+    run.update(status="BUSY", next_action=f"answer question {turn}", commit_id=f"{name}:begin")
+    for step in count():
+        action = decide(ctx, run, session, question, f"{name}:{step}")
+        if "say" in action:
+            break
+        act(run, session, action, f"{name}:{step}")
+    session.append({"role": "assistant", "content": action["say"]}, commit_id=f"{name}:answer")
+    run.update(status="WAITING_INPUT", last_action_summary=action["say"], commit_id=f"{name}:end")
+    said: str = action["say"]
+    return said
+
+
+def decide(ctx: Context, run: Run, session: Session, question: str, key: str) -> dict[str, Any]:
+    """Return what the model decided at this step, asking it only if nothing was recorded before a crash."""
+    for event in run.events(types=["MODEL_ACTION"], limit=1000):
+        if event.payload["action"]["key"] == key:
+            return dict(event.payload["action"])
+    action = {"key": key, **model(prompt(ctx, run, session, question))}
+    run.record("MODEL_ACTION", {"action": action}, commit_id=f"{key}:action")
+    return action
+
+
+def act(run: Run, session: Session, action: dict[str, Any], key: str) -> None:
+    """Call a tool. The ledger knows of it before and after; the tool knows it by its key."""
+    name, arguments = action["tool"], action["arguments"]
+    run.record("TOOL_CALL", {"tool_name": name, "arguments": arguments}, commit_id=f"{key}:call")
+    result = TOOLS[name](key, **arguments)
+    run.record("TOOL_RESULT", {"tool_name": name, "ok": True, "result": result}, commit_id=f"{key}:result")
+    call = {"id": key, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    session.append(
+        [
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": key, "content": json.dumps(result)},
+        ],
+        commit_id=f"{key}:messages",
+    )
+
+
+# ---- the story ------------------------------------------------------------------------------------------------------
+
+
+def crash(file: str, ticket: str, turn: int, question: str) -> None:
+    """Let another process answer, and kill it when the money is paid but nobody has been told."""
+    command = [sys.executable, __file__, file, ticket, str(turn), question]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, SLOW: "1"})
+    assert worker.stdout is not None
+    worker.stdout.readline()
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    worker.stdout.close()
+
+
+def story(file: str) -> None:
+    ticket = f"ticket-{uuid4().hex[:8]}"
+    with strongroom.open(file) as ctx:
+        run = ctx.runs.create(run_id=ticket, objective="Solve the customer's problem", constraints=["be honest"])
+        ctx.sessions.open(ticket, title="Order 4711", tags={"customer": CUSTOMER})
+        print("1 answered:", answer(ctx, ticket, 1, "Where is my order 4711?"))
+
+    question = "Then please refund it. I want money, never vouchers."
+    crash(file, ticket, 2, question)
+    print("2 killed with -9, after the money was paid and before anybody knew")
+
+    with strongroom.open(file) as ctx:
+        print("3 resumed:", answer(ctx, ticket, 2, question))
+        run = ctx.runs.get(ticket)
+        paid = Path("payments.txt").read_text().count(ticket)
+        asked = sum(message["content"] == question for message in ctx.sessions.open(ticket).load())
+        print(f"4 paid {paid} time, asked {asked} time, ledger verified: {run.verify().ok}")
+
+        batch = ctx.memories.propose(
+            [
+                {
+                    "op": "add",
+                    "type": "preference",
+                    "scope": "user",
+                    "user_id": CUSTOMER,
+                    "content": "Wants refunds in money, never vouchers",
+                    "rationale": "said so",
+                    "confidence": 0.9,
+                    "source_refs": [ticket],
+                }
+            ],
+            proposer="support-agent",
+            run_id=ticket,
+        )
+        question = "Will I get a voucher?"
+        early = [*prompt(ctx, run, ctx.sessions.open(ticket), question), {"role": "user", "content": question}]
+        print("5 before the review:", model(early)["say"])
+        for waiting in ctx.memories.pending():
+            for proposal in waiting.proposals:
+                print("6 to review:", proposal.request.content)
+        run.milestone("refunded", memory_batch_id=batch.id, reviewer="maria")
+        print("7 after the review:", answer(ctx, ticket, 3, question))
+
+        ctx.sessions.open(ticket).delete()
+        ctx.memories.revoke(source_ref=ticket, by="maria", reason="the customer asked for it")
+        ctx.runs.erase(ticket, reason="the customer asked for it", actor="maria")
+        left = ctx.memories.search("vouchers", user_id=CUSTOMER)
+        print(f"8 erased: {len(left)} memories found, ledger still verified: {ctx.runs.get(ticket).verify().ok}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        with strongroom.open(sys.argv[1]) as opened:
+            answer(opened, sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    else:
+        story(sys.argv[1] if len(sys.argv) > 1 else "support.db")
