@@ -14,15 +14,15 @@ help: ## list the targets
 WHICH := -c 'import sys; print(sys.version, sys.base_prefix)'
 ifneq ($(origin PYTHON),file)
 ifneq ($(wildcard .venv/made),)
-ifneq ($(shell $(PYTHON) $(WHICH) 2>&1),$(shell $(PY) $(WHICH) 2>&1))
+ifneq ($(shell "$(PYTHON)" $(WHICH) 2>&1),$(shell $(PY) $(WHICH) 2>&1))
 .PHONY: .venv/made
 endif
 endif
 endif
 
 .venv/made:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Strongroom needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv --clear .venv
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Strongroom needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	"$(PYTHON)" -m venv --clear .venv
 	@touch .venv/made
 
 .venv/demo: .venv/made pyproject.toml constraints.txt

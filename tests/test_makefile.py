@@ -13,6 +13,7 @@ from tests.missing import NotHad, had_or_skip
 
 ROOT = Path(__file__).parents[1]
 MAKES_IT = "-m venv --clear .venv"
+SPACED = "a python"
 
 
 def _make() -> str:
@@ -48,6 +49,13 @@ def test_an_environment_of_another_interpreter_is_made_again(folder: Path) -> No
 
 def test_an_environment_of_the_same_interpreter_stays(folder: Path) -> None:
     assert MAKES_IT not in planned(folder, f"PYTHON={sys.executable}")
+
+
+def test_an_interpreter_in_a_path_with_a_space_can_be_named(folder: Path) -> None:
+    (folder / SPACED).symlink_to(folder / ".venv" / "bin" / "python")
+    assert MAKES_IT not in planned(folder, f"PYTHON=./{SPACED}")
+    shutil.rmtree(folder / ".venv")
+    assert f'"./{SPACED}" {MAKES_IT}' in planned(folder, f"PYTHON=./{SPACED}")
 
 
 def test_an_environment_stays_when_no_interpreter_is_named(folder: Path) -> None:
