@@ -58,7 +58,7 @@ def append(key: Key = STREAM, count: int = 1) -> Commit:
 
 
 def redis_commit(server: ValkeyServer) -> Result:
-    call = with_attempt(encode_commit(Layout("bench"), append()), Attempt(new_id(), "0" * 17, 1, False))
+    call = with_attempt(encode_commit(Layout("bench"), append(), 0), Attempt(new_id(), "0" * 17, 1, False))
     with RedisStore(server.address()) as store, server.client() as client:
         empty = client.script_load("return 1")
         payload = (len(call.keys), *call.keys, *call.arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import tempfile
 import time
@@ -12,7 +13,7 @@ from typing import Any
 
 import strongroom
 from benchmarks.measuring import ROUNDS, Result, duel, median, micro, rate
-from strongroom.dispatch import Dispatcher
+from strongroom.dispatch import AsyncDispatcher, Dispatcher
 
 CONVERSATIONS, MESSAGES = 8, 4
 BUSY = 300_000  # rounds of `spin`: some 20 ms of one processor, as much as a small tool call
@@ -29,6 +30,8 @@ def measure() -> Iterator[Result]:
         yield following(Path(folder) / "follow.db")
     with tempfile.TemporaryDirectory() as folder:
         yield from computing(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        yield idling(Path(folder))
 
 
 def in_process() -> Result:
@@ -107,6 +110,64 @@ def computing(folder: Path) -> Iterator[Result]:
     yield Result("a CPU-bound message, milliseconds of dispatch", trip * 1e3, 20, at_most=True, ours=micro(trip))
     start_up -= trip * total
     yield Result("starting two worker processes, seconds", start_up, 10, at_most=True, ours=f"{start_up:.2f} s")
+
+
+def idling(folder: Path, few: int = 10, many: int = 100_000, seconds: float = 5.0) -> Result:
+    """The processor time of a worker that has nothing to do, among few live threads and among many."""
+    paths = [_with_threads(folder / f"{count}.db", count) for count in (few, many)]
+    for path in paths:
+        _idle_seconds(path, 0.5)
+    pairs = [(_idle_seconds(paths[1], seconds), _idle_seconds(paths[0], seconds)) for _ in range(ROUNDS)]
+    ours, peer = sorted(pairs, key=lambda pair: pair[0] / pair[1])[ROUNDS // 2]
+    return Result(
+        f"an idle worker among {many:,} threads",
+        ours / peer,
+        1.5,
+        at_most=True,
+        ours=f"{ours / seconds:.1%} of a processor",
+        peer=f"{peer / seconds:.1%} of a processor",
+        note=f"{few} threads are the peer",
+    )
+
+
+def _with_threads(path: Path, count: int) -> Path:
+    """Make live threads; somebody else has the last word in each."""
+
+    async def fill() -> None:
+        async with await strongroom.aopen(path) as ctx:
+            for number in range(count):
+                await ctx.threads.append(f"t{number}", "hello", from_id="echo", to_id="user")
+
+    asyncio.run(fill())
+    return path
+
+
+def _idle_seconds(path: Path, seconds: float) -> float:
+    """Return the processor time that a worker takes, in a process that does nothing else."""
+    start = multiprocessing.get_context("spawn")
+    taken = start.Queue()
+    worker = start.Process(target=_idle, args=(str(path), seconds, taken))
+    worker.start()
+    used: float = taken.get()
+    worker.join()
+    return used
+
+
+def _idle(path: str, seconds: float, taken: Any) -> None:
+    async def serve() -> float:
+        async with await strongroom.aopen(path) as ctx:
+            dispatcher = AsyncDispatcher(ctx)
+            dispatcher.handler("echo")(lambda payload, call: None)
+            serving = asyncio.create_task(dispatcher.run())
+            await asyncio.sleep(0.2)
+            before = time.process_time()
+            await asyncio.sleep(seconds)
+            used = time.process_time() - before
+            dispatcher.stop()
+            await serving
+            return used
+
+    taken.put(asyncio.run(serve()))
 
 
 def handled(dispatcher: Dispatcher, busy: int) -> float:

@@ -40,6 +40,10 @@ INTRODUCTION = """# Guarantees
 
 What every store promises. Each line is a test of `strongroom.testing.StoreConformance`, which ships in the wheel and
 runs against each of our own stores; subclass it in five lines to prove a store of yours. `make docs` writes this page.
+
+An id that a caller chose is remembered for 30 days, or as long as the store was told to (`repeats=`, up to
+`"forever"`); one of ours for an hour. `strongroom doctor` tells which is in force, and what it costs in bytes is said
+in the [file format](format.md).
 """
 SCREENS = {
     "help": ["--help"],

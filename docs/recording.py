@@ -53,19 +53,19 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /runs/{run_id}/diff", {"query": {"from_seq": 0, "to_seq": 1}}),
     ("GET /runs/{run_id}/brief", {"query": {"max_tokens": 500}}),
     ("POST /memories/propose", {"body": {
-        "mcrs": [FACT], "proposer": "agent-7", "run_id": "scraper", "batch_id": "batch-1"}}),
+        "requests": [FACT], "proposer": "agent-7", "run_id": "scraper", "batch_id": "batch-1"}}),
     ("GET /memories/pending", {"query": {"limit": 10}}),
     ("GET /memories/batches/{batch_id}", {}),
     ("POST /memories/batches/{batch_id}/commit", {"body": {"reviewer": "ana"}}),
     ("GET /memories/search", {"query": {"q": "requests a second", "k": 1}}),
     ("GET /memories/{memory_id}", {}),
     ("GET /memories/{memory_id}/history", {}),
-    ("POST /memories/propose", {"body": {"mcrs": [GUESS], "proposer": "agent-7", "batch_id": "batch-2"}}),
+    ("POST /memories/propose", {"body": {"requests": [GUESS], "proposer": "agent-7", "batch_id": "batch-2"}}),
     ("POST /memories/batches/{batch_id}/reject", {
         "path": {"batch_id": "batch-2"}, "body": {"reason": "only a guess", "reviewer": "ana"}}),
     ("POST /memories/revoke", {"body": {
         "source_ref": "https://example.com/robots.txt", "reason": "it has changed", "by": "ana"}}),
-    ("POST /memories/sweep", {}),
+    ("POST /memories/sweep", {"body": {}}),
     ("POST /runs/{run_id}/milestone", {"body": {"reason": "first page", "next_entry_point": "fetch page 2"}}),
     ("GET /runs/{run_id}/episodes", {"query": {"limit": 1}}),
     ("POST /runs/{run_id}/fork", {"body": {"seq": 1, "run_id": "scraper-2"}}),

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
+from strongroom.values import Listing
+
 BLOCKING = ("strongroom.blocking", "strongroom.client")
 
 
@@ -61,6 +63,8 @@ class _Call:
 def _view(value: Any) -> Any:
     if type(value).__module__.startswith(BLOCKING):
         return Awaitable(value)
+    if isinstance(value, Listing) and value and type(value[0]).__module__.startswith(BLOCKING):
+        return Listing(map(Awaitable, value), value.next)
     if isinstance(value, (list, tuple)) and value and type(value[0]).__module__.startswith(BLOCKING):
         return type(value)(Awaitable(item) for item in value)
     return value

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
+import strongroom
 from strongroom.arguments import check_fields, checked
 from strongroom.errors import InvalidInput
 
@@ -101,7 +102,6 @@ def test_what_it_does_not_allow_is_refused_with_what_was_expected(name: str, wor
         with pytest.raises(InvalidInput) as refusal:
             getattr(Service(), name)(*args, **kwargs)
         assert str(refusal.value).startswith(f"value must be {words}, not ")
-        assert str(refusal.value).endswith("; nothing changed")
 
 
 async def test_a_coroutine_is_checked_when_it_runs() -> None:
@@ -153,3 +153,14 @@ def test_a_struct_with_fields_that_fit_can_be_made(given: Any) -> None:
 def test_a_struct_with_a_field_that_does_not_fit_can_not(given: Any) -> None:
     with pytest.raises(InvalidInput, match="must be a"):
         Settings(**given)
+
+
+def test_that_nothing_changed_is_said_only_of_what_can_write() -> None:
+    with strongroom.open("memory://") as ctx:
+        run: Any = ctx.runs.create(objective="o")
+        with pytest.raises(InvalidInput) as reading:
+            run.events(limit="many")
+        with pytest.raises(InvalidInput) as writing:
+            run.update(append="many")
+    assert "nothing changed" not in str(reading.value)
+    assert str(writing.value).endswith("; nothing changed")

@@ -13,6 +13,7 @@ from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import Inline, OnLoop, blocking, iterate, run
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput
+from strongroom.scope import Scope
 from strongroom.store import Append, Commit, Entry, Expect, Get, Key, Put, new_id
 
 LOG = Key("s", "log", "l")
@@ -35,7 +36,7 @@ class AsyncCounter:
     async def add(self, amount: int, *, times: int = 1) -> int:
         """Add, and return the sum."""
         for _ in range(times):
-            found = (await self._store.read([Get(THING)]))[0]
+            found = await Scope(self._store).get(Get(THING))
             total = (found.value.load() if found else 0) + amount
             await self._store.commit(Commit(new_id(), writes=(Put(THING, encode(total)),)))
         return total
@@ -164,6 +165,23 @@ def test_iterating_over_something_that_suspends_is_a_clear_error() -> None:
 
     with pytest.raises(RuntimeError, match="suspends"):
         list(iterate(slow()))
+
+
+def test_a_blocking_caller_never_reads_of_async_names(counter: Counter) -> None:
+    handle: Any = Counter.handle  # type: ignore[attr-defined]
+    assert str(inspect.signature(handle)) == "(self) -> 'Counter'"
+    assert handle.__qualname__ == "Counter.handle"
+    untyped: Any = counter
+    with pytest.raises(TypeError, match=r"^Counter\.add\(\): missing a required argument: 'amount'$"):
+        untyped.add()
+
+
+def test_a_type_error_of_a_callback_stays_what_it_is(counter: Counter) -> None:
+    async def broken() -> None:
+        raise TypeError("of mine")
+
+    with pytest.raises(TypeError, match=r"^of mine$"):
+        counter.call(broken)
 
 
 # ---- a store in memory, on a loop -----------------------------------------------------------------------------------

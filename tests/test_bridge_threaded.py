@@ -16,13 +16,13 @@ from strongroom.backends.sqlite.group import Ticket
 from strongroom.bridge import Inline, Threaded
 from strongroom.codec import encode
 from strongroom.errors import Closed, CommitUnknown, Conflict, InvalidInput
-from strongroom.store import Commit, Expect, Get, Put, Range, Receipt, Store, new_id
+from strongroom.scope import Scope
+from strongroom.store import Commit, Expect, Get, Put, Range, Receipt, Store, ask, new_id
 from tests.test_bridge import LOG, THING, record
 
 
 def length(store: Store) -> int:
-    found: int = store.read([Range(LOG, 0, 0)])[0].length
-    return found
+    return ask(store, Range(LOG, 0, 0)).length
 
 
 class Gated(SqliteStore):
@@ -161,7 +161,7 @@ async def test_tasks_are_answered_in_the_order_they_asked(gated: Gated) -> None:
     gated.gate.set()
     receipts = await asyncio.gather(*[store.commit(record(n)) for n in range(50)])
     assert [receipt.versions[0] for receipt in receipts] == list(range(1, 51))
-    bodies = [found.body.load() for found in gated.read([Range(LOG)])[0].records]
+    bodies = [found.body and found.body.load() for found in ask(gated, Range(LOG)).records]
     assert bodies == list(range(50))
 
 
@@ -221,7 +221,7 @@ async def test_reads_do_not_wait_for_the_writer(gated: Gated) -> None:
     task = asyncio.create_task(store.commit(record()))
     await reached(gated)
     async with asyncio.timeout(60):
-        assert (await store.read([Range(LOG)]))[0].length == 0
+        assert (await Scope(store).get(Range(LOG))).length == 0
     gated.gate.set()
     await task
 

@@ -58,6 +58,15 @@ def test_the_environment_wins_over_the_file_and_arguments_win_over_both() -> Non
     assert (settings.backend.max_threads, settings.backend.max_slots_per_thread) == (7, 2)
 
 
+def test_how_long_ids_are_remembered_follows_the_same_order() -> None:
+    write("backend: {url: agent.db, repeats: 60d}")
+    assert load(environ={}).options == {"repeats": "60d"}
+    assert load(environ={"STRONGROOM_REPEATS": "90d"}).options == {"repeats": "90d"}
+    assert load(environ={"STRONGROOM_REPEATS": "90d"}, backend={"repeats": "1d"}).options == {"repeats": "1d"}
+    with load(environ={}).open() as ctx:
+        assert ctx.store.kept_seconds == 60 * 86400  # type: ignore[attr-defined]
+
+
 def test_an_empty_file_changes_nothing() -> None:
     write("")
     assert load(environ={}) == Settings()
@@ -99,6 +108,8 @@ def test_a_wrong_argument_is_named_too() -> None:
         "backend: {type: redis, url: agent.db}",
         "backend: {url: agent.db, prefix: x}",
         "backend: [1]",
+        "backend: {repeats: 30}",
+        "backend: {repeats: a while}",
         "process_pool: {max_workers: 0}",
         "just text",
         "{unclosed",

@@ -41,7 +41,7 @@ class Stage:
 
     def apply(self, batch: list[Ticket]) -> None:
         self.group.tell()
-        self.begun.put([ticket.commit.id for ticket in batch])
+        self.begun.put([ticket.work.id for ticket in batch])
         self.go.get(timeout=PATIENCE)
         settle(batch)
 
@@ -54,7 +54,7 @@ class Stage:
 
 def settle(batch: list[Ticket]) -> None:
     for ticket in batch:
-        ticket.answer, ticket.done = Receipt(ticket.commit.id, (1,)), True
+        ticket.answer, ticket.done = Receipt(ticket.work.id, (1,)), True
 
 
 def commit(id: str) -> Commit:

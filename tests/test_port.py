@@ -13,6 +13,8 @@ from strongroom.codec import encode
 from strongroom.errors import InvalidInput
 from strongroom.store import (
     EXISTS,
+    MAX_ANSWER,
+    MAX_DIGEST,
     MAX_NAME,
     Append,
     Commit,
@@ -23,6 +25,7 @@ from strongroom.store import (
     Key,
     Put,
     Range,
+    ReceiptOf,
     Scan,
     Tail,
     Truncate,
@@ -132,3 +135,26 @@ def test_ids_are_unique_and_sort_by_time() -> None:
     ids = [new_id() for _ in range(1000)]
     assert len(set(ids)) == 1000
     assert [id[:12] for id in ids] == sorted(id[:12] for id in ids)
+
+
+# ---- repeats --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digest", [None, "text", bytearray(16), b"x" * (MAX_DIGEST + 1)])
+def test_a_digest_is_a_few_bytes(digest: Any) -> None:
+    with pytest.raises(InvalidInput, match="a digest must be at most 32 bytes"):
+        Commit("c", (), (Delete(KEY),), digest)
+
+
+@pytest.mark.parametrize("answer", [b"1", "1", 1, encode("x" * MAX_ANSWER)])
+def test_an_answer_is_short_json(answer: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"an answer must .* hold at most 65536"):
+        Commit("c", (), (Delete(KEY),), b"", answer)
+
+
+@pytest.mark.parametrize(
+    ("space", "id"), [("", "c"), ("s", ""), ("s", "x" * 256), ("s", "a\nb"), (None, "c"), ("s", 1)]
+)
+def test_a_receipt_is_asked_for_by_names(space: Any, id: Any) -> None:
+    with pytest.raises(InvalidInput):
+        ReceiptOf(space, id)

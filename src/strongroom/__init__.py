@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from strongroom.services.memories.policy import Policy as Policy
     from strongroom.services.memories.values import Batch as Batch
     from strongroom.services.memories.values import Memory as Memory
+    from strongroom.services.memories.values import MemoryRequest as MemoryRequest
     from strongroom.services.runs.run import AsyncRun as AsyncRun
     from strongroom.services.sessions.session import AsyncSession as AsyncSession
     from strongroom.services.sessions.values import Message as Message
     from strongroom.services.threads.thread import AsyncThread as AsyncThread
     from strongroom.services.threads.values import Slot as Slot
     from strongroom.store import Durability as Durability
+    from strongroom.store import Repeats
     from strongroom.tokens import Window as Window
     from strongroom.tokens import fit as fit
     from strongroom.values import Episode as Episode
@@ -71,6 +73,7 @@ __all__ = [
     "Immutable",
     "InvalidInput",
     "Memory",
+    "MemoryRequest",
     "Message",
     "NotFound",
     "Policy",
@@ -105,6 +108,7 @@ _HOMES = {
     "Episode": "values",
     "Event": "values",
     "Memory": "services.memories.values",
+    "MemoryRequest": "services.memories.values",
     "Message": "services.sessions.values",
     "Policy": "services.memories.policy",
     "Run": "blocking.runs",
@@ -122,7 +126,9 @@ def open(
     address: str | os.PathLike[str],
     *,
     space: str = "default",
+    read_only: bool | None = None,
     durability: Literal["durable", "relaxed"] | None = None,
+    repeats: Repeats | None = None,
     timeout_seconds: float | None = None,
     max_record_bytes: int | None = None,
     max_connections: int | None = None,
@@ -132,9 +138,10 @@ def open(
 ) -> Context:
     """Open a store for blocking code: a path, `memory://`, `postgresql://` or `redis://`. `space` is the tenant.
 
-    What is None is as the store has it by itself. Every store has `max_record_bytes`. All but `memory://` have
-    `timeout_seconds`, how long to wait for a lock or a server. A file has `durability`, a server `max_connections`,
-    Redis `prefix`, `require_durable` and `wait_aof`. An option that a store does not have is refused.
+    What is None is as the store has it by itself. Every store has `max_record_bytes`, and `repeats`, how long a commit
+    id of yours is remembered. All but `memory://` have `timeout_seconds`, how long to wait for a lock or a server. A
+    file has `durability` and `read_only`, a server `max_connections`, Redis `prefix`, `require_durable` and `wait_aof`.
+    An option that a store does not have is refused.
     """
     from strongroom.blocking import Context
     from strongroom.bridge import Inline
@@ -143,7 +150,9 @@ def open(
     from strongroom.scope import Scope
 
     options = _given(
+        read_only=read_only,
         durability=durability,
+        repeats=repeats,
         timeout_seconds=timeout_seconds,
         max_record_bytes=max_record_bytes,
         max_connections=max_connections,
@@ -158,7 +167,9 @@ def aopen(
     address: str | os.PathLike[str],
     *,
     space: str = "default",
+    read_only: bool | None = None,
     durability: Literal["durable", "relaxed"] | None = None,
+    repeats: Repeats | None = None,
     timeout_seconds: float | None = None,
     max_record_bytes: int | None = None,
     max_connections: int | None = None,
@@ -172,7 +183,9 @@ def aopen(
     from strongroom.scope import Scope
 
     options = _given(
+        read_only=read_only,
         durability=durability,
+        repeats=repeats,
         timeout_seconds=timeout_seconds,
         max_record_bytes=max_record_bytes,
         max_connections=max_connections,

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
-from strongroom.errors import InvalidInput
+from strongroom.errors import InvalidInput, shown
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -51,7 +51,7 @@ def require_positive(**numbers: float | None) -> None:
     """Refuse a number that is not above 0 and finite. None means that there is none."""
     for name, number in numbers.items():
         if number is not None and not 0 < number < math.inf:
-            raise InvalidInput(f"{name} must be more than 0, not {number!r:.40}; nothing changed")
+            raise InvalidInput(f"{name} must be more than 0, not {number!r:.40}")
 
 
 @lru_cache
@@ -60,29 +60,31 @@ def _fields(cls: type[Struct]) -> dict[str, Rule]:
     return {name: rule for name, rule in rules.items() if rule is not None}
 
 
-def _demand(rule: Rule, name: str, value: Any) -> None:
+def _demand(rule: Rule, name: str, value: Any, told: str = "") -> None:
     if not rule.fits(value):
-        raise InvalidInput(f"{name} must be {rule.words}, not {value!r:.80}; nothing changed")
+        raise InvalidInput(f"{name} must be {rule.words}, not {shown(value)}{told}")
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     rules: dict[str, Rule] = {}
     quick: dict[str, frozenset[type]] | None = None  # once they are known, because annotations may name what is to come
     order: list[str] = []
+    told = ""
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        nonlocal quick
+        nonlocal quick, told
         if quick is None:
             rules.update(_rules(method))
             order[:] = inspect.signature(method).parameters
+            told = "; nothing changed" if "commit_id" in order else ""  # whatever writes can be repeated by an id
             quick = {name: rule.quick for name, rule in rules.items()}
         for name, value in kwargs.items():
             if name in quick and type(value) not in quick[name]:
-                _demand(rules[name], name, value)
+                _demand(rules[name], name, value, told)
         if len(args) > 1 or "self" not in order:  # most calls name everything
             for name, value in zip(order, args, strict=False):
                 if name in quick and type(value) not in quick[name]:
-                    _demand(rules[name], name, value)
+                    _demand(rules[name], name, value, told)
 
     if inspect.iscoroutinefunction(method):
 
@@ -146,6 +148,8 @@ def _rule(annotation: Any) -> Rule | None:
         return _mapping(*map(_rule, inner))
     if origin in _PLAIN:
         return _PLAIN[origin]
+    if typing.is_typeddict(annotation):
+        return _PLAIN[Mapping]
     if isinstance(annotation, type) and annotation is not Any and not getattr(annotation, "_is_protocol", False):
         name = annotation.__name__
         return Rule(lambda value: isinstance(value, annotation), f"a{'n' if name[0] in 'AEIOU' else ''} {name}")
@@ -156,9 +160,10 @@ def _either(rules: list[Rule | None]) -> Rule | None:
     known = [rule for rule in rules if rule is not None]
     if len(known) < len(rules):
         return None
-    *others, last = [rule.words for rule in known]
+    *others, last = dict.fromkeys(rule.words for rule in known)
+    words = f"{', '.join(others)} or {last}" if others else last
     quick = frozenset[type]().union(*[rule.quick for rule in known])
-    return Rule(lambda value: any(rule.fits(value) for rule in known), f"{', '.join(others)} or {last}", quick)
+    return Rule(lambda value: any(rule.fits(value) for rule in known), words, quick)
 
 
 def _mapping(key: Rule | None, value: Rule | None) -> Rule:

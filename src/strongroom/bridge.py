@@ -14,6 +14,8 @@ waits until its commit has landed or failed, then reports the cancellation: noth
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -23,6 +25,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overloa
 
 from strongroom.errors import StrongroomError
 from strongroom.store import (
+    Answer,
+    AnyQuestion,
+    Bounded,
     Commit,
     Durability,
     Find,
@@ -31,14 +36,16 @@ from strongroom.store import (
     Key,
     Movable,
     Parcel,
-    Question,
+    Part,
     Range,
     Receipt,
+    ReceiptOf,
     Searchable,
     Shipment,
     Store,
     Tail,
     Watchable,
+    ask,
 )
 
 QUICK = 32
@@ -74,15 +81,34 @@ def blocking(
 ) -> Callable[Concatenate[Any, P], Any]:
     """Return the blocking twin of an async method: same name, same signature, driven over `self._async`.
 
-    `wrap` turns an async handle in the result into its blocking one.
+    `wrap` turns an async handle in the result into its blocking one. Who asks what it takes, or gets that wrong, reads
+    of blocking names only.
     """
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        result = run(method(self._async, *args, **kwargs))
+        try:
+            result = run(method(self._async, *args, **kwargs))
+        except TypeError:
+            try:
+                inspect.signature(method).bind(self, *args, **kwargs)
+            except TypeError as problem:
+                raise TypeError(f"{call.__qualname__}(): {problem}") from None
+            raise
         return result if wrap is None else wrap(result)
 
+    call.__qualname__ = _plain(method.__qualname__)
+    if "Async" in str(method.__annotations__):  # seldom, and looking at a signature takes its time
+        signature = inspect.signature(method)
+        plain = [each.replace(annotation=_plain(each.annotation)) for each in signature.parameters.values()]
+        told = signature.replace(parameters=plain, return_annotation=_plain(signature.return_annotation))
+        vars(call)["__signature__"] = told
     return call
+
+
+def _plain(name: Any) -> Any:
+    """Return the blocking name of what has an async one, in annotations that are written as text."""
+    return re.sub(r"\bAsync(?=[A-Z])", "", name) if isinstance(name, str) else name
 
 
 async def finish(call: Coroutine[Any, Any, T]) -> T:
@@ -122,6 +148,8 @@ class Inline:
         self.blocking = store
         if isinstance(store, Movable):  # declared only where it is so
             self.unload, self.load = self._unload, self._load
+        if hasattr(store, "perform"):
+            self.perform = self._perform
 
     def __repr__(self) -> str:
         return repr(self.blocking)
@@ -130,22 +158,27 @@ class Inline:
     def durability(self) -> Durability:
         return self.blocking.durability
 
-    async def read(self, questions: Sequence[Question]) -> list[Any]:
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         return self.blocking.read(questions)
+
+    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        return _bounded(self.blocking).read_within(questions, max_bytes)
 
     async def commit(self, commit: Commit) -> Receipt:
         return self.blocking.commit(commit)
 
     async def search(self, find: Find) -> Found:
-        found: Found = _searchable(self.blocking).search(find)
-        return found
+        return _searchable(self.blocking).search(find)
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         cast("Watchable", self.blocking).wait(key, length, timeout_seconds)
 
+    async def _perform(self, operation: Any) -> Receipt | None:
+        made: Receipt | None = cast("Any", self.blocking).perform(operation)
+        return made
+
     async def _unload(self, after: str | None, limit: int) -> Shipment:
-        shipment: Shipment = _movable(self.blocking).unload(after, limit)
-        return shipment
+        return _movable(self.blocking).unload(after, limit)
 
     async def _load(self, parcels: Sequence[Parcel]) -> None:
         _movable(self.blocking).load(parcels)
@@ -177,6 +210,12 @@ class Grouping(Store, Protocol):
     The future must decline to be cancelled: a task cancelled meanwhile then waits for its commit first.
     """
 
+    def look(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        """Answer as `read` does without waiting for the disk: a receipt that is found may not be durable yet."""
+        ...
+
+    def look_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part: ...
+    def require_usable(self) -> None: ...
     def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]: ...
     def changed(self, seen: int, timeout_seconds: float) -> int: ...
 
@@ -198,11 +237,22 @@ class Threaded:
     def durability(self) -> Durability:
         return self.blocking.durability
 
-    async def read(self, questions: Sequence[Question]) -> list[Any]:
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         if len(questions) <= QUICK and all(map(_is_quick, questions)):
             # They take microseconds; the way to another thread and back takes more.
-            return self.blocking.read(questions)
+            answers = self.blocking.look(questions)
+            if not any(isinstance(answer, Receipt) for answer in answers):
+                return answers
+            # A receipt must be made durable first, which is for a thread to wait for.
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.read, questions)
+
+    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        if len(questions) <= QUICK and all(map(_is_quick, questions)):
+            part = self.blocking.look_within(questions, max_bytes)
+            if not any(isinstance(answer, Receipt) for answer in part.answers):
+                return part
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, _bounded(self.blocking).read_within, questions, max_bytes)
 
     async def commit(self, commit: Commit) -> Receipt:
         return await self.blocking.submit(commit, asyncio.get_running_loop())
@@ -218,13 +268,17 @@ class Threaded:
             async with asyncio.timeout(timeout_seconds):  # not wait_for, which can swallow a cancellation on 3.11
                 while True:
                     news = self._bell.next()
-                    if self.blocking.read([Range(key, 0, 0)])[0].length > length:
+                    if ask(self.blocking, Range(key, 0, 0)).length > length:
                         return
                     await news.wait()
         except TimeoutError:
             return
         finally:
             self._bell.waiting -= 1
+
+    async def require_usable(self) -> None:
+        """Look at the files: readers go on although somebody has taken them away."""
+        await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.require_usable)
 
     async def _unload(self, after: str | None, limit: int) -> Shipment:
         loop = asyncio.get_running_loop()
@@ -240,14 +294,14 @@ class Threaded:
         self._readers.shutdown(wait=False)
 
 
-def _is_quick(question: Question) -> bool:
-    """Tell whether the answer is one document or a few records at most."""
+def _is_quick(question: AnyQuestion) -> bool:
+    """Tell whether the answer is one document, one receipt or a few records at most."""
     if type(question) is Tail:
         return question.count is not None and question.count <= QUICK
     if type(question) is Range:
         most = question.limit if question.stop is None else question.stop - question.start
         return most is not None and most <= QUICK
-    return type(question) is Get
+    return type(question) is Get or type(question) is ReceiptOf
 
 
 class _Bell:
@@ -296,6 +350,10 @@ def can_search(store: object) -> bool:
 def _searchable(store: Store) -> Searchable:
     assert can_search(store), "ask can_search() first"
     return cast("Searchable", store)
+
+
+def _bounded(store: object) -> Bounded:
+    return cast("Bounded", store)
 
 
 def _movable(store: object) -> Movable:

@@ -20,7 +20,7 @@ from strongroom.copying import is_unfinished
 from strongroom.errors import Damaged, InvalidInput, StrongroomError
 from strongroom.scope import Scope
 from strongroom.services.runs.state import KIND
-from strongroom.store import Key, Movable, Parcel, Scan, Shipment, Store
+from strongroom.store import Key, Movable, Parcel, Scan, Shipment, Store, ask
 
 MOST_PROBLEMS = 100
 STEP = 1_000
@@ -28,7 +28,10 @@ PAGE = 100
 
 
 class Checked(Struct, frozen=True):
-    """What was looked at, and what is wrong with it. `problems` ends after a hundred."""
+    """What was looked at, and what is wrong with it. `problems` ends after a hundred.
+
+    `pending` tells of an erasure that is not complete: bytes of what was erased may still lie in the store's files.
+    """
 
     ok: bool
     documents: int
@@ -36,6 +39,7 @@ class Checked(Struct, frozen=True):
     records: int
     runs: int
     problems: tuple[str, ...]
+    pending: str | None = None
 
 
 class _Walk:
@@ -97,7 +101,8 @@ def check(store: Store) -> Checked:
             runs += problem is None
             if problem is not None and len(problems) < MOST_PROBLEMS:
                 problems.append(problem)
-    return Checked(not problems, found.documents, found.streams, found.records, runs, tuple(problems))
+    pending = getattr(found, "pending", None)
+    return Checked(not problems, found.documents, found.streams, found.records, runs, tuple(problems), pending)
 
 
 def _runs(store: Store, space: str) -> Iterator[str | None]:
@@ -106,7 +111,7 @@ def _runs(store: Store, space: str) -> Iterator[str | None]:
     after: str | None = None
     while True:
         try:
-            [page] = store.read([Scan(space, KIND, after=after, limit=PAGE)])
+            page = ask(store, Scan(space, KIND, after=after, limit=PAGE))
         except Damaged as damage:
             yield f"runs in {space!r}: not all of them could be looked at ({damage})"
             return

@@ -22,9 +22,10 @@ from strongroom.blocking.threads import Threads
 from strongroom.bridge import Inline
 from strongroom.context import AsyncContext, Opening
 from strongroom.errors import InvalidInput
-from strongroom.opening import open_async_store, open_store
+from strongroom.opening import REPEATS_VARIABLE, open_async_store, open_store
 from strongroom.scope import Scope
 from strongroom.services.threads.values import Limits
+from strongroom.store import kept_seconds
 
 FILE = "strongroom.yaml"
 BackendType = Literal["memory", "sqlite", "postgres", "redis"]
@@ -42,12 +43,16 @@ _DEFAULT_URLS: dict[BackendType, str] = {"memory": "memory://", "sqlite": "stron
 
 
 class Backend(Struct, frozen=True, kw_only=True):
-    """Where the data is, and how much of it threads may hold. `archive` is a folder for threads that have to leave."""
+    """Where the data is, how long ids that callers chose are remembered, and how much of it threads may hold.
+
+    `archive` is a folder for threads that have to leave.
+    """
 
     type: BackendType | None = None
     url: str | None = None
     space: str = "default"
     prefix: str | None = None
+    repeats: str | None = None
     ttl_seconds: float | None = None
     max_slots_per_thread: int | None = None
     max_threads: int | None = None
@@ -77,6 +82,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode({'prefix': backend.prefix})}"
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options that the store is opened with."""
+        return {} if self.backend.repeats is None else {"repeats": self.backend.repeats}
+
+    @property
     def limits(self) -> Limits:
         backend = self.backend
         return Limits(
@@ -93,7 +103,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def open(self, **options: Any) -> Context:
         """Open the store for blocking code."""
-        context = Context(self._limited(AsyncContext(Scope(Inline(open_store(self.url, **options)), self._space))))
+        store = Inline(open_store(self.url, **{**self.options, **options}))
+        context = Context(self._limited(AsyncContext(Scope(store, self._space))))
         context.threads = Threads(context._async.threads)
         return context
 
@@ -101,7 +112,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Open the store for async code."""
 
         async def opened() -> AsyncContext:
-            return self._limited(AsyncContext(Scope(await open_async_store(self.url, **options), self._space)))
+            store = await open_async_store(self.url, **{**self.options, **options})
+            return self._limited(AsyncContext(Scope(store, self._space)))
 
         return Opening(opened())
 
@@ -123,8 +135,8 @@ def load(
 ) -> Settings:
     """Read the settings: a file (default: `strongroom.yaml` if there is one), the environment, then the arguments.
 
-    `STRONGROOM_URL` says where the data is; `STRONGROOM_BACKEND_MAX_THREADS` and the like set any other key, and
-    `STRONGROOM_CONFIG` names the file.
+    `STRONGROOM_URL` says where the data is, `STRONGROOM_REPEATS` how long ids are remembered;
+    `STRONGROOM_BACKEND_MAX_THREADS` and the like set any other key, and `STRONGROOM_CONFIG` names the file.
     """
     env = os.environ if environ is None else environ
     named = path or env.get("STRONGROOM_CONFIG")
@@ -162,8 +174,9 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
                 key = name.removeprefix(start).lower()
                 _require_key(key, cls.__struct_fields__, name)
                 found.setdefault(section, {})[key] = value
-    if environ.get("STRONGROOM_URL"):
-        found.setdefault("backend", {})["url"] = environ["STRONGROOM_URL"]
+    for name, key in (("STRONGROOM_URL", "url"), (REPEATS_VARIABLE, "repeats")):
+        if environ.get(name):
+            found.setdefault("backend", {})[key] = environ[name]
     return found
 
 
@@ -211,6 +224,8 @@ def _check(settings: Settings) -> Settings:
         if number is not None and number < 1:
             raise InvalidInput(f"process_pool: {name} must be 1 or more, not {number}")
     _ = settings.limits  # making them checks them
+    if backend.repeats is not None:
+        kept_seconds(backend.repeats)
     return settings
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from strongroom.codec import pack
 from strongroom.errors import Conflict, InvalidInput, StoreError
-from strongroom.store import Commit, Delete, Expect, Get, Key, Movable, Parcel, Put, Shipment, Store, new_id
+from strongroom.store import Commit, Delete, Expect, Get, Key, Movable, Parcel, Put, Shipment, Store, ask, new_id
 
 STEP = 1_000
 SPACE = "strongroom:copy"
@@ -94,7 +94,7 @@ def copy(source: Store, target: Store, *, progress: Callable[[int], None] = lamb
 
 def is_unfinished(store: Store) -> bool:
     """Tell whether a store is the target of a copy that has not come to its end."""
-    [found] = store.read([Get(MARK)])
+    found = ask(store, Get(MARK))
     return found is not None
 
 
@@ -157,7 +157,7 @@ def _portable(store: Store) -> Portable:
 
 def _mark(store: Store) -> tuple[Mark | None, int]:
     """Return the note in a target, and its version."""
-    [found] = store.read([Get(MARK)])
+    found = ask(store, Get(MARK))
     return (None, 0) if found is None else (msgspec.json.decode(found.value, type=Mark), found.version)
 
 

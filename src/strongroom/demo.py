@@ -128,7 +128,7 @@ def _afternoon(stage: Stage, path: Path, run_id: str) -> None:
         )
         stage.facts["window_tokens"] = window.total_tokens
         stage.act("5  Remember, but only after review", 'ctx.memories.propose([...], proposer="agent-7")')
-        fact = {
+        fact: strongroom.MemoryRequest = {
             "op": "add", "type": "fact", "scope": "global", "confidence": 0.9, "source_refs": [],
             "content": "example.com allows one request a second", "rationale": "its robots.txt says so",
         }  # fmt: skip

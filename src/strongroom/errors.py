@@ -16,10 +16,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def shown(value: object) -> str:
+    """Return a short word for something a caller passed, whatever it is, for the message of an error."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # its own repr, or one too deep for any: what matters is that it was refused
+        return f"a {type(value).__name__} that can not be shown"
+
+
 class StrongroomError(Exception):
     """The root of everything Strongroom raises on purpose."""
 
     code = "error"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Facts are keyword arguments, which an exception's own way of being pickled and copied leaves out.
+        return _made_again, (type(self), self.args, dict(vars(self)))
 
 
 class InvalidInput(StrongroomError, ValueError):
@@ -129,7 +141,19 @@ class Damaged(StoreError):
     """What is stored is not what was written; nothing was served or changed.
 
     Reasons: `corrupt`, `checksum`, `gap`, `replaced` (a file was deleted or exchanged under a live store),
-    `regressed` (the store is older than what it already acknowledged).
+    `regressed` (the store is older than what it already acknowledged). Of a document that a scan came to, `place` is
+    the cursor behind it and `id` what it is called: whoever lists can go on.
     """
 
     code = "damaged"
+
+    def __init__(self, message: str, *, reason: str = "", place: str = "", id: str = "") -> None:
+        super().__init__(message, reason=reason)
+        self.place = place
+        self.id = id
+
+
+def _made_again(kind: type[StrongroomError], args: tuple[Any, ...], facts: dict[str, Any]) -> StrongroomError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(facts)
+    return error

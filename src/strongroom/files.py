@@ -10,7 +10,13 @@ from typing import Any, BinaryIO
 
 from strongroom.errors import InvalidInput, NotFound, Unavailable
 
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows
+    fcntl = None  # type: ignore[assignment]
+
 CHUNK = 1 << 18
+MAX_LINE = 1 << 16
 
 
 @contextmanager
@@ -58,16 +64,52 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync_folder(target)
     except OSError as problem:
         raise Unavailable(f"{os.fspath(path)!r} can not be written ({problem.strerror})", reason="io") from None
     finally:
         with suppress(OSError):  # whatever kept it from being made
             partial.unlink()
+
+
+def add_line(path: str | os.PathLike[str], line: bytes) -> None:
+    """Add a line to the end of a file, and return when it is on disk. Whoever else does so at the same time waits.
+
+    A process that is killed leaves a part of its line at most; the next line begins on a line of its own.
+    """
+    target = path_of(path)
+    try:
+        is_new = not target.exists()
+        with target.open("ab+", buffering=0) as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - 1, 0))
+            torn = size > 0 and file.read(1) != b"\n"
+            whole = (b"\n" if torn else b"") + line + b"\n"
+            if file.write(whole) != len(whole):
+                raise Unavailable(f"{os.fspath(path)!r} took only a part of a line: is the disk full?", reason="io")
+            os.fsync(file.fileno())
+        if is_new:
+            _sync_folder(target)
+    except OSError as problem:
+        raise Unavailable(f"{os.fspath(path)!r} can not be written ({problem.strerror})", reason="io") from None
+
+
+def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Yield the lines of a file, none of them empty."""
+    with opened(path) as file:
+        while line := file.readline(MAX_LINE):
+            if line.strip():
+                yield line.rstrip(b"\n")
+
+
+def _sync_folder(target: Path) -> None:
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def path_of(path: Any) -> Path:

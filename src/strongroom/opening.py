@@ -6,6 +6,9 @@
 | `memory://` | this process's memory |
 | `postgresql://...` | a Postgres database (extra `postgres`) |
 | `redis://...`, `rediss://...` | a Redis or Valkey server (extra `redis`) |
+
+How long a store remembers the ids that callers chose is said by the option `repeats`, or without it by the variable
+STRONGROOM_REPEATS, so that an operator can say it once for every program that opens a store.
 """
 
 from __future__ import annotations
@@ -20,16 +23,18 @@ from urllib.parse import unquote, urlsplit
 from strongroom.bridge import OnLoop, Threaded
 from strongroom.errors import InvalidInput
 from strongroom.files import path_of
-from strongroom.store import AsyncStore, Store
+from strongroom.store import AsyncStore, Store, kept_seconds
 
 Address = str | os.PathLike[str]
 Maker = Callable[..., Store]
 AsyncMaker = Callable[..., Awaitable[AsyncStore]]
+REPEATS_VARIABLE = "STRONGROOM_REPEATS"
 
 
 def open_store(address: Address, **options: Any) -> Store:
     """Open a blocking store. Backends are imported only when asked for."""
     make, _ = _find(address)
+    options = _with_environment(options)
     if options:
         _check(make, options)
     return make(**options)
@@ -38,6 +43,7 @@ def open_store(address: Address, **options: Any) -> Store:
 async def open_async_store(address: Address, **options: Any) -> AsyncStore:
     """Open the same store for an event loop."""
     make, make_async = _find(address)
+    options = _with_environment(options)
     if options:
         _check(make, options)
     return await make_async(**options)
@@ -77,6 +83,17 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
     raise InvalidInput(
         f"no store is known for {scheme}:// addresses; use a path, sqlite:///, memory://, postgresql:// or redis://"
     )
+
+
+def _with_environment(options: dict[str, Any]) -> dict[str, Any]:
+    repeats = os.environ.get(REPEATS_VARIABLE)
+    if not repeats or "repeats" in options:
+        return options
+    try:
+        kept_seconds(repeats)
+    except InvalidInput as problem:
+        raise InvalidInput(str(problem), path=REPEATS_VARIABLE) from None
+    return {**options, "repeats": repeats}
 
 
 def _check(make: Maker, options: dict[str, Any]) -> None:

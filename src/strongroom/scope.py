@@ -1,14 +1,24 @@
-"""What every service is given: a store, the space it may see, a clock and a tokenizer."""
+"""What every service is given: a store, the space it may see, a clock and a tokenizer; and the typed way to read."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar, cast, overload
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from strongroom.store import AsyncStore, Key, require_name
+from strongroom.errors import BudgetExceeded, Damaged
+from strongroom.store import AnyQuestion, AsyncStore, Document, Key, Question, Range, Scan, Slice, require_name
 from strongroom.tokens import Tokenizer, tokenizer
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+T = TypeVar("T")
 
 
 def now() -> int:
@@ -29,3 +39,87 @@ class Scope(Struct, frozen=True):
 
     def key(self, kind: str, id: str) -> Key:
         return Key(self.space, kind, id)
+
+    async def get(self, question: Question[A]) -> A:
+        """Ask one question."""
+        [answer] = await self.store.read([cast(AnyQuestion, question)])
+        return cast(A, answer)
+
+    async def get_all(self, questions: Sequence[Question[A]]) -> list[A]:
+        """Ask any number of questions of one kind, of one snapshot."""
+        return cast(list[A], await self.store.read(cast(Sequence[AnyQuestion], questions))) if questions else []
+
+    async def read_all(self, some: Sequence[Question[A]], others: Sequence[Question[B]]) -> tuple[list[A], list[B]]:
+        """Ask any number of questions of two kinds, of one snapshot."""
+        answers = await self.get_all(cast(Sequence[Question[object]], [*some, *others]))
+        return cast(list[A], answers[: len(some)]), cast(list[B], answers[len(some) :])
+
+    async def some(self, question: Range) -> Slice:
+        """Read the first records of a range: all of them, or fewer where a store bounds what one read may hold."""
+        while True:
+            try:
+                return await self.get(question)
+            except BudgetExceeded:
+                if question.limit is None or question.limit <= 1:
+                    raise
+                question = replace(question, limit=max(1, question.limit // 4))
+
+    async def listed(self, scan: Scan, load: Callable[[Document], T]) -> tuple[list[T], str | None, tuple[str, ...]]:
+        """Return what a page of documents says, where the next one begins, and the ids of those that can not be read.
+
+        One bad document does not hide its neighbours: where a store refuses a page for it, each is asked for alone.
+        """
+        if not scan.limit:
+            return [], None, ()
+        found: list[T] = []
+        bad: list[str] = []
+        after, step = scan.after, scan.limit
+        while len(found) + len(bad) < scan.limit:
+            try:
+                page = await self.get(replace(scan, after=after, limit=step))
+            except Damaged as damage:
+                if not damage.place:
+                    raise
+                if step == 1:
+                    bad.append(damage.id)
+                    after = damage.place
+                step = 1
+                continue
+            for document in page.documents:
+                try:
+                    found.append(load(document))
+                except (Damaged, msgspec.MsgspecError, ValueError, LookupError, TypeError):
+                    bad.append(document.key.id)
+            after = page.next
+            if after is None:
+                break
+        return found, after, tuple(bad)
+
+    async def pages(self, scan: Scan) -> AsyncIterator[tuple[Document, ...]]:
+        """Give all that a scan finds, a page at a time. What changes meanwhile may be seen or not."""
+        after, limit = scan.after, scan.limit
+        while True:
+            try:
+                page = await self.get(replace(scan, after=after, limit=limit))
+            except BudgetExceeded:
+                if limit <= 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
+            if page.documents:
+                yield page.documents
+            if page.next is None:
+                return
+            after = page.next
+
+    @overload
+    async def read(self, a: Question[A], b: Question[B], /) -> tuple[A, B]: ...
+    @overload
+    async def read(self, a: Question[A], b: Question[B], c: Question[C], /) -> tuple[A, B, C]: ...
+    @overload
+    async def read(self, a: Question[A], b: Question[B], c: Question[C], d: Question[D], /) -> tuple[A, B, C, D]: ...
+    @overload
+    async def read(self, a: Question[A], b: Question[B], /, *more: Question[C]) -> tuple[A, B, *tuple[C, ...]]: ...
+    async def read(self, *questions: Question[object]) -> tuple[object, ...]:
+        """Ask a few questions of one snapshot, in one round trip."""
+        return tuple(await self.store.read(cast(Sequence[AnyQuestion], questions)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
+
+from strongroom.errors import InvalidInput
 
 SCHEMA_VERSION = "2.1"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,14 +30,33 @@ def iso(at: datetime) -> str:
 
 
 class Listing(tuple[T, ...], Generic[T]):
-    """A page of things, and the cursor of the next page (None at the end)."""
+    """A page of things, and the cursor of the next page (None at the end).
+
+    `damaged` are the ids of what belongs on it and can not be read; `strongroom check` says more.
+    """
 
     next: str | None
+    damaged: tuple[str, ...]
 
-    def __new__(cls, items: Iterable[T] = (), next: str | None = None) -> Listing[T]:
+    def __new__(cls, items: Iterable[T] = (), next: str | None = None, damaged: tuple[str, ...] = ()) -> Listing[T]:
         made = super().__new__(cls, items)
         made.next = next
+        made.damaged = damaged
         return made
+
+
+# Where a page of a stream begins: after so many, or after another page, by what that one calls `next`.
+Cursor = int | str | None
+
+
+def place_of(after: Cursor) -> int:
+    """Return how many come before a page."""
+    place = int(after) if isinstance(after, str) and after.isdecimal() and len(after) < 19 else after
+    if place is None:
+        return 0
+    if type(place) is int and place >= 0:
+        return place
+    raise InvalidInput(f"after must be a whole number, 0 or more, or what a page calls `next`, not {after!r:.40}")
 
 
 # ---- the working set ------------------------------------------------------------------------------------------------
@@ -90,6 +111,21 @@ class WorkingSet(Struct, frozen=True, kw_only=True, rename={"schema_version": "_
     def to_dict(self) -> dict[str, Any]:
         """Return the v2.1 JSON, as fresh plain data."""
         return plain(self)
+
+
+class UpdateFields(TypedDict, total=False):
+    """The fields of a working set that an update may replace."""
+
+    status: Status
+    current_stage: str
+    acceptance_criteria: Sequence[str]
+    constraints: Sequence[str]
+    blockers: Sequence[str]
+    next_action: str
+    last_action_summary: str
+    artifact_refs: Sequence[ArtifactRef | Mapping[str, Any]]
+    pinned_context: Sequence[PinnedItem | Mapping[str, Any]]
+    sliding_context: Sequence[SlidingItem | Mapping[str, Any]]
 
 
 class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,6 +197,52 @@ class Event(Struct, frozen=True, kw_only=True):
         }
 
 
+class StepRequest(TypedDict):
+    """The payload of a STEP_REQUEST event. These types are for whoever wants payloads checked before they are sent."""
+
+    ws_seq: int
+    model: NotRequired[str]
+    context_brief: NotRequired[str]
+
+
+class ModelAction(TypedDict):
+    """The payload of a MODEL_ACTION event."""
+
+    action: Any
+    raw: NotRequired[Any]
+
+
+class ToolCall(TypedDict):
+    """The payload of a TOOL_CALL event."""
+
+    tool_name: str
+    arguments: NotRequired[Any]
+
+
+class ToolResult(TypedDict):
+    """The payload of a TOOL_RESULT event."""
+
+    tool_name: str
+    ok: bool
+    result: NotRequired[Any]
+
+
+class ModelUpdate(TypedDict):
+    """The payload of a MODEL_UPDATE event."""
+
+    expected_seq: int
+    ws_patch: NotRequired[Mapping[str, Any]]
+    mcrs: NotRequired[Sequence[Mapping[str, Any]]]
+
+
+class ErrorTold(TypedDict):
+    """The payload of an ERROR event."""
+
+    error_type: str
+    message: str
+    details: NotRequired[Any]
+
+
 class Head(Struct, frozen=True):
     """How long a ledger was and the hash of all of it. Keep one elsewhere, and a cut tail can not hide."""
 
@@ -168,14 +250,34 @@ class Head(Struct, frozen=True):
     chain: str
 
 
+class Anchor(Struct, frozen=True, kw_only=True):
+    """A head that was sealed: whose, when, and perhaps signed. A line of a file of anchors holds one."""
+
+    space: str
+    run: str
+    length: int
+    chain: str
+    time: str
+    signature: dict[str, str] | None = None
+
+
 class Verification(Struct, frozen=True, kw_only=True):
-    """What checking a ledger found. `first_bad` is the sequence id of the first event that is not as recorded."""
+    """What checking a run found. `first_bad` is the sequence id of the first event that is not as recorded.
+
+    `field` is the part of the run that is wrong: `ledger` (then there is a `first_bad`), or, where the ledger is as
+    recorded, what is not as it tells: `document`, `working_set`, `config`, `episodes`, `artifacts`; or `anchors`, if
+    what was kept elsewhere can not be relied on. `anchored` is how many events are behind the last anchor, 0 without
+    anchors; `note` tells of lines that were left out.
+    """
 
     ok: bool
     checked: int
     first_bad: int | None
     reason: str
     head: Head
+    field: str = ""
+    anchored: int = 0
+    note: str = ""
 
 
 class Step(Struct, frozen=True):
@@ -263,7 +365,11 @@ class Brief(Struct, frozen=True):
 
 
 class Erasure(Struct, frozen=True, kw_only=True):
-    """The receipt of an erasure: what was removed from the run, and where the ledger says so."""
+    """The receipt of an erasure: what was removed from the run, and where the ledger says so.
+
+    Nothing of it can be read any more. Until `complete`, bytes of it may still lie in the store's files; `pending` says
+    what that waits for. Repeating the erasure tells how it stands.
+    """
 
     run_id: str
     reason: str
@@ -273,6 +379,8 @@ class Erasure(Struct, frozen=True, kw_only=True):
     episodes: int
     artifacts: int
     sequence_id: int
+    complete: bool = True
+    pending: str | None = None
 
 
 class Pack(Struct, frozen=True, kw_only=True):

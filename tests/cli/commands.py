@@ -10,6 +10,7 @@ from strongroom.cli.root import cli
 
 # Command, arguments, what people read, what programs find. MEMORY stands for the id of the one known memory.
 CASES: dict[str, tuple[list[str], str, str]] = {
+    "anchor": (["anchors.jsonl"], "anchored: ", "anchors"),
     "backup": (["copy.db"], "written: copy.db", "bytes"),
     "check": ([], "all good", "ok"),
     "compact": ([], "bytes before", "after_bytes"),

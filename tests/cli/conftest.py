@@ -55,7 +55,7 @@ def furnish(path: Path, text: str) -> None:
         for n in range(5):
             ctx.threads.append("errands", {"n": n, "note": text}, from_id=f"boss {n}", to_id="clerk")
         for batch in ("batch_first", "batch_second"):
-            fact = {
+            fact: strongroom.MemoryRequest = {
                 "op": "add", "type": "fact", "scope": "global", "confidence": 0.9, "source_refs": [],
                 "content": f"{batch} allows one request {text}", "rationale": text,
             }  # fmt: skip

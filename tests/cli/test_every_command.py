@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import strongroom
 from tests.cli.commands import CASES, ELSEWHERE, groups, leaves
 from tests.cli.conftest import Type, memory_id
 
@@ -86,6 +87,27 @@ def test_a_head_kept_elsewhere_shows_a_cut_end(here: Path, type_in: Type) -> Non
     longer = type_in("runs", "verify", "scraper", "--head", f"{head['length'] + 1}:{head['chain']}")
     assert longer.code == 3
     assert "not as recorded" in longer.out
+
+
+def test_a_rewritten_ledger_does_not_go_through_signed_anchors(here: Path, type_in: Type) -> None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    secret = Ed25519PrivateKey.generate()
+    (here / "secret").write_bytes(secret.private_bytes_raw())
+    (here / "public").write_bytes(secret.public_key().public_bytes_raw())
+    asked = ["--anchors", "a.jsonl", "--public-key", "public"]
+    assert "signed" in type_in("anchor", "a.jsonl", "scraper", "--signing-key", "secret").out
+    assert type_in("runs", "verify", "scraper", *asked).code == 0
+    (here / "a.jsonl").write_text((here / "a.jsonl").read_text() + '{"torn')
+    assert "line 2 of the anchors is torn" in type_in("runs", "verify", "scraper", *asked).out
+    (here / "agent.db").rename(here / "real.db")
+    with strongroom.open(here / "agent.db") as forged:
+        run = forged.runs.create(objective="another past", run_id="scraper")
+        for place in range(10):
+            run.update(next_action=f"step {place}")
+    assert type_in("runs", "verify", "scraper").code == 0
+    found = type_in("runs", "verify", "scraper", *asked)
+    assert found.code == 3 and "not the ledger whose head was kept" in found.out
 
 
 def test_one_proposal_may_be_left_out(here: Path, type_in: Type) -> None:

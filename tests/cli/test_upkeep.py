@@ -13,7 +13,7 @@ import pytest
 
 import strongroom
 from strongroom.codec import encode
-from strongroom.store import Commit, Get, Key, Put, new_id
+from strongroom.store import Commit, Get, Key, Put, ask, new_id
 from tests.cli.conftest import Type
 
 
@@ -44,7 +44,8 @@ def test_check_finds_a_run_that_is_not_what_its_ledger_says(here: Path, type_in:
     with strongroom.open("agent.db", space="acme") as ctx:
         ctx.runs.create(objective="honest", run_id="forged")
         key = Key("acme", "run", "forged")
-        [found] = ctx.store.read([Get(key)])
+        found = ask(ctx.store, Get(key))
+        assert found is not None
         value = encode(json.loads(found.value.replace(b"honest", b"forged")))
         ctx.store.commit(Commit(new_id(), (), (Put(key, value, found.tags),)))
     typed = type_in("check")

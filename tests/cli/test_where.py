@@ -108,6 +108,17 @@ def test_secrets_in_an_address_are_not_shown(here: Path, type_in: Type, monkeypa
     assert "secret" not in answer.out
 
 
+def test_doctor_tells_how_long_ids_are_remembered(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> str:
+        return str(type_in("doctor", "--json").json["facts"]["repeats"])
+
+    assert told().startswith("ids that callers chose are remembered for 30 days, ours for 1 hour; ")
+    (here / "strongroom.yaml").write_text("backend:\n  repeats: forever\n")
+    assert "remembered for as long as the store exists" in told()
+    monkeypatch.setenv("STRONGROOM_REPEATS", "36h")
+    assert "remembered for 36 hours" in told()
+
+
 def test_a_server_is_an_address_too(here: Path, type_in: Type) -> None:
     with served(str(here / "agent.db"), snapshots=str(here / "s")) as server:
         key = server.key("default", "admin")

@@ -175,7 +175,7 @@ async def test_saving_a_growing_history_stores_each_message_once(tmp_path: Path)
     for number in range(20):
         await memory.save_context("s", [*await memory.load_context("s"), *chat(str(number))])
     assert said(await memory.load_context("s")) == [str(number) for number in range(20)]
-    [stream] = await memory._context().store.read([Range(Key("default", "message", "s"), 0, 0)])
+    stream = await memory._context().scope.get(Range(Key("default", "message", "s"), 0, 0))
     assert stream.length == 20
 
 

@@ -14,7 +14,7 @@ from strongroom.bridge import OnLoop
 from strongroom.client.store import AsyncHttpStore, HttpStore
 from strongroom.errors import Closed
 from strongroom.server.app import furnish
-from strongroom.store import AsyncStore, Commit, Durability, Key, Question, Receipt, Scan, Store
+from strongroom.store import Answer, AnyQuestion, AsyncStore, Commit, Durability, Key, Receipt, ReceiptOf, Scan, Store
 from strongroom.testing import Driven, StoreConformance
 from tests.server.serving import Served, served
 
@@ -42,10 +42,12 @@ class Tenants:
         stated: Durability = self._of("any").durability
         return stated
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
-        spaces = [question.space if isinstance(question, Scan) else question.key.space for question in questions]
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        spaces = [
+            question.space if isinstance(question, Scan | ReceiptOf) else question.key.space for question in questions
+        ]
         if len(set(spaces)) < 2:
-            found: list[Any] = self._of(spaces[0] if spaces else "any").read(questions)
+            found: list[Answer] = self._of(spaces[0] if spaces else "any").read(questions)
             return found
         return [self._of(space).read([question])[0] for space, question in zip(spaces, questions, strict=True)]
 

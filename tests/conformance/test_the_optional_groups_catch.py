@@ -9,7 +9,21 @@ import pytest
 from msgspec.structs import replace
 
 from strongroom.backends.memory import MemoryStore, Stream
-from strongroom.store import Erase, Find, Found, Key, Match, Parcel, Shipment, Store, Write
+from strongroom.store import (
+    AnyQuestion,
+    Erase,
+    Find,
+    Found,
+    Key,
+    Match,
+    Parcel,
+    Part,
+    Shipment,
+    Slice,
+    Store,
+    Tail,
+    Write,
+)
 from strongroom.testing import StoreConformance, failures
 
 
@@ -140,6 +154,50 @@ class DocumentsAreForGood(MemoryStore):
         return self._version(write.key) if write.key in self._loaded else super()._apply(write)
 
 
+class HoldsEverything(MemoryStore):
+    """Knows no bound."""
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        return Part(self.read(questions))
+
+    def search(self, find: Find) -> Found:
+        return super().search(replace(find, max_bytes=None))
+
+
+class HidesTheCut(MemoryStore):
+    """Passes off what fitted as all there is."""
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        return Part(super().read_within(questions, max_bytes).answers)
+
+
+class AnswersNothingLarge(MemoryStore):
+    """Makes no progress where the first thing is too large."""
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        return super().read_within(questions, max_bytes) if max_bytes > 10 or not questions else Part([])
+
+
+class GivesEachItsOwnRoom(MemoryStore):
+    """Bounds each question, not all of them together."""
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        parts = [super(GivesEachItsOwnRoom, self).read_within([each], max_bytes) for each in questions]
+        return Part([answer for part in parts for answer in part.answers], any(part.cut for part in parts))
+
+
+class CutsTheWrongEnd(MemoryStore):
+    """Leaves out the newest records of a tail."""
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        part = super().read_within(questions, max_bytes)
+        if part.cut and type(questions[0]) is Tail:
+            [whole] = self.read(questions)
+            assert type(whole) is Slice
+            return Part([replace(whole, records=whole.records[:2])], cut=True)
+        return part
+
+
 WRONG: list[tuple[type[MemoryStore], str]] = [
     (FindsErased, "test_what_was_erased_is_never_found"),
     (IndexesLate, "test_a_record_is_found_at_once"),
@@ -161,6 +219,14 @@ WRONG: list[tuple[type[MemoryStore], str]] = [
     (BreaksTheChain, "test_counting_goes_on_after_a_move"),
     (LoadsNothingWrong, "test_loading_nothing_is_no_error"),
     (DocumentsAreForGood, "test_what_was_loaded_can_be_erased_and_deleted"),
+    (HoldsEverything, "test_documents_end_where_they_do_not_fit"),
+    (HoldsEverything, "test_texts_count"),
+    (HoldsEverything, "test_matches_end_where_they_do_not_fit"),
+    (HidesTheCut, "test_a_range_ends_early"),
+    (HidesTheCut, "test_a_scan_says_where_to_go_on"),
+    (AnswersNothingLarge, "test_the_first_thing_always_comes"),
+    (GivesEachItsOwnRoom, "test_questions_share_the_room"),
+    (CutsTheWrongEnd, "test_a_tail_begins_late"),
 ]
 
 

@@ -10,12 +10,12 @@ import pytest
 from strongroom.backends.memory import MemoryStore
 from strongroom.store import Commit, Key, Receipt, Store
 from strongroom.testing import StoreConformance, failures, guarantees
-from tests.conformance import wrong_readers, wrong_stores
+from tests.conformance import wrong_readers, wrong_repeats, wrong_stores
 
-WRONG = [*wrong_stores.WRONG, *wrong_readers.WRONG]
+WRONG = [*wrong_stores.WRONG, *wrong_repeats.WRONG, *wrong_readers.WRONG]
 
 
-@pytest.mark.parametrize(("wrong", "guarantee"), WRONG, ids=[wrong.__name__ for wrong, _ in WRONG])
+@pytest.mark.parametrize(("wrong", "guarantee"), WRONG, ids=[f"{wrong.__name__}-{name}" for wrong, name in WRONG])
 def test_a_wrong_store_fails_the_guarantee_it_breaks(wrong: type[MemoryStore], guarantee: str) -> None:
     class Suite(StoreConformance):
         def make_store(self) -> Store:
@@ -33,6 +33,11 @@ def test_the_reference_store_keeps_that_guarantee(guarantee: str) -> None:
             return MemoryStore()
 
     assert failures(Suite, only=guarantee) == {}
+
+
+def test_every_guarantee_about_repeats_is_broken_by_some_store() -> None:
+    promised = {guarantee.name for guarantee in guarantees() if guarantee.group == "repeats"}
+    assert promised == {name for _, name in wrong_repeats.WRONG}
 
 
 def test_a_store_that_does_nothing_fails_nearly_everything() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from strongroom.backends.memory import MemoryStore
 from strongroom.store import (
-    Question,
+    AnyQuestion,
     Range,
     Scan,
     Tail,
@@ -23,7 +23,7 @@ WRONG, breaks = register()
 class TearsReads(MemoryStore):
     """Answers each question from a moment of its own."""
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Any]:
         answers = []
         for question in questions:
             answers += super().read([question])
@@ -40,7 +40,7 @@ class ReadsStale(MemoryStore):
         self._copies: dict[str, Any] = {}
         self._reads = 0
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         self._reads += 1
         if self._reads % 10 == 0 or str(question) not in self._copies:
             self._copies[str(question)] = super()._answer(question)
@@ -51,7 +51,7 @@ class ReadsStale(MemoryStore):
 class TailIsOneShort(MemoryStore):
     """Counts a tail wrong by one."""
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         if type(question) is Tail and question.count:
             question = replace(question, count=question.count - 1)
         return super()._answer(question)
@@ -61,7 +61,7 @@ class TailIsOneShort(MemoryStore):
 class IgnoresWeight(MemoryStore):
     """Answers a tail by weight with everything."""
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         return super()._answer(replace(question, max_weight=None) if type(question) is Tail else question)
 
 
@@ -69,7 +69,7 @@ class IgnoresWeight(MemoryStore):
 class AlwaysAnswersOne(MemoryStore):
     """Answers with the newest record even if it does not fit."""
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         found: Any = super()._answer(question)
         if type(question) is Tail and question.max_weight is not None and found.length and not found.records:
             return super()._answer(replace(question, max_weight=None, count=1))
@@ -80,7 +80,7 @@ class AlwaysAnswersOne(MemoryStore):
 class RangeIsClosed(MemoryStore):
     """Takes the end of a range for part of it."""
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         if type(question) is Range and question.stop is not None:
             question = replace(question, stop=question.stop + 1)
         return super()._answer(question)
@@ -90,7 +90,7 @@ class RangeIsClosed(MemoryStore):
 class SkipsBetweenPages(MemoryStore):
     """Leaves out the first document of the next page."""
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         if type(question) is Scan and question.after is not None and question.after.isdecimal():
             question = replace(question, after=str(int(question.after) + (-1 if question.reverse else 1)))
         return super()._answer(question)

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from strongroom.backends.memory import Doc, MemoryStore, Stream
-from strongroom.errors import StrongroomError
 from strongroom.store import (
+    AnyQuestion,
     Append,
     Claim,
     Commit,
@@ -18,7 +18,6 @@ from strongroom.store import (
     Expect,
     Key,
     Put,
-    Question,
     Receipt,
     Scan,
     Truncate,
@@ -98,50 +97,6 @@ class SeesTombstones(MemoryStore):
     def _version(self, key: Key) -> int:
         thing = self._things.get(key)
         return thing.version if type(thing) is Doc else super()._version(key)
-
-
-@breaks("test_a_repeated_commit_happens_once")
-class ForgetsIds(MemoryStore):
-    """Does not remember what it did."""
-
-    def _remember(self, commit: Commit, receipt: Receipt) -> None:
-        pass
-
-
-@breaks("test_one_commit_from_many_threads_happens_once")
-class RemembersTooLate(MemoryStore):
-    """Looks an id up, lets go of the lock, then writes."""
-
-    def commit(self, commit: Commit) -> Receipt:
-        with self._lock:
-            known = self._receipts.get((commit.space, commit.id))
-        if known is not None:
-            return known[1]
-        dawdle()
-        with self._lock:
-            self._receipts.pop((commit.space, commit.id), None)
-        return super().commit(commit)
-
-
-@breaks("test_a_commit_id_belongs_to_its_space")
-class SharesIds(MemoryStore):
-    """Keeps the ids of all spaces together."""
-
-    def commit(self, commit: Commit) -> Receipt:
-        known = next((receipt for (_, id), (_, receipt) in self._receipts.items() if id == commit.id), None)
-        return known if known is not None else super().commit(commit)
-
-
-@breaks("test_a_refused_commit_leaves_its_id_free")
-class RemembersRefusals(MemoryStore):
-    """Remembers a refused commit as if it had happened."""
-
-    def commit(self, commit: Commit) -> Receipt:
-        try:
-            return super().commit(commit)
-        except StrongroomError:
-            self._remember(commit, Receipt(commit.id, (0,) * len(commit.writes)))
-            raise
 
 
 @breaks("test_writes_to_one_key_are_applied_in_order")
@@ -365,7 +320,7 @@ class StaysOpen(MemoryStore):
 class SharesTags(MemoryStore):
     """Hands out the very dict it keeps."""
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         found = super()._answer(question)
         thing = self._things.get(getattr(question, "key", None))  # type: ignore[arg-type]
         return replace(found, tags=thing.tags) if found is not None and type(thing) is Doc else found

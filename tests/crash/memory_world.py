@@ -12,7 +12,7 @@ from strongroom.services.memories import keys, screening
 from strongroom.services.memories.values import Batch, Memory, Revoked, Status
 from strongroom.services.memories.vectors import INDEX
 from strongroom.services.memories.writes import load
-from strongroom.store import Get, Key, Range, Scan
+from strongroom.store import Get, Key, Range, Scan, ask
 from tests.hashed import hashing
 
 EVERYTHING = 100_000
@@ -43,7 +43,7 @@ def _list(ctx: Context, status: Any) -> list[Memory]:
 
 
 def _scan(ctx: Context, kind: str) -> list[Any]:
-    [page] = ctx.store.read([Scan("default", kind, limit=EVERYTHING)])
+    page = ask(ctx.store, Scan("default", kind, limit=EVERYTHING))
     assert page.next is None
     return list(page.documents)
 
@@ -63,9 +63,10 @@ def _whole(batches: dict[str, Batch], memories: dict[str, Memory]) -> None:
 
 def _told_once(ctx: Context, batches: dict[str, Batch]) -> None:
     """The log tells each step of a batch exactly once."""
-    [log] = ctx.store.read([Range(keys.log_key("default"))])
+    log = ask(ctx.store, Range(keys.log_key("default")))
     told: Counter[tuple[str, str]] = Counter()
     for record in log.records:
+        assert record.body is not None
         id = record.body.load()["batch_id"]
         if id is not None:
             told[record.type, id] += 1
@@ -96,7 +97,7 @@ def _found(ctx: Context, memories: dict[str, Memory]) -> None:
 
 def _one_embedder(ctx: Context) -> None:
     """The embedder in charge finds its vectors, all of them its own."""
-    [document] = ctx.store.read([Get(Key("default", INDEX, "embedder"))])
+    document = ask(ctx.store, Get(Key("default", INDEX, "embedder")))
     if document is None:
         return
     mark = load(document, Fingerprint)

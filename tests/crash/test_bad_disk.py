@@ -15,7 +15,7 @@ import pytest
 from strongroom.backends.sqlite import SqliteStore, group
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Unavailable
-from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range
+from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, ask
 from strongroom.testing.disk import Disk, Kind
 from strongroom.testing.faults import Broken, Checkpointing, Lost, check, document, repeat, step
 from tests.crash.broken import Careless, Hasty
@@ -242,7 +242,7 @@ def _fill_a_small_disk(folder: Path) -> str:
     ballast.write_bytes(bytes(400_000))
     with SqliteStore(folder / "agent.db") as store:
         reason = _write_until_refused(store)
-        acknowledged = store.read([Range(BIG, 0, 0)])[0].length
+        acknowledged = ask(store, Range(BIG, 0, 0)).length
         ballast.unlink()
         _append(store, acknowledged)
         _intact(store, acknowledged + 1)
@@ -304,7 +304,7 @@ def _write_until_refused(store: SqliteStore) -> str:
 
 
 def _intact(store: SqliteStore, expected: int) -> None:
-    records = store.read([Range(BIG)])[0].records
+    records = ask(store, Range(BIG)).records
     assert len(records) == expected
     assert all(record.body == encode("x" * 20_000) for record in records)
 
@@ -321,7 +321,7 @@ def _outgrow_the_limit(path: Path) -> str:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
         reason = _write_until_refused(store)
-        acknowledged = store.read([Range(BIG, 0, 0)])[0].length
+        acknowledged = ask(store, Range(BIG, 0, 0)).length
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         _append(store, acknowledged)
         _intact(store, acknowledged + 1)
@@ -385,4 +385,5 @@ def test_the_check_sees_a_store_that_acknowledges_beyond_the_size_limit(path: Pa
 
 def test_reading_a_sound_store_never_raises(store: SqliteStore) -> None:
     store.commit(Commit("plain", (), (Put(document(5), encode(1)),)))
-    assert store.read([Get(document(5))])[0].value == encode(1)
+    found = ask(store, Get(document(5)))
+    assert found is not None and found.value == encode(1)

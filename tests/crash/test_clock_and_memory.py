@@ -14,39 +14,34 @@ from typing import Any
 import apsw
 import pytest
 
-from strongroom.backends.sqlite import SqliteStore, committer, receipts
+from strongroom.backends.sqlite import SqliteStore, committer
 from strongroom.errors import CommitUnknown, Unavailable
-from strongroom.store import Commit, Get, Question, Receipt, Slice
+from strongroom.store import Answer, AnyQuestion, Commit, Get, Receipt, Slice, ask
 from strongroom.testing.faults import Broken, check, document, repeat, step
 from tests.crash.broken import Careless
 from tests.crash.processes import apart, forked
 from tests.crash.scale import ALLOCATIONS
 
-HOUR = 3600 * 1_000_000_000
-YEAR = 365 * 24 * HOUR
+HOUR = 3600
+DAY = 24 * HOUR
+YEAR = 365 * DAY
 
 
 class Clock:
-    """Stands in for the module `time` where the store reads the clock."""
-
-    monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(time.sleep)
+    """What the store reads the time from, in seconds."""
 
     def __init__(self) -> None:
-        self.offset = 0
-        self.stopped_at: int | None = None
+        self.offset = 0.0
+        self.stopped_at: float | None = None
 
-    def time_ns(self) -> int:
-        return (time.time_ns() if self.stopped_at is None else self.stopped_at) + self.offset
+    def __call__(self) -> float:
+        return (time.time() if self.stopped_at is None else self.stopped_at) + self.offset
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
     monkeypatch.setattr(committer, "SWEEP_EVERY", 8)
-    monkeypatch.setattr(committer, "time", clock)
-    monkeypatch.setattr(receipts, "time", clock)
-    return clock
+    return Clock()
 
 
 def _in_order(store: SqliteStore, clock: Clock, jump: int) -> None:
@@ -58,13 +53,13 @@ def _in_order(store: SqliteStore, clock: Clock, jump: int) -> None:
 
 @pytest.mark.parametrize("jump", [-3 * HOUR, -30 * YEAR, 10 * YEAR])
 def test_order_is_by_index_whatever_the_clock_does(path: Path, clock: Clock, jump: int) -> None:
-    with SqliteStore(path) as store:
+    with SqliteStore(path, clock=clock) as store:
         _in_order(store, clock, jump)
 
 
 def test_a_thousand_commits_in_the_same_instant_keep_their_order(path: Path, clock: Clock) -> None:
-    clock.stopped_at = time.time_ns()
-    with SqliteStore(path, durability="relaxed") as store:
+    clock.stopped_at = time.time()
+    with SqliteStore(path, durability="relaxed", clock=clock) as store:
         for number in range(1, 1001):
             repeat(store, 0, number)
         check(store, [1000], in_flight=0)
@@ -72,13 +67,13 @@ def test_a_thousand_commits_in_the_same_instant_keep_their_order(path: Path, clo
 
 def test_the_check_sees_a_store_that_orders_by_the_clock(path: Path, clock: Clock) -> None:
     class ByTheClock(SqliteStore):
-        times: list[int] = []
+        times: list[float] = []
 
         def commit(self, commit: Commit) -> Receipt:
-            self.times.append(clock.time_ns())
+            self.times.append(clock())
             return super().commit(commit)
 
-        def read(self, questions: Sequence[Question]) -> list[Any]:
+        def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
             return [self._sort(answer) for answer in super().read(questions)]
 
         def _sort(self, answer: Any) -> Any:
@@ -87,13 +82,13 @@ def test_the_check_sees_a_store_that_orders_by_the_clock(path: Path, clock: Cloc
             by_time = sorted(answer.records, key=lambda record: self.times[record.index])
             return Slice(answer.length, answer.first, tuple(by_time))
 
-    with ByTheClock(path) as store, pytest.raises(Broken):
+    with ByTheClock(path, clock=clock) as store, pytest.raises(Broken):
         _in_order(store, clock, -3 * HOUR)
 
 
-@pytest.mark.parametrize("jump", [-3 * HOUR, 3 * HOUR])
+@pytest.mark.parametrize("jump", [-3 * HOUR, 3 * HOUR, 29 * DAY])
 def test_ids_are_kept_when_the_clock_jumps(path: Path, clock: Clock, jump: int) -> None:
-    with SqliteStore(path) as store:
+    with SqliteStore(path, clock=clock) as store:
         repeat(store, 0, 1)
         clock.offset = jump
         for number in range(1, committer.SWEEP_EVERY * 2):  # far enough for old receipts to be swept
@@ -103,10 +98,10 @@ def test_ids_are_kept_when_the_clock_jumps(path: Path, clock: Clock, jump: int) 
 
 
 def test_the_check_sees_an_id_that_was_forgotten(path: Path, clock: Clock) -> None:
-    # The negative control: ids are kept a day, so a clock that really moves on by two lets a repeat happen twice.
-    with SqliteStore(path) as store:
+    # The negative control: ids are kept 30 days, so a clock that really moves on by 31 lets a repeat happen twice.
+    with SqliteStore(path, clock=clock) as store:
         repeat(store, 0, 1)
-        clock.offset = 48 * HOUR
+        clock.offset = 31 * DAY
         for number in range(1, committer.SWEEP_EVERY * 2):
             repeat(store, 1, number)
         with pytest.raises(AssertionError):
@@ -154,7 +149,7 @@ def _commit_without_memory(path: Path, nth: int, make: type[SqliteStore]) -> Non
         told = 4
     finally:
         testcapi.remove_mem_hooks()
-    found = store.read([Get(document(0))])[0]
+    found = ask(store, Get(document(0)))
     there = 0 if found is None else found.version
     if told == 0 and there != nth:
         raise Broken("said that it was done, but it is not")

@@ -16,7 +16,7 @@ from strongroom.backends.sqlite import SqliteStore, schema
 from strongroom.backends.sqlite.log import Log
 from strongroom.codec import encode
 from strongroom.errors import Conflict
-from strongroom.store import Commit, Expect, Get, Put, Range
+from strongroom.store import Commit, Expect, Get, Put, Range, ask
 from strongroom.testing.faults import SHARED, Broken, check, check_file, document, repeat, step
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import ROUNDS
@@ -190,7 +190,7 @@ def _count(path: Path, processes: int, times: int, careful: bool) -> int:
                     pass
 
     def _add_one(store: SqliteStore, id: str) -> bool:
-        found = store.read([Get(counter)])[0]
+        found = ask(store, Get(counter))
         version, value = (0, 0) if found is None else (found.version, found.value.load())
         expects = (Expect(counter, version),) if careful else ()
         try:
@@ -202,7 +202,9 @@ def _count(path: Path, processes: int, times: int, careful: bool) -> int:
     if _together(processes, work):
         raise Broken("a process failed")
     with SqliteStore(path) as store:
-        return int(store.read([Get(counter)])[0].value.load())
+        found = ask(store, Get(counter))
+        assert found is not None
+        return int(found.value.load())
 
 
 def test_a_stale_writer_among_processes_is_refused_so_no_update_is_lost(path: Path) -> None:

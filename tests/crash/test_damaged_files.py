@@ -20,6 +20,7 @@ from strongroom.backends.sqlite import SqliteStore, rows
 from strongroom.codec import Json, encode
 from strongroom.errors import StoreError
 from strongroom.store import (
+    AnyQuestion,
     Append,
     Commit,
     Delete,
@@ -28,7 +29,6 @@ from strongroom.store import (
     Key,
     Page,
     Put,
-    Question,
     Range,
     Record,
     Scan,
@@ -40,7 +40,7 @@ from tests.crash.scale import FLIPS, SEED
 
 DOCUMENTS = [Key("faults", "document", f"d{n}") for n in range(30)]
 STREAMS = [Key("faults", "stream", f"s{n}") for n in range(6)]
-QUESTIONS: list[Question] = [
+QUESTIONS: list[AnyQuestion] = [
     *(Get(key) for key in DOCUMENTS),
     *(Range(key) for key in STREAMS),
     *(Tail(key, count=5) for key in STREAMS),

@@ -59,6 +59,15 @@ def proposed(ctx: Context) -> None:
     assert len(waiting.proposals) == 3
 
 
+def propose_under_an_id(ctx: Context) -> None:
+    ctx.memories.propose([mcr(f"alpha {n}") for n in range(3)], proposer="agent-7", commit_id="turn-7")
+
+
+def proposed_once(ctx: Context) -> None:
+    [waiting] = ctx.memories.pending()
+    assert len(waiting.proposals) == 3
+
+
 def propose_at_once(ctx: Context) -> None:
     trusting = ctx.memories.using(policy=Policy(auto_commit=frozenset({"agent-7"})))
     trusting.propose([mcr(f"alpha {n}") for n in range(3)], proposer="agent-7", batch_id="b")
@@ -123,6 +132,11 @@ def revoke(ctx: Context) -> None:
     ctx.memories.revoke(source_ref="feed", by="ana")
 
 
+def revoke_under_an_id(ctx: Context) -> None:
+    first = ctx.memories.revoke(source_ref="feed", by="ana", commit_id="turn-7")
+    assert ctx.memories.revoke(source_ref="feed", by="ana", commit_id="turn-7") == first
+
+
 def all_or_nothing(ctx: Context) -> None:
     hits = sorted(hit.memory.id for hit in ctx.memories.search("alpha", k=100))
     assert hits in (["mem_0", "mem_1", "mem_2", "mem_3"], ["mem_3"])
@@ -154,10 +168,12 @@ def _status(ctx: Context) -> str:
 
 VERBS = {
     "propose": Verb(nothing, propose, proposed),
+    "propose under an id": Verb(nothing, propose_under_an_id, proposed_once),
     "propose and commit at once": Verb(nothing, propose_at_once, known_at_once),
     "commit": Verb(stage_changes, commit, committed, changed_or_not),
     "reject": Verb(stage_changes, reject, rejected, changed_or_not),
     "revoke": Verb(make_chain, revoke, revoked, all_or_nothing),
+    "revoke under an id": Verb(make_chain, revoke_under_an_id, revoked, all_or_nothing),
     "reembed": Verb(index_chain, reembed, reembedded),
     "commit in two steps": Verb(stage_changes, commit_in_two_steps, committed, changed_or_not),
 }

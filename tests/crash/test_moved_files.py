@@ -60,6 +60,23 @@ def test_a_file_exchanged_for_a_copy_is_noticed_before_the_next_acknowledgement(
     assert damaged.value.reason == "replaced"
 
 
+def test_a_log_that_was_cut_to_nothing_is_noticed_before_the_next_acknowledgement(
+    store: SqliteStore, path: Path
+) -> None:
+    os.truncate(_part(path, "-wal"), 0)
+    for number in (4, 5):
+        with pytest.raises(Damaged):
+            store.commit(step(0, number))
+
+
+def test_a_log_that_sqlite_emptied_is_not_taken_for_a_cut_one(store: SqliteStore, path: Path) -> None:
+    other = apsw.Connection(str(path))
+    for number in (4, 5):
+        assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall() == [(0, 0, 0)]
+        store.commit(step(0, number))
+    other.close()
+
+
 def test_a_renamed_folder_is_noticed_before_the_next_acknowledgement(store: SqliteStore, path: Path) -> None:
     path.parent.rename(path.parent.with_name("elsewhere"))
     with pytest.raises(Damaged) as damaged:
@@ -358,13 +375,13 @@ def _commit_in_a_childs_copy_of_the_transaction(path: Path) -> bool:
     owner = store._committer
 
     def child() -> None:
-        writer.apply(step(1, 1), 0)
+        writer.apply(step(1, 1))
         owner._make_durable(writer)
         os._exit(0)  # it was told that step 1 of writer 1 is done
 
     with owner._transaction() as writer:
         assert ended_well(forked(child))
-        writer.apply(step(0, 2), 0)
+        writer.apply(step(0, 2))
         owner._make_durable(writer)
     try:
         check(store, [2, 1], in_flight=0)

@@ -12,7 +12,8 @@ import apsw
 import pytest
 
 from strongroom.backends.sqlite import SqliteStore, committer, receipts, schema
-from strongroom.testing.faults import Broken, Checkpointing, check, repeat, step
+from strongroom.store import ReceiptOf, ask
+from strongroom.testing.faults import SPACE, Broken, Checkpointing, check, repeat, step
 from strongroom.testing.power import NAME, Image, Make, Recorder, Replay, Report, cut, lay_out, record, spread
 from tests.crash.broken import NeverSyncing, relaxed
 from tests.crash.processes import apart, ended_well, forked
@@ -102,8 +103,9 @@ def _migrating(folder: Path, draws: int, *, make: Make = Migrated, atomic: bool 
     return cut(replay, range(len(replay.events) + 1), seed=SEED, draws=draws, make=make)
 
 
-def _repeating(folder: Path, honest: bool) -> Report:
-    """Kill a writer before its fsync, let another repeat the commit and be told "done", then cut the power."""
+def _repeating(folder: Path, honest: bool, asking: bool) -> Report:
+    """Kill a writer before its fsync, let another repeat the commit and be told "done", or ask for its receipt and be
+    told that there is one; then cut the power."""
     path, log = folder / NAME, folder / "log"
     if not honest:
         receipts._TOUCH = "SELECT ?, ?"
@@ -118,7 +120,10 @@ def _repeating(folder: Path, honest: bool) -> Report:
     def second() -> None:
         recorder = Recorder(path, log)
         with recorder:
-            repeat(SqliteStore(path), 0, 2)
+            if asking:
+                assert ask(SqliteStore(path), ReceiptOf(SPACE, step(0, 2).id)) is not None
+            else:
+                repeat(SqliteStore(path), 0, 2)
             recorder.acknowledge(0, 2)
 
     assert not ended_well(forked(first))
@@ -159,8 +164,9 @@ def test_a_power_cut_during_a_migration_leaves_the_old_format_or_the_new_one(tmp
     assert report.cuts > 50
 
 
-def test_a_repeated_commit_is_durable_even_if_the_first_was_never_synced(tmp_path: Path) -> None:
-    report = apart(_repeating, tmp_path, True)
+@pytest.mark.parametrize("asking", [False, True], ids=["repeated", "asked for"])
+def test_a_repeated_commit_is_durable_even_if_the_first_was_never_synced(tmp_path: Path, asking: bool) -> None:
+    report = apart(_repeating, tmp_path, True, asking)
     assert (report.lost, report.damaged) == (0, 0), report.example
 
 
@@ -201,8 +207,9 @@ def test_the_check_sees_a_migration_that_is_not_one_transaction(tmp_path: Path) 
     assert report.lost == 0
 
 
-def test_the_check_sees_a_repeat_that_is_acknowledged_without_fsync(tmp_path: Path) -> None:
-    assert apart(_repeating, tmp_path, False).lost > 0
+@pytest.mark.parametrize("asking", [False, True], ids=["repeated", "asked for"])
+def test_the_check_sees_a_repeat_that_is_acknowledged_without_fsync(tmp_path: Path, asking: bool) -> None:
+    assert apart(_repeating, tmp_path, False, asking).lost > 0
 
 
 @pytest.mark.parametrize("sector", [511, 512, 1024])

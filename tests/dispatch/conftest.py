@@ -32,7 +32,7 @@ class Desk:
 @pytest.fixture
 def make_desk() -> Callable[..., Desk]:
     def make(ctx: Any, **options: Any) -> Desk:
-        settings: dict[str, Any] = {"poll_seconds": 0.01, "sweep_seconds": 0.05, **options}
+        settings: dict[str, Any] = {"poll_seconds": 0.01, **options}
         if isinstance(ctx, AsyncContext):
             return Desk(AsyncDispatcher(ctx, **settings))
         return Desk(Dispatcher(ctx._target, **settings))

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from strongroom.dispatch import AsyncDispatcher, Dispatcher, respond, send
 
-dispatcher = AsyncDispatcher(lease_seconds=1.5, poll_seconds=0.02, sweep_seconds=0.5, max_concurrent=8)
+dispatcher = AsyncDispatcher(lease_seconds=1.5, poll_seconds=0.02, max_concurrent=8)
 
 
 class Number(Struct, frozen=True):

@@ -19,7 +19,6 @@ from strongroom.errors import InvalidInput
         {"lease_seconds": -1},
         {"lease_seconds": float("nan")},
         {"poll_seconds": 0},
-        {"sweep_seconds": "often"},
         {"max_workers": 0},
         {"max_tasks_per_child": 1.5},
     ],

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+
+import pytest
 
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, StrongroomError
 from strongroom.scope import Scope
+from strongroom.services.memories import keys
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import Batch, Committed, Revoked
-from strongroom.store import AsyncStore, Commit, new_id
+from strongroom.store import AsyncStore, Commit, Range, new_id
 from strongroom.testing.explore import CRASHED, Program, explore
 from tests.hashed import hashing
 from tests.services.memory_samples import mcr
@@ -24,7 +27,7 @@ def memories(store: AsyncStore, **options: Any) -> AsyncMemories:
     return AsyncMemories(Scope(store), threads=False, **options)
 
 
-def proposing(*requests: dict[str, Any], id: str = BATCH, proposer: str = "agent-7") -> Program:
+def proposing(*requests: Any, id: str = BATCH, proposer: str = "agent-7") -> Program:
     async def program(store: AsyncStore) -> Batch:
         return await memories(store).propose(list(requests), proposer=proposer, batch_id=id)
 
@@ -166,6 +169,84 @@ def test_a_flood_from_many_workers_stops_exactly_at_the_limit() -> None:
         assert sum(isinstance(result, Batch) for result in results) == 1
 
     assert explore([flooding("b1"), flooding("b2")], check).failure is None
+
+
+# ---- the same commit id ---------------------------------------------------------------------------------------------
+
+
+def under(id: str, call: Callable[[AsyncMemories, str], Awaitable[Any]]) -> Program:
+    async def program(store: AsyncStore) -> Any:
+        return await call(memories(store, embedder=hashing()), id)
+
+    return program
+
+
+CHAIN = [ALPHA, mcr("alpha two", memory_id="mem_b", source_refs=["mem_a"])]
+UNDER_AN_ID: dict[str, Callable[[AsyncMemories, str], Awaitable[Any]]] = {
+    "propose": lambda memories, id: memories.propose(mcr("beta"), proposer="agent-7", commit_id=id),
+    "commit": lambda memories, id: memories.commit("waiting", reviewer="ana", commit_id=id),
+    "reject": lambda memories, id: memories.reject("waiting", reason="hearsay", commit_id=id),
+    "revoke": lambda memories, id: memories.revoke(source_ref="feed", by="ana", commit_id=id),
+    "sweep": lambda memories, id: memories.sweep(commit_id=id),
+    "reembed": lambda memories, id: memories.reembed(hashing(32), commit_id=id),
+}
+WAITING = proposing(mcr("gamma"), id="waiting")
+SETUP = steps(proposing(*CHAIN), committing(), WAITING)
+
+
+async def log_of(store: AsyncStore) -> list[str]:
+    log = await Scope(store).get(Range(keys.log_key("default")))
+    return [record.type for record in log.records]
+
+
+@pytest.mark.parametrize("what", UNDER_AN_ID)
+def test_two_that_share_an_id_are_one_whatever_the_schedule(what: str) -> None:
+    seen: set[tuple[str, ...]] = set()
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert not isinstance(results[0], BaseException)
+        assert results[0] == results[1] == await program(store)
+        seen.add(tuple(sorted(await log_of(store))))
+
+    program = under("turn-7", UNDER_AN_ID[what])
+    # With nothing to end or to embed, or there would be millions of schedules.
+    assert explore([program, program], check, setup=WAITING).failure is None
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("what", UNDER_AN_ID)
+def test_whoever_crashed_or_was_not_answered_repeats_and_it_is_done_once(what: str) -> None:
+    seen: set[tuple[str, ...]] = set()
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        first = await program(store)
+        assert not isinstance(results[0], BaseException)
+        assert results[0] in (CRASHED, first)
+        seen.add(tuple(sorted(await log_of(store))))
+
+    program = under("turn-7", UNDER_AN_ID[what])
+    for crashes, unknowns in FAULTS:
+        again = steps_again(program)
+        result = explore([again], check, setup=SETUP, recover=[program], crashes=crashes, unknowns=unknowns)
+        assert result.failure is None
+    assert len(seen) == 1
+
+
+def test_an_id_of_ours_that_an_unknown_outcome_told_finishes_what_was_begun() -> None:
+    """Whichever commit of a revocation is not answered, the id in the error is one the whole can be repeated by."""
+
+    async def program(store: AsyncStore) -> Revoked:
+        try:
+            return await memories(store).revoke(source_ref="feed", by="ana")
+        except CommitUnknown as unknown:
+            assert unknown.commit_id
+            return await memories(store).revoke(source_ref="feed", by="ana", commit_id=unknown.commit_id)
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert (results[0].done, results[0].memories) == (True, 2)
+        assert await active(store) == []
+
+    assert explore([program], check, setup=SETUP, unknowns=1).failure is None
 
 
 # ---- crashes and lost answers ---------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ def test_a_writer_that_forgets_the_expectation_is_caught_here() -> None:
     async def careless(store: AsyncStore) -> None:
         run = await context(store).runs.get("r")
         key = Key("default", "run", "r")
-        [document] = await store.read([Get(key)])
+        document = await Scope(store).get(Get(key))
+        assert document is not None
         value = document.value.load()
         value["working_set"]["blockers"] = [*run.working_set.blockers, "x"]
         await store.commit(Commit(new_id(), (), (Put(key, encode(value), document.tags),)))
@@ -171,7 +172,7 @@ def test_whoever_comes_first_everything_agrees(programs: list[Program]) -> None:
 def test_an_attachment_never_survives_an_erasure_that_came_after_it() -> None:
     async def check(store: AsyncStore, results: Sequence[Any]) -> None:
         run, _ = await agree(store)
-        [uses, contents] = await store.read([Scan("default", "artifact-use"), Scan("default", "artifact")])
+        uses, contents = await Scope(store).read(Scan("default", "artifact-use"), Scan("default", "artifact"))
         assert len(uses.documents) == len(contents.documents) == len(run.working_set.artifact_refs)
 
     assert explore([ATTACH, erase], check, setup=boot).failure is None
@@ -208,7 +209,7 @@ def test_a_crash_in_create_leaves_all_of_the_run_or_none() -> None:
             await agree(store)
         except NotFound:
             assert results == (CRASHED,)
-            [ledger] = await store.read([Range(Key("default", "ledger", "r"))])
+            ledger = await Scope(store).get(Range(Key("default", "ledger", "r")))
             assert ledger.length == 0
 
     assert explore([create], check, crashes=1).failure is None
@@ -261,7 +262,7 @@ def test_what_a_crashed_restore_left_is_swept_a_day_later(pack: Path) -> None:
         return (await AsyncContext(scope).runs.restore(pack, run_id="later")).id
 
     async def check(store: AsyncStore, results: Sequence[Any]) -> None:
-        [left] = await store.read([Scan("default", "staging")])
+        left = await Scope(store).get(Scan("default", "staging"))
         assert left.documents == ()
 
     found = explore([restore], check, crashes=1, recover=[restore_later])
@@ -300,4 +301,114 @@ def test_an_update_of_unknown_outcome_is_applied_once_when_repeated_by_its_id() 
 
 def test_a_handle_that_lost_an_answer_never_goes_on_from_what_may_not_be() -> None:
     found = explore([again_and_again], check_agreement, setup=boot, unknowns=1)
+    assert found.failure is None, str(found.failure)
+
+
+LARGE = on_run(lambda run: run.attach(b"content" * 250_000, type="t"))
+
+
+def test_an_attachment_whose_answer_was_lost_is_whole_or_not_there() -> None:
+    async def attach(store: AsyncStore) -> None:
+        with suppress(CommitUnknown):
+            await LARGE(store)
+
+    found = explore([attach], check_agreement, setup=boot, unknowns=1)
+    assert found.failure is None, str(found.failure)
+
+
+def test_a_restore_whose_answer_was_lost_is_whole_or_not_there(pack: Path) -> None:
+    async def restore(store: AsyncStore) -> None:
+        with suppress(CommitUnknown):
+            await context(store).runs.restore(pack)
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        with suppress(NotFound):
+            await agree(store)
+
+    found = explore([restore], check, unknowns=1)
+    assert found.failure is None, str(found.failure)
+
+
+def repeated(call: Callable[[AsyncContext, str | None], Awaitable[Any]]) -> Program:
+    """Call until it is known how it ended, with the id that the lost answer told."""
+
+    async def program(store: AsyncStore) -> Any:
+        commit_id: str | None = None
+        while True:
+            try:
+                return await call(context(store), commit_id)
+            except CommitUnknown as lost:
+                commit_id = lost.commit_id or commit_id
+
+    return program
+
+
+async def _create(ctx: AsyncContext, id: str | None) -> Any:
+    return (await ctx.runs.create(objective="o", commit_id=id)).id
+
+
+async def _fork(ctx: AsyncContext, id: str | None) -> Any:
+    return (await (await ctx.runs.get("r")).fork(commit_id=id)).id
+
+
+async def _attach(ctx: AsyncContext, id: str | None) -> Any:
+    return await (await ctx.runs.get("r")).attach(b"content", type="t", commit_id=id)
+
+
+async def _record(ctx: AsyncContext, id: str | None) -> Any:
+    return await (await ctx.runs.get("r")).record("TOOL_CALL", {"tool_name": "t"}, commit_id=id)
+
+
+async def _erase(ctx: AsyncContext, id: str | None) -> Any:
+    return await ctx.runs.erase("r", reason="asked to", commit_id=id)
+
+
+async def _milestone(ctx: AsyncContext, id: str | None) -> Any:
+    return await (await ctx.runs.get("r")).milestone("m", commit_id=id)
+
+
+async def _update(ctx: AsyncContext, id: str | None) -> Any:
+    return (await (await ctx.runs.get("r")).update(append={"blockers": ["b"]}, commit_id=id)).seq
+
+
+def test_an_update_is_done_whatever_becomes_of_the_milestone_that_is_then_due() -> None:
+    async def setup(store: AsyncStore) -> None:
+        await context(store).runs.create(objective="o", run_id="r", config={"milestone_step_cap": 1})
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        run, _ = await agree(store)
+        assert (results[0], run.seq) == (1, 1)
+
+    found = explore([repeated(_update)], check, setup=setup, unknowns=2)
+    assert found.failure is None, str(found.failure)
+
+
+@pytest.mark.parametrize("call", [_create, _fork, _attach, _record, _erase, _milestone])
+def test_repeating_by_the_id_that_a_lost_answer_told_does_it_once(call: Any) -> None:
+    async def lengths(store: AsyncStore) -> tuple[int, int]:
+        await agree(store)
+        ledger = await Scope(store).get(Range(Key("default", "ledger", "r"), limit=0))
+        return ledger.length, len(await context(store).runs.list())
+
+    ends: set[tuple[int, int]] = set()
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert not isinstance(results[0], Exception), results
+        ends.add(await lengths(store))
+
+    found = explore([repeated(call)], check, setup=boot, unknowns=2)
+    assert found.failure is None, str(found.failure)
+    assert len(ends) == 1
+
+
+def test_of_two_who_open_one_run_both_get_it() -> None:
+    async def opening(store: AsyncStore) -> Any:
+        return (await context(store).runs.open("r", objective="o")).id
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        _, events = await agree(store)
+        assert list(results) == ["r", "r"]
+        assert len(events) == 1
+
+    found = explore([opening, opening], check)
     assert found.failure is None, str(found.failure)

@@ -26,7 +26,7 @@ async def contents(store: AsyncStore) -> list[Any]:
     return [message["content"] for message in await (await session(store)).load()]
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
+def said(*texts: str) -> list[Any]:
     return [{"role": "user", "content": text, "id": text} for text in texts]
 
 
@@ -36,7 +36,8 @@ async def begun(store: AsyncStore) -> None:
 
 def appending(text: str, **more: Any) -> Program:
     async def program(store: AsyncStore) -> Any:
-        return await (await session(store)).append([{"role": "user", "content": text, **more}])
+        message: Any = {"role": "user", "content": text, **more}
+        return await (await session(store)).append(message)
 
     return program
 

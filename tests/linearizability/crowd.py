@@ -12,11 +12,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from strongroom.codec import Json, encode
 from strongroom.errors import CommitUnknown, Conflict, StoreError, Unavailable
 from strongroom.store import (
+    Answer,
+    AnyQuestion,
     Append,
     Commit,
     Durability,
@@ -25,16 +27,17 @@ from strongroom.store import (
     Get,
     Key,
     Put,
-    Question,
     Range,
     Receipt,
     Store,
     Tail,
+    ask,
     new_id,
 )
 from strongroom.testing import EMPTY, Operation, Recorder, linearizable, race, store_step
 from tests.postgres.proxy import Proxy
 
+T = TypeVar("T")
 CLIENTS, CALLS = 4, 7
 EVERYTHING = CLIENTS * CALLS
 FOR_GOOD = 10**9
@@ -70,16 +73,16 @@ class Crowd:
     def durability(self) -> Durability:
         return self._stores[0].durability
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
-        return self._call(lambda store: store.read(questions))  # type: ignore[no-any-return]
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        return self._call(lambda store: store.read(questions))
 
     def commit(self, commit: Commit) -> Receipt:
-        return self._call(lambda store: store.commit(commit))  # type: ignore[no-any-return]
+        return self._call(lambda store: store.commit(commit))
 
     def close(self) -> None:
         """The stores go on: they serve many histories."""
 
-    def _call(self, verb: Callable[[Store], Any]) -> Any:
+    def _call(self, verb: Callable[[Store], T]) -> T:
         fault = self._faults.pop(next(self._numbers), None)
         if fault is not None:
             fault()
@@ -215,7 +218,7 @@ def _call(store: Store, space: str, chance: random.Random, body: Json) -> None:
             case 3:
                 _commit(store, chance, Commit(new_id(), (), (Put(key, body), Append(log, entries))))
             case _:
-                document, newest = store.read([Get(key), Tail(log, 1)])
+                document, newest = ask(store, Get(key), Tail(log, 1))
                 expects = (Expect(key, document.version if document else 0), Expect(log, newest.length))
                 _commit(store, chance, Commit(new_id(), expects[: chance.randint(1, 2)], (Put(key, body),)))
 

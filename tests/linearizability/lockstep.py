@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from strongroom.backends.memory import MemoryStore
-from strongroom.store import Commit, Durability, Question, Receipt, Store
+from strongroom.store import Answer, AnyQuestion, Commit, Durability, Receipt, Store
 from strongroom.testing.machine import store_machine
 
 STEPS = int(os.environ.get("STRONGROOM_STEPS", "2000"))
@@ -27,7 +26,7 @@ class Kept:
     def durability(self) -> Durability:
         return self._store.durability
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         return self._store.read(questions)
 
     def commit(self, commit: Commit) -> Receipt:

@@ -10,6 +10,7 @@ import pytest
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict
 from strongroom.opening import open_store
+from strongroom.scope import Scope
 from strongroom.store import Append, AsyncStore, Commit, Entry, Expect, Get, Key, Put, Range, Store, new_id
 from strongroom.testing import CRASHED, explore
 
@@ -42,7 +43,7 @@ class Shared:
     async def increment(self, store: AsyncStore, *, careful: bool = True) -> None:
         """Add one to a number and to a log, in one commit, until it is certain."""
         while True:
-            (found,) = await store.read([Get(self.number)])
+            found = await Scope(store).get(Get(self.number))
             version, value = (found.version, found.value.load()) if found else (0, 0)
             expects = (Expect(self.number, version),) if careful else ()
             entry = Entry("added", encode(value))
@@ -60,9 +61,9 @@ class Shared:
         await self.increment(store, careful=False)
 
     async def check(self, store: AsyncStore, results: Sequence[Any]) -> None:
-        document, log = await store.read([Get(self.number), Range(self.log)])
+        document, log = await Scope(store).read(Get(self.number), Range(self.log))
         value = document.value.load() if document else 0
-        assert [record.body.load() for record in log.records] == list(range(value))
+        assert [record.body and record.body.load() for record in log.records] == list(range(value))
         assert len(results) - results.count(CRASHED) <= value <= len(results)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
 from strongroom.backends.redis import AsyncRedisStore, RedisStore
-from strongroom.store import AsyncStore, Commit, Durability, Question, Receipt, Store
+from strongroom.store import AnyQuestion, AsyncStore, Commit, Durability, Receipt, Store
 from strongroom.testing import Driven
 from tests.linearizability.crowd import HASTY, Scene, explained, unknowns
 from tests.missing import had_or_skip
@@ -104,7 +104,7 @@ class Wrapped:
     def durability(self) -> Durability:
         return self.store.durability
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Any]:
         return self.store.read(questions)
 
     def commit(self, commit: Commit) -> Receipt:
@@ -122,9 +122,9 @@ class DropsExpectations(Wrapped):
 class AnswersFromAnOldRead(Wrapped):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._old: dict[Question, Any] = {}
+        self._old: dict[AnyQuestion, Any] = {}
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Any]:
         fresh = super().read(questions)
         return [self._old.setdefault(question, answer) for question, answer in zip(questions, fresh, strict=True)]
 

@@ -16,6 +16,7 @@ from strongroom.codec import encode
 from strongroom.errors import StrongroomError
 from strongroom.stemming import words
 from strongroom.store import (
+    AnyQuestion,
     Append,
     Commit,
     Delete,
@@ -26,7 +27,6 @@ from strongroom.store import (
     Get,
     Key,
     Put,
-    Question,
     Range,
     Scan,
     Tail,
@@ -78,7 +78,7 @@ def commits(space: str) -> st.SearchStrategy[Commit]:
     return st.builds(lambda e, w: Commit(new_id(), e, w), expects, several)
 
 
-def questions(space: str) -> list[Question]:
+def questions(space: str) -> list[AnyQuestion]:
     keys = [Key(space, kind, id) for kind in ("doc", "log") for id in IDS]
     scans = [
         Scan(space, "doc", wanted, limit=1, reverse=reverse)

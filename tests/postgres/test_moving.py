@@ -31,6 +31,7 @@ from strongroom.store import (
     Truncate,
     Watchable,
     Write,
+    ask,
     new_id,
 )
 
@@ -114,7 +115,7 @@ def test_a_copied_tombstone_keeps_its_count(sqlite: SqliteStore, target: Postgre
 def test_copied_documents_keep_their_order_and_tags(sqlite: SqliteStore, target: PostgresStore) -> None:
     copy(sqlite, target)
     for scan in (Scan("acme", "doc"), Scan("acme", "doc", {"n": "1"})):
-        assert target.read([scan])[0].documents == sqlite.read([scan])[0].documents
+        assert ask(target, scan).documents == ask(sqlite, scan).documents
     assert target.read([Get(Key("acme", "doc", "dropped"))]) == [None]
 
 

@@ -14,9 +14,9 @@ from strongroom.backends.postgres.address import Address, parse
 from strongroom.backends.postgres.wire import adapters_map
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, Unavailable
-from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Get, Key, Put, Range, new_id
+from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Get, Key, Put, Range, ReceiptOf, new_id
 from tests.postgres.proxy import Proxy
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresServer, wait_for_a_lock
 
 KEY = Key("acme", "log", "a")
 DOC = Key("acme", "doc", "a")
@@ -125,6 +125,14 @@ def test_a_refusal_found_after_a_lost_reply_is_a_refusal(store: Any, proxy: Prox
     assert (refused.value.expected, refused.value.actual) == (7, 1)
 
 
+def test_what_voids_a_lost_copy_is_no_receipt(store: Any, proxy: Proxy) -> None:
+    commit = append(expected=7)
+    proxy.lose_requests()
+    with pytest.raises(Conflict):
+        store.commit(commit)
+    assert store.read([ReceiptOf("acme", commit.id)]) == [None]
+
+
 def test_a_late_copy_of_a_refused_commit_changes_nothing(store: Any, proxy: Proxy) -> None:
     proxy.hold_requests()
     commit = Commit(new_id(), (Expect(DOC, EXISTS),), append().writes)
@@ -163,11 +171,11 @@ def test_a_repeat_waits_for_the_copy_that_still_runs(
     store = connect(postgres)
     store.commit(append())
     commit, call, address = append(expected=1), commits.new_call(), parse(postgres)
-    sql, arguments = address.sql(commits.CALL), commits.arguments(commit, 60)
+    sql, arguments = address.sql(commits.CALL), commits.arguments(commit, 60, 60)
     with psycopg.connect(address.conninfo, context=adapters_map()) as first, ThreadPoolExecutor(1) as other:
         assert commits.settled(commit, first.execute(sql, (*arguments, call, 1)).fetchone()).versions == (2,)
         repeat = other.submit(_alone, address, sql, (*arguments, call, 2))
-        _wait_for_a_lock(postgres_server)
+        wait_for_a_lock(postgres_server)
         first.commit()
         assert commits.settled(commit, repeat.result(60)).versions == (2,)
     assert length(store) == 2
@@ -176,13 +184,6 @@ def test_a_repeat_waits_for_the_copy_that_still_runs(
 def _alone(address: Address, sql: str, arguments: tuple[Any, ...]) -> Any:
     with psycopg.connect(address.conninfo, context=adapters_map()) as con:
         return con.execute(sql, arguments).fetchone()
-
-
-def _wait_for_a_lock(server: PostgresServer) -> None:
-    """Return once somebody waits for a lock that somebody else holds."""
-    with psycopg.connect(server.superuser("agent"), autocommit=True) as con:
-        while not con.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall()[0][0]:
-            pass
 
 
 def test_terminated_backends_are_replaced(connect: Connect, postgres: str, postgres_server: PostgresServer) -> None:

@@ -17,7 +17,7 @@ from strongroom.backends.postgres import PostgresStore, schema
 from strongroom.backends.postgres.address import parse
 from strongroom.codec import encode
 from strongroom.errors import Damaged, InvalidInput, SchemaMismatch, StrongroomError, Unavailable
-from strongroom.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, new_id
+from strongroom.store import Append, Commit, Durability, Entry, Get, Key, Put, Range, ask, new_id
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 
 Connect = Callable[..., Any]
@@ -46,7 +46,7 @@ def test_many_processes_can_start_on_an_empty_database_at_once(postgres_server: 
         starter.stdin.flush()
     assert [starter.communicate(timeout=60)[1] for starter in starters] == [""] * STARTERS
     with PostgresStore(url) as store:
-        assert store.read([Range(Key("acme", "log", "a"))])[0].length == STARTERS
+        assert ask(store, Range(Key("acme", "log", "a"))).length == STARTERS
 
 
 def test_a_starter_that_waited_for_another_sees_what_it_made(connect: Connect, postgres: str) -> None:

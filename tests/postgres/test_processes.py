@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from strongroom.backends.postgres import PostgresStore
-from strongroom.store import Get, Key
+from strongroom.store import Get, Key, ask
 
 PROCESSES, UPDATES = 2, 100
 
@@ -38,5 +38,6 @@ def test_no_update_of_two_processes_is_lost(postgres: str) -> None:
     ]
     assert [worker.communicate(timeout=120)[1] for worker in workers] == [""] * PROCESSES
     with PostgresStore(postgres) as store:
-        found = store.read([Get(Key("acme", "counter", "a"))])[0]
+        found = ask(store, Get(Key("acme", "counter", "a")))
+    assert found is not None
     assert (found.version, found.value.load()) == (PROCESSES * UPDATES, PROCESSES * UPDATES)

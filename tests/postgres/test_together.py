@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from strongroom.backends.postgres import AsyncPostgresStore
 from strongroom.backends.postgres.failures import Effort
@@ -15,6 +16,7 @@ from strongroom.backends.postgres.link import AsyncLink
 from strongroom.backends.postgres.together import only_key
 from strongroom.codec import encode
 from strongroom.errors import Conflict
+from strongroom.scope import Scope
 from strongroom.store import Append, Commit, Entry, Expect, Key, Put, Range, Receipt, new_id
 
 
@@ -37,7 +39,7 @@ def together(url: str, commits: Iterable[Commit]) -> list[Any]:
 def lengths(url: str, names: Iterable[str]) -> list[int]:
     async def read() -> list[int]:
         async with await AsyncPostgresStore.open(url) as store:
-            answers = await store.read([Range(Key("acme", "log", name), 0, 0) for name in names])
+            answers = await Scope(store).get_all([Range(Key("acme", "log", name), 0, 0) for name in names])
             return [slice.length for slice in answers]
 
     return asyncio.run(read())
@@ -87,8 +89,23 @@ def test_a_repeat_among_others_gets_the_first_answer(postgres: str) -> None:
     first = append("one")
     [receipt] = together(postgres, [first])
     answers = together(postgres, [append("other"), first, append("one"), first])
-    assert answers[1] == answers[3] == receipt
+    assert answers[1] == answers[3] == replace(receipt, repeated=True)
     assert lengths(postgres, ["one"]) == [2]
+
+
+def test_an_id_that_was_used_otherwise_is_refused_among_others(postgres: str, messages: list[int]) -> None:
+    commits = [replace(append(f"n{n % 10}"), id=f"id{n % 10}", digest=b"%d" % n) for n in range(20)]
+    answers = together(postgres, commits)
+    assert sorted(type(answer).__name__ for answer in answers) == ["InvalidInput"] * 10 + ["Receipt"] * 10
+    assert lengths(postgres, [f"n{n}" for n in range(10)]) == [1] * 10
+    assert max(messages) > 10
+
+
+def test_one_id_about_different_keys_is_made_once_among_others(postgres: str) -> None:
+    commits = [replace(append(f"n{n}"), id="one", digest=b"%d" % n) for n in range(20)]
+    answers = together(postgres, commits)
+    assert sorted(type(answer).__name__ for answer in answers) == ["InvalidInput"] * 19 + ["Receipt"]
+    assert sum(lengths(postgres, [f"n{n}" for n in range(20)])) == 1
 
 
 def _losing(monkeypatch: pytest.MonkeyPatch, *, applied: bool) -> None:

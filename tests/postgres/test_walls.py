@@ -75,3 +75,10 @@ def test_one_read_may_ask_about_two_spaces(connect: Callable[..., Any], postgres
         store.commit(Commit(new_id(), (), (Append(Key(space, "log", "a"), (Entry("note", encode(space)),)),)))
     found = store.read([Range(Key(space, "log", "a")) for space in ("zeta", "acme", "nobody")])
     assert [[record.body.load() for record in slice.records] for slice in found] == [["zeta"], ["acme"], []]
+
+
+@pytest.mark.parametrize("setting", ["strongroom.space = 'acme'", "strongroom.operator = 'on'"])
+def test_it_is_a_seat_belt_and_no_lock(raw: psycopg.Connection[Any], setting: str) -> None:
+    """Whoever may connect may say which space is meant: docs/security.md says so, and this is why it must."""
+    raw.execute(f"SET {setting}")
+    assert count(raw, "record") == 1

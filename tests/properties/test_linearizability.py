@@ -12,12 +12,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.codec import encode
-from strongroom.errors import CommitUnknown, Conflict
-from strongroom.store import Append, Commit, Entry, Expect, Get, Key, Put, Range, Receipt, Store, Truncate, new_id
+from strongroom.errors import CommitUnknown, Conflict, InvalidInput
+from strongroom.store import (
+    AnyQuestion,
+    Append,
+    Commit,
+    Entry,
+    Expect,
+    Get,
+    Key,
+    Put,
+    Range,
+    Receipt,
+    ReceiptOf,
+    Store,
+    Truncate,
+    ask,
+    new_id,
+)
 from strongroom.testing import EMPTY, Operation, Recorder, linearizable, race, store_step
 
 ROUNDS = int(os.environ.get("STRONGROOM_HISTORIES", "12"))
@@ -137,18 +154,24 @@ def busy(store: Store, seed: int, calls: int = 9) -> None:
     for n in range(calls):
         key = chance.choice([DOCUMENT, OTHER])
         try:
-            match chance.randrange(4):
+            match chance.randrange(6):
                 case 0:
                     store.read([Get(DOCUMENT), Get(OTHER), Range(LOG)])
                 case 1:
                     store.commit(Commit(new_id(), writes=(append([seed, n]),)))
                 case 2:
                     store.commit(Commit(new_id(), writes=(Put(key, encode([seed, n])), append([seed, n]))))
+                case 3:
+                    store.read([ReceiptOf("s", f"shared-{chance.randrange(3)}"), Get(DOCUMENT), Range(LOG)])
+                case 4:  # the same id from all of them, for one of two things
+                    digest = chance.choice([b"one", b"two"])
+                    shared = f"shared-{chance.randrange(3)}"
+                    store.commit(Commit(shared, (), (append(str(digest)),), digest, encode(str(digest))))
                 case _:
-                    found = store.read([Get(key)])[0]
+                    found = ask(store, Get(key))
                     expect = Expect(key, found.version if found else 0)
                     store.commit(Commit(new_id(), (expect,), (Put(key, encode([seed, n])),)))
-        except (Conflict, CommitUnknown):
+        except (Conflict, CommitUnknown, InvalidInput):
             continue
 
 
@@ -208,10 +231,10 @@ class ReadsStale(MemoryStore):
         super().__init__()
         self._copies: dict[Any, Any] = {}
 
-    def _answer(self, question: Any) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         fresh = super()._answer(question)
-        stale = self._copies.get(question.key, fresh)
-        self._copies[question.key] = fresh
+        stale = self._copies.get(question, fresh)
+        self._copies[question] = fresh
         return stale
 
 
@@ -226,7 +249,28 @@ class TearsReads(MemoryStore):
         return answers
 
 
-@pytest.mark.parametrize("wrong", [LosesUpdates, ReadsStale, TearsReads])
+class IgnoresDigests(MemoryStore):
+    """Takes whatever comes under a known id for a repeat."""
+
+    def commit(self, commit: Commit) -> Receipt:
+        known = self._receipts.get((commit.space, commit.id))
+        return super().commit(commit if known is None else replace(commit, digest=known.digest))
+
+
+class AnswersTooLate(MemoryStore):
+    """Does not know a receipt until somebody has asked for it once."""
+
+    _asked: set[str] = set()
+
+    def _answer(self, question: AnyQuestion) -> Any:
+        found = super()._answer(question)
+        if isinstance(found, Receipt) and found.id not in self._asked:
+            self._asked = {*self._asked, found.id}
+            return None
+        return found
+
+
+@pytest.mark.parametrize("wrong", [LosesUpdates, ReadsStale, TearsReads, IgnoresDigests, AnswersTooLate])
 def test_a_wrong_store_is_found_out(wrong: type[MemoryStore]) -> None:
     assert not all(sees_one_order(wrong, rounds=12))
 

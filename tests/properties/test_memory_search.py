@@ -87,7 +87,7 @@ class World:
             return
         self.pending.append((space, batch.id))
 
-    def request(self, space: str) -> dict[str, Any]:
+    def request(self, space: str) -> Any:
         rng = self.rng
         active = [id for (where, id), memory in self.known.items() if where == space and memory.status == "active"]
         sources = [source for source in SOURCES if rng.random() < 0.2]

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from strongroom.backends.memory import MemoryStore, Stream
 from strongroom.backends.sqlite import SqliteStore
-from strongroom.store import Delete, Question, Store, Tail, Write
+from strongroom.store import AnyQuestion, Delete, Store, Tail, Write
 from strongroom.testing.machine import store_machine
+from tests.conformance.wrong_repeats import AsksAnySpace, ForgetsAnswers, IgnoresDigests
 
 EXAMPLES = int(os.environ.get("STRONGROOM_STEPS", "30"))
 SEARCH = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None)
@@ -58,7 +59,7 @@ def test_memory_and_sqlite_run_in_lockstep() -> None:
 
 
 class TailIsOneShort(MemoryStore):
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: AnyQuestion) -> Any:
         if type(question) is Tail and question.count:
             question = replace(question, count=question.count - 1)
         return super()._answer(question)
@@ -72,7 +73,7 @@ class ReusesIndexes(MemoryStore):
         return length
 
 
-@pytest.mark.parametrize("wrong", [TailIsOneShort, ReusesIndexes])
+@pytest.mark.parametrize("wrong", [TailIsOneShort, ReusesIndexes, IgnoresDigests, ForgetsAnswers, AsksAnySpace])
 def test_the_machine_finds_what_is_wrong(wrong: type[MemoryStore]) -> None:
     """A control: the machine can tell a wrong store."""
     search = settings(SEARCH, max_examples=300, database=None, print_blob=False, phases=[Phase.generate])

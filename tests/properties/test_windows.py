@@ -166,7 +166,7 @@ def test_the_newest_run_is_the_longest_that_fits(items: list[tuple[int, str, str
 @EXAMPLES
 @given(messages=MESSAGES, budget=BUDGET, cuts=st.lists(st.integers(0, 13), max_size=2), odd=st.booleans())
 def test_a_session_decides_as_a_plain_list_does(
-    strategy: Strategy, messages: list[dict[str, Any]], budget: int, cuts: list[int], odd: bool
+    strategy: Strategy, messages: list[Any], budget: int, cuts: list[int], odd: bool
 ) -> None:
     """Though it reads only what may fit, and some of its history may be hidden or filtered."""
 

@@ -7,7 +7,7 @@ import sys
 from strongroom.backends.redis import RedisStore
 from strongroom.codec import encode
 from strongroom.errors import Conflict
-from strongroom.store import Commit, Expect, Get, Put, new_id
+from strongroom.store import Commit, Expect, Get, Put, ask, new_id
 from tests.redis.words import DOC
 
 
@@ -15,7 +15,7 @@ def main(address: str, times: int) -> None:
     with RedisStore(address) as store:
         for _ in range(times):
             while True:
-                found = store.read([Get(DOC)])[0]
+                found = ask(store, Get(DOC))
                 version, total = (0, 0) if found is None else (found.version, found.value.load())
                 try:
                     store.commit(Commit(new_id(), (Expect(DOC, version),), (Put(DOC, encode(total + 1)),)))

@@ -11,6 +11,7 @@ import pytest
 from strongroom.backends.redis import AsyncRedisStore, core
 from strongroom.backends.redis.scripts import COMMIT, Script
 from strongroom.errors import Closed, CommitUnknown, Conflict, Unavailable
+from strongroom.scope import Scope
 from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Range, Receipt, new_id
 from tests.redis.proxy import Proxy
 from tests.redis.words import DOC, LOG, append, bodies, put
@@ -52,7 +53,7 @@ def test_without_any_reply_the_outcome_is_unknown(connect: Connect, valkey_serve
         store.commit(commit)
     assert caught.value.commit_id == commit.id
     proxy.cut_replies = 0
-    assert store.commit(commit) == Receipt(commit.id, (2,))
+    assert store.commit(commit) == Receipt(commit.id, (2,), repeated=True)
     assert bodies(store) == ["before", "cut"]
 
 
@@ -134,7 +135,7 @@ def test_a_waiter_is_woken_by_another_store(valkey_server: ValkeyServer) -> None
             waiting = asyncio.create_task(here.wait(LOG, 0, 30))
             await there.commit(append("wake up"))
             await waiting
-            assert (await here.read([Range(LOG)]))[0].length == 1
+            assert (await Scope(here).get(Range(LOG))).length == 1
 
     asyncio.run(scenario())
 
@@ -152,7 +153,7 @@ def test_a_cancelled_commit_lands_first(valkey_server: ValkeyServer, proxy: Prox
             proxy.release.set()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert (await store.read([Range(LOG)]))[0].length == 2
+            assert (await Scope(store).get(Range(LOG))).length == 2
 
     asyncio.run(scenario())
 

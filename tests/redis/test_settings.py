@@ -10,7 +10,7 @@ import pytest
 from strongroom.backends.redis.failures import Refused
 from strongroom.backends.redis.guarantees import DURABLE, RELAXED, UNKNOWN, UNSYNCED, VOLATILE, parse_settings, weakest
 from strongroom.errors import CommitUnknown, InvalidInput, StrongroomError, Unavailable
-from strongroom.store import Commit, Delete, Durability, Erase, Range, Truncate, Write, new_id
+from strongroom.store import Commit, Delete, Durability, Erase, Range, ReceiptOf, Truncate, Write, new_id
 from tests.redis.words import DOC, LOG, append, bodies, put, value
 from tests.servers.valkey import ValkeyServer, start_or_skip
 
@@ -128,6 +128,22 @@ def test_a_disk_that_does_not_confirm_makes_the_outcome_unknown(
     settings(appendonly="yes")
     assert store.commit(commit).versions == (1,)
     assert bodies(store) == ["unconfirmed"]
+
+
+def test_a_receipt_is_not_shown_before_the_disk_has_confirmed_it(
+    connect: Connect, server: ValkeyServer, settings: Callable[..., None]
+) -> None:
+    settings(appendfsync="everysec")
+    commit, address = append("unconfirmed"), server.address()
+    connect(address).commit(commit)
+    store = connect(address, wait_aof=True)
+    assert store.read([ReceiptOf("space", commit.id)])[0].versions == (1,)
+    settings(appendonly="no")
+    with pytest.raises(Unavailable) as caught:
+        store.read([ReceiptOf("space", commit.id)])
+    assert caught.value.reason == "fsync"
+    assert store.read([ReceiptOf("space", "never made"), Range(LOG)])[0] is None
+    settings(appendonly="yes")
 
 
 def test_a_server_that_is_full_refuses_and_changes_nothing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from strongroom.codec import encode
-from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, Store, new_id
+from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, Store, ask, new_id
 
 LOG = Key("space", "log", "one")
 DOC = Key("space", "doc", "one")
@@ -20,9 +20,9 @@ def put(value: Any, key: Key = DOC, **tags: str) -> Commit:
 
 
 def bodies(store: Store, key: Key = LOG) -> list[Any]:
-    return [record.body.load() for record in store.read([Range(key)])[0].records]
+    return [None if record.body is None else record.body.load() for record in ask(store, Range(key)).records]
 
 
 def value(store: Store, key: Key = DOC) -> Any:
-    found = store.read([Get(key)])[0]
+    found = ask(store, Get(key))
     return None if found is None else found.value.load()

@@ -9,10 +9,12 @@ import httpx
 
 from strongroom.client import wire
 from strongroom.codec import encode
+from strongroom.operations import Operation
 from strongroom.server.endpoint import Endpoint
+from strongroom.services.memories.values import MemoryRequest
 from strongroom.store import Commit, Find, Get, Key, Put, new_id
 
-MCR = {
+MCR: MemoryRequest = {
     "_schema_version": "2.1",
     "op": "add",
     "type": "fact",
@@ -34,7 +36,7 @@ BODIES: dict[str, Any] = {
     "POST /runs/resume/load": {"pack_path": "a.zip"},
     "POST /runs/{run_id}/memory/propose": {"mcrs": [MCR]},
     "POST /runs/{run_id}/memory/commit": {"batch_id": "batch_1"},
-    "POST /memories/propose": {"mcrs": [MCR], "proposer": "agent-7"},
+    "POST /memories/propose": {"requests": [MCR], "proposer": "agent-7"},
     "POST /memories/batches/{batch_id}/reject": {"reason": "no"},
     "POST /memories/revoke": {"source_ref": "nowhere"},
     "POST /sessions": {"title": "A talk"},
@@ -56,12 +58,17 @@ QUERIES: dict[str, dict[str, Any]] = {
 
 def packed(endpoint: Endpoint, space: str) -> bytes:
     """The body of an endpoint of the port."""
-    key = Key(space, "thing", "a")
+    key, thread = Key(space, "thing", "a"), Key(space, "thread", "a")
+    said = encode({"entries": [["str", ["hi"], "a", None]]})
+    asked = wire.dump_operation(Operation("threads.append", thread, said, f"~{new_id()}"))
+    attached = wire.dump_operation(Operation("run.attach", Key(space, "run", "a"), encode({}), f"~{new_id()}"))
     return {
-        "/store/read": wire.dump_questions([Get(key)]),
+        "/store/read": wire.dump_questions([Get(thread)]),
+        "/store/perform": asked,
+        "/store/upload": len(attached).to_bytes(wire.HEAD_BYTES, "big") + attached + b"content",
         "/store/commit": wire.dump_commit(Commit(new_id(), (), (Put(key, encode({"a": 1})),))),
         "/store/search": wire.dump(Find(space, "message", ("anything",))),
-        "/store/wait": wire.dump(wire.Waiting(key, 0, 0.0)),
+        "/store/wait": wire.dump(wire.Waiting(thread, 0, 0.0)),
         "/runs/restore": b"not a pack",
     }[endpoint.path]
 

@@ -21,6 +21,7 @@ import uvicorn
 from strongroom.opening import open_async_store
 from strongroom.server.app import create_app, furnish
 from strongroom.server.keys import Keys
+from strongroom.server.protocol import Protocol
 from strongroom.server.settings import Settings
 
 PATIENCE_SECONDS = 120  # a limit for what hangs, not for what is slow
@@ -31,7 +32,7 @@ class Served:
 
     def __init__(self, settings: Settings) -> None:
         self.app = create_app(settings)
-        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error", lifespan="on")
+        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error", lifespan="on", http=Protocol)
         self._server = uvicorn.Server(config)
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)

@@ -133,3 +133,22 @@ def test_a_server_whose_store_fails_is_not_ready(monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(started.app.state.store, "read", broken)
         assert (http.get("/health").status_code, http.get("/ready").status_code) == (200, 503)
+
+
+def test_how_the_server_is_doing_is_told_to_its_own_admins_alone(
+    shared: Served, roles: dict[str, httpx.Client]
+) -> None:
+    assert {role: http.get("/metrics").status_code for role, http in roles.items()} == {
+        "reader": 403, "writer": 403, "reviewer": 403, "admin": 200,
+    }  # fmt: skip
+    with client(shared.url, shared.key("a-tenant", "admin")) as tenant:
+        assert tenant.get("/metrics").status_code == 403
+
+
+def test_what_callers_make_up_is_no_label(admin: httpx.Client) -> None:
+    before = len(admin.get("/metrics").text.splitlines())
+    for number in range(20):
+        admin.request(f"MADE{number}", "/runs")
+        admin.get(f"/made/up/{number}")
+        admin.get(f"/runs/made-up-{number}")
+    assert len(admin.get("/metrics").text.splitlines()) - before < 80

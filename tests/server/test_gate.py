@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from strongroom.opening import open_async_store
 from strongroom.server import gate
 from strongroom.server.keys import Keys
+from strongroom.server.limits import Rates
 from strongroom.server.settings import Settings, from_environment, is_loopback
 from strongroom.server.tokens import KEPT_SECONDS, PAUSE_SECONDS, IssuerKeys
 from strongroom.store import AsyncStore
@@ -40,6 +42,14 @@ def test_without_keys_this_machine_is_let_in(alone: httpx.Client) -> None:
         {"X-Forwarded-For": "10.0.0.1"},
         {"Forwarded": "for=10.0.0.1"},
         {"X-Real-IP": "10.0.0.1"},
+        {"X-Forwarded-Host": "localhost"},
+        {"X-Forwarded-Proto": "https"},
+        {"Via": "1.1 proxy"},
+        {"Origin": "evil://localhost"},
+        {"Host": "[[::1]]"},
+        {"Host": "localhost:80:80"},
+        {"Host": "localhost:"},
+        {"Host": "127.0.0.1]"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://["},
@@ -103,6 +113,47 @@ def test_a_revoked_key_is_useless(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert http.get("/runs").status_code == 200
             started.do(Keys(started.app.state.store).revoke(key.removeprefix("srk_").split(".")[0]))
             assert http.get("/runs").status_code == 401
+
+
+def test_revoking_the_last_key_lets_nobody_in(tmp_path: Path) -> None:
+    address = str(tmp_path / "a.db")
+    with open_async(address) as (store, do):
+        _, stored = do(Keys(store).create(space="default", role="admin"))
+        do(Keys(store).revoke(stored.name))
+    with served(address) as started, client(started.url) as http:
+        assert http.get("/runs").status_code == 401
+    with served(address, no_keys=True) as started, client(started.url) as http:
+        assert http.get("/runs").status_code == 200
+        started.key()
+        assert http.get("/runs").status_code == 401
+
+
+@pytest.mark.parametrize("name", ["Host", "Origin", "Authorization", "Idempotency-Key"])
+def test_a_header_that_decides_is_given_once(alone: httpx.Client, name: str) -> None:
+    lines = ["GET /runs HTTP/1.1", f"{name}: localhost", f"{name}: localhost", "Connection: close", "", ""]
+    with socket.create_connection((alone.base_url.host, alone.base_url.port or 80), timeout=60) as raw:
+        raw.sendall("\r\n".join(lines).encode())
+        answer = raw.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 400") and b"header_twice" in answer
+
+
+def test_credentials_that_were_wrong_are_not_remembered(alone: httpx.Client, tmp_path: Path) -> None:
+    with served(str(tmp_path / "b.db")) as started:
+        good, gate = started.key(), started.app.state.gate
+        with client(started.url) as http:
+            for number in range(20):
+                http.get("/runs", headers={"Authorization": f"Bearer srk_{number:012}.{'x' * 5000}"})
+            assert gate._known == {}
+            http.get("/runs", headers={"Authorization": f"Bearer {good}"})
+        assert [len(digest) for digest in gate._known] == [32] and good not in repr(gate._known)
+
+
+def test_an_address_that_is_wrong_all_the_time_is_slowed_down(tmp_path: Path) -> None:
+    with served(str(tmp_path / "b.db")) as started, client(started.url, "srk_nobody.secret") as wrong:
+        started.app.state.gate._wrong = Rates(0.5, clock=lambda: 0.0)
+        assert [wrong.get("/runs").status_code for _ in range(8)] == [401] * 5 + [429] * 3
+        with client(started.url, started.key()) as known:
+            assert known.get("/runs").status_code == 200
 
 
 def test_a_secret_is_stored_nowhere(tmp_path: Path) -> None:

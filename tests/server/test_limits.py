@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
 
+from strongroom.server import asking, leaving
 from strongroom.server.limits import Rates
 from strongroom.server.wire import Refusal
 from tests.server.conftest import client
@@ -181,9 +186,65 @@ def test_too_many_headers_are_refused_by_the_web_server(small: Served) -> None:
             answer = raw.recv(1000)
         except OSError:
             answer = b""  # it hung up, which is fine too
-    assert answer[9:12] in (b"", b"400", b"431", b"200")
+    assert answer[9:12] in (b"", b"400", b"431")
     with client(small.url) as http:
         assert http.get("/health").status_code == 200
+
+
+MANY, LONG = {f"x-{number}": "1" for number in range(200)}, {"x-long": "x" * 70_000}
+
+
+@pytest.mark.parametrize("headers", [MANY, LONG], ids=["many", "long"])
+def test_headers_over_the_limit_are_431(http: httpx.Client, headers: dict[str, str]) -> None:
+    answer = http.get("/health", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (431, "headers_too_large")
+
+
+def test_a_body_that_trickles_is_not_waited_for(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "WHOLE_SECONDS", 0.2)
+    with trickling(small) as raw:
+        assert raw.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_body_that_trickles_does_not_keep_a_server_from_leaving() -> None:
+    with served() as started, trickling(started) as raw:
+        until(lambda: started.app.state.room._left < started.app.state.settings.max_bodies_bytes)
+        started.do(_set(started.app.state.closing))
+        assert raw.recv(1000).startswith(b"HTTP/1.1 503")
+
+
+def test_whatever_is_still_open_a_while_after_the_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "GRACE_SECONDS", 0.0)
+    ended: list[str] = []
+    with served() as started, client(started.url) as http:
+
+        async def endless(*_: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+
+        monkeypatch.setattr(started.app.state.gate, "admit", endless)
+        asked = threading.Thread(target=lambda: http.get("/runs"))
+        asked.start()
+        until(lambda: bool(started.app.state.guests._tasks))
+        started.do(_set(started.app.state.closing))
+        asked.join(60)
+        assert ended == ["cancelled"]
+
+
+@contextmanager
+def trickling(server: Served) -> Iterator[socket.socket]:
+    """A request whose body has begun and does not end."""
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as raw:
+        raw.sendall(b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+        yield raw
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
 
 
 def test_whoever_hangs_up_in_the_middle_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ from strongroom.client import wire
 from strongroom.codec import encode
 from strongroom.server.limits import Room
 from strongroom.server.wire import Refusal
-from strongroom.store import Append, Commit, Entry, Key, Range, new_id
+from strongroom.store import AnyQuestion, Append, Commit, Entry, Get, Key, Put, Range, Scan, Tail, new_id
 from tests.server.conftest import client
 from tests.server.serving import Process, process
 
@@ -131,6 +131,69 @@ def test_asking_for_everything(server: Process) -> None:
 
     at_once(8, work)
     assert max(sizes) < 4 * MIB and peak_mib(server) - before < MOST_MIB
+
+
+MESSAGES = 48  # of a megabyte each, so that any answer with all of them is over the bound
+
+
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A server with usual limits that holds a lot."""
+    folder: Path = tmp_path_factory.mktemp("heavy")
+    with process(folder / "agent.db") as started:
+        with strongroom.connect(started.url) as ctx:
+            session, run = ctx.sessions.open("s"), ctx.runs.create(objective="x", run_id="r")
+            for number in range(MESSAGES):
+                text = f"word {number} " + "x" * MIB
+                session.append([{"role": "user", "content": text}])
+                run.record("TOOL_RESULT", {"tool_name": "t", "ok": True, "result": text})
+                ctx.threads.append("t", text, from_id="a")
+                ctx.store.commit(Commit(new_id(), (), (Put(Key("default", "note", f"n{number}"), encode(text)),)))
+        yield started
+
+
+NOTE = Key("default", "note", "n0")
+MESSAGE = Key("default", "message", "s")
+SMALL_READS: dict[str, list[AnyQuestion]] = {
+    "one document 400 times": [Get(NOTE)] * 400,
+    "many documents": [Get(Key("default", "note", f"n{number}")) for number in range(MESSAGES)],
+    "a whole stream 400 times": [Range(MESSAGE)] * 400,
+    "its newest records": [Tail(MESSAGE, MESSAGES), Tail(MESSAGE, max_weight=2**50)] * 100,
+    "whole kinds": [Scan("default", "note", limit=10_000)] * 400,
+}
+SMALL_PAGES = (
+    "/sessions/s/messages?limit=1000",
+    "/sessions/s/messages?k=1000",
+    "/sessions/s/window?max_tokens=10000000",
+    "/sessions/s/search?q=word&k=1000",
+    "/sessions/search?q=word&k=1000",
+    "/runs/r/events?limit=1000",
+    "/runs/r/verify",
+    "/runs/r/at?seq=0",
+    "/runs/r/brief?max_tokens=10000000",
+    "/runs/r/episodes?limit=1000",
+    "/runs/r/pack",
+    "/threads/t/slots",
+)
+
+
+@pytest.mark.parametrize("asked", SMALL_READS)
+def test_a_small_read_makes_a_server_hold_little(heavy: Process, asked: str) -> None:
+    before = peak_mib(heavy)
+    content = wire.dump_questions(SMALL_READS[asked])
+    assert len(content) < 64 * 1024
+    with client(heavy.url) as http:
+        answer = http.post("/store/read", content=content, headers={"Content-Type": wire.MEDIA})
+    assert answer.status_code == 200 and len(answer.content) < 9 * MIB and peak_mib(heavy) - before < 64
+
+
+@pytest.mark.parametrize("path", SMALL_PAGES)
+def test_a_small_request_makes_a_server_hold_little(heavy: Process, path: str) -> None:
+    before = peak_mib(heavy)
+    with client(heavy.url) as http:
+        answer = http.get(path)
+    assert answer.status_code in (200, 413) and peak_mib(heavy) - before < 64
+    assert len(answer.content) < 9 * MIB or path.endswith("pack")  # which is a file, sent piece by piece
 
 
 def test_room_is_given_back() -> None:

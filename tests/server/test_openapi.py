@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -17,13 +16,13 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
-from strongroom.client import wire
 from strongroom.server.app import create_app
 from strongroom.server.endpoint import Endpoint, Nothing
 from strongroom.server.openapi import describe
 from strongroom.server.routes import ENDPOINTS
 from strongroom.server.settings import Settings
 from strongroom.server.wire import JSON
+from tests.server import packed
 from tests.server.conftest import client
 from tests.server.samples import MCR
 from tests.server.serving import served
@@ -35,6 +34,7 @@ CHECKS = [
     checks.content_type_conformance,
     checks.status_code_conformance,
 ]
+packed.register()
 CALLS = int(os.environ.get("STRONGROOM_CALLS", "500"))
 STREAMS = [endpoint for endpoint in ENDPOINTS if endpoint.media == "text/event-stream"]
 CALLED = [endpoint for endpoint in ENDPOINTS if endpoint not in STREAMS]
@@ -54,7 +54,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         made.post("/runs", json={"objective": "x", "run_id": "known"})
         made.post("/sessions/known/messages", json={"messages": [{"role": "user", "content": "Hello"}]})
         made.post("/threads/known/slots", json={"payload": 1, "from_id": "a"})
-        made.post("/memories/propose", json={"mcrs": [{**MCR, "memory_id": "known"}], "batch_id": "known"})
+        made.post("/memories/propose", json={"requests": [{**MCR, "memory_id": "known"}], "batch_id": "known"})
         made.post("/memories/batches/known/commit", json={"reviewer": "ana"})
         yield made
 
@@ -62,40 +62,6 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def schema() -> Any:
     return schemathesis.openapi.from_dict(describe(ENDPOINTS))
-
-
-PLAIN = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats()
-    | st.text(max_size=5)
-    | st.binary(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["key", "id", "kind"]), inner),
-    max_leaves=6,
-)
-KEYS = st.fixed_dictionaries(
-    {"space": st.just("default") | PLAIN, "kind": st.text(max_size=3), "id": st.text(max_size=3)}
-)
-FIELDS = st.fixed_dictionaries(
-    {"key": KEYS | PLAIN},
-    optional={
-        "start": PLAIN,
-        "limit": PLAIN,
-        "value": PLAIN,
-        "entries": st.lists(PLAIN),
-        "space": PLAIN,
-        "words": PLAIN,
-    },
-)
-PARTS = st.lists(st.tuples(st.sampled_from([*wire.QUESTIONS, *wire.WRITES, "x"]), FIELDS) | PLAIN, max_size=3)
-PACKED = (
-    PARTS
-    | FIELDS
-    | st.fixed_dictionaries({"id": st.text(max_size=3), "expects": st.lists(PLAIN, max_size=1), "writes": PARTS})
-)
-schemathesis.openapi.media_type("application/zip", st.binary())
-schemathesis.openapi.media_type(wire.MEDIA, st.binary() | PACKED.map(msgspec.msgpack.encode))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,23 @@ from strongroom.backends.memory import MemoryStore
 from strongroom.client import paging, wire
 from strongroom.client.paging import Reading
 from strongroom.codec import encode
-from strongroom.store import Append, Commit, Entry, Get, Key, Page, Put, Question, Range, Scan, Tail, Truncate, new_id
+from strongroom.store import (
+    AnyQuestion,
+    Append,
+    Commit,
+    Entry,
+    Get,
+    Key,
+    Page,
+    Put,
+    Range,
+    ReceiptOf,
+    Scan,
+    Slice,
+    Tail,
+    Truncate,
+    new_id,
+)
 from tests.server.serving import served
 
 LENGTH = 12
@@ -25,7 +41,7 @@ STREAM, EMPTY = Key("s", "stream", "full"), Key("s", "stream", "empty")
 def filled(truncated: int = 0) -> MemoryStore:
     store = MemoryStore()
     entries = tuple(Entry("note", encode(number), weight=number % 4) for number in range(LENGTH))
-    store.commit(Commit(new_id(), (), (Append(STREAM, entries),)))
+    store.commit(Commit("known", (), (Append(STREAM, entries),), b"digest", encode({"an": "answer"})))
     for number in range(LENGTH):
         store.commit(Commit(new_id(), (), (Put(Key("s", "document", f"d{number}"), encode(number), {"a": "b"}),)))
     if truncated:
@@ -33,21 +49,22 @@ def filled(truncated: int = 0) -> MemoryStore:
     return store
 
 
-def answered(store: MemoryStore, questions: Sequence[Question], most: int) -> bytes:
+def answered(store: MemoryStore, questions: Sequence[AnyQuestion], most: int, max_bytes: int = 10_000) -> bytes:
     """What a server does."""
     bounded = paging.capped(questions, most)
-    answers = store.read(bounded)
-    growing = [answer for question, answer in zip(questions, answers, strict=True) if type(question) is not Get]
-    sizes = [len(answer.documents if type(answer) is Page else answer.records) for answer in growing]
-    assert sum(sizes) <= max(most, len(growing))
-    return wire.dump_answers(answers, paging.cuts(questions, bounded, answers))
+    part = store.read_within(bounded, max_bytes)
+    answers = part.answers
+    sizes = [len(answer.documents) for answer in answers if isinstance(answer, Page)]
+    sizes += [len(answer.records) for answer in answers if isinstance(answer, Slice)]
+    assert sum(sizes) <= max(most, len(sizes))
+    return wire.dump_answers(answers, paging.cuts(questions, bounded, part))
 
 
-def read(store: MemoryStore, questions: Sequence[Question], most: int) -> list[Any]:
+def read(store: MemoryStore, questions: Sequence[AnyQuestion], most: int, max_bytes: int) -> list[Any]:
     """What a client does."""
     reading = Reading(questions)
     while asked := reading.next():
-        reading.answered(asked, answered(store, asked, most))
+        reading.answered(asked, answered(store, asked, most, max_bytes))
     return reading.answers()
 
 
@@ -55,6 +72,7 @@ SMALL = st.integers(0, LENGTH + 2)
 KEYS = st.sampled_from([STREAM, EMPTY])
 QUESTIONS = st.one_of(
     st.builds(Get, st.just(Key("s", "document", "d3"))),
+    st.builds(ReceiptOf, st.just("s"), st.sampled_from(["known", "unknown"])),
     st.builds(Range, KEYS, SMALL, st.none() | SMALL, st.none() | SMALL),
     st.builds(Tail, KEYS, st.none() | SMALL, st.none() | SMALL, st.none() | SMALL),
     st.builds(
@@ -69,10 +87,12 @@ QUESTIONS = st.one_of(
 )
 
 
-@given(st.lists(QUESTIONS, min_size=1, max_size=4), st.integers(1, 6), st.integers(0, 5))
-def test_pages_put_together_are_the_answer(questions: list[Question], most: int, truncated: int) -> None:
+@given(st.lists(QUESTIONS, min_size=1, max_size=4), st.integers(1, 6), st.integers(0, 5), st.integers(0, 12))
+def test_pages_put_together_are_the_answer(
+    questions: list[AnyQuestion], most: int, truncated: int, max_bytes: int
+) -> None:
     store = filled(truncated)
-    assert read(store, questions, most) == store.read(questions)
+    assert read(store, questions, most, max_bytes) == store.read(questions)
 
 
 def test_what_is_appended_meanwhile_is_left_for_the_next_question() -> None:
@@ -82,6 +102,7 @@ def test_what_is_appended_meanwhile_is_left_for_the_next_question() -> None:
     while asked := reading.next():
         reading.answered(asked, answered(store, asked, 5))
     [whole] = reading.answers()
+    assert isinstance(whole, Slice)
     assert whole.length == LENGTH and [record.index for record in whole.records] == list(range(LENGTH))
 
 
@@ -92,6 +113,7 @@ def test_what_is_truncated_meanwhile_leaves_no_gap() -> None:
     while asked := reading.next():
         reading.answered(asked, answered(store, asked, 5))
     [whole] = reading.answers()
+    assert isinstance(whole, Slice)
     assert whole.first == 8 and [record.index for record in whole.records] == [8, 9, 10, 11]
 
 
@@ -99,9 +121,9 @@ def test_a_long_stream_is_read_whole_through_a_server(tmp_path: Path, monkeypatc
     sizes: list[int] = []
     load = wire.load_answers
 
-    def watched(raw: bytes, questions: Sequence[Question]) -> Any:
+    def watched(raw: bytes, questions: Sequence[AnyQuestion]) -> Any:
         answers, cut = load(raw, questions)
-        sizes.extend(len(answer.records) for answer in answers if hasattr(answer, "records"))
+        sizes.extend(len(answer.records) for answer in answers if isinstance(answer, Slice))
         return answers, cut
 
     monkeypatch.setattr(paging, "load_answers", watched)
@@ -110,5 +132,6 @@ def test_a_long_stream_is_read_whole_through_a_server(tmp_path: Path, monkeypatc
         entries = tuple(Entry("note", encode(number)) for number in range(1000))
         ctx.store.commit(Commit(new_id(), (), (Append(key, entries),)))
         [found] = ctx.store.read([Range(key)])
+        assert isinstance(found, Slice)
         assert [record.index for record in found.records] == list(range(1000))
         assert max(sizes) == paging.MOST

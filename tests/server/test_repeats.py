@@ -1,22 +1,62 @@
-"""A request sent again under the same Idempotency-Key does nothing more; where that can not be, it is refused."""
+"""A request sent again under the same Idempotency-Key does nothing more; something else under it is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from docs.recording import STORY, USUAL, resolved
+from docs.recording import STEP, STORY, TOLD, USUAL, resolved
 
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import OnLoop
+from strongroom.errors import CommitUnknown
+from strongroom.server.app import furnish
 from strongroom.server.routes import ENDPOINTS
+from strongroom.store import Commit, Receipt, new_id
 from tests.server.conftest import client
 from tests.server.serving import served
 from tests.server.test_roles import name
 
-KEYED = {name(endpoint) for endpoint in ENDPOINTS if endpoint.keyed}
-UNKEYED = {name(endpoint) for endpoint in ENDPOINTS if endpoint.method in ("POST", "PATCH")} - KEYED
+WRITING = {name(endpoint) for endpoint in ENDPOINTS if endpoint.method != "GET" and endpoint.group != "store"}
+PORT = {name(endpoint) for endpoint in ENDPOINTS if endpoint.method != "GET" and endpoint.group == "store"}
+UPLOAD = "POST /runs/restore"  # a file and no JSON: not part of the story
+
+# Something else to ask of the same target, wherever a body can say it.
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "POST /runs": {"objective": "Something else"},
+    "PATCH /runs/{run_id}": {"patch": {"status": "DONE"}},
+    "POST /runs/{run_id}/events": {"payload": {"tool_name": "other", "arguments": {}}},
+    "POST /runs/{run_id}/milestone": {"reason": "another one"},
+    "POST /runs/{run_id}/fork": {"seq": 0},
+    "POST /runs/{run_id}/rollback": {"seq": 1},
+    "POST /runs/{run_id}/erase": {"reason": "another one"},
+    "POST /runs/boot": {"objective": "Something else"},
+    "POST /runs/{run_id}/step/update": {"patch": {**STEP, "set": {"next_action": "something else"}}},
+    "POST /runs/{run_id}/memory/propose": {"mcrs": [{**TOLD, "content": "something else"}]},
+    "POST /runs/resume/load": {"pack_path": "$pack_path"},
+    "POST /memories/propose": {"requests": [{**TOLD, "content": "something else"}]},
+    "POST /memories/batches/{batch_id}/commit": {"reviewer": "bob"},
+    "POST /memories/batches/{batch_id}/reject": {"reason": "another one"},
+    "POST /memories/revoke": {"reason": "another one"},
+    "POST /sessions": {"title": "Something else"},
+    "POST /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Something else"}]},
+    "PUT /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Something else"}]},
+    "POST /sessions/{session_id}/truncate": {"message_id": "m2"},
+    "POST /threads/{thread_id}/slots": {"payload": {"text": "something else"}},
+}
+# The body says nothing but the target, or nothing that changes what is done.
+NOTHING_ELSE = {
+    "POST /runs/{run_id}/memory/commit",
+    "POST /runs/{run_id}/resume/snapshot",
+    "POST /runs/{run_id}/snapshot",
+    "POST /memories/sweep",
+    "POST /sessions/{session_id}/restore",
+    "DELETE /sessions/{session_id}",
+    "DELETE /threads/{thread_id}",
+}
 
 
 @pytest.fixture
@@ -25,43 +65,125 @@ def http(tmp_path: Path) -> Iterator[httpx.Client]:
         yield made
 
 
-def played(http: httpx.Client) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Play the recorded story; tell of each request, before it is sent, its name, path and content."""
+class Asked(NamedTuple):
+    """A request of the story."""
+
+    name: str
+    path: str
+    content: dict[str, Any]
+    key: dict[str, str]
+    known: dict[str, Any]
+
+    def send(self, http: httpx.Client, **changed: Any) -> httpx.Response:
+        content = self.content if not changed else {"json": {**self.content["json"], **changed}}
+        return http.request(self.name.split()[0], self.path, headers=self.key, **content)
+
+
+def played(http: httpx.Client) -> Iterator[Asked]:
+    """Play the recorded story, and tell of each request that writes before it is sent, under a key of its own."""
     known: dict[str, Any] = {}
-    for asked, given in STORY:
+    for place, (asked, given) in enumerate(STORY):
         method, path = asked.split()
         whole = path.format(**resolved({**USUAL, **given.get("path", {})}, known))
         content = {"json": resolved(given["body"], known)} if "body" in given else {}
-        yield asked, whole, content
-        answer = http.request(method, whole, params=given.get("query"), headers=key_for(asked), **content)
+        key = {"Idempotency-Key": f"once: {place}"} if asked in WRITING else {}
+        if asked in WRITING:
+            yield Asked(asked, whole, content, key, known)
+        answer = http.request(method, whole, params=given.get("query"), headers=key, **content)
         assert answer.status_code == 200, answer.text
         known |= answer.json() if isinstance(answer.json(), dict) else {}
 
 
-def key_for(asked: str) -> dict[str, str]:
-    return {"Idempotency-Key": f"once: {asked}"} if asked in KEYED else {}
-
-
-def test_every_request_of_the_story_is_answered_as_before_if_it_takes_a_key(http: httpx.Client) -> None:
+def test_every_request_that_writes_is_answered_as_before_under_its_key(http: httpx.Client) -> None:
     different, seen = [], set()
-    for asked, path, content in played(http):
-        if asked in KEYED and asked not in seen:
-            first, second = (http.request(asked.split()[0], path, headers=key_for(asked), **content) for _ in range(2))
-            seen.add(asked)
-            if (first.status_code, first.content) != (second.status_code, second.content):
-                different.append((asked, first.text, second.text))
+    for asked in played(http):
+        first, second = asked.send(http), asked.send(http)
+        seen.add(asked.name)
+        if (first.status_code, first.content) != (second.status_code, second.content):
+            different.append((asked.name, first.text, second.text))
     assert different == []
-    assert seen == KEYED
+    assert seen == WRITING - {UPLOAD}
 
 
-def test_a_request_that_takes_no_key_is_refused_with_one(http: httpx.Client) -> None:
-    refused = set()
-    for asked, path, content in played(http):
-        if asked in UNKEYED:
-            answer = http.request(asked.split()[0], path, headers={"Idempotency-Key": "once"}, **content)
-            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input")
-            refused.add(asked)
-    assert {each for each in UNKEYED - refused if "/store/" not in each} == {"POST /runs/restore"}
+def test_every_request_that_asks_for_something_else_under_a_key_is_refused(http: httpx.Client) -> None:
+    wrong, seen = [], set()
+    for asked in played(http):
+        if asked.name in OTHERWISE and asked.name not in seen:
+            seen.add(asked.name)
+            first = asked.send(http)
+            answer = asked.send(http, **resolved(OTHERWISE[asked.name], asked.known))
+            if (answer.status_code, answer.json().get("details")) != (422, {"path": "Idempotency-Key"}):
+                wrong.append((asked.name, answer.status_code, answer.text))
+            assert asked.send(http).content == first.content
+    assert wrong == []
+    assert seen == OTHERWISE.keys() == WRITING - NOTHING_ELSE - {UPLOAD}
+
+
+def test_a_pack_is_restored_once_under_its_key(http: httpx.Client) -> None:
+    for run in "ab":
+        http.post("/runs", json={"objective": run, "run_id": run})
+    one, other = (http.get(f"/runs/{run}/pack").content for run in "ab")
+
+    def upload(pack: bytes, run_id: str = "new") -> httpx.Response:
+        headers = {"Idempotency-Key": "k", "Content-Type": "application/zip"}
+        return http.post("/runs/restore", params={"run_id": run_id}, content=pack, headers=headers)
+
+    assert upload(one).status_code == 200
+    assert upload(one).content == upload(one).content
+    assert upload(other).json()["details"] == {"path": "Idempotency-Key"}
+    assert upload(other, "newer").json()["ws"]["objective"] == "b"
+
+
+@pytest.mark.parametrize("asked", sorted(PORT))
+def test_the_port_takes_no_key_because_its_commits_have_ids(http: httpx.Client, asked: str) -> None:
+    method, path = asked.split()
+    answer = http.request(method, path, headers={"Idempotency-Key": "k"}, content=b"")
+    assert (answer.status_code, "an id of its own" in answer.json()["error"]) == (422, True)
+
+
+def test_two_callers_may_choose_the_same_key(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server:
+        for _ in range(2):
+            with client(server.url, server.key(role="writer")) as http:
+                slot = {"payload": 1, "from_id": "a"}
+                for _ in range(2):
+                    http.post("/threads/t/slots", json=slot, headers={"Idempotency-Key": "k"})
+        with client(server.url, server.key(role="reader")) as http:
+            assert http.get("/threads/t/slots").json()["length"] == 2
+
+
+class Losing(OnLoop):
+    """A store that makes a commit and then does not know whether it did."""
+
+    lost = 0
+
+    async def commit(self, commit: Commit) -> Receipt:
+        made = await super().commit(commit)
+        if self.lost:
+            self.lost -= 1
+            raise CommitUnknown("the line is dead", reason="io", commit_id=commit.id)
+        return made
+
+
+@pytest.mark.parametrize("key", ["mine", None])
+def test_an_unknown_outcome_names_what_to_repeat_with(key: str | None) -> None:
+    store = Losing(MemoryStore())
+    with served() as server, client(server.url) as http:
+        furnish(server.app, store)
+
+        def record(key: str | None) -> httpx.Response:
+            headers = {} if key is None else {"Idempotency-Key": key}
+            payload = {"tool_name": "t", "arguments": {}}
+            return http.post("/runs/r/events", json={"type": "TOOL_CALL", "payload": payload}, headers=headers)
+
+        http.post("/runs", json={"objective": "o", "run_id": "r"})
+        store.lost = 1
+        unknown = record(key)
+        assert (unknown.status_code, unknown.json()["code"]) == (503, "commit_unknown")
+        named = unknown.json()["details"]["commit_id"]
+        assert key is None or named == key
+        assert record(named).json()["sequence_id"] == record(named).json()["sequence_id"]
+        assert len(http.get("/runs/r/events").json()["events"]) == 2
 
 
 def test_a_repeat_is_answered_as_the_first_whatever_happened_since(http: httpx.Client) -> None:
@@ -98,3 +220,13 @@ def test_a_key_for_one_thing_says_nothing_about_another(http: httpx.Client) -> N
     patch = {"patch": {"status": "BUSY"}, "expected_seq": 0}
     done = [http.patch(f"/runs/{run}", json=patch, headers=keyed).json() for run in runs]
     assert [each["ws"]["run_id"] for each in done] == runs
+
+
+def test_messages_take_an_id_of_the_form_that_an_unknown_outcome_names(http: httpx.Client) -> None:
+    key = {"Idempotency-Key": f"~{new_id()}"}
+    for _ in range(2):
+        answer = http.post(
+            "/sessions/fresh/messages", json={"messages": [{"role": "user", "content": "a"}]}, headers=key
+        )
+        assert answer.status_code == 200, answer.text
+    assert len(http.get("/sessions/fresh/messages").json()["messages"]) == 1

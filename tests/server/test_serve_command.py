@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,8 @@ import httpx
 import pytest
 
 from strongroom.errors import InvalidInput
+from strongroom.opening import open_async_store
+from strongroom.server.keys import Keys
 from strongroom.server.running import run
 from tests.server.serving import PATIENCE_SECONDS
 from tests.test_group import wait_for
@@ -72,6 +75,32 @@ def serve(stack: ExitStack, folder: Path, *options: str) -> Served:
     served = Served(folder, *options)
     stack.callback(served.close)
     return served
+
+
+def test_a_header_without_end_is_not_taken(tmp_path: Path, stack: ExitStack) -> None:
+    host, port = serve(stack, tmp_path).url.removeprefix("http://").split(":")
+    sent = 0
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as raw:
+        raw.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
+        try:
+            while sent < 64 * 1024 * 1024:
+                sent += raw.send(b"x" * 65536)
+            answer = raw.recv(1000)
+        except OSError:
+            answer = b"HTTP/1.1 431"  # it hung up while we were sending
+    assert sent < 64 * 1024 * 1024 and answer.startswith(b"HTTP/1.1 431")
+
+
+def test_a_server_whose_keys_are_all_revoked_serves_this_machine_only_when_told(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    with asyncio.Runner() as runner:
+        store = runner.run(open_async_store(str(tmp_path / "agent.db")))
+        _, stored = runner.run(Keys(store).create(space="default", role="admin"))
+        runner.run(Keys(store).revoke(stored.name))
+        runner.run(store.close())  # type: ignore[arg-type]
+    assert serve(stack, tmp_path).get("/runs").status_code == 401
+    assert serve(stack, tmp_path, "--no-keys").get("/runs").status_code == 200
 
 
 def test_whoever_hears_the_address_can_connect_at_once(tmp_path: Path, stack: ExitStack) -> None:

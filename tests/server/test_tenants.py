@@ -31,7 +31,7 @@ def victim(shared: Served) -> dict[str, str]:
         http.patch(f"/runs/{run}", json={"patch": {"next_action": CANARY}, "expected_seq": 0})
         batch = http.post(f"/runs/{run}/memory/propose", json={"mcrs": [{**MCR, "content": CANARY}]}).json()["batch_id"]
         memory = http.post(f"/runs/{run}/memory/commit", json={"batch_id": batch}).json()["committed_ids"][0]
-        waiting = http.post("/memories/propose", json={"mcrs": [{**MCR, "content": f"{CANARY} 2"}]}).json()["id"]
+        waiting = http.post("/memories/propose", json={"requests": [{**MCR, "content": f"{CANARY} 2"}]}).json()["id"]
         http.post(f"/runs/{run}/milestone", json={"reason": CANARY})
         said = {"messages": [{"role": "user", "content": CANARY}]}
         message = http.post("/sessions/talk/messages", json=said).json()["messages"][0]["id"]
@@ -89,7 +89,8 @@ def test_no_space_in_a_request_is_believed(victim: dict[str, str], thief: httpx.
 
 
 def test_a_snapshot_of_somebody_else_can_not_be_loaded(victim: dict[str, str], thief: httpx.Client) -> None:
-    for path in (victim["pack_path"], victim["pack_path"].rsplit("/", 1)[1], f"../{victim['pack_path']}"):
+    name, folder = victim["pack_path"], b"victim".hex()
+    for path in (name, f"{folder}/{name}", f"../{folder}/{name}"):
         assert thief.post("/runs/resume/load", json={"pack_path": path}).status_code in (404, 422)
 
 

@@ -223,3 +223,10 @@ def fresh_schema(url: str) -> Iterator[str]:
     with psycopg.connect(url, autocommit=True) as con:
         con.execute("SET client_min_messages = warning")
         con.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+def wait_for_a_lock(server: PostgresServer) -> None:
+    """Return once somebody waits for a lock that somebody else holds."""
+    with psycopg.connect(server.superuser("agent"), autocommit=True) as con:
+        while not con.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall()[0][0]:
+            pass

@@ -8,8 +8,8 @@ from typing import Any
 from strongroom.services.memories.values import Committed
 
 
-def mcr(content: str = "Deploys happen on Friday", **fields: Any) -> dict[str, Any]:
-    """Return a valid request."""
+def mcr(content: str = "Deploys happen on Friday", **fields: Any) -> Any:
+    """Return a valid request, or what the fields make of it."""
     return {
         "_schema_version": "2.1",
         "op": "add",

@@ -9,10 +9,11 @@ import pytest
 
 from strongroom import schemas
 from strongroom.errors import InvalidInput
+from strongroom.services.memories.values import MemoryRequest
 from strongroom.services.runs.episodes import MAX_SUMMARY, summarize
 from strongroom.values import Event
 
-REQUEST = {
+REQUEST: MemoryRequest = {
     "_schema_version": "2.1",
     "op": "add",
     "type": "fact",

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NotRequired, get_origin, get_type_hints
 
 import pytest
 
 import strongroom
-from strongroom import schemas
+from strongroom import schemas, values
 from strongroom.blocking.runs import Runs
 from strongroom.bridge import Inline, run
 from strongroom.codec import MAX_DEPTH, encode
-from strongroom.errors import InvalidInput
+from strongroom.errors import InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.runs.runs import AsyncRuns
 from strongroom.services.runs.state import event_writes
+from strongroom.services.runs.working_set import MUTABLE
 from strongroom.store import Commit, Put, Store
 from strongroom.values import Head
 from tests.colours import Awaitable
@@ -200,3 +201,37 @@ def test_another_service_can_record_in_its_own_commit(store: Store) -> None:
     last = run_handle.events()[-1]
     assert (last.type, last.payload, last.actor) == ("MEMORY_PROPOSED", told, "agent-7")
     assert run_handle.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("type", "typed"),
+    [
+        ("STEP_REQUEST", values.StepRequest),
+        ("MODEL_ACTION", values.ModelAction),
+        ("TOOL_CALL", values.ToolCall),
+        ("TOOL_RESULT", values.ToolResult),
+        ("MODEL_UPDATE", values.ModelUpdate),
+        ("ERROR", values.ErrorTold),
+    ],
+)
+def test_the_type_of_a_payload_says_what_its_schema_says(type: str, typed: Any) -> None:
+    schema = schemas.document("ledger_event")["$defs"][type]
+    assert set(get_type_hints(typed)) == set(schema["properties"])
+    assert get_type_hints(typed, include_extras=True).keys() - _optional(typed) == set(schema["required"])
+
+
+def _optional(typed: Any) -> set[str]:
+    hints = get_type_hints(typed, include_extras=True)
+    return {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
+
+
+def test_the_fields_of_an_update_are_those_that_can_change() -> None:
+    assert set(get_type_hints(values.UpdateFields)) == set(MUTABLE)
+
+
+async def test_a_repeat_of_an_event_that_was_erased_since_says_so(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r")
+    await run.record("TOOL_CALL", {"tool_name": "x", "arguments": {}}, commit_id="z")
+    await ctx.runs.erase("r", reason="asked", actor="ana")
+    with pytest.raises(NotFound, match="erased since"):
+        await run.record("TOOL_CALL", {"tool_name": "x", "arguments": {}}, commit_id="z")

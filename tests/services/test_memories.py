@@ -79,6 +79,32 @@ async def test_rejecting_again_changes_nothing_and_a_committed_batch_can_not_be_
         await ctx.memories.reject(other.id, reason="too late")
 
 
+async def test_a_batch_is_committed_or_rejected_as_it_came_or_by_its_id(ctx: Any) -> None:
+    one, other = [await ctx.memories.propose([mcr(text)], proposer="agent-7") for text in ("one", "other")]
+    assert (await ctx.memories.commit(one, reviewer="ana")).batch_id == one.id
+    assert (await ctx.memories.reject(other, reason="hearsay")).id == other.id
+
+
+async def test_a_single_request_needs_no_list(ctx: Any) -> None:
+    batch = await ctx.memories.propose(mcr(), proposer="agent-7")
+    assert len(batch.proposals) == 1
+
+
+async def test_what_is_not_there_is_not_found_and_only_a_write_says_that_nothing_changed(ctx: Any) -> None:
+    with pytest.raises(NotFound) as looked:
+        await ctx.memories.batch("batch_none")
+    with pytest.raises(NotFound) as wrote:
+        await ctx.memories.reject("batch_none", reason="hearsay")
+    assert ["nothing changed" in str(refused.value) for refused in (looked, wrote)] == [False, True]
+
+
+async def test_memories_and_pages_of_them_show_what_they_are(ctx: Any) -> None:
+    await known(ctx, mcr("one"), mcr("two"))
+    page = await ctx.memories.list(limit=1)
+    assert repr(page).startswith("Results([Memory(") and repr(page).endswith(f", next={page.next!r})")
+    assert repr(getattr(ctx.memories, "_target", ctx.memories)) == "<memories of space 'default'>"
+
+
 async def test_single_proposals_can_be_left_out(ctx: Any) -> None:
     batch = await ctx.memories.propose([mcr(), mcr("The office is in Lyon")], proposer="agent-7")
     committed = await ctx.memories.commit(batch.id, reviewer="ana", reject={0: "hearsay"})

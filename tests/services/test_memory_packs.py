@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from strongroom.codec import encode, parse
+from strongroom.codec import encode, pack, parse
 from strongroom.errors import InvalidInput
+from strongroom.services.memories import keys
 from strongroom.services.memories.policy import Policy
-from strongroom.store import Commit, new_id
+from strongroom.services.memories.values import Revoked
+from strongroom.store import Commit, Put, new_id
+from strongroom.values import moment
 from tests.services.memory_samples import contents, known, mcr, settled, using
 
 
@@ -93,3 +96,30 @@ async def test_a_damaged_item_is_refused(spaces: tuple[Any, Any], damage: dict[s
     [item] = await packed(here, (await known(here, mcr("alpha one"))).memory_ids)
     with pytest.raises(InvalidInput):
         await unpack(there, [item | damage])
+
+
+async def test_a_pack_exported_after_a_revocation_does_not_hold_what_was_revoked(ctx: Any, tmp_path: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r")
+    told = [mcr("the poisoned well", source_refs=["feed"]), mcr("the clean well", source_refs=["guide"])]
+    batch = await ctx.memories.propose(told, proposer="agent", run_id="r")
+    committed = await run.milestone("m", memory_batch_id=batch.id, reviewer="ana")
+    derived = mcr("drawn from it", source_refs=[committed.memory_commits[0]])
+    second = await ctx.memories.propose([derived], proposer="agent", run_id="r")
+    await run.milestone("n", memory_batch_id=second.id, reviewer="ana")
+    await ctx.memories.revoke(source_ref="feed", by="ana", reason="poisoned")
+    await run.export(tmp_path / "pack.zip")
+    raw = (tmp_path / "pack.zip").read_bytes()
+    assert b"poisoned well" not in raw and b"drawn from it" not in raw and b"clean well" in raw
+    back = await ctx.runs.restore(tmp_path / "pack.zip", run_id="back")
+    assert (await back.verify()).ok
+
+
+async def test_nor_while_the_revocation_is_still_under_way(ctx: Any) -> None:
+    [id] = (await known(ctx, mcr("the poisoned well", source_refs=["feed"]))).memory_ids
+    memories = memories_of(ctx)
+    scope = memories._scope
+    begun = Revoked(source_ref="feed", by="ana", reason="poisoned", at=moment(0), done=False)
+    put = Put(keys.revocation_key(scope.space, "feed"), pack(begun), {"status": "open"})
+    await settled(ctx.store.commit(Commit(new_id(), (), (put,))))
+    assert (await ctx.memories.get(id)).status == "active"
+    assert await packed(ctx, [id]) == []

@@ -5,18 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from strongroom.errors import InvalidInput
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.requests import stage
+from strongroom.services.memories.requests import read_requests, stage
+from strongroom.services.memories.values import MemoryRequest, Proposal, Request
 from tests.services.memory_samples import mcr
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 REFUSED: dict[str, Any] = {
     "no requests": [],
-    "a bare request": mcr(),
     "text": "remember this",
     "not an object": ["remember this"],
     "an unknown field": [mcr(importance=3)],
@@ -59,16 +60,20 @@ REFUSED: dict[str, Any] = {
 }
 
 
+def staged(requests: Any, batch_id: str = "batch_1", proposer: str = "agent-7") -> tuple[Proposal, ...]:
+    return stage(read_requests(requests), batch_id, proposer, Policy(), NOW)
+
+
 @pytest.mark.parametrize("what", REFUSED)
 def test_it_is_refused(what: str) -> None:
     with pytest.raises(InvalidInput):
-        stage(REFUSED[what], "batch_1", "agent-7", Policy(), NOW)
+        staged(REFUSED[what])
 
 
 def test_a_minimal_request_is_accepted() -> None:
     request = mcr()
     del request["_schema_version"]
-    [proposal] = stage([request], "batch_1", "agent-7", Policy(), NOW)
+    [proposal] = staged([request])
     assert proposal.request.content == request["content"]
 
 
@@ -78,26 +83,62 @@ def test_every_optional_field_is_accepted() -> None:
         project_id=None, created_at="2026-01-01T00:00:00+02:00", updated_at="2026-01-01T00:00:00Z", trust="untrusted",
         expires_at="2027-01-01T00:00:00Z", confidence=1,
     )  # fmt: skip
-    [proposal] = stage([request], "batch_1", "agent-7", Policy(), NOW)
+    [proposal] = staged([request])
     assert (proposal.memory_id, proposal.trust) == ("mem_2", "untrusted")
 
 
 def test_the_error_names_the_place() -> None:
     with pytest.raises(InvalidInput) as refused:
-        stage([mcr(), mcr(confidence=2)], "batch_1", "agent-7", Policy(), NOW)
+        staged([mcr(), mcr(confidence=2)])
     assert refused.value.path == "$[1]"
 
 
+def test_all_that_is_missing_is_said_at_once() -> None:
+    with pytest.raises(InvalidInput, match="needs scope, rationale, confidence, source_refs too; nothing changed"):
+        staged({"op": "add", "type": "fact", "content": "x"})
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "allowed"),
+    [
+        ("op", "addd", "add, supersede, deprecate, noop"),
+        ("type", "rumour", "fact, preference, policy, decision, invariant"),
+        ("scope", "world", "user, project, global"),
+        ("trust", "absolute", "untrusted, unverified, trusted, None"),
+    ],
+)
+def test_the_error_names_what_is_allowed(field: str, wrong: str, allowed: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{field} must be one of {allowed}, not '{wrong}'"):
+        staged(mcr(**{field: wrong}))
+
+
+def test_a_field_that_nobody_knows_is_told_which_there_are() -> None:
+    with pytest.raises(InvalidInput, match="has no 'importance'; it has _schema_version, op, type, scope"):
+        staged(mcr(importance=3))
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_refused_request_says_that_nothing_changed(what: str) -> None:
+    with pytest.raises(InvalidInput, match="nothing changed"):
+        staged(REFUSED[what])
+
+
+def test_type_checkers_know_the_fields_that_there_are() -> None:
+    needed = {field.encode_name for field in msgspec.structs.fields(Request) if field.required}
+    assert MemoryRequest.__required_keys__ == needed
+    assert MemoryRequest.__optional_keys__ == {f.encode_name for f in msgspec.structs.fields(Request)} - needed
+
+
 def test_ids_depend_on_the_batch_and_the_place_only() -> None:
-    once = stage([mcr(), mcr("other")], "batch_1", "agent-7", Policy(), NOW)
-    again = stage([mcr(), mcr("other")], "batch_1", "agent-7", Policy(), NOW)
-    other = stage([mcr(), mcr("other")], "batch_2", "agent-7", Policy(), NOW)
+    once = staged([mcr(), mcr("other")])
+    again = staged([mcr(), mcr("other")])
+    other = staged([mcr(), mcr("other")], "batch_2", "agent-7")
     ids = [proposal.memory_id for proposal in (*once, *other)]
     assert [proposal.memory_id for proposal in once] == [proposal.memory_id for proposal in again]
     assert len(set(ids)) == 4
 
 
 def test_the_ids_of_one_batch_are_neighbours_in_its_order() -> None:
-    batches = [stage([mcr(f"fact {n}") for n in range(200)], f"batch_{n}", "a", Policy(), NOW) for n in range(5)]
+    batches = [staged([mcr(f"fact {n}") for n in range(200)], f"batch_{n}", "a") for n in range(5)]
     ids = [[proposal.memory_id or "" for proposal in batch] for batch in batches]
     assert sorted(id for batch in ids for id in batch) == [id for batch in sorted(ids) for id in batch]

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 import strongroom
+from strongroom import bridge
+from strongroom.bridge import Inline
 from strongroom.errors import InvalidInput, NotFound
+from strongroom.scope import Scope
 from strongroom.store import Scan
 from tests.services.pack_files import Part, build, contents, mended, write
 
@@ -179,7 +182,9 @@ def test_a_pack_that_lies_is_refused_with_a_reason_and_nothing_is_written(
         with pytest.raises(InvalidInput, match="nothing changed"):
             ctx.runs.restore(tmp_path / "pack.zip")
         kinds = ("run", "staging", "artifact", "artifact-use")
-        assert [page.documents for page in ctx.store.read([Scan("default", kind) for kind in kinds])] == [()] * 4
+        scans = [Scan("default", kind) for kind in kinds]
+        found = bridge.run(Scope(Inline(ctx.store)).get_all(scans))
+        assert [page.documents for page in found] == [()] * 4
 
 
 def test_a_pack_larger_than_allowed_is_refused(honest: dict[str, bytes], tmp_path: Path) -> None:

@@ -85,6 +85,28 @@ async def test_cleanup_forgets_a_chain_and_what_was_called_from_it(ctx: Any) -> 
             await ctx.registry.lookup(gone)
 
 
+async def test_a_wide_and_deep_tree_of_calls_is_forgotten_whole(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strongroom.services.threads.registry.PAGE", 2)
+    id = await ctx.registry.start("console")
+    for name in "abc":
+        called = await ctx.registry.extend(id, name)
+        for further in "xyz":
+            await ctx.registry.extend(called, further)
+    assert await ctx.registry.cleanup(id, commit_id="once") == 13
+    assert await ctx.registry.cleanup(id, commit_id="once") == 13
+    assert await ctx.registry.cleanup(id) == 0
+
+
+async def test_a_repeat_gives_the_first_id_although_it_is_forgotten(ctx: Any) -> None:
+    id = await ctx.registry.start("console.front", commit_id="once")
+    further = await ctx.registry.extend(id, "back", commit_id="once")
+    await ctx.registry.cleanup(id)
+    assert await ctx.registry.start("console.front", commit_id="once") == id
+    assert await ctx.registry.extend(id, "back", commit_id="once") == further
+    with pytest.raises(NotFound, match="nothing changed"):
+        await ctx.registry.extend(id, "back")
+
+
 async def test_after_cleanup_a_call_gets_a_fresh_id(ctx: Any) -> None:
     id = await ctx.registry.start("console.front")
     further = await ctx.registry.extend(id, "back")

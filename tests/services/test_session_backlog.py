@@ -27,11 +27,11 @@ WORDS = Custom(lambda text: len(text.split()), name="words")
 LETTERS = Custom(len, name="letters")
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
+def said(*texts: str) -> list[Any]:
     return [{"role": "user", "content": text} for text in texts]
 
 
-def many(count: int, word: str = "turn") -> list[dict[str, Any]]:
+def many(count: int, word: str = "turn") -> list[Any]:
     return said(*(f"{word} {place}" for place in range(count)))
 
 

@@ -14,13 +14,13 @@ from strongroom.bridge import Inline, can_search
 from strongroom.context import AsyncContext
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.scope import Scope
-from strongroom.store import Question, Slice
+from strongroom.store import AnyQuestion, Slice
 from strongroom.tokens import Custom, fit
 
 WORDS = Custom(str.split, name="words")  # one token a word, so a message of n words costs n + 4
 
 
-def said(*texts: str, **more: Any) -> list[dict[str, Any]]:
+def said(*texts: str, **more: Any) -> list[Any]:
     return [{"role": "user", "content": text, **more} for text in texts]
 
 
@@ -40,7 +40,7 @@ class Counting(MemoryStore):
     records = 0
     reads = 0
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Any]:
         answers = super().read(questions)
         self.reads += 1
         self.records += sum(len(one.records) for one in answers if isinstance(one, Slice))
@@ -294,7 +294,7 @@ def test_a_window_of_nothing_is_empty() -> None:
             assert (window.messages, window.total_tokens, window.receipt.messages_before) == ([], 0, 0)
 
 
-HALF = {"role": "tool", "content": "of a call that is not there", "tool_call_id": "c1", "pinned": True}
+HALF: Any = {"role": "tool", "content": "of a call that is not there", "tool_call_id": "c1", "pinned": True}
 
 
 def test_recent_only_asks_for_the_newest_message_that_can_be_sent() -> None:
@@ -308,7 +308,7 @@ def test_recent_only_asks_for_the_newest_message_that_can_be_sent() -> None:
 def test_half_a_tool_call_is_neither_sent_nor_summarized() -> None:
     with strongroom.open("memory://") as ctx:
         session = ctx.sessions.open("s", tokenizer=WORDS)
-        prompt = {"role": "system", "content": "Be brief."}
+        prompt: Any = {"role": "system", "content": "Be brief."}
         session.append([HALF, prompt, *said(*["one two three four five"] * 20)])
         window = session.window(max_tokens=60, strategy="summarize_oldest", summarizer=lambda older: f"{len(older)}")
         older = 20 - len(window.messages[2:])

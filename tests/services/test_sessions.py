@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strongroom
-from strongroom.errors import Conflict, InvalidInput, NotFound, Unavailable
+from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
+from strongroom.services.sessions import deletions
 from strongroom.services.sessions import writes as session_writes
-from strongroom.services.sessions.handle import Handle
-from strongroom.store import Commit, new_id
+from strongroom.store import Key, Range
 
 HELLO = {"role": "user", "content": "Hello!"}
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
+def said(*texts: str) -> list[Any]:
     return [{"role": "user", "content": text} for text in texts]
 
 
@@ -292,30 +292,48 @@ async def test_a_deleted_session_is_gone_and_can_be_opened_anew(ctx: Any) -> Non
     assert [message["content"] for message in window.messages] == ["new", "c"]
 
 
-async def test_a_long_session_is_deleted_in_steps_that_spare_its_successor(
+class Killed(Exception):
+    pass
+
+
+async def half_deleted(ctx: Any, monkeypatch: pytest.MonkeyPatch, commit_id: str | None = None) -> Any:
+    """Delete a session of ten messages, three at a time, and die after the first step; return its handle."""
+    monkeypatch.setattr(session_writes, "DELETED_AT_ONCE", 3)
+    session = await ctx.sessions.open("s")
+    await session.append([{**HELLO, "id": f"m{n}"} for n in range(10)])
+
+    async def die(*_: Any) -> None:
+        raise Killed
+
+    # A server that dies leaves its caller in doubt.
+    with monkeypatch.context() as patch, pytest.raises((Killed, CommitUnknown)):
+        patch.setattr(deletions, "_rest", die)
+        await session.delete(commit_id=commit_id)
+    return session
+
+
+async def stored(ctx: Any) -> int:
+    """Return how many records there are of session s, seen or not."""
+    found = ctx.store.read([Range(Key("default", "message", "s"))])
+    [part] = await found if inspect.isawaitable(found) else found
+    return len(part.records)
+
+
+async def test_a_long_session_is_gone_at_once_and_its_messages_before_delete_returns(
     ctx: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_writes, "DELETED_AT_ONCE", 3)
     session = await ctx.sessions.open("s")
-    await session.append([{**HELLO, "id": f"m{n}"} for n in range(10)])
-    store = ctx.store
-    killed: list[Any] = []
+    await session.append([HELLO] * 10)
+    await session.delete()
+    assert await stored(ctx) == 0
 
-    async def commit(commit: Any) -> Any:
-        # The process dies after the first step: the session is gone, and most of its messages are not.
-        killed.append(commit)
-        if len(killed) > 2:
-            raise Unavailable("killed", reason="io")
-        found = store.commit(commit)
-        return await found if inspect.isawaitable(found) else found
 
-    async def limited(self: Any, expects: Any, writes: Any, commit_id: Any) -> Any:
-        return await commit(Commit(commit_id or new_id(), tuple(expects), tuple(writes)))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Handle, "_commit", limited)
-        with pytest.raises(Unavailable):
-            await session.delete()
+async def test_what_a_killed_deletion_left_is_not_seen_by_a_successor(
+    ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await half_deleted(ctx, monkeypatch)
+    assert await stored(ctx) == 7
     successor = await ctx.sessions.open("s")
     assert await successor.load() == []
     await successor.append([{**HELLO, "content": "new", "id": "m5"}])
@@ -323,8 +341,28 @@ async def test_a_long_session_is_deleted_in_steps_that_spare_its_successor(
     assert (await successor.get("m5"))["content"] == "new"
     assert (await successor.info()).messages == 1
     await successor.delete()
-    third = await ctx.sessions.open("s")
-    assert await third.load() == []
+    assert await stored(ctx) == 0
+
+
+async def test_a_killed_deletion_is_finished_by_deleting_once_more(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await half_deleted(ctx, monkeypatch)
+    await session.delete()
+    assert await stored(ctx) == 0
+    with pytest.raises(NotFound):
+        await session.delete()
+    with pytest.raises(NotFound, match="no session 's'; nothing changed"):
+        await ctx.sessions.delete("s")
+
+
+async def test_a_killed_deletion_repeated_by_its_id_is_finished_and_spares_a_successor(
+    ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await half_deleted(ctx, monkeypatch, "bye")
+    successor = await ctx.sessions.open("s")
+    await successor.append(said("new"))
+    await ctx.sessions.delete("s", commit_id="bye")
+    assert await stored(ctx) == 1
+    assert await contents(successor) == ["new"]
 
 
 async def test_a_fork_goes_its_own_way(ctx: Any) -> None:
@@ -388,3 +426,12 @@ async def test_a_session_can_be_renamed_and_annotated(ctx: Any) -> None:
 async def test_opening_without_a_name_makes_a_new_session(ctx: Any) -> None:
     one, two = await ctx.sessions.open(), await ctx.sessions.open()
     assert one.id != two.id
+
+
+async def test_an_id_of_a_session_that_was_deleted_says_nothing_about_the_next_of_its_name(ctx: Any) -> None:
+    first = await ctx.sessions.open("q")
+    await first.append({"role": "user", "content": "hello"}, commit_id="turn-1")
+    await first.delete()
+    again = await ctx.sessions.open("q")
+    await again.append({"role": "user", "content": "hello"}, commit_id="turn-1")
+    assert [message["content"] for message in await again.load()] == ["hello"]

@@ -18,6 +18,7 @@ from strongroom.bridge import can_search
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.store import Key, Range
+from strongroom.store.asking import ask
 from tests.services.test_sessions import HELLO, said
 
 
@@ -93,9 +94,9 @@ def test_the_text_of_a_message_is_stored_once(tmp_path: Path) -> None:
         for content in (text, [{"type": "text", "text": text}]):
             session = ctx.sessions.open()
             session.append({"role": "user", "content": content})
-            (part,) = ctx.store.read([Range(Key("default", "message", session.id))])
-            assert text in part.records[0].text
-            assert text.encode() not in part.records[0].body
+            [record] = ask(ctx.store, Range(Key("default", "message", session.id))).records
+            assert record.text is not None and text in record.text
+            assert record.body is not None and text.encode() not in bytes(record.body)
 
 
 def test_memory_does_not_grow_with_the_session(tmp_path: Path) -> None:

@@ -212,10 +212,62 @@ async def test_many_are_appended_next_to_each_other_or_not_at_all(ctx: Any) -> N
 
 
 async def test_a_repeated_commit_id_returns_the_first_slot(ctx: Any) -> None:
-    first = await ctx.threads.append("t", "x", from_id="a", commit_id="once")
-    second = await ctx.threads.append("t", "something else", from_id="b", commit_id="once")
-    assert (second.index, second.payload, second.from_id, second.at) == (0, "x", "a", first.at)
+    first = await ctx.threads.append("t", {"n": 1}, from_id="a", commit_id="once")
+    await ctx.threads.append("t", "later", from_id="a")
+    assert await ctx.threads.append("t", {"n": 1}, from_id="a", commit_id="once") == first
+    assert await (await ctx.threads.get("t")).length() == 2
+
+
+async def test_a_repeat_returns_the_first_slot_although_the_thread_has_ended(ctx: Any) -> None:
+    first = await ctx.threads.append_many("t", ["x", "y"], from_id="a", commit_id="once")
+    await ctx.threads.delete("t")
+    assert await ctx.threads.append_many("t", ["x", "y"], from_id="a", commit_id="once") == first
+    assert await (await ctx.threads.get("t")).length() == 0
+
+
+async def test_one_id_for_two_threads_is_two_messages(ctx: Any) -> None:
+    for thread_id in ("t", "u"):
+        await ctx.threads.append(thread_id, "x", from_id="a", commit_id="turn-7")
+    assert [await (await ctx.threads.get(thread_id)).length() for thread_id in ("t", "u")] == [1, 1]
+
+
+async def test_one_id_for_two_messages_is_refused_and_nothing_changes(ctx: Any) -> None:
+    await ctx.threads.append("t", "x", from_id="a", commit_id="once")
+    for other in ({"payload": "y"}, {"from_id": "b"}, {"to_id": "c"}, {"todo_nudge": "do it"}):
+        with pytest.raises(InvalidInput, match="other content"):
+            await ctx.threads.append("t", **{"payload": "x", "from_id": "a", **other}, commit_id="once")
     assert await (await ctx.threads.get("t")).length() == 1
+
+
+async def test_nothing_to_append_is_remembered_as_that(ctx: Any) -> None:
+    assert await ctx.threads.append_many("t", [], from_id="a", commit_id="once") == ()
+    assert await ctx.threads.append_many("t", [], from_id="a", commit_id="once") == ()
+    with pytest.raises(InvalidInput):
+        await ctx.threads.append_many("t", ["x"], from_id="a", commit_id="once")
+
+
+async def test_a_sweep_that_is_repeated_tells_what_the_first_one_ended(ctx: Any) -> None:
+    await fill(ctx, "t", 1)
+    assert await ctx.threads.sweep(ttl_seconds=0, commit_id="night") == ("t",)
+    await fill(ctx, "t", 1)
+    assert await ctx.threads.sweep(ttl_seconds=0, commit_id="night") == ("t",)
+    assert await (await ctx.threads.get("t")).length() == 1
+
+
+def test_what_is_remembered_of_threads_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strongroom.services.threads.threads._KEPT", 5)
+    threads = strongroom.open("memory://").threads.limited(max_slots_per_thread=9)
+    for number in range(50):
+        for _ in range(3):
+            threads.append(f"t{number}", "x", from_id=f"a{number}", to_id="b")
+    short: Any = threads.append
+    assert max(len(threads._async.births), len(short.__self__._ways)) <= 5
+
+
+def test_a_thread_shows_its_id() -> None:
+    with strongroom.open("memory://") as ctx:
+        assert repr(ctx.threads.get("t")) == "Thread('t')"
+        assert repr(ctx.threads.get("t")._async) == "AsyncThread('t')"
 
 
 async def test_over_the_slot_limit_is_an_error_and_nothing_changes(ctx: Any) -> None:

@@ -12,17 +12,32 @@ import pytest
 
 import strongroom
 from strongroom.blocking import Context
+from strongroom.dispatch import Dispatcher
 from strongroom.errors import InvalidInput, StrongroomError
 from strongroom.services.memories.policy import Policy
 from tests.services.memory_samples import mcr
 
+
+def nested(levels: int, wrap: Callable[[Any], Any]) -> Any:
+    """Return something so deep that naive code recurses until it falls."""
+    value: Any = "x"
+    for _ in range(levels):
+        value = wrap(value)
+    return value
+
+
+DEEP = (nested(100_000, lambda value: [value]), nested(100_000, lambda value: {"a": value}))
 JUNK: list[Any] = [
     None, -1, 10**30, 1.5, float("nan"), float("inf"), True, "", "x" * 300, "\ud800", "a\nb", "\0", b"x", [], [None],
-    ("a",), {}, {"a": object()}, {0: None}, {1, 2}, object(),
+    ("a",), {}, {"a": object()}, {0: None}, {1, 2}, object(), *DEEP,
 ]  # fmt: skip
 FACT = mcr("tides turn", source_refs=["doc:1"])
 # They wait, or hand out another object of the same class.
 LEFT_OUT = {"close", "follow", "inline", "using", "wait"}
+
+
+def fact(**fields: Any) -> Any:
+    return {**FACT, **fields}
 
 
 class World:
@@ -37,19 +52,21 @@ class World:
         [self.message] = self.session.append({"role": "user", "content": "hi"})
         self.ctx.threads.append("t1", {"a": 1}, from_id="a", to_id="b")
         for number, id in enumerate(("b1", "b2")):
-            self.ctx.memories.propose([{**FACT, "content": f"tide {number}"}], proposer="p", batch_id=id)
+            self.ctx.memories.propose(FACT | {"content": f"tide {number}"}, proposer="p", batch_id=id)
         self.ctx.memories.commit("b1", reviewer="r")
 
     def part(self, name: str) -> Any:
         if name == "thread":
             return self.ctx.threads.get("t1")
+        if name == "dispatcher":
+            return Dispatcher(self.ctx)
         return getattr(self, name) if name in ("run", "session") else getattr(self.ctx, name)
 
     def usual(self, parameter: str) -> Any:
         """Return an argument that a method could be called with."""
         usual = {
             "run_id": self.run.id, "session_id": "s1", "thread_id": "t1", "batch_id": "b2",
-            "message_id": self.message.id, "messages": {"role": "user", "content": "x"}, "mcrs": [FACT],
+            "message_id": self.message.id, "messages": {"role": "user", "content": "x"}, "requests": [FACT],
             "metadata": {}, "payload": {}, "payloads": [], "type": "ERROR", "source_ref": "doc:1", "path": "pack",
             "source": "file", "seq": 0, "decide": lambda _: None,
         }  # fmt: skip
@@ -113,6 +130,32 @@ def _call(method: Callable[..., Any], world: World, wrong: str, junk: Any) -> No
     answer = method(**{**given, wrong: junk})
     if inspect.isgenerator(answer):
         next(answer, None)
+
+
+INSIDE: dict[str, Callable[[World, Any], object]] = {
+    "a field": lambda world, deep: world.run.update(next_action=deep),
+    "a list": lambda world, deep: world.run.update(blockers=deep),
+    "an item": lambda world, deep: world.run.update(append={"sliding_context": [deep]}),
+    "what is taken out": lambda world, deep: world.run.update(remove={"blockers": [deep]}),
+    "a decision": lambda world, deep: world.run.update_with(lambda _: {"blockers": deep}),
+    "a criterion": lambda world, deep: world.ctx.runs.create(objective="o", acceptance_criteria=[deep]),
+    "a configuration": lambda world, deep: world.ctx.runs.create(objective="o", config={"ws_max_tokens": deep}),
+    "an event": lambda world, deep: world.run.record("TOOL_CALL", {"tool_name": "t", "arguments": deep}),
+    "a message": lambda world, deep: world.session.append({"role": "user", "content": deep}),
+    "metadata": lambda world, deep: world.session.append({"role": "user", "content": "c", "metadata": {"a": deep}}),
+    "a payload": lambda world, deep: world.ctx.threads.append("t1", {"a": deep}, from_id="a", to_id="b"),
+    "a memory": lambda world, deep: world.ctx.memories.propose([fact(content=deep)], proposer="p"),
+    "a source": lambda world, deep: world.ctx.memories.propose([fact(source_refs=[deep])], proposer="p"),
+}
+
+
+@pytest.mark.parametrize("where", INSIDE)
+@pytest.mark.parametrize("deep", DEEP, ids=["list", "object"])
+def test_what_is_nested_too_deep_is_refused_wherever_it_is(where: str, deep: Any) -> None:
+    world = World()
+    with pytest.raises(StrongroomError):
+        INSIDE[where](world, deep)
+    world.look()
 
 
 @pytest.mark.parametrize("item", [None, {}, {"memory_id": "m", "confidence": 1}, {"memory_id": "m", "content": "x"}])

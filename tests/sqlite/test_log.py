@@ -11,7 +11,7 @@ import pytest
 from strongroom.backends.sqlite import SqliteStore, log
 from strongroom.backends.sqlite.raw import RawFile
 from strongroom.codec import encode
-from strongroom.store import Append, Commit, Entry, Key, Range, new_id
+from strongroom.store import Append, Commit, Entry, Key, Range, ask, new_id
 from strongroom.testing.disk import Disk, Operation
 
 LOG = Key("ana", "log", "one")
@@ -70,7 +70,7 @@ def test_a_copy_taken_in_the_middle_holds_everything(tmp_path: Path) -> None:
         for suffix in ("", "-wal"):
             shutil.copyfile(f"{store.path}{suffix}", tmp_path / "copy" / f"agent.db{suffix}")
     with SqliteStore(tmp_path / "copy" / "agent.db") as copy:
-        assert copy.read([Range(LOG, 0, 0)])[0].length == 300
+        assert ask(copy, Range(LOG, 0, 0)).length == 300
         assert copy.check().ok
 
 

@@ -19,15 +19,21 @@ import pytest
 import strongroom
 from strongroom.backends.sqlite import ReadOnlyStore, SqliteStore, read_only
 from strongroom.checking import check
-from strongroom.codec import encode
+from strongroom.codec import Json, encode
 from strongroom.copying import copy
 from strongroom.errors import InvalidInput, SchemaMismatch, Unavailable
 from strongroom.opening import open_store
-from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, new_id
+from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, Store, ask, new_id
 from tests.crash.processes import apart
 
 DOC, LOG = Key("default", "doc", "one"), Key("default", "log", "one")
 SIDECARS = ("-wal", "-shm", "-queue", "-journal")
+
+
+def value(store: Store) -> Json:
+    found = ask(store, Get(DOC))
+    assert found is not None
+    return found.value
 
 
 def put(number: int) -> Commit:
@@ -249,11 +255,11 @@ def test_a_reader_follows_a_writer_that_comes_and_goes(tmp_path: Path) -> None:
         for number in range(1, 6):
             with SqliteStore(path) as writer:
                 writer.commit(put(number))
-                assert reader.read([Get(DOC)])[0].value == encode(number)
+                assert value(reader) == encode(number)
                 writer.commit(put(-number))
-                assert reader.read([Get(DOC)])[0].value == encode(-number)
-            assert reader.read([Get(DOC)])[0].value == encode(-number)
-        assert reader.read([Range(LOG)])[0].length == 11
+                assert value(reader) == encode(-number)
+            assert value(reader) == encode(-number)
+        assert ask(reader, Range(LOG)).length == 11
 
 
 def test_an_answer_during_which_a_writer_came_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,9 +300,9 @@ def test_a_file_that_was_exchanged_is_read_as_it_is_now(tmp_path: Path) -> None:
         with SqliteStore(path) as writer:
             writer.commit(put(number))
     with ReadOnlyStore(old) as reader:
-        assert reader.read([Get(DOC)])[0].value == encode(0)
+        assert value(reader) == encode(0)
         new.replace(old)
-        assert reader.read([Get(DOC)])[0].value == encode(1)
+        assert value(reader) == encode(1)
 
 
 def test_a_reader_keeps_nothing_of_a_writers_log_from_it(tmp_path: Path) -> None:
@@ -304,11 +310,11 @@ def test_a_reader_keeps_nothing_of_a_writers_log_from_it(tmp_path: Path) -> None
     with SqliteStore(path) as writer:
         writer.commit(put(0))
         with ReadOnlyStore(path) as reader:
-            assert reader.read([Get(DOC)])[0].value == encode(0)
+            assert value(reader) == encode(0)
             writer.commit(put(1))
         writer.commit(put(2))
     with ReadOnlyStore(path) as reader:
-        assert reader.read([Get(DOC)])[0].value == encode(2)
+        assert value(reader) == encode(2)
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
@@ -365,7 +371,7 @@ def test_a_backup_is_read_as_it_is(tmp_path: Path) -> None:
         store.backup(tmp_path / "backup.db")
     before = (tmp_path / "backup.db").read_bytes()
     with ReadOnlyStore(tmp_path / "backup.db") as reader:
-        assert reader.read([Get(DOC)])[0].value == encode(7)
+        assert value(reader) == encode(7)
         assert check(reader).ok
     assert (tmp_path / "backup.db").read_bytes() == before
     assert not (tmp_path / "backup.db-wal").exists()
@@ -388,4 +394,4 @@ def test_waiting_ends_when_somebody_else_appends(reader: ReadOnlyStore) -> None:
     with SqliteStore(reader.path) as writer:
         writer.commit(put(1))
         reader.wait(LOG, 0, 60.0)
-        assert reader.read([Range(LOG)])[0].length == 1
+        assert ask(reader, Range(LOG)).length == 1

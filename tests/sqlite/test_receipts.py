@@ -8,18 +8,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import apsw
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from msgspec.structs import replace
 
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore, committer, receipts
 from strongroom.codec import encode
+from strongroom.errors import InvalidInput
 from strongroom.store import (
     EXISTS,
+    Answer,
+    AnyQuestion,
     Append,
     Commit,
     Delete,
@@ -30,10 +33,12 @@ from strongroom.store import (
     Find,
     Key,
     Put,
-    Question,
     Range,
     Receipt,
+    ReceiptOf,
     Truncate,
+    ask,
+    ask_all,
     new_id,
 )
 from strongroom.testing.machine import store_machine
@@ -42,10 +47,16 @@ from tests.crash.processes import apart, forked
 LOG, OTHER, NOTE = Key("ana", "log", "one"), Key("ana", "log", "two"), Key("ana", "note", "n")
 
 
-def append(key: Key = LOG, entries: int = 1, id: str | None = None) -> Commit:
-    return Commit(
-        id or new_id(), (), (Append(key, tuple(Entry("Note", encode(n), text="boat") for n in range(entries))),)
-    )
+DIGEST = b"what was asked.."
+
+
+def append(key: Key = LOG, entries: int = 1, id: str | None = None, digest: bytes = DIGEST) -> Commit:
+    append = Append(key, tuple(Entry("Note", encode(n), text="boat") for n in range(entries)))
+    return Commit(id or new_id(), (), (append,), digest)
+
+
+def again(receipt: Receipt) -> Receipt:
+    return replace(receipt, repeated=True)
 
 
 @pytest.fixture
@@ -69,10 +80,14 @@ def filed(path: Path) -> set[str]:
 
 
 def several() -> Commit:
-    return Commit(new_id(), (), (Put(NOTE, encode(1)), *append(OTHER).writes, *append(LOG, 2).writes))
+    return Commit(new_id(), (), (Put(NOTE, encode(1)), *append(OTHER).writes, *append(LOG, 2).writes), DIGEST)
 
 
-@pytest.mark.parametrize("make", [append, several])
+def plain() -> Commit:
+    return append(digest=b"")
+
+
+@pytest.mark.parametrize("make", [append, several, plain])
 def test_a_commit_that_ends_with_an_append_leaves_its_receipt_there(
     store: SqliteStore, path: Path, make: Callable[[], Commit]
 ) -> None:
@@ -81,19 +96,23 @@ def test_a_commit_that_ends_with_an_append_leaves_its_receipt_there(
     assert commit.id not in filed(path)
 
 
-@pytest.mark.parametrize(
-    "commit",
-    [
-        Commit(new_id(), (), (*append(LOG).writes, Put(NOTE, encode(1)))),
-        Commit(new_id(), (Expect(LOG, EXISTS),)),
-        append(id="a word"),
-        append(id="f" * 31 + "F"),
-        append(id=" " + "f" * 31),
-        append(id="0" * 32),
-    ],
-    ids=["a document last", "nothing written", "a word", "upper case", "a blank", "not the newest"],
-)
-def test_any_other_receipt_is_filed_at_once(store: SqliteStore, path: Path, commit: Commit) -> None:
+AT_ONCE: dict[str, Callable[[], Commit]] = {
+    "a document last": lambda: Commit(new_id(), (), (*append(LOG).writes, Put(NOTE, encode(1))), DIGEST),
+    "nothing written": lambda: Commit(new_id(), (Expect(LOG, EXISTS),), (), DIGEST),
+    "a word": lambda: append(id="a word"),
+    "upper case": lambda: append(id="f" * 31 + "F"),
+    "a blank": lambda: append(id=" " + "f" * 31),
+    "not the newest": lambda: append(id="0" * 32),
+    "an answer": lambda: replace(append(), answer=encode("told")),
+    "an id that a caller chose": lambda: replace(append(), keep=True),
+    "a digest of another length": lambda: append(digest=b"odd"),
+    "several writes and no digest": lambda: replace(several(), digest=b""),
+}
+
+
+@pytest.mark.parametrize("make", AT_ONCE.values(), ids=AT_ONCE)
+def test_any_other_receipt_is_filed_at_once(store: SqliteStore, path: Path, make: Callable[[], Commit]) -> None:
+    commit = make()
     store.commit(commit)
     assert commit.id in filed(path)
 
@@ -134,15 +153,20 @@ BETWEEN: dict[str, Callable[[SqliteStore], object]] = {
 }
 
 
-@pytest.mark.parametrize("make", [append, lambda: append(entries=3), several], ids=["one", "three", "several writes"])
+@pytest.mark.parametrize(
+    "make", [append, lambda: append(entries=3), several, plain], ids=["one", "three", "several", "plain"]
+)
 @pytest.mark.parametrize("between", BETWEEN)
 def test_a_repeat_gets_the_first_answer(store: SqliteStore, between: str, make: Callable[[], Commit]) -> None:
     commit = make()
     first = store.commit(commit)
     BETWEEN[between](store)
-    length = store.read([Range(LOG, 0, 0)])[0].length
-    assert store.commit(commit) == first
-    assert store.read([Range(LOG, 0, 0)])[0].length == length
+    length = ask(store, Range(LOG, 0, 0)).length
+    assert ask(store, ReceiptOf("ana", commit.id)) == again(first)
+    assert store.commit(commit) == again(first)
+    with pytest.raises(InvalidInput, match="used before"):
+        store.commit(replace(commit, digest=b"something else.."))
+    assert ask(store, Range(LOG, 0, 0)).length == length
 
 
 @pytest.mark.parametrize("between", BETWEEN)
@@ -151,7 +175,8 @@ def test_another_process_that_repeats_it_gets_the_first_answer(store: SqliteStor
     first = store.commit(commit)
     BETWEEN[between](store)
     with SqliteStore(store.path) as other:
-        assert other.commit(commit) == first
+        assert ask(other, ReceiptOf("ana", commit.id)) == again(first)
+        assert other.commit(commit) == again(first)
 
 
 def test_a_repeat_gets_the_first_answer_after_opening_again(path: Path) -> None:
@@ -159,7 +184,8 @@ def test_a_repeat_gets_the_first_answer_after_opening_again(path: Path) -> None:
     with SqliteStore(path) as store:
         answers = [store.commit(commit) for commit in commits]
     with SqliteStore(path) as store:
-        assert [store.commit(commit) for commit in commits] == answers
+        assert ask_all(store, [ReceiptOf("ana", commit.id) for commit in commits]) == [*map(again, answers)]
+        assert [store.commit(commit) for commit in commits] == [*map(again, answers)]
         assert store.check().ok
 
 
@@ -168,7 +194,7 @@ def test_without_filing_a_repeat_would_be_applied_twice(store: SqliteStore, monk
     commit = append()
     first = store.commit(commit)
     store.commit(append())
-    assert store.commit(commit) != first
+    assert store.commit(commit) != again(first)
 
 
 # ---- two stores on one file are one store ---------------------------------------------------------------------------
@@ -187,7 +213,7 @@ class Pair:
     def durability(self) -> Durability:
         return self.stores[0].durability
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         return self.stores[0].read(questions)
 
     def commit(self, commit: Commit) -> Receipt:
@@ -223,11 +249,11 @@ def _campaign(path: Path, kills: int) -> int:
         os.waitpid(writer, 0)
         acknowledged = done + len(told.read_bytes())
         with SqliteStore(path) as store:
-            length = store.read([Range(LOG, 0, 0)])[0].length
+            length = ask(store, Range(LOG, 0, 0)).length
             assert acknowledged <= length <= acknowledged + 1
             for number in range(max(0, length - 30), length + 1):
                 assert store.commit(append(id=ids[number])).versions == (number + 1,)
-            done = store.read([Range(LOG, 0, 0)])[0].length
+            done = ask(store, Range(LOG, 0, 0)).length
             assert done == length + 1
     return done
 

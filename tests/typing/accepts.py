@@ -6,7 +6,7 @@ from typing import assert_type
 
 import strongroom
 from strongroom import AsyncContext, AsyncRun, Context, Embedder, Policy, Run, Session
-from strongroom.values import Status
+from strongroom.values import Listing, Status, ToolCall, UpdateFields
 
 
 def work(ctx: Context) -> None:
@@ -15,12 +15,20 @@ def work(ctx: Context) -> None:
     assert_type(run.seq, int)
     state = run.update(expected_seq=0, status="BUSY", next_action="fetch page 1")
     assert_type(state.status, Status)
-    run.update(append={"blockers": ["429s"]})
+    fields: UpdateFields = {"status": "BUSY", "blockers": ["429s"]}
+    assert_type(run.update(**fields), strongroom.WorkingSet)
+    run.update(blockers=("429s",), append={"constraints": ["slowly"]})
     run.update_with(lambda ws: {"blockers": [*ws.blockers, "429s"]})
     event = run.record("TOOL_CALL", {"tool_name": "fetch", "arguments": {"url": "https://example.com"}})
     assert_type(event, strongroom.Event)
-    for each in run.events(limit=10):
+    call: ToolCall = {"tool_name": "fetch", "arguments": {"url": "/"}}
+    run.record("TOOL_CALL", call)
+    run.record("custom.deploy", {"version": 1})
+    page = run.events(limit=10)
+    assert_type(page, Listing[strongroom.Event])
+    for each in run.events(after=page.next):
         print(each.sequence_id, each.payload)
+    assert_type(ctx.runs.open("r", objective="Build a scraper"), Run)
     assert_type(run.verify().ok, bool)
     assert_type(run.milestone("done"), strongroom.Episode)
     for found in ctx.runs.list(status="DONE"):

@@ -7,7 +7,8 @@ strips the comments and wants to see every one of the errors, and no other.
 from __future__ import annotations
 
 import strongroom
-from strongroom import Context, Policy
+from strongroom import Context, MemoryRequest, Policy
+from strongroom.values import ToolCall, ToolResult
 
 
 def opening() -> None:
@@ -28,6 +29,15 @@ def working(ctx: Context) -> None:
     ctx.runs.list(status="DOEN")  # type: ignore[arg-type]
     run = ctx.runs.get("r")
     run.update(expected_seq="0")  # type: ignore[arg-type]
+    run.update(stauts="BUSY")  # type: ignore[call-arg]
+    run.update(status="ASLEEP")  # type: ignore[arg-type]
+    run.update(blockers=[1])  # type: ignore[list-item]
+    run.update(objective="another")  # type: ignore[call-arg]
+    call: ToolCall = {"tool_name": "fetch", "args": 1}  # type: ignore[typeddict-unknown-key]
+    result: ToolResult = {"tool_name": "fetch", "ok": "yes"}  # type: ignore[typeddict-item]
+    run.record("TOOL_CALL", [call, result])  # type: ignore[arg-type]
+    run.events(after=1.5)  # type: ignore[arg-type]
+    ctx.runs.open(objective="o")  # type: ignore[call-arg]
     run.status  # type: ignore[attr-defined]
     run.working_set.stauts  # type: ignore[attr-defined]
     run.working_set.status = "BUSY"  # type: ignore[misc]
@@ -42,10 +52,15 @@ def talking(ctx: Context) -> None:
     session.window(max_tokens=4000, strategy="newest")  # type: ignore[arg-type]
     session.search("x", k="3")  # type: ignore[arg-type]
     session.messages  # type: ignore[attr-defined]
+    session.append({"role": "user", "contents": "x"})  # type: ignore[arg-type]
 
 
-def remembering(ctx: Context) -> None:
+def remembering(ctx: Context, request: MemoryRequest) -> None:
     ctx.memories.propose([])  # type: ignore[call-arg]
+    short: MemoryRequest = {"op": "add"}  # type: ignore[typeddict-item]
+    misspelt: MemoryRequest = {**request, "op": "addd"}  # type: ignore[typeddict-item]
+    unknown: MemoryRequest = {**request, "colour": "red"}  # type: ignore[typeddict-unknown-key]
+    ctx.memories.propose([short, misspelt, unknown], proposer=7)  # type: ignore[arg-type]
     ctx.memories.commit("batch")  # type: ignore[call-arg]
     ctx.memories.search("x", scope="everybody")  # type: ignore[arg-type]
     ctx.memories.search("x", user="u1")  # type: ignore[call-arg]
@@ -62,6 +77,8 @@ async def awaiting() -> None:
         ctx.runs.create(objective="x")  # type: ignore[unused-coroutine]
         run = ctx.runs.get("r")
         await run.update(status="BUSY")  # type: ignore[attr-defined]
+        found = await ctx.runs.get("r")
+        await found.update(stauts="BUSY")  # type: ignore[call-arg]
         (await ctx.sessions.open("s")).append([])  # type: ignore[unused-coroutine]
     opened = strongroom.aopen("agent.db")
     await opened.runs.get("r")  # type: ignore[attr-defined]

@@ -28,6 +28,9 @@ class Memories:
         """Return the same memories under another policy, embedder or vector index. What is not given stays."""
         return Memories(self._async.using(policy=policy, embedder=embedder, index=index))
 
+    def __repr__(self) -> str:
+        return repr(self._async)
+
     propose = blocking(AsyncMemories.propose)
     batch = blocking(AsyncMemories.batch)
     pending = blocking(AsyncMemories.pending)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from strongroom.bridge import blocking, iterate, run
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
-from strongroom.values import Event, Eviction, Listing, RunConfig, Step, WorkingSet
+from strongroom.values import Cursor, Event, Eviction, Listing, RunConfig, Step, WorkingSet
 
 
 class Run:
@@ -16,6 +17,9 @@ class Run:
 
     def __init__(self, run: AsyncRun) -> None:
         self._async = run
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id!r} seq={self.seq} status={self.working_set.status}>"
 
     @property
     def id(self) -> str:
@@ -46,6 +50,7 @@ class Run:
     record = blocking(AsyncRun.record)
     events = blocking(AsyncRun.events)
     head = blocking(AsyncRun.head)
+    anchor = blocking(AsyncRun.anchor)
     verify = blocking(AsyncRun.verify)
     at = blocking(AsyncRun.at)
     diff = blocking(AsyncRun.diff)
@@ -71,8 +76,11 @@ class Run:
         """Yield an artifact's content in chunks; raise `Damaged` if it is not what was stored."""
         return iterate(self._async.artifact(artifact_id))
 
-    def follow(self, *, after: int = 0, idle_seconds: float | None = None) -> Iterator[Event]:
-        """See `AsyncRun.follow`."""
+    def follow(self, *, after: Cursor = None, idle_seconds: float | None = None) -> Iterator[Event]:
+        """Yield the events after sequence id `after`, then each new one as it is recorded, by whatever process.
+
+        Ends only if `idle_seconds` pass without a new event.
+        """
         return iterate(self._async.follow(after=after, idle_seconds=idle_seconds))
 
     def replay(self) -> Iterator[Step]:
@@ -80,14 +88,8 @@ class Run:
         return iterate(self._async.replay())
 
 
-class RunPage(Listing[Run]):
-    """A page of runs, and the cursor of the next page (None at the end)."""
-
-
-def _page(page: Listing[AsyncRun]) -> RunPage:
-    made = RunPage((Run(run) for run in page), page.next)
-    assert isinstance(made, RunPage)
-    return made
+def _page(page: Listing[AsyncRun]) -> Listing[Run]:
+    return Listing(map(Run, page), page.next, page.damaged)
 
 
 class Runs:
@@ -100,7 +102,12 @@ class Runs:
         """Let runs of this context record events of a `custom.` type, checked against a JSON Schema."""
         self._async.register_event(type, schema)
 
+    def anchor_milestones(self, path: str | os.PathLike[str] | None, *, signing_key: bytes | None = None) -> None:
+        """Let every milestone of this context's runs end with an anchor in this file (None: no longer)."""
+        self._async.anchor_milestones(path, signing_key=signing_key)
+
     create = blocking(AsyncRuns.create, wrap=Run)
+    open = blocking(AsyncRuns.open, wrap=Run)
     get = blocking(AsyncRuns.get, wrap=Run)
     restore = blocking(AsyncRuns.restore, wrap=Run)
     erase = blocking(AsyncRuns.erase)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from strongroom.bridge import blocking
+from strongroom.bridge import blocking, iterate
 from strongroom.embedders import Embedder
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
+from strongroom.services.sessions.values import Message
 
 
 class Session:
@@ -17,6 +18,20 @@ class Session:
 
     def __init__(self, session: AsyncSession) -> None:
         self._async = session
+
+    def __repr__(self) -> str:
+        return repr(self._async).replace("Async", "", 1)
+
+    def __len__(self) -> int:
+        """How many messages are visible."""
+        return self.info().messages
+
+    def __bool__(self) -> bool:
+        return True  # a session without messages is still one
+
+    def __iter__(self) -> Iterator[Message]:
+        """Meet every visible message once, the oldest first."""
+        return iterate(aiter(self._async))
 
     @property
     def id(self) -> str:
@@ -59,5 +74,6 @@ class Sessions:
 
     open = blocking(AsyncSessions.open, wrap=Session)
     get = blocking(AsyncSessions.get, wrap=Session)
+    delete = blocking(AsyncSessions.delete)
     list = blocking(AsyncSessions.list)
     search = blocking(AsyncSessions.search)

@@ -25,6 +25,9 @@ class Thread:
     def id(self) -> str:
         return self._async.id
 
+    def __repr__(self) -> str:
+        return f"Thread({self.id!r})"
+
     @overload
     def __getitem__(self, place: int) -> Slot: ...
     @overload
@@ -54,10 +57,10 @@ class Threads:
 
     def __init__(self, threads: AsyncThreads) -> None:
         self._async = threads
-        extend = getattr(getattr(threads.scope.store, "blocking", None), "extend", None)
-        if extend is not None:
+        store = getattr(threads.scope.store, "blocking", None)
+        if hasattr(store, "extend"):
             # Not `self.append = ...`, which type checkers would take for a second kind of append.
-            vars(self)["append"] = Here(threads, extend=extend, otherwise=self.append).append
+            vars(self)["append"] = Here(threads, store=store, otherwise=self.append).append
 
     @property
     def limits(self) -> Limits:

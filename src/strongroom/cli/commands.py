@@ -10,7 +10,7 @@ import click
 
 import strongroom
 from strongroom.cli.output import as_json, console, done, facts, say, show, wants_json, working
-from strongroom.cli.root import address, cli, is_server, is_there, opened, space
+from strongroom.cli.root import address, cli, is_server, is_there, opened, options, space
 from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
 
 
@@ -29,7 +29,10 @@ def version() -> None:
 
 @cli.command()
 def check() -> None:
-    """Verify everything: pages, rows, checksums, indexes, hash chains, and each run against its ledger."""
+    """Verify every page, row, checksum, index, hash chain and run.
+
+    A run is held against its ledger, from the first event to the last.
+    """
     from strongroom.checking import check as check_store
 
     with opened() as store, working("checking"):
@@ -41,6 +44,8 @@ def check() -> None:
             f"{found.documents:,}", f"{found.streams:,}", f"{found.records:,}", f"{found.runs:,}")  # fmt: skip
         for problem in found.problems:
             say("[red]bad[/]  {}", problem)
+        if found.pending is not None:
+            say("[yellow]pending[/]  {}; `strongroom compact` tries to finish it", found.pending)
         if found.ok:
             say("[green]all good[/]")
         else:
@@ -136,7 +141,7 @@ def worker(target: str, drain: bool) -> None:
     load(target)  # refuse a wrong name before a store is created for it
     if not wants_json():
         say("working for [bold]{}[/] on {}", target, hidden(url))
-    work(target, url=url, space=space(), drain=drain)
+    work(target, url=url, space=space(), drain=drain, **options())
     done({"stopped": target}, "stopped; what was acknowledged is kept")
 
 

@@ -8,7 +8,7 @@ import platform
 
 import strongroom
 from strongroom.cli.root import file_of
-from strongroom.store import Store
+from strongroom.store import OUR_SECONDS, Store, in_words
 
 # Extra, the module that shows it is there, and what it brings.
 EXTRAS = (
@@ -36,20 +36,25 @@ def diagnose(store: Store, address: str | None) -> tuple[dict[str, str], list[st
         "sqlite": apsw.sqlite_lib_version(),
         "store": hide_secrets(address) if address else "none yet",
         "durability": f"{store.durability.name}: may lose {store.durability.may_lose}",
+        "repeats": repeats(store),
     }
     advice = []
     if address is None:
         advice.append("no store here yet: the first `strongroom.open('agent.db')` creates it; --url looks elsewhere")
         facts.pop("durability")
+        facts.pop("repeats")
     elif not store.durability.survives_power_cut:
         advice.append(f"a power cut may lose {store.durability.may_lose}")
     if hasattr(store, "stats") and address is not None:
         stats = store.stats()
         facts["holds"] = f"{stats.documents:,} documents, {stats.records:,} records in {stats.streams:,} streams"
+        facts["repeats"] += f"; {stats.receipts:,} receipts are kept now"
         sizes = (size(stats.file_bytes), size(stats.log_bytes), size(stats.free_bytes))
         facts["size"] = "{}, and {} in the log; {} of it free".format(*sizes)
         if stats.free_bytes > max(stats.file_bytes // 3, 1 << 20):
             advice.append("a third of the file is free space: `strongroom compact` gives it back")
+        if stats.pending is not None:
+            advice.append(f"{stats.pending}: `strongroom compact` tries to finish it")
         if stats.log_bytes > 256 << 20:
             advice.append("the log is large: does some process keep a read open?")
     file = None if address is None else file_of(address)
@@ -67,6 +72,14 @@ def diagnose(store: Store, address: str | None) -> tuple[dict[str, str], list[st
         there = importlib.util.find_spec(module) is not None
         facts[f"extra {extra}"] = f"installed: {brings}" if there else f"pip install 'strongroom[{extra}]' for {brings}"
     return facts, advice
+
+
+def repeats(store: Store) -> str:
+    """Return how long a repeat is safe."""
+    kept = getattr(store, "kept_seconds", None)
+    if kept is None:
+        return "ids that callers chose are remembered as long as whoever writes there was told to"
+    return f"ids that callers chose are remembered for {in_words(kept)}, ours for {in_words(OUR_SECONDS)}"
 
 
 def size(count: int) -> str:

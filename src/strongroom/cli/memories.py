@@ -29,8 +29,10 @@ def list_pending(proposer: str | None, after: str | None, limit: int) -> None:
     with context() as ctx:
         found = ctx.memories.pending(proposer=proposer, after=after, limit=limit)
     if wants_json():
-        as_json({"batches": list(found), "next": found.next})
+        as_json({"batches": list(found), "next": found.next} | ({"degraded": found.degraded} if found.degraded else {}))
         return
+    if found.degraded:
+        say("[bold red]damaged[/] {}", found.degraded)
     for batch in found:
         _print(batch)
     if not found:

@@ -151,11 +151,20 @@ def show(value: Any, columns: Sequence[str], rows: Iterable[Sequence[object]], t
     console().print(table)
 
 
-def page(key: str, items: Sequence[Any], columns: Sequence[str], rows: Sequence[Sequence[object]], next: Any) -> None:
-    """Print one page of many: what there is, and how to see more."""
+def page(
+    key: str,
+    items: Sequence[Any],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    next: Any,
+    damaged: Sequence[str] = (),
+) -> None:
+    """Print one page of many: what there is, what can not be read, and how to see more."""
     if wants_json():
-        as_json({key: items, "next": next})
+        as_json({key: items, "next": next} | ({"damaged": damaged} if damaged else {}))
         return
+    for one in damaged:
+        say("[bold red]damaged[/] {} can not be read; `strongroom check` says more", one)
     if not rows:
         say("[dim]no {}[/]", key)
         return

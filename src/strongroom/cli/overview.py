@@ -14,10 +14,11 @@ Options:
   -h, --help    Show this message and exit.
 
 Commands:
+  anchor    Seal the heads of ledgers, by adding them to a file.
   backup    Write a copy of the store to a new file, while others go on.
-  check     Verify every page, row, checksum, index and hash chain.
+  check     Verify every page, row, checksum, index, hash chain and run.
   compact   Give free space back to the disk.
-  copy      Copy everything from one store to another, and compare.
+  copy      Copy everything from one store to an empty one, and compare.
   demo      Watch an agent work, be killed, and carry on.
   doctor    Tell what is here, what it promises, and what could be better.
   import    Bring in what other systems kept in files.

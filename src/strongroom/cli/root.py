@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import click
+from msgspec.structs import replace
 
 import strongroom
-from strongroom.cli.output import JSON
+from strongroom.cli.output import JSON, working
 from strongroom.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # The module that each command is in. It is imported when the command is used, and all of them for no command.
 MODULES = {
+    "anchor": "runs",
     "backup": "commands",
     "check": "commands",
     "compact": "commands",
@@ -145,7 +147,7 @@ def address() -> str:
     if named:
         return str(named)
     configured = _configured()
-    if configured is not None and configured.backend != type(configured.backend)():
+    if configured is not None and replace(configured.backend, repeats=None) != type(configured.backend)():
         return str(configured.url)
     root = os.environ.get("AOS_RUNS_ROOT")
     return str(Path(root) / DEFAULT_URL) if root else DEFAULT_URL
@@ -156,6 +158,12 @@ def space() -> str:
     named = click.get_current_context().meta.get(SPACE)
     configured = None if named else _configured()
     return str(named or (configured.backend.space if configured is not None else "default"))
+
+
+def options() -> dict[str, Any]:
+    """Return what `strongroom.yaml` says about opening a store. The environment is heard by whoever opens one."""
+    configured = _configured()
+    return {} if configured is None else dict(configured.options)
 
 
 def _configured() -> Any:
@@ -177,7 +185,7 @@ def file_of(url: str) -> Path | None:
     try:
         parts = urlsplit(url)
     except ValueError as problem:
-        raise InvalidInput(f"{url!r:.80} is no address ({problem}); nothing changed") from None
+        raise InvalidInput(f"{url!r:.80} is no address ({problem})") from None
     return Path(unquote(parts.netloc + parts.path.removeprefix("/"))) if parts.scheme in ("sqlite", "file") else None
 
 
@@ -196,6 +204,15 @@ def require_there(url: str) -> None:
         raise InvalidInput(f"there is no store at {url!r}; name one with --url or STRONGROOM_URL (nothing was created)")
 
 
+def _options(url: str) -> dict[str, Any]:
+    """Return how to open what is there: a file that can not be written is still there to be read."""
+    from strongroom.backends.sqlite import is_read_only
+
+    file = file_of(url)
+    read_only = file is not None and file.is_file() and is_read_only(file)
+    return {**options(), "read_only": True} if read_only else options()
+
+
 @contextmanager
 def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
     """Open the store itself, for work that knows no spaces."""
@@ -209,7 +226,7 @@ def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
         return
     if not create:
         require_there(wanted)
-    store = open_store(wanted)
+    store = open_store(wanted, **_options(wanted))
     try:
         yield store
     finally:
@@ -226,7 +243,7 @@ def context(*, create: bool = False) -> Iterator[Context]:
     else:
         if not create:
             require_there(url)
-        opening = strongroom.open(url, space=space())
+        opening = strongroom.open(url, space=space(), **_options(url))
     with opening as ctx:
         try:
             yield ctx
@@ -239,7 +256,9 @@ def _connected(url: str) -> Iterator[Context]:
     from strongroom.client import connect
 
     wanted = click.get_current_context().meta
-    with connect(url, key=wanted.get(KEY)) as ctx:
+    with working(f"waiting for {url}"):
+        connected = connect(url, key=wanted.get(KEY))
+    with connected as ctx:
         if wanted.get(SPACE) not in (None, ctx.space):
             raise InvalidInput(
                 f"this key opens the space {ctx.space!r}, not {wanted[SPACE]!r}; the space comes from the key"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 import click
 
+from strongroom.blocking import Context
+from strongroom.blocking.runs import Run
 from strongroom.cli.output import (
     as_json,
     as_json_line,
     brief,
+    complain,
     confirm,
     done,
     facts,
@@ -48,7 +52,7 @@ def list_runs(status: Status | None, after: str | None, limit: int) -> None:
         (state.run_id, styled(state.status), state.current_stage, state.seq, brief(state.objective, 80))
         for state in states
     ]
-    page("runs", states, ["run", "status", "stage", "seq", "objective"], rows, found.next)
+    page("runs", states, ["run", "status", "stage", "seq", "objective"], rows, found.next, found.damaged)
 
 
 @runs.command("show")
@@ -148,20 +152,54 @@ def diff_run(run_id: str, from_seq: int, to_seq: int | None) -> None:
 @runs.command("verify")
 @RUN
 @click.option("--head", "kept", metavar="LENGTH:CHAIN", help="A head that was kept elsewhere: shows a cut end too.")
-def verify_run(run_id: str, kept: str | None) -> None:
-    """Check every event against the hash chain, and the working set against the events."""
+@click.option("--anchors", type=click.Path(exists=True, dir_okay=False), help="A file that `strongroom anchor` wrote.")
+@click.option("--public-key", type=click.Path(exists=True, dir_okay=False), help="Demand anchors signed by this key.")
+def verify_run(run_id: str, kept: str | None, anchors: str | None, public_key: str | None) -> None:
+    """Check every event against the hash chain, and all that the run holds against the events."""
     head = None if kept is None else _head(kept)
     with context() as ctx, working("verifying"):
-        found = ctx.runs.get(run_id).verify(head=head)
+        found = ctx.runs.get(run_id).verify(head=head, anchors=anchors, public_key=_bytes(public_key))
     if wants_json():
         as_json(found)
     elif found.ok:
         say("[green]verified[/]  {} events; keep this head elsewhere:", f"{found.checked:,}")
         say("{}:{}", found.head.length, found.head.chain)
     else:
-        say("[bold red]not as recorded[/]  event {}: {}", found.first_bad or "-", found.reason)
+        place = f"event {found.first_bad}" if found.first_bad else found.field
+        say("[bold red]not as recorded[/]  {}: {}", place, found.reason)
+    if found.note and not wants_json():
+        say("[yellow]note[/]  {}", found.note)
     if not found.ok:
         raise click.exceptions.Exit(3)
+
+
+@cli.command("anchor")
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
+@click.option("--signing-key", type=click.Path(exists=True, dir_okay=False), help="A file with 32 bytes (Ed25519).")
+def anchor_runs(path: str, run_ids: tuple[str, ...], signing_key: str | None) -> None:
+    """Seal the heads of ledgers, by adding them to a file.
+
+    Of all runs, or of those that are named.
+
+    `strongroom runs verify --anchors` then finds a ledger that was rewritten. Keep the file elsewhere.
+    """
+    key, made = _bytes(signing_key), []
+    with context() as ctx, working("anchoring"):
+        for run in (ctx.runs.get(id) for id in run_ids) if run_ids else _all_runs(ctx):
+            made.append(run.anchor(path, signing_key=key))
+    signed = ", signed" if key else ""
+    done({"anchors": made}, "anchored: {} runs in {}{}", f"{len(made):,}", path, signed)
+
+
+def _all_runs(ctx: Context) -> Iterator[Run]:
+    after: str | None = None
+    while True:
+        found = ctx.runs.list(after=after, limit=1000)
+        yield from found
+        after = found.next
+        if after is None:
+            return
 
 
 def _head(text: str) -> Head:
@@ -234,3 +272,5 @@ def erase_run(run_id: str, reason: str, yes: bool, actor: str) -> None:
         made.artifacts,
         made.sequence_id,
     )
+    if made.pending is not None:
+        complain(f"not complete yet: {made.pending}; until then bytes of it may lie in the store's files")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from strongroom.cli.output import as_json, done, say, show, wants_json
-from strongroom.cli.root import address, cli, is_server, is_there, require_there, space
+from strongroom.cli.root import address, cli, is_server, is_there, options, require_there, space
 from strongroom.errors import InvalidInput
+from strongroom.opening import REPEATS_VARIABLE
 
 if TYPE_CHECKING:
     from strongroom.server.keys import Keys
@@ -23,22 +24,29 @@ if TYPE_CHECKING:
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Server processes.")
 @click.option("--log-level", default="info", show_default=True, type=click.Choice(["error", "warning", "info"]),
               help="info: a line for each request, without contents.")  # fmt: skip
-def serve(host: str, port: int, workers: int, log_level: str) -> None:
-    """Serve the store over HTTP. Without keys, only to this machine."""
+@click.option("--no-keys", is_flag=True, help="Serve this machine without keys, although there were some.")
+def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> None:
+    """Serve the store over HTTP. As long as it never had a key, only to this machine."""
     try:
         from strongroom.server.running import run
         from strongroom.server.settings import is_loopback
     except ImportError:
         raise InvalidInput("the server needs more packages: pip install 'strongroom[server]'") from None
     url = address()
-    has_keys = is_there(url) and _with_keys(lambda keys: keys.any())
-    protected = has_keys or bool(os.environ.get("STRONGROOM_JWT_KEYS_URL"))
+    there = is_there(url)
+    has_keys, had_keys = there and _with_keys(lambda keys: keys.any()), there and _with_keys(lambda keys: keys.made())
+    if no_keys and (has_keys or os.environ.get("STRONGROOM_JWT_KEYS_URL")):
+        raise InvalidInput("--no-keys is for a store without keys, and this server has some; revoke them first")
+    protected = bool(had_keys and not no_keys) or has_keys or bool(os.environ.get("STRONGROOM_JWT_KEYS_URL"))
     if not protected and not is_loopback(host):
         raise InvalidInput(
             f"refusing to listen on {host} without keys: anybody could read and change everything. Make a key first: "
             f"strongroom --url {url} keys create --space {space()} --role admin"
         )
+    os.environ["STRONGROOM_NO_KEYS"] = "1" if no_keys else ""
     os.environ["STRONGROOM_URL"], os.environ["STRONGROOM_SPACE"] = url, space()
+    if configured := options():
+        os.environ[REPEATS_VARIABLE] = configured["repeats"]
 
     def announce(where: str) -> None:
         if wants_json():
@@ -47,6 +55,8 @@ def serve(host: str, port: int, workers: int, log_level: str) -> None:
         say("Strongroom on {}  (documentation: /docs)", where)
         if not protected:
             say("[yellow]no keys:[/] whoever is on this machine may do everything; fine for a laptop")
+        elif had_keys and not has_keys:
+            say("[yellow]all keys are revoked:[/] nobody is let in; make one, or serve this machine with --no-keys")
 
     run(host, port, workers=workers, log_level=log_level, announce=announce)
 

@@ -28,7 +28,7 @@ def list_sessions(after: str | None, limit: int, newest: bool) -> None:
     with context() as ctx:
         found = ctx.sessions.list(after=after, limit=limit, reverse=newest)
     rows = [(one.id, f"{one.messages:,}", moment(one.created_at), brief(one.title, 60)) for one in found]
-    page("sessions", list(found), ["session", "messages", "created (UTC)", "title"], rows, found.next)
+    page("sessions", list(found), ["session", "messages", "created (UTC)", "title"], rows, found.next, found.damaged)
 
 
 @sessions.command("show")

@@ -35,7 +35,7 @@ def list_threads(state: Any, after: str | None, limit: int) -> None:
         (one.thread_id, styled(one.state), f"{one.length - one.first:,}", moment(one.created_at))
         for one in found.threads
     ]
-    page("threads", found.threads, ["thread", "state", "slots", "created (UTC)"], rows, found.next)
+    page("threads", found.threads, ["thread", "state", "slots", "created (UTC)"], rows, found.next, found.damaged)
 
 
 @threads.command("show")

@@ -1,9 +1,9 @@
 """The client: `connect("http://...")` gives the same `Context` as `open("agent.db")`, over a server.
 
-A store is two verbs, so a store behind HTTP is two requests, and everything above it (runs, sessions, threads, the
-registry) is the very same code. Callbacks run here, conflicts are the same exceptions, and a commit that lost its
-connection is repeated under the same id, which changes nothing if it had arrived. Only memories are proposed and
-decided on the server: see `strongroom.client.memories`.
+Reading goes over the port: questions are sent and answered, and everything above it (runs, sessions, memories, threads,
+the registry) is the very same code. Writing is asked for: an operation travels as its name and its arguments, and the
+server makes it with the same service, under the key's own name and rights. Callbacks run here, errors are the same
+exceptions, and what lost its connection is repeated under its id, which changes nothing if it had arrived.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 from strongroom.arguments import checked
 from strongroom.blocking import Context
 from strongroom.bridge import Inline
-from strongroom.client.memories import BlockingRemoteMemories, RemoteMemories
 from strongroom.client.store import AsyncHttpStore, HttpStore
 from strongroom.context import AsyncContext
 from strongroom.scope import Scope
-from strongroom.services.runs.runs import AsyncRuns
 
 __all__ = ["aconnect", "connect"]
 
@@ -27,20 +25,11 @@ def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) ->
     `retry_seconds` is how long to keep trying when the server can not be reached or is busy.
     """
     store = HttpStore(url, key=key, retry_seconds=retry_seconds)
-    context = Context(_over(Scope(Inline(store), store.space)))
-    context.memories = BlockingRemoteMemories(context._async.memories)
-    return context
+    return Context(AsyncContext(Scope(Inline(store), store.space)))
 
 
 @checked
 async def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> AsyncContext:
     """Connect to the same server for async code."""
     store = await AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds)
-    return _over(Scope(store, store.space))
-
-
-def _over(scope: Scope) -> AsyncContext:
-    context = AsyncContext(scope)
-    context.memories = RemoteMemories(scope)
-    context.runs = AsyncRuns(scope, memories=context.memories)
-    return context
+    return AsyncContext(Scope(store, store.space))

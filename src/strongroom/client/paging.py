@@ -4,6 +4,9 @@ A question may ask for a whole stream; an answer over HTTP is bounded. So a serv
 answers it cut, and a client asks for the rest until it has all of it: what `read` returns is the same as ever. A
 record never changes its place, so the parts fit together. What is appended meanwhile is left for the next question;
 what is truncated meanwhile is gone from the answer too.
+
+An answer is bounded in bytes as well, over all its questions: a server answers the first ones, as many as fit, and the
+others are asked again. What comes in one answer is of one snapshot.
 """
 
 from __future__ import annotations
@@ -14,62 +17,65 @@ from typing import Any
 from msgspec.structs import replace
 
 from strongroom.client.wire import load_answers
-from strongroom.store import Get, Page, Question, Range, Record, Scan, Slice, Tail
+from strongroom.store import Answer, AnyQuestion, Page, Part, Range, Record, Scan, Slice, Tail
 
+GROWING = (Range, Tail, Scan)
 MOST = 256  # records or documents in all answers to one request together; a record can be large
 
 
-def capped(questions: Sequence[Question], most: int = MOST) -> list[Question]:
+def capped(questions: Sequence[AnyQuestion], most: int = MOST) -> list[AnyQuestion]:
     """Ask for no more than one request may be answered. Every question gets something."""
-    growing = sum(type(question) is not Get for question in questions)
+    growing = sum(type(question) in GROWING for question in questions)
     each = max(1, most // max(1, growing))
     return [_capped(question, each) for question in questions]
 
 
-def cuts(asked: Sequence[Question], capped: Sequence[Question], answers: Sequence[Any]) -> list[int]:
-    """Return the places of the answers that are not yet whole."""
+def cuts(asked: Sequence[AnyQuestion], capped: Sequence[AnyQuestion], part: Part) -> list[int]:
+    """Return the places of the answers that are not yet whole; the last one if it was cut for its bytes."""
+    last = len(part.answers) - 1
+    answers = part.answers
     return [
         place
-        for place, (wanted, less, answer) in enumerate(zip(asked, capped, answers, strict=True))
-        if wanted != less and _is_cut(wanted, less, answer)
+        for place, (wanted, less, answer) in enumerate(zip(asked, capped, answers, strict=False))
+        if (part.cut and place == last) or (wanted != less and _is_cut(wanted, less, answer))
     ]
 
 
 class Reading:
     """The life of one `read` on the client's side: says what to ask next, until every answer is whole."""
 
-    def __init__(self, questions: Sequence[Question]) -> None:
+    def __init__(self, questions: Sequence[AnyQuestion]) -> None:
         self._next = list(questions)
         self._open: list[Whole] = []
         self._answers: list[Whole] = []
 
-    def next(self) -> list[Question]:
+    def next(self) -> list[AnyQuestion]:
         """Return the questions of the next request; none at the end."""
         return self._next
 
-    def answered(self, asked: Sequence[Question], raw: bytes) -> None:
+    def answered(self, asked: Sequence[AnyQuestion], raw: bytes) -> None:
         """Take the answer to a request."""
         answers, cut = load_answers(raw, asked)
         if not self._answers:
             self._open = self._answers = [Whole(question) for question in asked]
-        for whole, answer in zip(self._open, answers, strict=True):
+        for whole, answer in zip(self._open, answers, strict=False):
             whole.add(answer)
-        self._open = [self._open[place] for place in cut]
+        self._open = [*(self._open[place] for place in cut), *self._open[len(answers) :]]
         self._next = [whole.rest() for whole in self._open]
 
-    def answers(self) -> list[Any]:
+    def answers(self) -> list[Answer]:
         return [whole.joined() for whole in self._answers]
 
 
 class Whole:
     """An answer that may come in pieces."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: AnyQuestion) -> None:
         self._question = question
-        self._parts: list[Any] = []
+        self._parts: list[Any] = []  # of the one kind that answers the question
         self._got = self._weight = 0
 
-    def add(self, part: Any) -> None:
+    def add(self, part: Answer) -> None:
         self._parts.append(part)
         if type(part) is Page:
             self._got += len(part.documents)
@@ -77,8 +83,10 @@ class Whole:
             self._got += len(part.records)
             self._weight += sum(record.weight for record in part.records)
 
-    def rest(self) -> Question:
+    def rest(self) -> AnyQuestion:
         """Return the question for what is still missing."""
+        if not self._parts:
+            return self._question
         question, last = self._question, self._parts[-1]
         if type(question) is Range:
             length = self._parts[0].length
@@ -91,9 +99,10 @@ class Whole:
         assert type(question) is Scan
         return replace(question, after=last.next, limit=question.limit - self._got)
 
-    def joined(self) -> Any:
+    def joined(self) -> Answer:
         if len(self._parts) == 1:
-            return self._parts[0]
+            whole: Answer = self._parts[0]
+            return whole
         if type(self._question) is Scan:
             return Page(tuple(each for part in self._parts for each in part.documents), self._parts[-1].next)
         parts = reversed(self._parts) if type(self._question) is Tail else self._parts
@@ -103,7 +112,7 @@ class Whole:
         )
 
 
-def _capped(question: Question, most: int) -> Question:
+def _capped(question: AnyQuestion, most: int) -> AnyQuestion:
     if type(question) is Range and (question.limit is None or question.limit > most):
         return replace(question, limit=most)
     if type(question) is Tail and (question.count is None or question.count > most):
@@ -113,9 +122,10 @@ def _capped(question: Question, most: int) -> Question:
     return question
 
 
-def _is_cut(wanted: Question, less: Question, answer: Any) -> bool:
-    if type(wanted) is Scan:
+def _is_cut(wanted: AnyQuestion, less: AnyQuestion, answer: Answer) -> bool:
+    if type(answer) is Page:
         return answer.next is not None
+    assert type(answer) is Slice
     if type(wanted) is Range:
         assert type(less) is Range
         end = answer.length if wanted.stop is None else min(wanted.stop, answer.length)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
-import msgspec
-
+from strongroom.bridge import finish
 from strongroom.client import wire
 from strongroom.client.paging import Reading
 from strongroom.client.trying import Ask, Tries
+from strongroom.client.wire import HEAD_BYTES, UPLOAD
 from strongroom.errors import Closed, InvalidInput
-from strongroom.store import Commit, Durability, Find, Found, Key, Question, Receipt
+from strongroom.operations import Operation
+from strongroom.store import Answer, AnyQuestion, Commit, Durability, Find, Found, Key, Receipt
 
 try:
     import httpx
@@ -56,7 +59,7 @@ class HttpStore(_Known):
         if about.searchable:
             self.search = self._search
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         if not questions:
             return []
         reading = Reading(questions)
@@ -66,6 +69,11 @@ class HttpStore(_Known):
 
     def commit(self, commit: Commit) -> Receipt:
         made: Receipt = wire.load(self.ask(_committing(commit)), Receipt)
+        return made
+
+    def perform(self, operation: Operation) -> Receipt | None:
+        """Have the server make an operation of a service. None: it is for the caller to decide."""
+        made: Receipt | None = wire.load(self.ask(_performing(operation)), Receipt | None)
         return made
 
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -82,7 +90,8 @@ class HttpStore(_Known):
         tries = Tries(ask, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
         while True:
             try:
-                answer = self._http.request(**_request(ask))
+                with _body(ask) as body:
+                    answer = self._http.request(**_request(ask), content=body)
             except httpx.TransportError as error:
                 pause: float | None = tries.lost(error, sent=not isinstance(error, _NEVER_SENT))
             except RuntimeError as error:
@@ -120,7 +129,7 @@ class AsyncHttpStore(_Known):
             store.search = store._search
         return store
 
-    async def read(self, questions: Sequence[Question]) -> list[Any]:
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         if not questions:
             return []
         reading = Reading(questions)
@@ -129,14 +138,13 @@ class AsyncHttpStore(_Known):
         return reading.answers()
 
     async def commit(self, commit: Commit) -> Receipt:
-        # A cancelled caller waits until its commit has landed or failed, as with every other store.
-        asking = asyncio.ensure_future(self.ask(_committing(commit)))
-        try:
-            made: Receipt = wire.load(await asyncio.shield(asking), Receipt)
-        except asyncio.CancelledError:
-            await asyncio.wait({asking})
-            asking.exception()
-            raise
+        """Apply a commit, all or nothing. A cancelled caller waits until it has landed or failed."""
+        made: Receipt = wire.load(await finish(self.ask(_committing(commit))), Receipt)
+        return made
+
+    async def perform(self, operation: Operation) -> Receipt | None:
+        """See `HttpStore.perform`. A cancelled caller waits, as with `commit`."""
+        made: Receipt | None = wire.load(await finish(self.ask(_performing(operation))), Receipt | None)
         return made
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -154,7 +162,9 @@ class AsyncHttpStore(_Known):
         tries = Tries(ask, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
         while True:
             try:
-                answer = await self._http.request(**_request(ask))
+                with _body(ask) as body:
+                    content = body if body is None or isinstance(body, bytes) else _each(body)
+                    answer = await self._http.request(**_request(ask), content=content)
             except httpx.TransportError as error:
                 pause: float | None = tries.lost(error, sent=not isinstance(error, _NEVER_SENT))
             except RuntimeError as error:
@@ -177,6 +187,7 @@ def _options(url: str, key: str | None) -> dict[str, Any]:
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
         "limits": httpx.Limits(max_connections=256, max_keepalive_connections=64),
         "trust_env": False,
+        "verify": url.startswith("https://"),  # to load certificates takes longer than all else about connecting
     }
 
 
@@ -184,18 +195,40 @@ def _request(ask: Ask) -> dict[str, Any]:
     return {
         "method": ask.method,
         "url": ask.path,
-        "content": ask.body,
         "headers": {"Content-Type": ask.media} if ask.body is not None else {},
         "timeout": ask.timeout_seconds,
     }
 
 
-def _reading(questions: Sequence[Question]) -> Ask:
+def _reading(questions: Sequence[AnyQuestion]) -> Ask:
     return Ask("/store/read", wire.dump_questions(questions))
 
 
 def _committing(commit: Commit) -> Ask:
     return Ask("/store/commit", wire.dump_commit(commit), commit_id=commit.id)
+
+
+def _performing(operation: Operation) -> Ask:
+    told = wire.dump_operation(operation)
+    if operation.source is None:
+        return Ask("/store/perform", told, commit_id=operation.commit_id)
+    head = len(told).to_bytes(HEAD_BYTES, "big") + told
+    return Ask("/store/upload", head, UPLOAD, commit_id=operation.commit_id, source=operation.source)
+
+
+@contextmanager
+def _body(ask: Ask) -> Iterator[bytes | Iterator[bytes] | None]:
+    """Offer what a request sends, from its beginning at each try."""
+    if ask.source is None:
+        yield ask.body
+        return
+    with ask.source() as chunks:
+        yield chain([ask.body or b""], chunks)
+
+
+async def _each(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
 def _waiting(key: Key, length: int, left: float) -> Ask:
@@ -206,8 +239,3 @@ def _waiting(key: Key, length: int, left: float) -> Ask:
 def _closed(error: RuntimeError, ask: Ask) -> Exception:
     nothing = "" if ask.commit_id is None else "; nothing changed"
     return Closed(f"this connection is closed{nothing}") if "closed" in str(error) else error
-
-
-def json_ask(path: str, body: Any, *, method: str = "POST", commit_id: str | None = None) -> Ask:
-    """Make a request of the JSON API."""
-    return Ask(path, msgspec.json.encode(body), "application/json", method, commit_id)

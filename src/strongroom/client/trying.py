@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from strongroom.client.wire import MEDIA, revive
 from strongroom.errors import BudgetExceeded, CommitUnknown, SchemaMismatch, StoreError, StrongroomError, Unavailable
+from strongroom.operations import Source
 
 LONGEST_PAUSE_SECONDS = 2.0
 
@@ -29,6 +30,7 @@ class Ask(Struct, frozen=True):
     method: str = "POST"
     commit_id: str | None = None
     timeout_seconds: float = 60.0
+    source: Source | None = None  # what follows the body
 
 
 class Tries:

@@ -29,7 +29,10 @@ from strongroom.errors import (
     StrongroomError,
     Unavailable,
 )
+from strongroom.operations import Operation
 from strongroom.store import (
+    Answer,
+    AnyQuestion,
     Append,
     Commit,
     Delete,
@@ -44,8 +47,9 @@ from strongroom.store import (
     Key,
     Page,
     Put,
-    Question,
     Range,
+    Receipt,
+    ReceiptOf,
     Record,
     Scan,
     Slice,
@@ -55,8 +59,17 @@ from strongroom.store import (
 )
 
 MEDIA = "application/msgpack"
-QUESTIONS: dict[str, Any] = {"get": Get, "range": Range, "tail": Tail, "scan": Scan}
-ANSWERS: dict[type[Any], Any] = {Get: Document | None, Range: Slice, Tail: Slice, Scan: Page}
+UPLOAD = "application/octet-stream"  # an operation, its length before it, and then the bytes that go with it
+HEAD_BYTES = 4
+ENVELOPE = 4
+QUESTIONS: dict[str, Any] = {"get": Get, "range": Range, "tail": Tail, "scan": Scan, "receipt": ReceiptOf}
+ANSWERS: dict[type[Any], Any] = {
+    Get: Document | None,
+    Range: Slice,
+    Tail: Slice,
+    Scan: Page,
+    ReceiptOf: Receipt | None,
+}
 WRITES: dict[str, Any] = {"put": Put, "append": Append, "truncate": Truncate, "erase": Erase, "delete": Delete}
 _NAMES: dict[type[Any], str] = {kind: name for table in (QUESTIONS, WRITES) for name, kind in table.items()}
 
@@ -74,7 +87,7 @@ ERRORS: dict[str, tuple[type[StrongroomError], tuple[str, ...]]] = {
         (Unavailable, ("reason",)),
         (CommitUnknown, ("reason", "commit_id")),
         (SchemaMismatch, ("reason",)),
-        (Damaged, ("reason",)),
+        (Damaged, ("reason", "place", "id")),
     )
 }
 
@@ -85,6 +98,27 @@ class About(Struct, frozen=True):
     space: str
     durability: Durability
     searchable: bool
+
+
+class Committing(Struct, frozen=True, forbid_unknown_fields=True):
+    """A commit whose writes are pairs of a name and its fields."""
+
+    id: str
+    expects: tuple[Expect, ...]
+    writes: list[tuple[str, Any]]
+    digest: bytes
+    answer: Json | None
+    keep: bool
+
+
+class Performing(Struct, frozen=True, forbid_unknown_fields=True):
+    """An operation as it travels: the space is the key's."""
+
+    name: str
+    id: str
+    content: Json
+    commit_id: str
+    besides: Json | None = None
 
 
 class Waiting(Struct, frozen=True):
@@ -103,26 +137,34 @@ def dump(value: object) -> bytes:
     return msgspec.msgpack.encode(value, enc_hook=_bytes)
 
 
-def dump_questions(questions: Sequence[Question]) -> bytes:
+def dump_questions(questions: Sequence[AnyQuestion]) -> bytes:
     return dump([(_NAMES[type(each)], each) for each in questions])
 
 
-def load_questions(raw: bytes) -> list[Question]:
+def load_questions(raw: bytes) -> list[AnyQuestion]:
     return [_one(QUESTIONS, pair, "a question") for pair in _pairs(_unpack(raw))]
 
 
 def dump_commit(commit: Commit) -> bytes:
     writes = [(_NAMES[type(write)], _without_native(write)) for write in commit.writes]
-    return dump({"id": commit.id, "expects": commit.expects, "writes": writes})
+    return dump(Committing(commit.id, commit.expects, writes, commit.digest, commit.answer, commit.keep))
 
 
 def load_commit(raw: bytes) -> Commit:
-    plain = _unpack(raw)
-    if not isinstance(plain, dict) or plain.keys() != {"id", "expects", "writes"} or not isinstance(plain["id"], str):
-        raise InvalidInput("a commit must be a map of id, expects and writes; nothing changed")
-    expects = tuple(_made(each, Expect) for each in _list(plain["expects"]))
-    writes = tuple(_one(WRITES, pair, "a write") for pair in _pairs(plain["writes"]))
-    return Commit(plain["id"], expects, writes)
+    told: Committing = _made(_unpack(raw), Committing)
+    writes = tuple(_one(WRITES, pair, "a write") for pair in told.writes)
+    return Commit(told.id, told.expects, writes, told.digest, told.answer, told.keep)
+
+
+def dump_operation(asked: Operation) -> bytes:
+    assert asked.commit_id is not None
+    told = Performing(asked.name, asked.target.id, asked.content, asked.commit_id, asked.besides)
+    return dump(told)
+
+
+def load_operation(raw: bytes) -> Performing:
+    asked: Performing = _made(_unpack(raw), Performing)
+    return asked
 
 
 def load_find(raw: bytes) -> Find:
@@ -138,17 +180,19 @@ def load_waiting(raw: bytes) -> Waiting:
 # ---- what a server writes and a client reads ------------------------------------------------------------------------
 
 
-def dump_answers(answers: Sequence[Any], cut: Sequence[int]) -> bytes:
-    """Write answers, and the places of those that hold only the first part (see `paging`)."""
+def dump_answers(answers: Sequence[Answer], cut: Sequence[int]) -> bytes:
+    """Write answers to the first questions, and the places of those that hold only a part (see `paging`)."""
     return dump([[_bare(answer) for answer in answers], cut])
 
 
-def load_answers(raw: bytes, questions: Sequence[Question]) -> tuple[list[Any], list[int]]:
+def load_answers(raw: bytes, questions: Sequence[AnyQuestion]) -> tuple[list[Answer], list[int]]:
     answers, cut = msgspec.msgpack.decode(raw)
     made = [
         msgspec.convert(answer, ANSWERS[type(question)], dec_hook=_ours)
-        for answer, question in zip(answers, questions, strict=True)
+        for answer, question in zip(answers, questions, strict=False)
     ]
+    if not made:
+        raise SchemaMismatch("the server answered nothing of what was asked", reason="http")
     return made, cut
 
 
@@ -203,7 +247,8 @@ def _checked(kind: Any, value: Any) -> Any:
     if kind is not Json or type(value) is not bytes:
         raise InvalidInput(f"a {kind.__name__} can not be made of this; nothing changed")
     try:
-        if (canonical := encode(msgspec.json.decode(value))) == value:
+        # A little deeper than what is stored: arguments stand in a list or two of their own.
+        if (canonical := encode(msgspec.json.decode(value), depth=-ENVELOPE)) == value:
             return canonical
     except (msgspec.DecodeError, RecursionError):
         pass
@@ -223,7 +268,8 @@ def _unpack(raw: bytes) -> Any:
 
 def _made(value: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(value, kind, dec_hook=_checked)
+        # MessagePack has bytes of its own: text is not taken for base64.
+        return msgspec.convert(value, kind, dec_hook=_checked, builtin_types=(bytes,))
     except (msgspec.ValidationError, RecursionError) as problem:
         raise InvalidInput(f"{problem}; nothing changed") from None
 
@@ -249,7 +295,7 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _without_native(write: Write | Question) -> Write | Question:
+def _without_native(write: Write | AnyQuestion) -> Write | AnyQuestion:
     """An entry's own object stays in its process; only its JSON travels."""
     if type(write) is Append and any(entry.native is not None for entry in write.entries):
         return replace(write, entries=tuple(_entry(entry) for entry in write.entries))
@@ -264,7 +310,7 @@ def _no_native(record: Record) -> Record:
     return record if record.native is None else replace(record, native=None)
 
 
-def _bare(answer: Any) -> Any:
+def _bare(answer: Answer) -> Answer:
     if type(answer) is Slice and any(record.native is not None for record in answer.records):
         return replace(answer, records=tuple(map(_no_native, answer.records)))
     return answer

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import apsw
@@ -86,7 +86,7 @@ def import_contextstore(source: str | Path, context: Context | None = None, *, d
                 skipped.append(session_id)
                 continue
             if context is not None and not dry_run:
-                context.sessions.open(session_id, tags={"from": "contextstore"}).replace(found)
+                context.sessions.open(session_id, tags={"from": "contextstore"}).replace(cast(Any, found))
         except InvalidInput as problem:
             damaged.append(Damage(session_id, str(problem)))
             continue

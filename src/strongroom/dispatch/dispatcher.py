@@ -55,7 +55,6 @@ class AsyncDispatcher:
         max_concurrent: int = 20,
         lease_seconds: float = 30.0,
         poll_seconds: float = 0.05,
-        sweep_seconds: float = 1.0,
         address: Address | None = None,
         executor: Executor | None = None,
         max_workers: int | None = None,
@@ -66,7 +65,6 @@ class AsyncDispatcher:
             max_concurrent=max_concurrent,
             lease_seconds=lease_seconds,
             poll_seconds=poll_seconds,
-            sweep_seconds=sweep_seconds,
             max_workers=max_workers,
             max_tasks_per_child=max_tasks_per_child,
         )
@@ -75,7 +73,6 @@ class AsyncDispatcher:
         self._max_concurrent = max_concurrent
         self._lease = lease_seconds
         self._poll = poll_seconds
-        self._sweep_every = sweep_seconds
         self._address = address
         self._executor = executor
         self._pool = Pool(executor, max_workers=max_workers, max_tasks_per_child=max_tasks_per_child)
@@ -90,7 +87,6 @@ class AsyncDispatcher:
             max_concurrent=self._max_concurrent,
             lease_seconds=self._lease,
             poll_seconds=self._poll,
-            sweep_seconds=self._sweep_every,
             address=address or self._address,
             executor=self._executor,
             max_workers=self._pool.max_workers,
@@ -123,11 +119,15 @@ class AsyncDispatcher:
 
         return add
 
-    async def send(self, thread_id: str | None, payload: Any, *, from_id: str, to_id: str) -> Slot:
-        """Append a message and have it handled soon. Without a thread id, a new conversation begins."""
+    async def send(
+        self, thread_id: str | None, payload: Any, *, from_id: str, to_id: str, commit_id: str | None = None
+    ) -> Slot:
+        """Append a message and have it handled at once. Without a thread id, a new conversation begins."""
+        threads = self._context.threads
         if thread_id is None:
-            thread_id = await self._context.registry.start([from_id, to_id])
-        slot = await Letters(self._context.threads).post(thread_id, payload, from_id=from_id, to_id=to_id)
+            slot = await Letters(threads).begin(payload, from_id=from_id, to_id=to_id, commit_id=commit_id)
+        else:
+            slot = await threads.append(thread_id, payload, from_id=from_id, to_id=to_id, commit_id=commit_id)
         if self._wake is not None:
             self._wake()
         return slot
@@ -138,9 +138,9 @@ class AsyncDispatcher:
         """Return messages nobody could handle, oldest first."""
         return await Letters(self._context.threads).dead(handler=handler, after=after, limit=limit)
 
-    async def replay(self, letter_id: str) -> Slot:
+    async def replay(self, letter_id: str, *, commit_id: str | None = None) -> Slot:
         """Send a dead letter again, as a new message at the end of its thread. The letter is gone, in one commit."""
-        return await Letters(self._context.threads).replay(letter_id)
+        return await Letters(self._context.threads).replay(letter_id, commit_id)
 
     async def run(self) -> None:
         """Handle messages until `stop` is called."""
@@ -209,30 +209,22 @@ class _Turns:
         self._runner = runner
         self._event = event
         self._routes = dispatcher._routes.by_name
-        self._find = Discovery(threads, self._routes)
+        self._find = Discovery(threads.scope, self._routes)
         self._active: dict[str, asyncio.Task[int]] = {}
         self._later: dict[str, float] = {}
 
     async def take(self, *, until_idle: bool) -> None:
-        swept = -self._it._sweep_every
         try:
             while self._it._stop is None:
                 self._event.clear()
                 room = self._it._max_concurrent - len(self._active)
-                ready = await self._find.flagged(skip=self._busy(), limit=room) if room else []
-                if room > len(ready) and time.monotonic() - swept >= self._it._sweep_every:
-                    ready += [id for id in await self._find.sweep(skip=self._busy()) if id not in ready]
-                    swept = time.monotonic()
-                for thread_id in ready[:room]:
+                for thread_id in await self._find.flagged(skip=self._busy(), limit=room) if room else []:
                     self._start(thread_id)
-                if until_idle and not self._active and not self._later and not await self._more():
+                if until_idle and not self._active and not self._later and not await self._find.flagged(limit=1):
                     return
                 await self._pause()
         finally:
             await self._end(now=self._it._stop != "drain")
-
-    async def _more(self) -> bool:
-        return await self._find.any_flag() or bool(await self._find.sweep(skip=()))
 
     def _busy(self) -> set[str]:
         now = time.monotonic()
@@ -300,17 +292,19 @@ class Dispatcher:
         """Return an async dispatcher with the same functions and settings for a context."""
         return self._async.bind(ctx, address=address)
 
-    def send(self, thread_id: str | None, payload: Any, *, from_id: str, to_id: str) -> Slot:
+    def send(
+        self, thread_id: str | None, payload: Any, *, from_id: str, to_id: str, commit_id: str | None = None
+    ) -> Slot:
         """See `AsyncDispatcher.send`."""
-        return run(self._async.send(thread_id, payload, from_id=from_id, to_id=to_id))
+        return run(self._async.send(thread_id, payload, from_id=from_id, to_id=to_id, commit_id=commit_id))
 
     def dead_letters(self, *, handler: str | None = None, after: str | None = None, limit: int = 50) -> DeadLetterPage:
         """See `AsyncDispatcher.dead_letters`."""
         return run(self._async.dead_letters(handler=handler, after=after, limit=limit))
 
-    def replay(self, letter_id: str) -> Slot:
+    def replay(self, letter_id: str, *, commit_id: str | None = None) -> Slot:
         """See `AsyncDispatcher.replay`."""
-        return run(self._async.replay(letter_id))
+        return run(self._async.replay(letter_id, commit_id=commit_id))
 
     def run(self) -> None:
         """See `AsyncDispatcher.run`."""

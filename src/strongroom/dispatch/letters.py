@@ -1,16 +1,19 @@
-"""Letters: posting a message so that it is found, and what became of those nobody could handle."""
+"""Letters: conversations that begin with a message, and messages that nobody could handle."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from strongroom.errors import BudgetExceeded, Conflict, NotFound
-from strongroom.services.threads.deliveries import DEAD, DeadLetterPage, raise_flag, read_dead_letter
+from strongroom.codec import encode
+from strongroom.errors import NotFound
+from strongroom.operations import NOTHING, Operation, Plan, perform
+from strongroom.services.threads.deliveries import DEAD, DeadLetterPage, read_dead_letter
 from strongroom.services.threads.payloads import NO_META, Inert, unseal
-from strongroom.services.threads.plans import count_key, found, plan_appends, questions
-from strongroom.services.threads.threads import AsyncThreads
+from strongroom.services.threads.plans import THREAD
+from strongroom.services.threads.registry import plan_start
+from strongroom.services.threads.threads import AsyncThreads, content_of, limits_told
 from strongroom.services.threads.values import Slot
-from strongroom.store import Commit, Delete, Entry, Expect, Get, Record, Scan, Write, new_id
+from strongroom.store import Delete, Entry, Expect, Get, Receipt, Scan
 
 
 class Letters:
@@ -20,65 +23,74 @@ class Letters:
         self._threads = threads
         self._scope = threads.scope
 
-    async def post(self, thread_id: str, payload: Any, *, from_id: str, to_id: str) -> Slot:
-        """Append a message and raise its receiver's flag, in one commit."""
-        entry = self._threads.entry(payload, from_id=from_id, to_id=to_id)
-        return await self._post(thread_id, entry, to_id)
+    async def begin(self, payload: Any, *, from_id: str, to_id: str, commit_id: str | None) -> Slot:
+        """Begin a conversation with its first message: the chain, the thread and the message, in one commit."""
+        return await self.begun(self._threads.entry(payload, from_id=from_id, to_id=to_id), commit_id)
+
+    async def begun(self, entry: Entry, commit_id: str | None) -> Slot:
+        """Begin a conversation with a message that is sealed."""
+        from_id, to_id = entry.sender or "", entry.receiver or ""
+
+        async def attempt() -> Plan[Slot] | None:
+            chain = plan_start(self._scope, (from_id, to_id), None)
+            plan = await self._threads.plan({chain.id: (entry,)})
+            if plan is None:
+                return None
+            expects, writes = (*plan.expects, *chain.expects), (*plan.writes, *chain.writes)
+            return Plan(expects, writes, lambda receipt: told(chain.id, receipt), encode([chain.id, entry.at]))
+
+        def told(thread_id: str, receipt: Receipt) -> Slot:
+            return self._threads.slots(thread_id, (entry,), receipt.versions[0])[0]
+
+        async def replay(receipt: Receipt) -> Slot:
+            assert receipt.answer is not None
+            thread_id, at = receipt.answer.load()
+            return told(thread_id, receipt).made_at(at)
+
+        # Nobody knows the id of a thread before it begins, so all that begin are about the same.
+        limits, more_room = limits_told(self._threads)
+        target = self._scope.key(THREAD, "new")
+        operation = Operation("dispatch.begin", target, content_of((entry,)), commit_id, limits)
+        return await perform(self._scope, operation, attempt, replay, more_room)
 
     async def dead(self, *, handler: str | None, after: str | None, limit: int) -> DeadLetterPage:
         """Return dead letters, oldest first."""
         tags = {} if handler is None else {"handler": handler}
-        [page] = await self._scope.store.read([Scan(self._scope.space, DEAD, tags, after, limit)])
+        page = await self._scope.get(Scan(self._scope.space, DEAD, tags, after, limit))
         return DeadLetterPage(tuple(map(read_dead_letter, page.documents)), page.next)
 
-    async def replay(self, letter_id: str) -> Slot:
+    async def replay(self, letter_id: str, commit_id: str | None) -> Slot:
         """Append a dead letter's message again and forget the letter, in one commit."""
         key = self._scope.key(DEAD, letter_id)
-        [document] = await self._scope.store.read([Get(key)])
-        if document is None:
-            raise NotFound(f"no dead letter has the id {letter_id!r:.80}; nothing changed", kind=DEAD, id=letter_id)
-        letter = read_dead_letter(document)
-        slot = await self._threads.thread(letter.thread_id)[letter.index]
+
+        async def attempt() -> Plan[Slot] | None:
+            document = await self._scope.get(Get(key))
+            if document is None:
+                raise NotFound(f"no dead letter has the id {letter_id!r:.80}; nothing changed", kind=DEAD, id=letter_id)
+            letter = read_dead_letter(document)
+            entry = self._again(await self._threads.thread(letter.thread_id)[letter.index])
+            plan = await self._threads.plan({letter.thread_id: (entry,)})
+            if plan is None:
+                return None
+            return Plan(
+                (*plan.expects, Expect(key, document.version)),
+                (*plan.writes, Delete(key)),
+                lambda receipt: self._threads.slots(letter.thread_id, (entry,), receipt.versions[0])[0],
+                encode(letter.thread_id),
+            )
+
+        async def replay(receipt: Receipt) -> Slot:
+            assert receipt.answer is not None
+            return await self._threads.thread(receipt.answer.load())[receipt.versions[0] - 1]
+
+        limits, more_room = limits_told(self._threads)
+        operation = Operation("dispatch.replay", key, NOTHING, commit_id, limits)
+        return await perform(self._scope, operation, attempt, replay, more_room)
+
+    def _again(self, slot: Slot) -> Entry:
         body = slot.record.body
         assert body is not None, "a slot that can be read has a body"
         opened = unseal(body)
         meta = NO_META if opened.meta == NO_META else opened.meta
         payload = Inert(slot.type, type(body)(bytes(opened.payload)))
-        entry = self._threads.entry(payload, meta, from_id=slot.from_id, to_id=slot.to_id)
-        still = (Expect(key, document.version),)
-        return await self._post(letter.thread_id, entry, letter.handler, still, (Delete(key),))
-
-    async def _post(
-        self,
-        thread_id: str,
-        entry: Entry,
-        receiver: str,
-        expects: tuple[Expect, ...] = (),
-        writes: tuple[Write, ...] = (),
-    ) -> Slot:
-        key = self._threads.key(thread_id)
-        flag = raise_flag(self._scope.space, thread_id=thread_id, receiver=receiver)
-        while True:
-            *state, count = await self._scope.store.read([*questions([key]), Get(count_key(self._scope.space))])
-            try:
-                plan = plan_appends(
-                    [(found([key], state)[0], (entry,))],
-                    count,
-                    limits=self._threads.limits,
-                    now=self._scope.clock(),
-                )
-                commit = Commit(new_id(), (*plan.expects, *expects), (*plan.writes, flag, *writes))
-                receipt = await self._scope.store.commit(commit)
-            except Conflict as conflict:
-                if any(conflict.key == expect.key for expect in expects):
-                    raise NotFound("this dead letter was replayed already; nothing changed", kind=DEAD) from None
-                continue
-            except BudgetExceeded:
-                if self._threads.limits.archive is None or await self._threads.make_room() is None:
-                    raise
-                continue
-            record = Record(
-                receipt.versions[0] - 1, entry.type, entry.body, 0, entry.at, entry.sender, entry.receiver,
-                None, None, None, entry.native,
-            )  # fmt: skip
-            return Slot(thread_id, record, self._threads.types)
+        return self._threads.entry(payload, meta, from_id=slot.from_id, to_id=slot.to_id)

@@ -13,10 +13,11 @@ from strongroom.dispatch.pool import Pool, answers, call, reference
 from strongroom.dispatch.routes import Outgoing, Route, outgoing
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
+from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.thread import AsyncThread
 from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.threads.values import Slot
-from strongroom.store import AsyncStore, Commit, Durability, Key, Question, Receipt
+from strongroom.store import AnyQuestion, AsyncStore, Commit, Durability, Key, Receipt
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class FromThread:
     def durability(self) -> Durability:
         return self._store.durability  # type: ignore[no-any-return]
 
-    async def read(self, questions: Sequence[Question]) -> list[Any]:
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Any]:
         return self._ask(self._store.read(questions))
 
     async def commit(self, commit: Commit) -> Receipt:
@@ -97,7 +98,7 @@ class Runner:
     def _blocking_thread(self, slot: Slot, loop: asyncio.AbstractEventLoop) -> Thread:
         scope = self._threads.scope
         beside = Scope(FromThread(scope.store, loop), scope.space, scope.clock, scope.tokenizer)
-        return Thread(AsyncThread(beside, self._threads.types, self._threads.key(slot.thread_id)))
+        return Thread(AsyncThread(beside, self._threads.types, scope.key(THREAD, slot.thread_id)))
 
     def close(self) -> None:
         """Let go of the threads. One that still runs ends by itself; nobody waits for its answer."""

@@ -23,9 +23,10 @@ from starlette.types import Receive, Scope, Send
 import strongroom
 from strongroom.opening import open_async_store
 from strongroom.server.around import Around, WithoutQuery
+from strongroom.server.bounded import BoundedStore
 from strongroom.server.gate import Gate
 from strongroom.server.handles import Handles
-from strongroom.server.leaving import on_exit
+from strongroom.server.leaving import Guests, end, on_exit
 from strongroom.server.limits import Room, Streams
 from strongroom.server.metrics import Metrics
 from strongroom.server.openapi import describe
@@ -49,11 +50,13 @@ class App(FastAPI):
         for endpoint, app in served:
             self.router.routes.append(Route(endpoint.path, app, methods=[endpoint.method], name=endpoint.summary))
         self.state.metrics = Metrics()
+        self.state.guests = Guests()
         self._front = Around(
             Table(served, super().__call__),
             self.state.metrics,
             Origins(settings.allowed_origins),
             Tidy(folders(settings)),
+            self.state.guests,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,7 +78,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.closing = closing = asyncio.Event()
         try:
             with tuned(), on_exit(closing):
-                yield
+                seen_off = asyncio.create_task(app.state.guests.see_off(closing))
+                try:
+                    yield
+                finally:
+                    await end(seen_off)
         finally:
             await app.state.store.close()  # finishes what is queued: an acknowledged commit is never cut short
 
@@ -99,6 +106,7 @@ def furnish(app: FastAPI, store: AsyncStore) -> None:
     """Give an application its store, and what is known about nobody yet."""
     settings: Settings = app.state.settings
     app.state.store = store
+    app.state.bounded = BoundedStore(store, settings.max_answer_bytes)
     app.state.contexts = {}
     app.state.handles = Handles()
     app.state.gate = Gate(store, settings)

@@ -12,7 +12,8 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from strongroom.server import tracing
-from strongroom.server.asking import headers_of
+from strongroom.server.asking import check_headers, headers_of
+from strongroom.server.leaving import Guests
 from strongroom.server.metrics import Metrics
 from strongroom.server.origins import Origins
 from strongroom.server.wire import Tidy, problem
@@ -41,8 +42,9 @@ class WithoutQuery(logging.Filter):
 class Around:
     """Wraps an application. Contents are never logged."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, origins: Origins, tidy: Tidy) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, origins: Origins, tidy: Tidy, guests: Guests) -> None:
         self._app = app
+        self._guests = guests
         self._metrics = metrics
         self._origins = origins
         self._tidy = tidy
@@ -70,11 +72,13 @@ class Around:
             await send(message)
 
         try:
+            check_headers(scope)
             if (allowed := self._origins.preflight(scope["method"], headers)) is not None:
                 await dressed({"type": "http.response.start", "status": 204, "headers": allowed})
                 await dressed({"type": "http.response.body", "body": b""})
                 return
-            await self._app(scope, receive, dressed)
+            with self._guests.one():
+                await self._app(scope, receive, dressed)
         except Exception as error:
             if status:
                 raise  # the answer has begun: all that is left is to break it off

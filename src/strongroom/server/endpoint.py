@@ -6,9 +6,10 @@ table, so none of them can forget one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from functools import cache
-from hashlib import sha256
+from hashlib import blake2b
 from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 from urllib.parse import parse_qsl
 
@@ -16,14 +17,20 @@ import msgspec
 from msgspec import Meta, Struct
 
 from strongroom.context import AsyncContext
-from strongroom.errors import InvalidInput
+from strongroom.errors import CommitUnknown, InvalidInput
+from strongroom.operations import OURS, is_ours
 from strongroom.server.asking import Asking
+from strongroom.server.bounded import fewer
 from strongroom.server.keys import Caller, Right
 from strongroom.server.settings import Settings
+from strongroom.store.retention import OUR_SECONDS
 
 B = TypeVar("B")
 Q = TypeVar("Q")
+T = TypeVar("T")
 
+LONGEST_KEY = 128
+SKEW_SECONDS = 60.0  # by which a client's clock may be ahead
 MOST = 2**53  # what every database and every JSON parser can count to
 Natural = Annotated[int, Meta(ge=0, le=MOST)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -50,16 +57,48 @@ class Call(Generic[B, Q]):
         self.query = query
         self.state = request.state
 
+    async def fewer(self, limit: int, ask: Callable[[int], Awaitable[T]]) -> T:
+        """Ask for a page that is bounded in bytes, too: see `bounded`."""
+        return await fewer(limit, self.settings.max_answer_bytes, ask)
+
     @property
     def commit_id(self) -> str | None:
-        """The caller's Idempotency-Key, made its own: it never meets another caller's, nor one for something else."""
+        """The caller's Idempotency-Key, made its own: it never meets another caller's.
+
+        What it stands for (one operation, its target, its content) is bound to it below. An id that an unknown outcome
+        named is taken as it is, as long as it can be one that this server made.
+        """
         given = self.request.headers.get("idempotency-key")
-        if given is None:
-            return None
-        if not 0 < len(given) <= 128 or not given.isprintable():
+        if given is None or is_recent(given):
+            return given
+        if not 0 < len(given) <= LONGEST_KEY or not given.isprintable():
             raise InvalidInput("an Idempotency-Key must be 1 to 128 printable characters; nothing changed")
-        what = sha256(f"{self.request.method} {self.request.whole_path}".encode()).hexdigest()[:16]
-        return f"http:{self.caller.name}:{what}:{given}"
+        return own_id(self.caller, given)
+
+
+def own_id(caller: Caller, given: str) -> str:
+    """Make an id that a caller chose the caller's own: whatever another one chooses, it is another id.
+
+    What a client's own code made up keeps its time, which stores order them by, and is remembered as shortly as ours.
+    """
+    name = caller.name
+    if is_recent(given):
+        mixed = blake2b(f"{len(name)}:{name}:{given}".encode(), digest_size=8).hexdigest()
+        return given[: len(OURS) + 16] + mixed
+    if len(given) > LONGEST_KEY:  # a client's commit id may be as long as a name
+        return f"http#{blake2b(f'{len(name)}:{name}:{given}'.encode(), digest_size=32).hexdigest()}"
+    return f"http:{len(name)}:{name}:{given}"
+
+
+def is_recent(id: str) -> bool:
+    """Tell whether an id is one of those that are made up for calls without one, and made not long ago.
+
+    Ids of ours are told from older ones by their time, so nobody may bring one that is older or younger than it is.
+    """
+    if not is_ours(id):
+        return False
+    age = time.time() - int(id[len(OURS) : len(OURS) + 16], 16) / 1e9
+    return -SKEW_SECONDS < age < OUR_SECONDS
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -75,9 +114,20 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     query: Any = Nothing
     answer: Any = None
     status: int = 200
-    keyed: bool = False  # whether a repeat with the same Idempotency-Key does nothing more than the first did
     media: str = "application/json"
     accepts: str = "application/json"  # anything else, and the endpoint reads the body itself
+    writes: bool = False  # although its right alone does not say so
+    large: bool = False  # whether its body may be as large as a pack
+
+    @property
+    def reads(self) -> bool:
+        """Whether nothing can change by it."""
+        return self.right in (None, "read") and not self.writes
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it takes an Idempotency-Key: all that writes does, but for the port, whose commits have ids."""
+        return self.method != "GET" and self.group != "store"
 
 
 def understand(kind: Any, value: Any, where: str, *, strict: bool) -> Any:
@@ -99,6 +149,19 @@ def _allowed(kind: Any) -> str:
         known = [meta.extra["fields"] for meta in getattr(hints[field.name], "__metadata__", ()) if meta.extra]
         named.append(f"{field.encode_name} (of {', '.join(known[0])})" if known else field.encode_name)
     return f"; allowed: {', '.join(named) or 'nothing'}"
+
+
+def named(problem: Exception, key: str | None) -> Exception:
+    """Say the Idempotency-Key that a caller knows, where an operation named the id that was made of it."""
+    if key is not None and isinstance(problem, CommitUnknown):
+        problem.commit_id = key
+    if key is not None and isinstance(problem, InvalidInput) and problem.path == "commit_id":
+        return InvalidInput(
+            f"the Idempotency-Key {key!r} was used before with other content; nothing changed (a key stands for one "
+            "request: choose another)",
+            path="Idempotency-Key",
+        )
+    return problem
 
 
 class Query:

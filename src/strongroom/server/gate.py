@@ -1,16 +1,22 @@
 """The gate: who is asking, may they, and not too fast.
 
-Without any key in the store only this machine may come in, as an admin of one space: right for a laptop. As soon as a
-key exists, or OIDC is configured, everybody needs one: whoever comes without is let in only after a look at the store,
-which costs one small document, in every worker. The space is the key's; nothing in a request can change it.
+As long as a store never had a key, only this machine may come in, as an admin of one space: right for a laptop. From
+the first key on, or with OIDC, everybody needs one, and revoking the last key opens nothing: whoever comes without is
+let in only after a look at the store, which costs one small document, in every worker. `serve --no-keys` says aloud
+that a store whose keys are all revoked is this machine's again. The space is the key's; nothing in a request can change
+it.
+
+Of credentials only those that were good are remembered, as digests. Each address may be wrong a few times a second.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import OrderedDict
 from functools import lru_cache
+from hashlib import sha256
 
 from strongroom.server.asking import Asking
 from strongroom.server.keys import Caller, Keys, Right
@@ -23,7 +29,13 @@ from strongroom.store import AsyncStore
 REMEMBER_SECONDS = 5.0  # a revoked key works for at most this long in another process
 MOST_REMEMBERED = 10_000
 NOBODY = Caller("anonymous", "-", "reader")
-FORWARDED = frozenset({"x-forwarded-for", "forwarded", "x-real-ip"})
+LONGEST_KEY = 200
+WRONG_PER_SECOND = 5.0
+# Whoever comes through a proxy is not on this machine, though the proxy may be.
+PROXIED = frozenset({"via", "forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
+FORWARDED = "x-forwarded-"
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]{1,253})(?::[0-9]{1,5})?")
+ORIGIN = re.compile(r"https?://(.+)")
 
 
 class Gate:
@@ -32,7 +44,9 @@ class Gate:
     def __init__(self, store: AsyncStore, settings: Settings) -> None:
         self._keys = Keys(store)
         self._rates = Rates(settings.requests_per_second)
-        self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
+        self._wrong = Rates(WRONG_PER_SECOND)
+        self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
+        self._keyless = settings.no_keys
         self._local = Caller("local", settings.space, "admin")
         self._origins = frozenset(settings.allowed_origins)
         self._tokens = TokenVerifier(settings) if settings.jwt_keys_url else None
@@ -45,7 +59,11 @@ class Gate:
             return NOBODY
         header = asking.headers.get("authorization", "")
         if header:
-            caller = await self._identify(header)
+            try:
+                caller = await self._identify(header)
+            except Refusal:
+                self._wrong.take(asking.host)
+                raise
         else:
             await self._look()
             caller = self._neighbour(asking)
@@ -78,7 +96,8 @@ class Gate:
         headers = asking.headers
         if self._locked:
             raise _unauthorised("a key is needed: send 'Authorization: Bearer <key>'")
-        if not FORWARDED.isdisjoint(headers) or not is_loopback(asking.host):
+        proxied = any(name in PROXIED or name.startswith(FORWARDED) for name in headers)
+        if proxied or not is_loopback(asking.host):
             raise _unauthorised("without keys only this machine is served; make one with `strongroom keys create`")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if origin is not None and origin.lower() in self._origins:
@@ -92,13 +111,20 @@ class Gate:
             return
         made = await self._keys.made()
         if made != self._made:
-            self._locked, self._made = await self._keys.any(), made
+            ever = made > 0 and not self._keyless
+            self._locked, self._made = ever or await self._keys.any(), made
 
     async def _lookup(self, credential: str) -> Caller | None:
-        moment, caller = self._known.get(credential, (-math.inf, None))
-        if time.monotonic() - moment > REMEMBER_SECONDS:
-            caller = await self._keys.find(credential)
-            self._known[credential] = (time.monotonic(), caller)
+        if len(credential) > LONGEST_KEY:
+            return None
+        digest = sha256(credential.encode("latin-1")).digest()
+        moment, known = self._known.get(digest, (-math.inf, None))
+        if time.monotonic() - moment <= REMEMBER_SECONDS:
+            return known
+        self._known.pop(digest, None)
+        caller = await self._keys.find(credential)
+        if caller is not None:
+            self._known[digest] = (time.monotonic(), caller)
             if len(self._known) > MOST_REMEMBERED:
                 self._known.popitem(last=False)
         return caller
@@ -108,10 +134,12 @@ class Gate:
 def _from_here(host: str, origin: str | None, site: str) -> bool:
     """Tell whether a browser, if it is one, shows a page of ours: other sites can reach this machine through it, by
     posting to it or by pointing a name of their own at it."""
-    before, _, after = host.rpartition(":")
-    name = before if after.isdecimal() else host
-    same = origin is None or origin.partition("://")[2] == host
-    return len(name) < 256 and is_loopback(name.lower()) and same and site in ("none", "same-origin")
+    parsed = HOST.fullmatch(host)
+    if parsed is None or not is_loopback(parsed.group(1).lower()):
+        return False
+    page = None if origin is None else ORIGIN.fullmatch(origin)
+    same = origin is None or (page is not None and page.group(1) == host)
+    return same and site in ("none", "same-origin")
 
 
 def _unauthorised(message: str) -> Refusal:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from strongroom.codec import pack
 from strongroom.errors import Conflict, InvalidInput, NotFound
-from strongroom.scope import now
+from strongroom.scope import Scope, now
 from strongroom.store import AsyncStore, Commit, Delete, Document, Expect, Get, Key, Put, Scan, new_id
 
 SPACE = "strongroom:keys"  # a space of its own; no key opens it, because keys name ordinary spaces
@@ -63,6 +63,7 @@ class Keys:
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
+        self._scope = Scope(store, SPACE)
 
     async def create(self, *, space: str, role: str, label: str = "") -> tuple[str, StoredKey]:
         """Make a key. The text is returned this once and can not be had again."""
@@ -82,7 +83,7 @@ class Keys:
         found: list[StoredKey] = []
         after = None
         while True:
-            [page] = await self._store.read([Scan(SPACE, KIND, {"space": space} if space else {}, after)])
+            page = await self._scope.get(Scan(SPACE, KIND, {"space": space} if space else {}, after))
             found += [_load(document) for document in page.documents]
             after = page.next
             if after is None:
@@ -97,12 +98,11 @@ class Keys:
 
     async def any(self) -> bool:
         """Tell whether any key exists; as long as none does, only this machine may come in."""
-        [page] = await self._store.read([Scan(SPACE, KIND, limit=1)])
-        return bool(page.documents)
+        return bool((await self._scope.get(Scan(SPACE, KIND, limit=1))).documents)
 
     async def made(self) -> int:
         """Return how many keys were ever made."""
-        [found] = await self._store.read([Get(MADE)])
+        found = await self._scope.get(Get(MADE))
         return 0 if found is None else int(found.version)
 
     async def find(self, text: str) -> Caller | None:
@@ -110,7 +110,7 @@ class Keys:
         name, _, secret = text.removeprefix("srk_").partition(".")
         document: Document | None = None
         if name.isalnum() and len(name) <= 64:
-            [document] = await self._store.read([Get(_key(name))])
+            document = await self._scope.get(Get(_key(name)))
         stored = _load(document) if document is not None else StoredKey("", _digest(""), "-", "reader", 0)
         right = hmac.compare_digest(stored.digest, _digest(secret)) and document is not None
         return Caller(stored.name, stored.space, stored.role) if right else None

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+GRACE_SECONDS = 20.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -41,6 +42,31 @@ def on_exit(closing: asyncio.Event) -> Iterator[None]:
         for number, previous in before.items():
             if signal.getsignal(number) is heard:
                 signal.signal(number, previous)
+
+
+class Guests:
+    """The requests that are being answered. Once the server leaves, each may stay for a while, and no longer."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count the current task for the time of a block."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    async def see_off(self, closing: asyncio.Event) -> None:
+        """Wait until the server leaves, and then end what has not ended in time. A commit under way still lands."""
+        await closing.wait()
+        await asyncio.sleep(GRACE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
 
 
 async def end(*tasks: asyncio.Future[Any]) -> None:

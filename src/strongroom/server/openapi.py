@@ -136,7 +136,10 @@ def _query_parameters(each: Endpoint, schema_of: dict[Any, Any], components: dic
 def _headers(each: Endpoint) -> list[dict[str, Any]]:
     if not each.keyed:
         return []
-    text = "Choose one for each thing you want done, and use it again if no answer came: it is done once."
+    text = (
+        "Choose one for each thing you want done, and use it again if no answer came: it is done once. "
+        "Another body under the same key is refused."
+    )
     schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[ -~]+$"}
     return [{"name": "Idempotency-Key", "in": "header", "required": False, "description": text, "schema": schema}]
 

@@ -14,10 +14,18 @@ from typing import Any
 import uvicorn
 
 from strongroom.errors import InvalidInput
+from strongroom.server.leaving import GRACE_SECONDS
+from strongroom.server.protocol import Protocol
 
 APP = "strongroom.server:app"
 # Requests are logged by us; nothing depends on which address a proxy says it speaks for.
-OPTIONS: dict[str, Any] = {"access_log": False, "proxy_headers": False, "server_header": False}
+OPTIONS: dict[str, Any] = {
+    "access_log": False,
+    "http": Protocol,
+    "proxy_headers": False,
+    "server_header": False,
+    "timeout_graceful_shutdown": round(GRACE_SECONDS) + 5,  # for whoever does not read what he is sent
+}
 BACKLOG = 2048
 
 

@@ -23,8 +23,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     url: str = "agent.db"
     space: str = "default"  # the space of callers on this machine while there are no keys
+    no_keys: bool = False  # whether this machine is served again once all keys are revoked
     max_body_bytes: int = 8 * MIB
     max_bodies_bytes: int = 256 * MIB  # of all requests being answered, in each worker
+    max_answer_bytes: int = 8 * MIB  # of stored content; one thing alone may be larger
     max_pack_bytes: int = 256 * MIB  # packed, and unpacked
     requests_per_second: float = 500.0  # per key, averaged over bursts of ten seconds
     max_streams: int = 256  # followers at the same time, per key
@@ -44,8 +46,10 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         url=url,
         snapshots=snapshots,
         space=environment.get("STRONGROOM_SPACE", Settings().space),
+        no_keys=environment.get("STRONGROOM_NO_KEYS", "") == "1",
         max_body_bytes=_number(environment, "STRONGROOM_MAX_BODY_BYTES", Settings().max_body_bytes),
         max_bodies_bytes=_number(environment, "STRONGROOM_MAX_BODIES_BYTES", Settings().max_bodies_bytes),
+        max_answer_bytes=_number(environment, "STRONGROOM_MAX_ANSWER_BYTES", Settings().max_answer_bytes),
         max_pack_bytes=_number(environment, "STRONGROOM_MAX_PACK_BYTES", Settings().max_pack_bytes),
         requests_per_second=_number(environment, "STRONGROOM_REQUESTS_PER_SECOND", int(Settings().requests_per_second)),
         max_streams=_number(environment, "STRONGROOM_MAX_STREAMS", Settings().max_streams),
@@ -79,7 +83,9 @@ def is_loopback(host: str) -> bool:
     """Tell whether an address can only be reached from this machine."""
     if host == "localhost":
         return True
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

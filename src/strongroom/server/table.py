@@ -10,10 +10,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strongroom.context import AsyncContext
-from strongroom.errors import InvalidInput
+from strongroom.errors import CommitUnknown, InvalidInput
 from strongroom.scope import Scope as StoreScope
 from strongroom.server.asking import Asking
-from strongroom.server.endpoint import Call, Endpoint, Query, understand
+from strongroom.server.endpoint import Call, Endpoint, Query, named, understand
 from strongroom.server.wire import Answer, body, reply
 
 MOST_CONTEXTS = 10_000
@@ -29,22 +29,28 @@ class Served:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["endpoint_path"] = self._endpoint.path
-        scope["strongroom.reads"] = self._endpoint.right in (None, "read")
+        scope["strongroom.reads"] = self._endpoint.reads
         asking = Asking(scope, receive)
         endpoint, state = self._endpoint, asking.state
         settings = state.settings
         try:
-            asking.allow(settings.max_body_bytes if endpoint.accepts != "application/zip" else settings.max_pack_bytes)
+            asking.allow(settings.max_pack_bytes if endpoint.large else settings.max_body_bytes)
             caller = await state.gate.admit(asking, endpoint.right)
-            if not endpoint.keyed and "idempotency-key" in asking.headers and endpoint.method in ("POST", "PATCH"):
-                raise InvalidInput("this call takes no Idempotency-Key; look before you repeat it; nothing changed")
+            key = asking.headers.get("idempotency-key")
+            if key is not None and endpoint.method != "GET" and not endpoint.keyed:
+                raise InvalidInput("this call takes no Idempotency-Key: a commit has an id of its own; nothing changed")
             query = self._query.read(asking.query)
             content = None
             if endpoint.body is not None:
                 content = understand(endpoint.body, await body(asking), "body", strict=True)
             context = _context_of(state, caller.space)
-            result = await endpoint.call(Call(asking, caller, context, settings, content, query))
+            try:
+                result = await endpoint.call(Call(asking, caller, context, settings, content, query))
+            except (CommitUnknown, InvalidInput) as problem:
+                raise named(problem, key) from None
             answer = result if isinstance(result, Answer | Response) else reply(result, endpoint.status)
+            if isinstance(answer, Answer):
+                asking.hold(len(answer.body))  # until it is sent, which is up to its reader
             await answer(scope, receive, send)
         finally:
             asking.release()
@@ -108,5 +114,5 @@ def _context_of(state: Any, space: str) -> AsyncContext:
     if found is None:
         if len(contexts) > MOST_CONTEXTS:
             contexts.clear()
-        found = contexts[space] = AsyncContext(StoreScope(state.store, space))
+        found = contexts[space] = AsyncContext(StoreScope(state.bounded, space))
     return found

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from typing import Any, cast
 
 from strongroom.errors import InvalidInput
@@ -20,6 +21,7 @@ log = logging.getLogger("strongroom.server")
 ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "PS256", "EdDSA"]  # never HMAC, never "none"
 KEPT_SECONDS = 300.0
 PAUSE_SECONDS = 10.0
+LONGEST_SUBJECT = 100
 SPACE_CLAIM, ROLE_CLAIM = "strongroom_space", "strongroom_role"
 
 
@@ -51,6 +53,13 @@ class IssuerKeys:
         return self._keys.get(name)
 
 
+def name_of(subject: str) -> str:
+    """Return what somebody is called here. Two people never have one name, however long theirs are."""
+    if len(subject) <= LONGEST_SUBJECT and subject.isprintable():
+        return f"oidc:{subject}"
+    return f"oidc#{sha256(subject.encode(errors='surrogatepass')).hexdigest()}"
+
+
 class TokenVerifier:
     """Checks signature, issuer, audience and expiry; reads the space and role from the token's claims."""
 
@@ -78,7 +87,7 @@ class TokenVerifier:
             return None
         if not 0 < len(space) <= MAX_NAME or not space.isprintable() or space.startswith("strongroom:"):
             return None
-        return Caller(f"oidc:{claims['sub']}"[:200], space, cast(Role, role))
+        return Caller(name_of(str(claims["sub"])), space, cast(Role, role))
 
     def _decode(self, token: str) -> dict[str, Any]:
         key = self._keys.get(self._jwt.get_unverified_header(token).get("kid"))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from strongroom.server.asking import Asking
 
 JSON = "application/json"
+PIECE_BYTES = 256 * 1024
 
 # The first line that fits decides.
 STATUS: tuple[tuple[type[StrongroomError], int], ...] = (
@@ -84,7 +85,13 @@ class Answer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": self.body})
+        # A long one goes out in pieces, each when there is room for it: whoever reads slowly keeps one copy, not two.
+        start = 0
+        while len(self.body) - start > PIECE_BYTES:
+            piece = self.body[start : start + PIECE_BYTES]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            start += PIECE_BYTES
+        await send({"type": "http.response.body", "body": self.body[start:] if start else self.body})
 
 
 def reply(value: object, status: int = 200, *, headers: dict[str, str] | None = None) -> Answer:
@@ -96,11 +103,11 @@ class Tidy:
     """What of an error's text is for callers: no folder of the server, and of a read not that nothing changed."""
 
     def __init__(self, folders: Iterable[str] = ()) -> None:
-        self._folders = sorted((f"{folder.rstrip('/')}/" for folder in folders if len(folder) > 1), key=len)[::-1]
+        self._folders = sorted((folder.rstrip("/") for folder in folders if len(folder) > 1), key=len)[::-1]
 
     def __call__(self, text: str, *, reads: bool) -> str:
         for folder in self._folders:
-            text = text.replace(folder, "")
+            text = text.replace(f"{folder}/", "").replace(folder, "the server's folder")
         return _NOTHING.sub("", text) if reads else text
 
 

@@ -13,8 +13,9 @@ if every expectation holds, all or nothing, and answers only when the store's `d
 Rules
 -----
 1. A commit lives in one space. A space never sees another: there is no way to ask without naming one.
-2. A commit's id makes a repeat safe: the second call returns the first receipt and changes nothing. Ids are kept at
-   least 24 hours. A refused commit leaves no trace, so its id may be tried again.
+2. A commit's id makes a repeat safe: the second call returns the first receipt, marked as `repeated`, and changes
+   nothing. The same id with another digest is refused. Ids that a caller chose (`keep`) are kept as long as the store
+   was told to, others an hour at least. A refused commit leaves no trace, so its id may be tried again.
 3. Expectations are judged against the state before the commit; writes are applied in order.
 4. Appends without an expectation commute: they never conflict, whoever else is writing.
 5. A key keeps its shape for life. Versions and lengths never go back, not even across `Delete`: what comes after a
@@ -28,17 +29,23 @@ Rules
 from __future__ import annotations
 
 from strongroom.store.answers import Document, Page, Record, Slice
+from strongroom.store.asking import ask, ask_all
+from strongroom.store.bounds import Bounded, Budget, Part, ended, within
 from strongroom.store.checks import (
     MAX_RECORD_BYTES,
     check_expectation,
     check_length,
     check_sizes,
     claimed,
+    repeat_of,
+    used_otherwise,
     wrong_shape,
 )
 from strongroom.store.claims import CLAIM, Claim, claims_of, settled_by
 from strongroom.store.commits import (
     EXISTS,
+    MAX_ANSWER,
+    MAX_DIGEST,
     Append,
     Commit,
     Delete,
@@ -53,17 +60,27 @@ from strongroom.store.commits import (
 )
 from strongroom.store.moving import Movable, Parcel, Shipment
 from strongroom.store.names import MAX_NAME, Key, require_name, require_text
-from strongroom.store.questions import Get, Question, Range, Scan, Tail, cursor
-from strongroom.store.search import Find, Found, Match, Searchable
+from strongroom.store.questions import Answer, AnyQuestion, Get, Question, Range, ReceiptOf, Scan, Tail, cursor
+from strongroom.store.retention import OUR_SECONDS, REPEATS, Repeats, in_words, kept_seconds
+from strongroom.store.search import MOST_WORDS, Find, Found, Match, Searchable, room_for
 from strongroom.store.verbs import AsyncStore, Durability, Store, Watchable
 
 __all__ = [
     "CLAIM",
     "EXISTS",
+    "MAX_ANSWER",
+    "MAX_DIGEST",
     "MAX_NAME",
     "MAX_RECORD_BYTES",
+    "MOST_WORDS",
+    "OUR_SECONDS",
+    "REPEATS",
+    "Answer",
+    "AnyQuestion",
     "Append",
     "AsyncStore",
+    "Bounded",
+    "Budget",
     "Claim",
     "Commit",
     "Delete",
@@ -80,11 +97,14 @@ __all__ = [
     "Movable",
     "Page",
     "Parcel",
+    "Part",
     "Put",
     "Question",
     "Range",
     "Receipt",
+    "ReceiptOf",
     "Record",
+    "Repeats",
     "Scan",
     "Searchable",
     "Shipment",
@@ -94,15 +114,24 @@ __all__ = [
     "Truncate",
     "Watchable",
     "Write",
+    "ask",
+    "ask_all",
     "check_expectation",
     "check_length",
     "check_sizes",
     "claimed",
     "claims_of",
     "cursor",
+    "ended",
+    "in_words",
+    "kept_seconds",
     "new_id",
+    "repeat_of",
     "require_name",
     "require_text",
+    "room_for",
     "settled_by",
+    "used_otherwise",
+    "within",
     "wrong_shape",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput
 from strongroom.store.claims import Claim
-from strongroom.store.commits import EXISTS, Append, Commit, Expect, Put
+from strongroom.store.commits import EXISTS, Append, Commit, Expect, Put, Receipt
 from strongroom.store.names import Key
 
 MAX_RECORD_BYTES = 16 * 1024 * 1024
@@ -22,6 +24,22 @@ def check_expectation(expect: Expect, actual: int) -> None:
         expected=expect.version,
         actual=actual,
         key=key,
+    )
+
+
+def repeat_of(commit: Commit, receipt: Receipt) -> Receipt:
+    """Return the first receipt of a commit that is made again; refuse one that asks for something else."""
+    if receipt.digest != commit.digest:
+        raise used_otherwise(commit.id)
+    return msgspec.structs.replace(receipt, repeated=True)
+
+
+def used_otherwise(id: str) -> InvalidInput:
+    """Say that an id was used before, and not for this."""
+    return InvalidInput(
+        f"the commit id {id!r} was used before with other content; nothing changed (an id stands for one "
+        "operation with one content: choose another)",
+        path="commit_id",
     )
 
 

@@ -14,6 +14,8 @@ from strongroom.errors import InvalidInput
 from strongroom.store.names import MAX_NAME, Key, not_json, require_name, require_natural, require_tags, require_text
 
 EXISTS = -1
+MAX_DIGEST = 32
+MAX_ANSWER = 65536  # what is long follows from the versions and what they point to
 
 
 class Expect(Struct, frozen=True, gc=False):
@@ -125,16 +127,29 @@ Write = Put | Append | Truncate | Erase | Delete
 
 
 class Commit(Struct, frozen=True):
-    """What to check and what to write, together or not at all, in one space."""
+    """What to check and what to write, together or not at all, in one space.
+
+    `digest` stands for what was asked for: a commit with an id that is known and another digest is refused. `answer`
+    is kept with the receipt, for a caller who must repeat an answer that the versions do not tell; no erasure reaches
+    it, so it must not hold content. `keep` says that the caller chose the id, so that its receipt is kept as long as
+    the store was told to.
+    """
 
     id: str
     expects: tuple[Expect, ...] = ()
     writes: tuple[Write, ...] = ()
+    digest: bytes = b""
+    answer: Json | None = None
+    keep: bool = False
 
     def __post_init__(self) -> None:
         id = self.id
         if type(id) is not str or not 0 < len(id) <= MAX_NAME or not id.isprintable():
             require_name(id, "a commit id")
+        if type(self.digest) is not bytes or len(self.digest) > MAX_DIGEST:
+            raise InvalidInput(f"a digest must be at most {MAX_DIGEST} bytes")
+        if self.answer is not None and (type(self.answer) is not Json or len(self.answer) > MAX_ANSWER):
+            raise InvalidInput(f"an answer must come from strongroom.codec.encode and hold at most {MAX_ANSWER} bytes")
         if not self.expects and not self.writes:
             raise InvalidInput("a commit must expect or write something")
         if self.expects or len(self.writes) > 1:
@@ -150,10 +165,19 @@ class Commit(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True):
-    """The answer to a commit: for each write, in order, the version its key has now (a stream's length)."""
+    """The answer to a commit: for each write, in order, the version its key had then (a stream's length).
+
+    `repeated` says that the commit had been made before, and that this time nothing was done. `pending` says why what
+    an `Erase` erased may still lie somewhere in the store's files, out of anybody's reach through the store; None if it
+    does not.
+    """
 
     id: str
     versions: tuple[int, ...]
+    digest: bytes = b""
+    answer: Json | None = None
+    repeated: bool = False
+    pending: str | None = None
 
 
 _random = random.Random()  # our own, so that nobody else's seed() repeats ids; and not one that a fork would copy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -41,10 +41,10 @@ class Shipment(Struct, frozen=True):
 class Movable(Protocol):
     """A store whose whole content, of all spaces, can be carried to another one. For operators, not for services."""
 
-    def unload(self, after: str | None, limit: int) -> Any:
+    def unload(self, after: str | None, limit: int) -> Shipment:
         """Return a `Shipment` of about `limit` records and documents, in order of creation."""
         ...
 
-    def load(self, parcels: Sequence[Parcel]) -> Any:
+    def load(self, parcels: Sequence[Parcel]) -> None:
         """Put parcels in place as they are. Loading one twice changes nothing, so a broken move can be resumed."""
         ...

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
-from strongroom.store.names import Key, require_natural, require_tags
+from strongroom.store.answers import Document, Page, Slice
+from strongroom.store.commits import Receipt
+from strongroom.store.names import Key, require_name, require_natural, require_tags
+
+A = TypeVar("A", covariant=True)
 
 
-class Get(Struct, frozen=True):
+class Question(Struct, Generic[A], frozen=True):
+    """Something to ask, and the type of its answer."""
+
+
+class Get(Question[Document | None], frozen=True):
     """Ask for one document. Answer: `Document`, or None."""
 
     key: Key
 
 
-class Range(Struct, frozen=True):
+class Range(Question[Slice], frozen=True):
     """Ask for the records of a stream with start <= index < stop, at most `limit`. Answer: `Slice`."""
 
     key: Key
@@ -27,7 +37,7 @@ class Range(Struct, frozen=True):
         require_natural(or_none=True, stop=self.stop, limit=self.limit)
 
 
-class Tail(Struct, frozen=True):
+class Tail(Question[Slice], frozen=True):
     """Ask for the newest records of a stream, oldest first. Answer: `Slice`.
 
     The answer is the longest run of consecutive records that ends just before index `before` (default: the end), has
@@ -43,7 +53,7 @@ class Tail(Struct, frozen=True):
         require_natural(or_none=True, count=self.count, max_weight=self.max_weight, before=self.before)
 
 
-class Scan(Struct, frozen=True):
+class Scan(Question[Page], frozen=True):
     """Ask for the documents of a kind that carry all of `tags`, in order of creation. Answer: `Page`."""
 
     space: str
@@ -59,7 +69,19 @@ class Scan(Struct, frozen=True):
         require_tags(self.tags)
 
 
-Question = Get | Range | Tail | Scan
+class ReceiptOf(Question[Receipt | None], frozen=True):
+    """Ask whether a commit was made. Answer: its `Receipt`, as durable as an acknowledged commit, or None."""
+
+    space: str
+    id: str
+
+    def __post_init__(self) -> None:
+        require_name(self.space, "a space")
+        require_name(self.id, "a commit id")
+
+
+AnyQuestion = Get | Range | Tail | Scan | ReceiptOf
+Answer = Document | Slice | Page | Receipt | None
 
 
 def cursor(scan: Scan) -> int | None:

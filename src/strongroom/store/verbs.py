@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from strongroom.store.commits import Commit, Receipt
 from strongroom.store.names import Key
-from strongroom.store.questions import Question
+from strongroom.store.questions import Answer, AnyQuestion
 
 
 class Durability(Struct, frozen=True):
@@ -26,7 +26,7 @@ class Store(Protocol):
 
     @property
     def durability(self) -> Durability: ...
-    def read(self, questions: Sequence[Question]) -> list[Any]: ...
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]: ...
     def commit(self, commit: Commit) -> Receipt: ...
     def close(self) -> None: ...
 
@@ -36,15 +36,15 @@ class AsyncStore(Protocol):
 
     @property
     def durability(self) -> Durability: ...
-    def read(self, questions: Sequence[Question]) -> Awaitable[list[Any]]: ...
+    def read(self, questions: Sequence[AnyQuestion]) -> Awaitable[list[Answer]]: ...
     def commit(self, commit: Commit) -> Awaitable[Receipt]: ...
     def close(self) -> Awaitable[None]: ...
 
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A store that can tell when to look again. A hint, not a promise: always re-read."""
+    """A store that can tell when to look again; an async one has the same as a coroutine. A hint: always re-read."""
 
-    def wait(self, key: Key, length: int, timeout_seconds: float) -> Any:
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream may be longer than `length`, or the time is up."""
         ...

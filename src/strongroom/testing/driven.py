@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from strongroom.bridge import can_search
 from strongroom.errors import Closed
 from strongroom.store import (
+    Answer,
+    AnyQuestion,
     AsyncStore,
     Commit,
     Durability,
@@ -18,7 +20,7 @@ from strongroom.store import (
     Key,
     Movable,
     Parcel,
-    Question,
+    Part,
     Receipt,
     Shipment,
     Watchable,
@@ -47,6 +49,8 @@ class Driven:
             self.wait = self._wait
         if can_search(self._store):
             self.search = self._search
+        if hasattr(self._store, "read_within"):
+            self.read_within = self._read_within
         if isinstance(self._store, Movable):
             self.unload, self.load = self._unload, self._load
 
@@ -54,7 +58,7 @@ class Driven:
     def durability(self) -> Durability:
         return self._store.durability
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         return self._call(lambda: self._store.read(questions))
 
     def commit(self, commit: Commit) -> Receipt:
@@ -68,11 +72,14 @@ class Driven:
 
     def _wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         assert isinstance(self._store, Watchable)
-        store = self._store
-        self._call(lambda: store.wait(key, length, timeout_seconds))
+        wait = cast("Callable[[Key, int, float], Awaitable[None]]", self._store.wait)
+        self._call(lambda: wait(key, length, timeout_seconds))
 
     def _search(self, find: Find) -> Found:
         return self._call(lambda: self._store.search(find))  # type: ignore[attr-defined, no-any-return]
+
+    def _read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        return self._call(lambda: self._store.read_within(questions, max_bytes))  # type: ignore[attr-defined, no-any-return]
 
     def _unload(self, after: str | None, limit: int) -> Shipment:
         return self._call(lambda: self._store.unload(after, limit))  # type: ignore[attr-defined, no-any-return]

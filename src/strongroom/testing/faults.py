@@ -18,7 +18,21 @@ import apsw
 
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.codec import Json, encode
-from strongroom.store import Append, Commit, Entry, Get, Key, Put, Question, Range, Receipt, Store
+from strongroom.store import (
+    AnyQuestion,
+    Append,
+    Commit,
+    Document,
+    Entry,
+    Get,
+    Key,
+    Put,
+    Range,
+    Receipt,
+    Slice,
+    Store,
+    ask,
+)
 
 SPACE = "faults"
 SHARED = Key(SPACE, "shared", "all")
@@ -65,7 +79,8 @@ def step(writer: int, number: int) -> Commit:
         Append(stream(writer), (Entry("Step", value),)),
         Append(SHARED, (Entry("Step", encode([writer, number])),)),
     )
-    return Commit(f"step-{writer}-{number}", (), writes)
+    # The id is one that a caller chose, so it is kept long enough for whatever the clock does.
+    return Commit(f"step-{writer}-{number}", (), writes, shake_128(value).digest(16), keep=True)
 
 
 def repeat(store: Store, writer: int, number: int) -> Receipt:
@@ -78,12 +93,14 @@ def repeat(store: Store, writer: int, number: int) -> Receipt:
 
 def glance(store: Store, writers: int) -> list[int]:
     """Return how many steps of each writer there are, from one snapshot; raise `Broken` if any is half there."""
-    questions: list[Question] = [Range(SHARED, 0, 0)]
+    questions: list[AnyQuestion] = [Range(SHARED, 0, 0)]
     for writer in range(writers):
         questions += [Get(document(writer)), Range(stream(writer), 0, 0)]
     shared, *pairs = store.read(questions)
+    assert isinstance(shared, Slice)
     found = []
     for writer, (doc, own) in enumerate(zip(pairs[::2], pairs[1::2], strict=True)):
+        assert isinstance(doc, Document | None) and isinstance(own, Slice)
         version = 0 if doc is None else doc.version
         if version != own.length:
             raise Broken(f"half a commit: writer {writer} has document {version} and stream {own.length}")
@@ -110,13 +127,14 @@ def check(store: Store, acknowledged: Sequence[int], *, in_flight: int = 1) -> l
     found = glance(store, len(acknowledged))
     for writer, (number, acked) in enumerate(zip(found, acknowledged, strict=True)):
         compare(writer, acked, number, in_flight)
-        doc, own = store.read([Get(document(writer)), Range(stream(writer))])
+        doc, own = ask(store, Get(document(writer)), Range(stream(writer)))
         if doc is not None and doc.value != content(writer, number):
             raise Broken(f"writer {writer}: its document is not that of step {number}")
         if [record.body for record in own.records] != [content(writer, n) for n in range(1, number + 1)]:
             raise Broken(f"writer {writer}: its stream is not steps 1 to {number}")
     seen = [0] * len(acknowledged)
-    for record in store.read([Range(SHARED)])[0].records:
+    for record in ask(store, Range(SHARED)).records:
+        assert record.body is not None
         writer, number = record.body.load()
         seen[writer] += 1
         if seen[writer] != number:

@@ -14,12 +14,29 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
-from strongroom.errors import CommitUnknown, Conflict, StrongroomError
-from strongroom.store import EXISTS, Append, Commit, Durability, Get, Key, Put, Question, Range, Receipt, Store, Tail
+from strongroom.errors import CommitUnknown, Conflict, InvalidInput, StrongroomError
+from strongroom.store import (
+    EXISTS,
+    Answer,
+    AnyQuestion,
+    Append,
+    Commit,
+    Durability,
+    Get,
+    Key,
+    Put,
+    Range,
+    Receipt,
+    ReceiptOf,
+    Store,
+    Tail,
+)
 
 S = TypeVar("S", bound=Hashable)
+T = TypeVar("T")
 
 
 class Operation(Struct, frozen=True):
@@ -80,16 +97,16 @@ class Recorder:
     def durability(self) -> Durability:
         return self._store.durability
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
-        return self._record(tuple(questions), lambda: self._store.read(questions))  # type: ignore[no-any-return]
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        return self._record(tuple(questions), lambda: self._store.read(questions))
 
     def commit(self, commit: Commit) -> Receipt:
-        return self._record(commit, lambda: self._store.commit(commit))  # type: ignore[no-any-return]
+        return self._record(commit, lambda: self._store.commit(commit))
 
     def close(self) -> None:
         self._store.close()
 
-    def _record(self, call: Any, run: Callable[[], Any]) -> Any:
+    def _record(self, call: Any, run: Callable[[], T]) -> T:
         began = next(self._clock)  # next() on a count is one step for all threads
         self._operations[began] = Operation(began, None, call)
         try:
@@ -106,17 +123,17 @@ class Recorder:
 # ---- what the port's verbs do, as far as a recorded history needs to know -------------------------------------------
 
 
-State = frozenset[tuple[Key | str, int, bytes]]
+State = frozenset[tuple[Key | ReceiptOf, int, bytes]]
 """For each key that exists, its version and its value, or for a stream the bodies of its records, joined.
 
-For each commit that was made, by its id, the versions of its receipt.
+For each commit that was made, by the question for it, its receipt.
 """
 
 EMPTY: State = frozenset()
 
 
 def store_step(state: State, operation: Operation) -> Iterable[State]:
-    """`step` for histories of `Get`, `Range`, `Tail`, `Put`, `Append` and `Expect`, however many keys they touch."""
+    """`step` for histories of `Get`, `Range`, `Tail`, `ReceiptOf`, `Put`, `Append` and `Expect`, of any keys."""
     held = {key: (version, value) for key, version, value in state}
     if not isinstance(operation.call, Commit):
         if operation.ended is None or isinstance(operation.result, StrongroomError):
@@ -127,8 +144,11 @@ def store_step(state: State, operation: Operation) -> Iterable[State]:
         )
         return [state] if right else []
     commit = operation.call
-    if commit.id in held:  # a repeat gets the first receipt and changes nothing
-        return [state] if _repeats(operation.result, held[commit.id][1]) else []
+    name = ReceiptOf(commit.space, commit.id)
+    if name in held:  # a repeat gets the first receipt and changes nothing
+        return [state] if _repeats(commit, operation.result, held[name][1]) else []
+    if isinstance(operation.result, InvalidInput) and operation.result.path == "commit_id":
+        return []  # nobody has used it
     met = all(_meets(held.get(expect.key, (0, b""))[0], expect.version) for expect in commit.expects)
     if isinstance(operation.result, Conflict):
         return [] if met else [state]
@@ -137,27 +157,36 @@ def store_step(state: State, operation: Operation) -> Iterable[State]:
     if not met:
         return []
     versions = tuple([_write(held, write) for write in commit.writes])
-    if operation.result is not None and operation.result.versions != versions:
+    sealed = _sealed(Receipt(commit.id, versions, commit.digest, commit.answer))
+    if operation.result is not None and _sealed(operation.result) != sealed:
         return []
-    held[commit.id] = (0, _sealed(versions))
+    held[name] = (0, sealed)
     return [frozenset((key, version, value) for key, (version, value) in held.items())]
 
 
-def _repeats(result: Any, sealed: bytes) -> bool:
+def _repeats(commit: Commit, result: Any, sealed: bytes) -> bool:
+    """Tell whether a commit whose receipt is there may be answered so. Who was not answered, or not served, may."""
     if isinstance(result, Receipt):
-        return _sealed(result.versions) == sealed
-    return not isinstance(result, Conflict)  # whoever was not answered, or not served, learnt nothing
+        return result.repeated and result.digest == commit.digest and _sealed(result) == sealed
+    if isinstance(result, InvalidInput):
+        return result.path == "commit_id" and _digest_of(sealed) != commit.digest
+    return not isinstance(result, Conflict)
 
 
-def _sealed(versions: tuple[int, ...]) -> bytes:
-    return repr(versions).encode()
+def _sealed(receipt: Receipt) -> bytes:
+    answer = None if receipt.answer is None else bytes(receipt.answer)
+    return msgspec.msgpack.encode((receipt.digest, receipt.versions, answer))
+
+
+def _digest_of(sealed: bytes) -> bytes:
+    return msgspec.msgpack.decode(sealed, type=tuple[bytes, tuple[int, ...], bytes | None])[0]
 
 
 def _meets(actual: int, expected: int) -> bool:
     return actual > 0 if expected == EXISTS else actual == expected
 
 
-def _write(held: dict[Key | str, tuple[int, bytes]], write: Any) -> int:
+def _write(held: dict[Key | ReceiptOf, tuple[int, bytes]], write: Any) -> int:
     version, value = held.get(write.key, (0, b""))
     if isinstance(write, Put):
         held[write.key] = (version + 1, write.value)
@@ -169,7 +198,10 @@ def _write(held: dict[Key | str, tuple[int, bytes]], write: Any) -> int:
     return held[write.key][0]
 
 
-def _answers(held: dict[Key | str, tuple[int, bytes]], question: Any, answer: Any) -> bool:
+def _answers(held: dict[Key | ReceiptOf, tuple[int, bytes]], question: Any, answer: Any) -> bool:
+    if isinstance(question, ReceiptOf):
+        made = held.get(question)
+        return answer is None if made is None else answer is not None and _sealed(answer) == made[1]
     version, value = held.get(question.key, (0, b""))
     if isinstance(question, Get):
         return (version, value) == (0, b"") if answer is None else (answer.version, answer.value) == (version, value)
@@ -178,4 +210,6 @@ def _answers(held: dict[Key | str, tuple[int, bytes]], question: Any, answer: An
     if isinstance(question, Tail) and question.count is not None and question == Tail(question.key, question.count):
         wanted = value.splitlines(keepends=True)[-question.count :] if question.count else []
         return bool(answer.length == version and [record.body + b"\n" for record in answer.records] == wanted)
-    raise TypeError(f"a recorded history may ask for documents, whole streams and tails, but not {question!r}")
+    raise TypeError(
+        f"a recorded history may ask for documents, whole streams, tails and receipts, but not {question!r}"
+    )

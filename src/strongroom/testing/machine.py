@@ -1,8 +1,9 @@
 """A state machine that tries to tell a store from the plain model, or two stores from each other. Needs Hypothesis.
 
 `store_machine(make_store)` is a Hypothesis `RuleBasedStateMachine`: it makes commits of every kind, right and wrong
-ones, repeats some of them, and after each step asks the store and `strongroom.testing.model` the same questions. Give
-it two stores and they run in lockstep: the same commits, the same answers, the same refusals::
+ones, repeats some of them, uses ids for something else, asks for receipts, and after each step asks the store and
+`strongroom.testing.model` the same questions. Give it two stores and they run in lockstep: the same commits, the same
+answers, the same refusals::
 
     TestMine = store_machine(MyStore).TestCase
 """
@@ -17,10 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from strongroom.codec import encode
-from strongroom.errors import BudgetExceeded, Conflict, StrongroomError
+from strongroom.codec import Json, encode
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, StrongroomError
 from strongroom.store import (
     EXISTS,
+    AnyQuestion,
     Append,
     Commit,
     Delete,
@@ -30,13 +32,14 @@ from strongroom.store import (
     Get,
     Key,
     Put,
-    Question,
     Range,
+    ReceiptOf,
     Scan,
     Store,
     Tail,
     Truncate,
     Write,
+    ask,
     new_id,
 )
 from strongroom.testing.model import Model, Recorded
@@ -53,6 +56,11 @@ commitments = st.sampled_from([None, b"1" * 32, b"2" * 32])
 tags = st.dictionaries(st.sampled_from(["t", "u", "=only"]), st.sampled_from(["1", "2"]), max_size=2)
 entries = st.builds(Entry, st.sampled_from(["m", "n"]), values, numbers, numbers, texts, texts, texts, commitments)
 batches = st.lists(entries, min_size=1, max_size=3).map(tuple)
+
+digests = st.sampled_from([b"", b"1" * 16, b"2" * 16, b"short", b"3" * 32])
+answers = st.none() | values
+# Ours, and chosen by a caller; smaller and greater than ours, and as a record of SQLite could carry it.
+ids = st.sampled_from([lambda: new_id(), lambda: f"!{new_id()}", lambda: f"turn-{new_id()}", lambda: new_id()[::-1]])
 
 documents = st.sampled_from([key for key in KEYS if key.id != "stream"])
 streams = st.sampled_from([key for key in KEYS if key.id != "document"])
@@ -76,6 +84,8 @@ def outcome(call: Callable[[], Any]) -> Any:
         return Conflict, error.expected, error.actual, error.key
     except BudgetExceeded as error:
         return BudgetExceeded, error.limit, error.needed
+    except InvalidInput as error:
+        return InvalidInput, error.path == "commit_id"
     except StrongroomError as error:
         return (type(error),)
 
@@ -109,15 +119,30 @@ def store_machine(
                 assert found == expected, f"{type(store).__name__} answered {found!r}, expected {expected!r}"
             return expected
 
-        @rule(writes=st.lists(writes, min_size=1, max_size=4), expects=st.lists(expectations, max_size=2))
-        def commit(self, writes: list[Write], expects: list[tuple[Key, str]]) -> None:
+        @rule(
+            writes=st.lists(writes, min_size=1, max_size=4),
+            expects=st.lists(expectations, max_size=2),
+            id=ids,
+            digest=digests,
+            answer=answers,
+            keep=st.booleans(),
+        )
+        def commit(
+            self,
+            writes: list[Write],
+            expects: list[tuple[Key, str]],
+            id: Callable[[], str],
+            digest: bytes,
+            answer: Json | None,
+            keep: bool,
+        ) -> None:
             space = writes[0].key.space
             mine = tuple(replace(write, key=self.own(write.key, space)) for write in writes)
-            self.send(Commit(new_id(), self.judge(expects, space), mine))
+            self.send(Commit(id(), self.judge(expects, space), mine, digest, answer, keep))
 
-        @rule(expects=st.lists(expectations, min_size=1, max_size=2))
-        def only_check(self, expects: list[tuple[Key, str]]) -> None:
-            self.send(Commit(new_id(), self.judge(expects, expects[0][0].space)))
+        @rule(expects=st.lists(expectations, min_size=1, max_size=2), digest=digests, answer=answers)
+        def only_check(self, expects: list[tuple[Key, str]], digest: bytes, answer: Json | None) -> None:
+            self.send(Commit(new_id(), self.judge(expects, expects[0][0].space), (), digest, answer))
 
         @precondition(lambda self: self.sent)
         @rule(data=st.data())
@@ -125,10 +150,17 @@ def store_machine(
             self.send(data.draw(st.sampled_from(self.sent)))
 
         @precondition(lambda self: self.sent)
-        @rule(data=st.data(), write=writes)
-        def use_an_id_again(self, data: st.DataObject, write: Write) -> None:
+        @rule(data=st.data(), write=writes, digest=digests, answer=answers)
+        def use_an_id_again(self, data: st.DataObject, write: Write, digest: bytes, answer: Json | None) -> None:
             id = data.draw(st.sampled_from(self.sent)).id
-            self.send(Commit(id, writes=(replace(write, key=self.own(write.key)),)))
+            self.send(Commit(id, (), (replace(write, key=self.own(write.key)),), digest, answer))
+
+        @precondition(lambda self: self.sent)
+        @rule(data=st.data())
+        def ask_for_receipts(self, data: st.DataObject) -> None:
+            id = data.draw(st.sampled_from(self.sent)).id
+            spaces = [self.own(KEYS[0], space).space for space in ("one", "two")]
+            self.ask(*[ReceiptOf(space, id) for space in spaces], ReceiptOf(spaces[0], f"{id[:-1]}-"))
 
         @rule(a=numbers, b=optional, c=optional)
         def look_through_windows(self, a: int, b: int | None, c: int | None) -> None:
@@ -154,12 +186,12 @@ def store_machine(
 
         @invariant()
         def everything_is_the_same(self) -> None:
-            questions: list[Question] = []
+            questions: list[AnyQuestion] = []
             for key in map(self.own, KEYS):
                 questions.append(Range(key) if isinstance(self.model.things.get(key), Recorded) else Get(key))
             self.ask(*questions)
 
-        def ask(self, *questions: Question) -> None:
+        def ask(self, *questions: AnyQuestion) -> None:
             self.agree(lambda store: store.read(questions))
 
         def own(self, key: Key, space: str | None = None) -> Key:
@@ -188,7 +220,7 @@ def pages(scan: Scan, store: Store | Model) -> list[Any]:
     found: list[Any] = []
     after = None
     while True:
-        page = store.read([Scan(scan.space, scan.kind, scan.tags, after, scan.limit, scan.reverse)])[0]
+        page = ask(store, replace(scan, after=after))
         found += page.documents
         after = page.next
         if after is None:

@@ -18,6 +18,7 @@ from strongroom.codec import Json
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput
 from strongroom.store import (
     EXISTS,
+    AnyQuestion,
     Append,
     Commit,
     Delete,
@@ -26,9 +27,9 @@ from strongroom.store import (
     Get,
     Key,
     Put,
-    Question,
     Range,
     Receipt,
+    ReceiptOf,
     Record,
     Scan,
     Slice,
@@ -81,7 +82,9 @@ class Model:
         self._check_claims(commit, {})
         name = (commit.space, commit.id)
         if name in self.receipts:
-            return self.receipts[name]
+            if self.receipts[name].digest != commit.digest:
+                raise InvalidInput("model: used otherwise", path="commit_id")
+            return replace(self.receipts[name], repeated=True)
         for expect in commit.expects:
             actual = self.version(expect.key)
             if not (actual > 0 if expect.version == EXISTS else actual == expect.version):
@@ -94,10 +97,10 @@ class Model:
         except Exception:
             self.things = before
             raise
-        self.receipts[name] = Receipt(commit.id, versions)
+        self.receipts[name] = Receipt(commit.id, versions, commit.digest, commit.answer)
         return self.receipts[name]
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Any]:
         return [self.scan(question) if isinstance(question, Scan) else self._answer(question) for question in questions]
 
     def scan(self, scan: Scan) -> list[Document]:
@@ -178,7 +181,10 @@ class Model:
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, question: Get | Range | Tail) -> Any:
+    def _answer(self, question: Get | Range | Tail | ReceiptOf) -> Any:
+        if isinstance(question, ReceiptOf):
+            made = self.receipts.get((question.space, question.id))
+            return None if made is None else replace(made, repeated=True)
         thing = self.things.get(question.key)
         if isinstance(question, Get):
             if isinstance(thing, Recorded):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from strongroom.errors import InvalidInput
@@ -67,7 +68,7 @@ class Custom:
     """A tokenizer made of a callable: what it returns is a count, or something with a length (a list of ids)."""
 
     def __init__(self, function: Callable[[str], Any], *, name: str = "", approximate: bool = False) -> None:
-        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+        self.name = name or _name_of(function)
         self.approximate = approximate
         self._function = function
 
@@ -77,6 +78,16 @@ class Custom:
         if counted < 0:
             raise InvalidInput(f"tokenizer {self.name!r} counted {counted} tokens; a count must be 0 or more")
         return counted
+
+
+def _name_of(function: Callable[[str], Any]) -> str:
+    """Return a function's name; in angle brackets if it does not tell this function from others."""
+    name = getattr(function, "__name__", None)
+    if name is None:
+        return f"<{type(function).__name__}>"
+    # Two lambdas are called alike, and so is one method of two objects.
+    owner = getattr(function, "__self__", None)
+    return str(name) if owner is None or isinstance(owner, (ModuleType, type)) else f"<{name}>"
 
 
 def tokenizer(which: str | Tokenizer | Callable[[str], Any]) -> Tokenizer:

@@ -17,7 +17,7 @@ from tests.server.serving import Served, served
 
 # STRONGROOM_COLOURS=http,http-async runs all of them; otherwise the main ones run, blocking.
 COLOURS = os.environ.get("STRONGROOM_COLOURS", "").split(",")
-MAIN = {"test_runs", "test_memories"}
+MAIN = {"test_runs", "test_memories", "test_dispatch"}
 
 
 @pytest.fixture(params=["sqlite"])

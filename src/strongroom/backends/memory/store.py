@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any, cast
 
 import msgspec
 
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.memory.things import (
     Doc,
+    Files,
     Stream,
     delete,
     document_of,
+    fitting,
     link,
     parcel_document,
     parcel_stream,
     record_of,
     tail_bounds,
 )
+from strongroom.codec import Json
 from strongroom.errors import Closed
 from strongroom.retrieval import MOST_PLACES, choose
 from strongroom.stemming import words
 from strongroom.store import (
     CLAIM,
     MAX_RECORD_BYTES,
+    OUR_SECONDS,
+    REPEATS,
+    Answer,
+    AnyQuestion,
     Append,
+    Budget,
     Claim,
     Commit,
     Delete,
@@ -42,14 +51,17 @@ from strongroom.store import (
     Match,
     Page,
     Parcel,
+    Part,
     Put,
-    Question,
     Range,
     Receipt,
+    ReceiptOf,
     Record,
+    Repeats,
     Scan,
     Shipment,
     Slice,
+    Tail,
     Truncate,
     Write,
     check_expectation,
@@ -58,11 +70,15 @@ from strongroom.store import (
     claimed,
     claims_of,
     cursor,
+    kept_seconds,
+    repeat_of,
+    room_for,
     settled_by,
+    within,
     wrong_shape,
 )
 
-KEPT_SECONDS = 24 * 3600
+Place = tuple[Stream, Doc | None]
 VOLATILE = Durability("volatile", False, False, "everything, when the process ends")
 
 
@@ -72,24 +88,40 @@ class MemoryStore:
     durability = VOLATILE
 
     @checked
-    def __init__(self, *, max_record_bytes: int = MAX_RECORD_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        repeats: Repeats = REPEATS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         require_positive(max_record_bytes=max_record_bytes)
         self._limit = max_record_bytes
+        self.kept_seconds = kept_seconds(repeats)
+        self._clock = clock
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._waiting = 0
         self._things: dict[Key, Doc | Stream] = {}
-        self._receipts: OrderedDict[tuple[str, str], tuple[float, Receipt]] = OrderedDict()
+        self._files = Files()
+        self._receipts: dict[tuple[str, str], Receipt] = {}
+        # When each may be forgotten: one queue for the ids of callers, one for our own, so that each is in order.
+        self._ends: dict[bool, deque[tuple[float, tuple[str, str]]]] = {True: deque(), False: deque()}
         self._claims: dict[tuple[str, Claim], Key] = {}  # who claimed it last; perhaps no longer does
         self._order = 0
         self._closed = False
 
     # ---- the two verbs ----------------------------------------------------------------------------------------------
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         with self._changed:
             self._check_open(writing=False)
             return [self._answer(question) for question in questions]
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        with self._changed:
+            self._check_open(writing=False)
+            return within(questions, self._as_fits, max_bytes)
 
     def commit(self, commit: Commit) -> Receipt:
         check_sizes(commit, self._limit)
@@ -98,14 +130,15 @@ class MemoryStore:
             self._check_open()
             repeated = self._receipts.get((commit.space, commit.id))
             if repeated is not None:
-                return repeated[1]
+                return repeat_of(commit, repeated)
             for expect in commit.expects:
                 check_expectation(expect, self._version(expect.key))
             if claims:
                 self._check_claims(commit.space, claims, settled_by(commit))
             self._check_writes(commit.writes)
             # Nothing below can fail: the commit is now certain.
-            receipt = Receipt(commit.id, tuple([self._apply(write) for write in commit.writes]))
+            versions = tuple([self._apply(write) for write in commit.writes])
+            receipt = Receipt(commit.id, versions, commit.digest, commit.answer)
             self._remember(commit, receipt)
             self._changed.notify_all()
             return receipt
@@ -122,8 +155,9 @@ class MemoryStore:
                 for word in set(words(text)) & wanted.keys():
                     places[word].append(match)
         newest = {word: [_Spot(match) for match in reversed(found)][:MOST_PLACES] for word, found in places.items()}
-        chosen = tuple(spot.match for spot in choose(min(total, MOST_PLACES), newest, find.limit))
-        return Found(min(total, MOST_PLACES), {word: len(found) for word, found in newest.items()}, chosen)
+        chosen = [spot.match for spot in choose(min(total, MOST_PLACES), newest, find.limit)]
+        matches = tuple(takewhile(room_for(find), chosen))
+        return Found(min(total, MOST_PLACES), {word: len(found) for word, found in newest.items()}, matches)
 
     def _texts(self, find: Find) -> Iterator[tuple[Match, str]]:
         for key, thing in self._things.items():
@@ -136,9 +170,16 @@ class MemoryStore:
             elif type(thing) is Doc and thing.text is not None and find.tags.items() <= thing.tags.items():
                 yield Match(key, document=document_of(key, thing)), thing.text
 
+    def place(self, key: Key, beside: Key | None) -> Place | None:
+        """Find a stream for `extend`, and a document that must be beside it. They keep their places for life."""
+        with self._lock:
+            stream, doc = self._things.get(key), self._things.get(beside) if beside else None
+            found = type(stream) is Stream and (beside is None or type(doc) is Doc)
+            return cast("Place", (stream, doc)) if found else None
+
     def extend(
         self,
-        key: Key,
+        place: Place,
         max_length: int | None,
         type_: str,
         body: bytes,
@@ -153,10 +194,12 @@ class MemoryStore:
         in process that ceremony costs several times the append itself. When in doubt it declines, and `commit` says
         what is wrong. `body` is canonical, and stays plain bytes in the record returned.
         """
+        stream, beside = place
         self._lock.acquire()  # half the price of `with`
         try:
-            stream = self._things.get(key)
-            if type(stream) is not Stream or not stream.alive or self._closed or len(body) > self._limit:
+            if not stream.alive or self._closed or len(body) > self._limit:
+                return None
+            if beside is not None and beside.value is None:
                 return None
             records = stream.records
             index = stream.first + len(records)
@@ -211,9 +254,8 @@ class MemoryStore:
                 else:
                     thing = self._things.get(parcel.key)
                     doc = thing if type(thing) is Doc else self._new_document(parcel.key)
-                    doc.version, doc.value = parcel.version, parcel.value if parcel.alive else None
-                    doc.tags, doc.text = dict(parcel.tags), parcel.text
-                    self._note_claims(parcel.key, doc.tags)
+                    doc.version = parcel.version
+                    self._fill(parcel.key, doc, parcel.value if parcel.alive else None, parcel.tags, parcel.text)
             self._changed.notify_all()
 
     def _load_stream(self, parcel: Parcel) -> None:
@@ -235,7 +277,25 @@ class MemoryStore:
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, question: Question) -> Document | Slice | Page | None:
+    def _as_fits(self, question: AnyQuestion, budget: Budget) -> Answer:
+        found = self._answer(question)
+        if type(found) is Document:
+            return found if budget.takes(found.value, found.text) else None
+        if type(found) is Slice:
+            return fitting(found, budget, newest=type(question) is Tail)
+        if type(found) is not Page:
+            return found
+        documents = tuple(takewhile(lambda one: budget.takes(one.value, one.text), found.documents))
+        if not budget.full or not documents:
+            return Page(documents, found.next)
+        last = self._things[documents[-1].key]
+        assert type(last) is Doc
+        return Page(documents, str(last.order))
+
+    def _answer(self, question: AnyQuestion) -> Answer:
+        if isinstance(question, ReceiptOf):
+            made = self._receipts.get((question.space, question.id))
+            return None if made is None else msgspec.structs.replace(made, repeated=True)
         if isinstance(question, Scan):
             return self._scan(question)
         thing = self._things.get(question.key)
@@ -259,11 +319,9 @@ class MemoryStore:
 
     def _scan(self, scan: Scan) -> Page:
         found = [
-            (thing.order, document)
-            for key, thing in self._things.items()
-            if type(thing) is Doc and key.space == scan.space and key.kind == scan.kind
-            if scan.tags.items() <= thing.tags.items()
-            if (document := document_of(key, thing)) is not None
+            (doc.order, document)
+            for key, doc in self._files.find(scan.space, scan.kind, scan.tags)
+            if (document := document_of(key, doc)) is not None
         ]
         found.sort(key=lambda pair: pair[0], reverse=scan.reverse)
         edge = cursor(scan)
@@ -309,8 +367,7 @@ class MemoryStore:
         if type(write) is Put:
             doc = thing if type(thing) is Doc else self._new_document(write.key)
             doc.version += 1
-            doc.value, doc.tags, doc.text = write.value, dict(write.tags), write.text
-            self._note_claims(write.key, doc.tags)
+            self._fill(write.key, doc, write.value, write.tags, write.text)
             return doc.version
         if type(write) is Append:
             stream = thing if type(thing) is Stream else self._things.setdefault(write.key, Stream())
@@ -321,6 +378,8 @@ class MemoryStore:
                 stream.records.append(record_of(stream.length, entry, stream.chain))
             return stream.length
         if type(write) is Delete:
+            if type(thing) is Doc:
+                self._files.remove(write.key, thing)
             return delete(thing)
         if type(thing) is not Stream:
             return 0
@@ -339,11 +398,23 @@ class MemoryStore:
         doc = self._things[key] = Doc(self._order)
         return doc
 
+    def _fill(self, key: Key, doc: Doc, value: Json | None, tags: dict[str, str], text: str | None) -> None:
+        if value is None or doc.value is None or doc.tags != tags:
+            self._files.remove(key, doc)
+            doc.tags = dict(tags)
+            if value is not None:
+                self._files.add(key, doc)
+            self._note_claims(key, doc.tags)
+        doc.value, doc.text = value, text
+
     def _remember(self, commit: Commit, receipt: Receipt) -> None:
-        now = time.monotonic()
-        self._receipts[commit.space, commit.id] = (now, receipt)
-        while next(iter(self._receipts.values()))[0] < now - KEPT_SECONDS:
-            self._receipts.popitem(last=False)
+        now = self._clock()
+        self._receipts[commit.space, commit.id] = receipt
+        seconds = self.kept_seconds if commit.keep else OUR_SECONDS
+        self._ends[commit.keep].append((now + seconds, (commit.space, commit.id)))
+        for queue in self._ends.values():
+            while queue and queue[0][0] < now:
+                del self._receipts[queue.popleft()[1]]
 
     def _version(self, key: Key) -> int:
         thing = self._things.get(key)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from strongroom.codec import Json, trusted
-from strongroom.store import Document, Entry, Key, Parcel, Record, Tail
+from strongroom.store import Budget, Document, Entry, Key, Parcel, Record, Slice, Tail
 
 GENESIS = bytes(32)
 
@@ -22,6 +23,38 @@ class Doc:
         self.value: Json | None = None
         self.tags: dict[str, str] = {}
         self.text: str | None = None
+
+
+Label = tuple[str, ...]
+
+
+class Files:
+    """Live documents by their kind, and by each of their tags: a scan costs what carries its rarest tag."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[Label, dict[Key, Doc]] = {}
+
+    def add(self, key: Key, doc: Doc) -> None:
+        for label in _labels(key.space, key.kind, doc.tags):
+            self._by_label.setdefault(label, {})[key] = doc
+
+    def remove(self, key: Key, doc: Doc) -> None:
+        """Forget a document, under the tags that it has until now."""
+        if doc.value is not None:
+            for label in _labels(key.space, key.kind, doc.tags):
+                filed = self._by_label[label]
+                del filed[key]
+                if not filed:
+                    del self._by_label[label]
+
+    def find(self, space: str, kind: str, tags: dict[str, str]) -> Iterable[tuple[Key, Doc]]:
+        """Return the documents of a kind that carry all of `tags`."""
+        filed = min([self._by_label.get(label, {}) for label in _labels(space, kind, tags)], key=len)
+        return [(key, doc) for key, doc in filed.items() if tags.items() <= doc.tags.items()]
+
+
+def _labels(space: str, kind: str, tags: dict[str, str]) -> list[Label]:
+    return [(space, kind), *((space, kind, *tag) for tag in tags.items())]
 
 
 class Stream:
@@ -59,6 +92,17 @@ class Stream:
         if record.body is None or type(record.body) is Json:
             return record
         return msgspec.structs.replace(record, body=trusted(record.body), native=self.natives[record.index])
+
+
+def fitting(found: Slice, budget: Budget, *, newest: bool) -> Slice:
+    """Return as much of a slice as there is room for, from one end of it."""
+    taken = 0
+    for record in reversed(found.records) if newest else found.records:
+        if not budget.takes(record.body, record.text):
+            break
+        taken += 1
+    kept = found.records[len(found.records) - taken :] if newest else found.records[:taken]
+    return Slice(found.length, found.first, kept)
 
 
 def link(previous: bytes | None, commitment: bytes | None) -> bytes | None:

@@ -10,7 +10,7 @@
 -- after a later one was refused, and must not apply what its caller believes refused: so the later one leaves a receipt
 -- of {-1, call, copy}, which voids that copy and those before it. Another call may still use the id.
 --
--- outcome: 0 done (new or repeated), 1 expectation `place` found `actual`, 2 write `place` meets the other shape
+-- outcome: 0 done, 6 done before (then with the first one's digest and answer), 1 expectation `place` found `actual`, 2 write `place` meets the other shape
 -- (actual 1: stream), 3 append `place` would pass its limit at length `actual`, 4 void, 5 another document has claim
 -- `place`. Places count from 1.
 --
@@ -18,6 +18,7 @@
 -- the same claim at once, and the locks are still taken in one order.
 CREATE FUNCTION :schema.commit(
     p_space text, p_id text, patience bigint,                                   -- milliseconds to wait for a lock
+    p_digest bytea, p_answer bytea, keep_seconds double precision,
     kinds text[], ids text[],
     shapes bigint[], births bigint[],           -- shape: 0 none, 1 document, 2 stream; birth: rank by first write
     expect_keys bigint[], expect_versions bigint[],
@@ -27,7 +28,8 @@ CREATE FUNCTION :schema.commit(
     types text[], bodies bytea[], weights bigint[], ats bigint[],               -- one of each a new record
     senders text[], receivers text[], texts text[], commitments bytea[], tokens text[],
     p_call bigint, p_copy bigint,
-    OUT outcome integer, OUT place integer, OUT actual bigint, OUT versions bigint[]
+    OUT outcome integer, OUT place integer, OUT actual bigint, OUT versions bigint[],
+    OUT digest bytea, OUT answer bytea
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -91,9 +93,11 @@ BEGIN
         old_texts[i] := h.text;
     END LOOP;
 
-    SELECT versions INTO done FROM :schema.receipt WHERE space = p_space AND id = p_id;
+    SELECT r.versions, r.digest, r.answer INTO done, digest, answer FROM :schema.receipt r
+        WHERE r.space = p_space AND r.id = p_id;
     voided := FOUND AND coalesce(done[1] = -1, false);
     IF FOUND AND NOT voided THEN
+        outcome := 6;
         versions := done;
     ELSIF voided AND done[2] = p_call AND p_copy <= done[3] THEN
         outcome := 4;
@@ -149,7 +153,7 @@ BEGIN
         END IF;
     END IF;
 
-    IF outcome <> 0 OR versions IS NOT NULL THEN
+    IF outcome <> 0 THEN
         IF true = ANY (is_new) THEN
             FOR i IN 1 .. cardinality(kinds) LOOP
                 CONTINUE WHEN NOT is_new[i];
@@ -157,9 +161,9 @@ BEGIN
             END LOOP;
         END IF;
         IF outcome IN (1, 2, 3, 5) AND p_copy > 1 THEN
-            INSERT INTO :schema.receipt AS r (space, id, at, versions)
-                VALUES (p_space, p_id, clock_timestamp(), ARRAY[-1, p_call, p_copy])
-                ON CONFLICT (space, id) DO UPDATE SET at = excluded.at, versions = excluded.versions
+            INSERT INTO :schema.receipt AS r (space, id, until, versions, digest)
+                VALUES (p_space, p_id, clock_timestamp() + interval '1 hour', ARRAY[-1, p_call, p_copy], '')
+                ON CONFLICT (space, id) DO UPDATE SET until = excluded.until, versions = excluded.versions
                 WHERE r.versions[1] = -1;
         END IF;
         RETURN;
@@ -266,11 +270,13 @@ BEGIN
     IF voided THEN
         DELETE FROM :schema.receipt WHERE space = p_space AND id = p_id;
     END IF;
-    INSERT INTO :schema.receipt (space, id, at, versions) VALUES (p_space, p_id, clock_timestamp(), done);
+    INSERT INTO :schema.receipt (space, id, until, versions, digest, answer) VALUES (p_space, p_id,
+        CASE WHEN keep_seconds < 1e10 THEN clock_timestamp() + make_interval(secs => keep_seconds) ELSE 'infinity' END,
+        done, p_digest, p_answer);
     IF random() < 1.0 / 256 THEN
         DELETE FROM :schema.receipt WHERE space = p_space AND id IN (
-            SELECT id FROM :schema.receipt WHERE space = p_space AND at < clock_timestamp() - interval '25 hours'
-            ORDER BY at LIMIT 1024);
+            SELECT id FROM :schema.receipt WHERE space = p_space AND until < clock_timestamp()
+            ORDER BY until LIMIT 1024);
     END IF;
     versions := done;
 END $$;

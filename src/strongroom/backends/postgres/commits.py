@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from strongroom.backends.postgres.reads import Row, receipt
 from strongroom.backends.postgres.tokens import tokens_of
 from strongroom.backends.postgres.wire import MAX, bigints, blobs, labels, texts
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Damaged
 from strongroom.store import (
+    OUR_SECONDS,
     Append,
     Commit,
     Delete,
@@ -23,18 +25,19 @@ from strongroom.store import (
     check_length,
     claimed,
     claims_of,
+    repeat_of,
     wrong_shape,
 )
 
 PUT, APPEND, TRUNCATE, ERASE, DELETE = 1, 2, 3, 4, 5
-DONE, EXPECTATION, SHAPE, LENGTH, VOID, CLAIMED = 0, 1, 2, 3, 4, 5
+DONE, EXPECTATION, SHAPE, LENGTH, VOID, CLAIMED, REPEATED = 0, 1, 2, 3, 4, 5, 6
 
 HURRY_MILLISECONDS = 100
 
-CALL = f"SELECT outcome, place, actual, versions FROM :schema.commit({', '.join(['%s'] * 31)})"
+CALL = f"SELECT outcome, place, actual, versions, digest, answer FROM :schema.commit({', '.join(['%s'] * 34)})"
 
 
-def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
+def arguments(commit: Commit, timeout_seconds: float, kept_seconds: float) -> tuple[Any, ...]:
     """Return what the SQL function `commit` takes, but for the call and the number of the copy, which come last.
 
     Keys are sorted: they are locked in that order.
@@ -64,6 +67,9 @@ def arguments(commit: Commit, timeout_seconds: float) -> tuple[Any, ...]:
         commit.space,
         commit.id,
         max(1, round(timeout_seconds * 500)),  # half the time: the refusal must come back before the caller gives up
+        commit.digest,
+        commit.answer,
+        kept_seconds if commit.keep else OUR_SECONDS,
         texts([key.kind for key in keys]),
         texts([key.id for key in keys]),
         bigints(shapes),
@@ -98,13 +104,15 @@ def new_call() -> int:
     return int.from_bytes(os.urandom(8)) >> 1
 
 
-def settled(commit: Commit, answer: tuple[int, int, int, list[int]] | None) -> Receipt:
+def settled(commit: Commit, row: Row | None) -> Receipt:
     """Return the receipt, or raise what the function found."""
-    if answer is None:
+    if row is None:
         raise Damaged("the database gave no answer to a commit", reason="corrupt")
-    outcome, place, actual, versions = answer
+    outcome, place, actual, versions, digest, answer = row
     if outcome == DONE:
-        return Receipt(commit.id, tuple(versions))
+        return Receipt(commit.id, tuple(versions), commit.digest, commit.answer)
+    if outcome == REPEATED:
+        return repeat_of(commit, receipt(commit.id, versions, digest, answer))
     if outcome == VOID:
         raise CommitUnknown(
             "a later copy of the commit was answered before this one; repeat it with the same id",
@@ -131,7 +139,12 @@ def in_a_hurry(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 def size(commit: Commit) -> int:
     """Return about how many bytes a commit takes on the way."""
     appended = sum(len(entry.body) for write in commit.writes if type(write) is Append for entry in write.entries)
-    return 1000 + appended + sum(len(write.value) for write in commit.writes if type(write) is Put)
+    return (
+        1000
+        + len(commit.answer or b"")
+        + appended
+        + sum(len(write.value) for write in commit.writes if type(write) is Put)
+    )
 
 
 _OPS: dict[type[Write], int] = {Put: PUT, Append: APPEND, Truncate: TRUNCATE, Erase: ERASE, Delete: DELETE}

@@ -31,18 +31,35 @@ from strongroom.backends.postgres.link import AsyncLink, Link, Rows
 from strongroom.backends.postgres.together import Ticket, Together, only_key
 from strongroom.backends.postgres.watch import POLL_SECONDS, WATCH, channel
 from strongroom.errors import Closed, Unavailable
-from strongroom.store import Commit, Find, Found, Key, Parcel, Question, Range, Receipt, Shipment, check_sizes
+from strongroom.store import (
+    Answer,
+    AnyQuestion,
+    Commit,
+    Find,
+    Found,
+    Key,
+    Parcel,
+    Part,
+    Range,
+    Receipt,
+    Shipment,
+    Slice,
+    check_sizes,
+)
 
 
 class Core:
     """Everything a Postgres store does, over a link of either colour."""
 
-    def __init__(self, address: Address, link: Link, *, timeout_seconds: float, max_record_bytes: int) -> None:
+    def __init__(
+        self, address: Address, link: Link, *, timeout_seconds: float, max_record_bytes: int, kept_seconds: float
+    ) -> None:
         self.address = address
         self.facts: schema.Facts
         self._link = link
         self._timeout = timeout_seconds
         self._limit = max_record_bytes
+        self.kept_seconds = kept_seconds
         self._pid = os.getpid()
         self._closed = False
         self._together: Together | None = None
@@ -56,16 +73,22 @@ class Core:
 
     # ---- the verbs --------------------------------------------------------------------------------------------------
 
-    async def read(self, questions: Sequence[Question]) -> list[Any]:
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         if not questions:
             self._check_usable()
             return []
         return reads.answers(questions, await self._ask(reads.CALL, reads.arguments(questions)))
 
+    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        if not questions:
+            self._check_usable()
+            return Part([])
+        return reads.part(questions, await self._ask(reads.CALL, reads.arguments(questions, max_bytes)))
+
     async def commit(self, commit: Commit) -> Receipt:
         check_sizes(commit, self._limit)
         effort = Effort(self.address.shown, self._timeout, commit.id, commits.new_call())
-        arguments = commits.arguments(commit, self._timeout)
+        arguments = commits.arguments(commit, self._timeout, self.kept_seconds)
         if self._together is None or (key := only_key(commit)) is None:
             row = await self._send_alone(arguments, effort)
         else:
@@ -78,7 +101,8 @@ class Core:
             await self._ask(WATCH, (key.space, key.kind, key.id, timeout_seconds + 1))
             while not self._closed:
                 heard.clear()
-                if (await self.read([Range(key, 0, 0)]))[0].length > length:
+                [found] = await self.read([Range(key, 0, 0)])
+                if isinstance(found, Slice) and found.length > length:
                     return
                 left = deadline - time.monotonic()
                 if left <= 0:

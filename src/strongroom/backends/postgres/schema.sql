@@ -65,14 +65,16 @@ CREATE TABLE :schema.word (
 -- A short list of what is not merged yet, so that no single commit has to wait for a long merge.
 CREATE INDEX word_by_token ON :schema.word USING gin (tokens) WITH (gin_pending_list_limit = 512);
 
-CREATE TABLE :schema.receipt (                 -- what makes a repeated commit safe; swept after a day
+CREATE TABLE :schema.receipt (                 -- what makes a repeated commit safe
     space    text COLLATE "C" NOT NULL,
     id       text COLLATE "C" NOT NULL,
-    at       timestamptz NOT NULL,
+    until    timestamptz NOT NULL,             -- when it may be swept
     versions bigint[] NOT NULL,
+    digest   bytea NOT NULL,                   -- what was asked for
+    answer   bytea,                            -- what was answered, where the versions do not tell
     PRIMARY KEY (space, id)
 );
-CREATE INDEX receipt_by_time ON :schema.receipt (space, at);
+CREATE INDEX receipt_by_end ON :schema.receipt (space, until);
 
 CREATE UNLOGGED TABLE :schema.watcher (        -- who wants a NOTIFY; losing it costs a little patience, no data
     space text COLLATE "C" NOT NULL,

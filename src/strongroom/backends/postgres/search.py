@@ -11,7 +11,7 @@ from strongroom.retrieval import MOST_PLACES, choose
 from strongroom.store import Find, Found, Key, Match
 
 FIND = "SELECT * FROM :schema.find(%s, %s, %s, %s, %s, %s)"
-PLACES = "SELECT * FROM :schema.places(%s, %s, %s, %s)"
+PLACES = "SELECT * FROM :schema.places(%s, %s, %s, %s, %s)"
 
 Place = tuple[int, int]
 
@@ -39,7 +39,9 @@ def chosen(find: Find, rows: list[Row]) -> tuple[int, dict[str, int], list[Place
 
 def lookup(find: Find, places: list[Place]) -> tuple[Any, ...]:
     """Return what the SQL function `places` takes."""
-    return (find.space, find.kind, bigints([ref for ref, _ in places]), bigints([index for _, index in places]))
+    refs, indexes = zip(*places, strict=True)
+    most = -1 if find.max_bytes is None else min(find.max_bytes, MAX)
+    return (find.space, find.kind, bigints(refs), bigints(indexes), most)
 
 
 def found(find: Find, total: int, counts: dict[str, int], rows: list[Row]) -> Found:

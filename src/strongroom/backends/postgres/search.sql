@@ -30,8 +30,9 @@ BEGIN
 END $$;
 
 -- What stands at some places: a record, or (index -1) a document with its version in `weight` and its tags in
--- `commitment`. Places that hold nothing any more are left out.
-CREATE FUNCTION :schema.places(p_space text, p_kind text, refs bigint[], indexes bigint[])
+-- `commitment`. Places that hold nothing any more are left out, and those behind the first whose contents do not fit
+-- into `most` bytes together with all before it (-1: everything fits).
+CREATE FUNCTION :schema.places(p_space text, p_kind text, refs bigint[], indexes bigint[], most bigint)
 RETURNS TABLE (
     place bigint, id text, index bigint, weight bigint, at bigint, type text, sender text, receiver text, text text,
     body bytea, commitment bytea, chain bytea
@@ -39,11 +40,22 @@ RETURNS TABLE (
 #variable_conflict use_column
 BEGIN
     PERFORM set_config('strongroom.space', p_space, true);
-    RETURN QUERY SELECT p.place, d.id, p.index, coalesce(r.weight, d.version), r.at, r.type, r.sender, r.receiver,
-                        coalesce(r.text, d.text), coalesce(r.body, d.value), coalesce(r.commitment, d.tags), r.chain
-        FROM unnest(refs, indexes) WITH ORDINALITY AS p (ref, index, place)
-        JOIN :schema.head d ON d.space = p_space AND d.ref = p.ref AND d.kind = p_kind AND d.alive
-        LEFT JOIN :schema.record r ON r.space = p_space AND r.ref = p.ref AND r.index = p.index AND r.text IS NOT NULL
-        WHERE r.index IS NOT NULL OR (p.index = -1 AND d.text IS NOT NULL)
-        ORDER BY p.place;
+    RETURN QUERY SELECT f.place, f.id, f.index, f.weight, f.at, f.type, f.sender, f.receiver, f.text, f.body, f.commitment, f.chain
+        FROM (
+            SELECT t.*, row_number() OVER way AS nth,
+                   sum(coalesce(octet_length(t.body), 0) + coalesce(octet_length(t.text), 0)) OVER way AS total
+            FROM (
+                SELECT p.place, d.id, p.index, coalesce(r.weight, d.version) AS weight, r.at, r.type, r.sender, r.receiver,
+                       coalesce(r.text, d.text) AS text, coalesce(r.body, d.value) AS body,
+                       coalesce(r.commitment, d.tags) AS commitment, r.chain
+                FROM unnest(refs, indexes) WITH ORDINALITY AS p (ref, index, place)
+                JOIN :schema.head d ON d.space = p_space AND d.ref = p.ref AND d.kind = p_kind AND d.alive
+                LEFT JOIN :schema.record r
+                    ON r.space = p_space AND r.ref = p.ref AND r.index = p.index AND r.text IS NOT NULL
+                WHERE r.index IS NOT NULL OR (p.index = -1 AND d.text IS NOT NULL)
+            ) AS t
+            WINDOW way AS (ORDER BY t.place)
+        ) AS f
+        WHERE most < 0 OR f.nth = 1 OR f.total <= most
+        ORDER BY f.place;
 END $$;

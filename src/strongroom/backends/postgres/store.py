@@ -17,15 +17,20 @@ from strongroom.backends.postgres.upkeep import Check, check
 from strongroom.bridge import finish, run
 from strongroom.store import (
     MAX_RECORD_BYTES,
+    REPEATS,
+    Answer,
+    AnyQuestion,
     Commit,
     Durability,
     Find,
     Found,
     Key,
     Parcel,
-    Question,
+    Part,
     Receipt,
+    Repeats,
     Shipment,
+    kept_seconds,
 )
 
 STEP = 1_000  # how much of everything one call carries
@@ -42,8 +47,9 @@ class PostgresStore:
         max_connections: int = 16,
         timeout_seconds: float = 30.0,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        repeats: Repeats = REPEATS,
     ) -> None:
-        self._core = _core(BlockingLink, url, max_connections, timeout_seconds, max_record_bytes)
+        self._core = _core(BlockingLink, url, max_connections, timeout_seconds, max_record_bytes, repeats)
         run(self._core.open())
 
     @property
@@ -51,12 +57,21 @@ class PostgresStore:
         return self._core.address
 
     @property
+    def kept_seconds(self) -> float:
+        """How long ids that callers chose are remembered."""
+        return self._core.kept_seconds
+
+    @property
     def durability(self) -> Durability:
         return self._core.facts.durability
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot."""
         return run(self._core.read(questions))
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        """Answer the first questions from one snapshot, as many as fit."""
+        return run(self._core.read_within(questions, max_bytes))
 
     def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, all or nothing. After a lost connection it is sent again, which its id makes safe."""
@@ -120,8 +135,9 @@ class AsyncPostgresStore:
         max_connections: int = 16,
         timeout_seconds: float = 30.0,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        repeats: Repeats = REPEATS,
     ) -> AsyncPostgresStore:
-        core = _core(AsyncLink, url, max_connections, timeout_seconds, max_record_bytes)
+        core = _core(AsyncLink, url, max_connections, timeout_seconds, max_record_bytes, repeats)
         await core.open()
         return cls(core)
 
@@ -130,12 +146,21 @@ class AsyncPostgresStore:
         return self._core.address
 
     @property
+    def kept_seconds(self) -> float:
+        """How long ids that callers chose are remembered."""
+        return self._core.kept_seconds
+
+    @property
     def durability(self) -> Durability:
         return self._core.facts.durability
 
-    async def read(self, questions: Sequence[Question]) -> list[Any]:
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot."""
         return await self._core.read(questions)
+
+    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        """Answer the first questions from one snapshot, as many as fit."""
+        return await self._core.read_within(questions, max_bytes)
 
     async def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, all or nothing. A cancelled caller waits until it has landed or failed."""
@@ -171,10 +196,15 @@ class AsyncPostgresStore:
         return f"AsyncPostgresStore({self.address.shown!r})"
 
 
-def _core(link: type[Link], url: str, max_connections: int, timeout_seconds: float, max_record_bytes: int) -> Core:
+def _core(
+    link: type[Link], url: str, max_connections: int, timeout_seconds: float, max_record_bytes: int, repeats: Repeats
+) -> Core:
     require_positive(
         max_connections=max_connections, timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes
     )
+    kept = kept_seconds(repeats)
     address = parse(url)
     connected = link(address, max_connections=max_connections, timeout_seconds=timeout_seconds)
-    return Core(address, connected, timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes)
+    return Core(
+        address, connected, timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes, kept_seconds=kept
+    )

@@ -22,7 +22,7 @@ from strongroom.backends.redis.moving import (
     stream_parcel,
 )
 from strongroom.backends.redis.scripts import READ
-from strongroom.store import Commit, Delete, Parcel, Range, Shipment, new_id
+from strongroom.store import Commit, Delete, Parcel, Range, Shipment, Slice, new_id
 
 
 class Carrier:
@@ -63,7 +63,8 @@ class Carrier:
                 limit -= 1
                 continue
             start = max(place.index if each.order == place.order else 0, each.head.first)
-            records = (await self._core.read([Range(each.key, start, limit=limit)]))[0].records
+            [found] = await self._core.read([Range(each.key, start, limit=limit)])
+            records = found.records if isinstance(found, Slice) else ()
             parcels.append(stream_parcel(each, records))
             limit -= max(len(records), 1)
             if each.head.alive and start + len(records) < each.head.count:

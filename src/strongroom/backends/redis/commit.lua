@@ -7,13 +7,14 @@
 -- forbid a command) is tried before B without effect, and C ignores errors. Readers do not need it: they ask the head.
 --
 -- KEYS: heads, index, then the records of each thing. ARGV: what tells this sending from others ("call|attempt|touch"),
--- the last receipt the caller was given ('' if none), the commit's id, how many expectations, claims and writes there
--- are, then those, read in order. encoding.py writes it.
-local HEADS, INDEX, last, id = KEYS[1], KEYS[2], ARGV[2], ARGV[3]
-local RECEIPT, DUE, ORDER = SEP .. 'receipt' .. SEP, SEP .. 'due' .. SEP, SEP .. 'order'
-local KEPT_SECONDS, GROUP, SWEEP, BATCH, MAX_ERASE = 25 * 3600, 16, 4, 1000, 100000
+-- the last receipt the caller was given ('' if none), the commit's id, for how many seconds its receipt must be kept
+-- ('inf': for ever; '': nobody chose the id), digest and answer that belong to it, how many expectations, claims and
+-- writes there are, then those, read in order. encoding.py writes it.
+local HEADS, INDEX, last, id, keep = KEYS[1], KEYS[2], ARGV[2], ARGV[3], ARGV[4]
+local RECEIPT, DUE, ORDER, KEPT = SEP .. 'receipt' .. SEP, SEP .. 'due' .. SEP, SEP .. 'order', SEP .. SEP
+local OUR_SECONDS, GROUP, SWEEP, BATCH, MAX_ERASE = 25 * 3600, 16, 4, 1000, 100000
 
-local at = 4
+local at = 6
 local function take() at = at + 1 return ARGV[at] end
 
 local fields, name = {}, #HEADS - #'heads' + #'records' + 2
@@ -27,25 +28,43 @@ if found[1] then
 end
 local born = order
 
+local function seal_receipt(number, ends, versions, what)
+  local rest = number .. '|' .. ends .. '|' .. versions .. '|' .. what
+  return string.sub(redis.sha1hex(receipt .. rest), 1, 8) .. rest
+end
+
 -- Return the fields that make the next receipt. Receipts are numbered, and every 16th notes the time: asking for it, and
 -- looking for receipts that are old enough to be forgotten, cost too much to be done each time.
-local forgotten = {}
+local forgotten, now = {}, nil
 
-local function receive(answer)
+local function receive(versions, what)
   receipts = receipts + 1
   local due = id
   if receipts % GROUP == 0 then
-    local now = redis.call('TIME')[1]
+    now = redis.call('TIME')[1]
     due = now .. ' ' .. id
     while #forgotten < SWEEP and (swept + 1) * GROUP < receipts do
       local marker = redis.call('HGET', HEADS, DUE .. (swept + 1) * GROUP)
       local since = tonumber(string.match(marker or '', '^(%d+) ') or '0')
-      if since > now - KEPT_SECONDS then break end
+      if since > now - OUR_SECONDS then break end
       swept = swept + 1
       forgotten[#forgotten + 1] = swept
     end
   end
-  return ORDER, struct.pack('>ddd', order, receipts, swept), receipt, receipts .. '|' .. answer, DUE .. receipts, due
+  return ORDER, struct.pack('>ddd', order, receipts, swept), receipt, seal_receipt(receipts, '', versions, what),
+    DUE .. receipts, due
+end
+
+-- The same for an id that a caller chose: its receipt says itself when it ends, and the index lists it by that time. An
+-- entry there without its receipt means nothing.
+local function receive_kept(versions, what, added)
+  local ends = keep
+  if keep ~= 'inf' then
+    now = redis.call('TIME')[1]
+    ends = string.format('%012.0f', now + keep)
+    added[1], added[2] = 0, KEPT .. ends .. SEP .. id
+  end
+  return ORDER, struct.pack('>ddd', order, receipts, swept), receipt, seal_receipt(0, ends, versions, what)
 end
 
 -- A record: 8 hex digits of SHA-1, index, size of the chain, chain, and the entry as the client packed it. That begins
@@ -84,11 +103,23 @@ local function make_rare()
       for i = 1, GROUP do
         local name = ids[i] and RECEIPT .. (i < GROUP and ids[i] or string.gsub(ids[i], '^%d+ ', '', 1))
         local kept = name and redis.pcall('HGET', HEADS, name)
-        local written = type(kept) == 'string' and string.match(kept, '^(%d+)|')
+        local written = type(kept) == 'string' and string.match(kept, '^%x%x%x%x%x%x%x%x(%d+)|')
         gone[i] = written and tonumber(written) == (group - 1) * GROUP + i and name or due[i]
       end
       redis.pcall('HDEL', HEADS, unpack(gone))
       redis.pcall('HDEL', HEADS, unpack(due))
+    end
+  end
+
+  -- The same for those that say themselves when they end, given their entries in the index.
+  function change.forget_kept(members)
+    for _, member in ipairs(members) do
+      local ends, name = string.match(member, '^' .. KEPT .. '(%d+)' .. SEP .. '(.*)$')
+      local kept = name and redis.pcall('HGET', HEADS, RECEIPT .. name)
+      if type(kept) == 'string' and string.match(kept, '^%x%x%x%x%x%x%x%x0|(%d+)|') == ends then
+        redis.pcall('HDEL', HEADS, RECEIPT .. name)
+      end
+      redis.pcall('ZREM', INDEX, member)
     end
   end
 
@@ -103,7 +134,7 @@ local function make_rare()
     local call, attempt = sending()
     if attempt > 1 then
       order = born
-      redis.call('HSET', HEADS, receive('void|' .. call .. '|' .. attempt))
+      redis.call('HSET', HEADS, receive('void,' .. call .. ',' .. attempt, ''))
       forget()
     end
     return {...}
@@ -213,11 +244,11 @@ if last ~= '' and not found[3] then return {'regressed'} end
 if found[2] then
   rare = make_rare()
   local call, attempt, touch = rare.sending()
-  local voided, until_attempt = string.match(found[2], '^%d+|void|(%x+)|(%d+)$')
+  local voided, until_attempt = string.match(found[2], '^%x%x%x%x%x%x%x%x%d+||void,(%x+),(%d+)|$')
   if not voided then
     -- A repeat writes the receipt again if it must wait for the disk: the server only waits for this caller's writes.
     if touch then redis.call('HSET', HEADS, receipt, found[2]) end
-    return found[2]
+    return {'repeated', found[2]}
   end
   if voided == call and attempt <= tonumber(until_attempt) then return {'void'} end
 end
@@ -237,7 +268,7 @@ for i, field in ipairs(fields) do
   things[i] = thing
 end
 
-local expects, claims, writes = struct.unpack('>I4I4I4', ARGV[4])
+local expects, claims, writes = struct.unpack('>I4I4I4', ARGV[6])
 for e = 1, expects do
   local place, wanted = struct.unpack('>I4d', take())
   local thing = things[place]
@@ -320,7 +351,9 @@ local function in_batches(command, key, arguments, call, start)
   end
 end
 
-local heads, added, removed, cleaning = {receive(table.concat(versions, ','))}, {}, {}, false
+versions = table.concat(versions, ',')
+local added, removed, cleaning = {}, {}, false
+local heads = keep == '' and {receive(versions, ARGV[5])} or {receive_kept(versions, ARGV[5], added)}
 local function put_head(thing, one, two)
   heads[#heads + 1] = thing.field
   heads[#heads + 1] = seal(thing.field, thing.stream, thing.alive, thing.count, thing.order, thing.first or 0, one, two)
@@ -386,4 +419,9 @@ for _, thing in ipairs(cleaning and things or {}) do
   end
 end
 if forgotten[1] then (rare or make_rare()).forget() end
-return heads[4]
+if now then
+  local high = '(' .. KEPT .. string.format('%012.0f', now)
+  local ended = redis.pcall('ZRANGEBYLEX', INDEX, '[' .. KEPT, high, 'LIMIT', 0, GROUP)
+  if ended[1] then (rare or make_rare()).forget_kept(ended) end
+end
+return versions

@@ -6,8 +6,8 @@ Theory of operation
 * A commit whose answer is lost is sent again under the same id: the script finds the first one's receipt or applies it
   now. So most cuts heal. If the time is up first, the outcome is `CommitUnknown`, and the caller's own repeat resolves
   it in the same way. A copy that was refused after an earlier one was lost voids the earlier one (commit.lua).
-* The last receipt of each space must still be there when we commit again. If not, a stale replica has taken over or an
-  old copy was restored: `Damaged(reason="regressed")`, never a silent merge.
+* The last receipt of each space must still be there when we commit again, as long as it is kept. If not, a stale
+  replica has taken over or an old copy was restored: `Damaged(reason="regressed")`, never a silent merge.
 * A node is asked for its settings on each new connection, because it may have been restarted with others.
 * In a cluster the routes are learnt from the server's own MOVED answers, one a space; nothing else is needed, because
   a call never leaves its space.
@@ -20,10 +20,9 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
-from strongroom.backends.redis.decoding import decode_answers, decode_commit
+from strongroom.backends.redis.decoding import decode_answers, decode_commit, decode_part
 from strongroom.backends.redis.encoding import (
     Attempt,
     Call,
@@ -43,19 +42,24 @@ from strongroom.backends.redis.layout import Address, Layout
 from strongroom.backends.redis.resp import Command
 from strongroom.backends.redis.scripts import COMMIT, READ, Script
 from strongroom.backends.redis.wire import Node, Signal, Wire
-from strongroom.errors import Closed, CommitUnknown, StoreError
+from strongroom.errors import Closed, CommitUnknown, StoreError, Unavailable
 from strongroom.store import (
+    Answer,
+    AnyQuestion,
     Commit,
     Durability,
     Key,
-    Question,
+    Part,
     Range,
     Receipt,
+    ReceiptOf,
     Scan,
+    Slice,
     check_sizes,
 )
 
-KEPT_SECONDS = 24 * 3600
+OUR_SECONDS = 25 * 3600  # commit.lua keeps them that long
+SURE = 0.96  # of the time that a receipt is kept we count on it: two clocks tell it
 MAX_SPACES = 10_000
 MAX_HOPS = 5
 PAUSES = (0.01, 0.25)
@@ -77,6 +81,7 @@ class Core:
         wait_aof: bool,
         timeout_seconds: float,
         max_record_bytes: int,
+        kept_seconds: float,
     ) -> None:
         self.shown = address.shown
         self.durability = UNKNOWN
@@ -88,12 +93,13 @@ class Core:
         self._waits = False
         self._timeout = timeout_seconds
         self._limit = max_record_bytes
+        self.kept_seconds = kept_seconds
         self._closed = False
         self._clustered = False
         self._entry: Node | None = None
         self._routes: dict[str, Node | None] = {}
         self._nodes: dict[Node | None, Durability] = {}
-        self._last: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._last: OrderedDict[str, tuple[str, float]] = OrderedDict()  # and until when we count on it
         # Sets, because adding and discarding are atomic: these are touched by every thread that uses the store.
         self._watchers: set[tuple[Key, Signal]] = set()
         self._under_way: set[object] = set()
@@ -110,27 +116,47 @@ class Core:
             await self._wire.close()
             raise
 
-    async def read(self, questions: Sequence[Question]) -> list[Any]:
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot (in a cluster: one snapshot a space)."""
         self.check_open(writing=False)
         groups = self._groups(questions)
-        answers: list[Any] = [None] * len(questions)
+        answers: list[Answer] = [None] * len(questions)
         for space, places in groups.items():
             asked = [questions[place] for place in places]
-            call = encode_questions(self.layout, asked)
-            (reply,) = await self.persist(partial(self._ask_script, space, call))
-            for place, answer in zip(places, decode_answers(asked, reply), strict=True):
+            for place, answer in zip(places, await self._ask(space, asked), strict=True):
                 answers[place] = answer
         return answers
 
-    async def _ask_script(self, space: str, call: Call, _: int) -> list[Any]:
-        return await self.send(space, READ, call)
+    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        """Answer the first questions, as many as fit, from one snapshot (of several spaces: one after the other)."""
+        self.check_open(writing=False)
+        if not questions:
+            return Part([])
+        space, places = next(iter(self._groups(questions).items()))
+        together = sum(1 for place, mine in enumerate(places) if place == mine)  # the first ones, of one server
+        return await self._ask_within(space, questions[:together], max_bytes)
+
+    async def _ask(self, space: str, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        return (await self._ask_within(space, questions, None)).answers
+
+    async def _ask_within(self, space: str, questions: Sequence[AnyQuestion], max_bytes: int | None) -> Part:
+        """Ask about one space. A receipt that is found must be as durable as an acknowledged commit."""
+        touch = self._waits and any(type(question) is ReceiptOf for question in questions)
+        call = encode_questions(self.layout, questions, touch, max_bytes)
+        then = self._after_commit() if touch else ()
+        reply, *synced = await self.persist(lambda _: self.send(space, READ, call, then))
+        part = decode_part(questions, reply)
+        if synced and not _is_synced(synced[0]) and any(type(answer) is Receipt for answer in part.answers):
+            raise Unavailable(
+                "the server did not confirm that a commit is on its disk; nothing changed", reason="fsync"
+            )
+        return part
 
     async def commit(self, commit: Commit) -> Receipt:
         """Apply a commit; send it again until the server has answered or the time is up."""
         self.check_open()
         check_sizes(commit, self._limit)
-        return await self.apply(commit, encode_commit(self.layout, commit))
+        return await self.apply(commit, encode_commit(self.layout, commit, self.kept_seconds))
 
     async def apply(self, commit: Commit, call: Call) -> Receipt:
         """Run the commit script until it has answered; `commit` says what a refusal is about."""
@@ -148,7 +174,8 @@ class Core:
                 reason="fsync",
                 commit_id=commit.id,
             )
-        self._remember(space, commit.id)
+        if not receipt.repeated:  # else it may be about to end
+            self._remember(space, commit)
         if self._watchers:
             self._wake({write.key for write in commit.writes})
         return receipt
@@ -171,7 +198,8 @@ class Core:
                 signal.clear()
                 try:
                     (reply,) = await self.send(key.space, READ, call)
-                    if decode_answers([Range(key, 0, 0)], reply)[0].length > length:
+                    [found] = decode_answers([Range(key, 0, 0)], reply)
+                    if isinstance(found, Slice) and found.length > length:
                         return
                 except (Unsent, Lost, Refused, StoreError):
                     pass  # the reader who looks again is told; this is only a hint
@@ -306,11 +334,11 @@ class Core:
         if node == self._entry:
             self._entry = next(iter(list(self._nodes)), None)
 
-    def _groups(self, questions: Sequence[Question]) -> dict[str, list[int]]:
+    def _groups(self, questions: Sequence[AnyQuestion]) -> dict[str, list[int]]:
         """Return which questions go together: all of them, or in a cluster those of one space."""
         groups: dict[str, list[int]] = {}
         for place, question in enumerate(questions):
-            space = question.space if isinstance(question, Scan) else question.key.space
+            space = question.space if isinstance(question, (Scan, ReceiptOf)) else question.key.space
             groups.setdefault(space if self._clustered or not groups else next(iter(groups)), []).append(place)
         return groups
 
@@ -320,11 +348,12 @@ class Core:
         return [("WAITAOF", 1, 0, int(self._timeout * 250))] if self._waits else ()
 
     def _last_receipt(self, space: str) -> str:
-        id, at = self._last.get(space, ("", 0.0))
-        return id if time.monotonic() - at < KEPT_SECONDS else ""
+        id, until = self._last.get(space, ("", 0.0))
+        return id if time.monotonic() < until else ""
 
-    def _remember(self, space: str, id: str) -> None:
-        self._last[space] = (id, time.monotonic())
+    def _remember(self, space: str, commit: Commit) -> None:
+        seconds = self.kept_seconds if commit.keep else OUR_SECONDS
+        self._last[space] = (commit.id, time.monotonic() + SURE * seconds)
         if len(self._last) > MAX_SPACES:
             try:
                 self._last.popitem(last=False)

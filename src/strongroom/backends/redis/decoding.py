@@ -17,18 +17,21 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.backends.redis.encoding import ENTRY
-from strongroom.backends.redis.layout import checksum_seed, field
+from strongroom.backends.redis.layout import checksum_seed, field, receipt_field
 from strongroom.codec import Json
 from strongroom.errors import CommitUnknown, Damaged, InvalidInput, StrongroomError
 from strongroom.store import (
+    Answer,
+    AnyQuestion,
     Append,
     Commit,
     Document,
     Get,
     Key,
     Page,
-    Question,
+    Part,
     Receipt,
+    ReceiptOf,
     Record,
     Scan,
     Slice,
@@ -36,6 +39,8 @@ from strongroom.store import (
     check_length,
     claimed,
     claims_of,
+    ended,
+    repeat_of,
     wrong_shape,
 )
 
@@ -63,20 +68,29 @@ class Head(Struct, frozen=True):
 # ---- commits --------------------------------------------------------------------------------------------------------
 
 
-def decode_commit(commit: Commit, reply: bytes | Sequence[Any]) -> Receipt:
+def decode_commit(commit: Commit, reply: bytes | list[Any]) -> Receipt:
     """Return the receipt, or raise what the script refused the commit for."""
     if isinstance(reply, bytes):
-        return decode_receipt(commit, reply)
+        return Receipt(commit.id, _versions(reply), commit.digest, commit.answer)
+    if reply[0] == b"repeated" and (receipt := open_receipt(commit.id, reply[1])) is not None:
+        return repeat_of(commit, receipt)
     raise _refusal(commit, reply)
 
 
-def decode_receipt(commit: Commit, raw: bytes) -> Receipt:
-    try:
-        _, _, versions = raw.decode("ascii").partition("|")
-        numbers = tuple(map(int, versions.split(","))) if versions else ()
-    except ValueError:
-        raise Damaged(f"the receipt of commit {commit.id!r} is damaged; nothing changed", reason="corrupt") from None
-    return Receipt(commit.id, numbers)
+def open_receipt(id: str, raw: bytes) -> Receipt | None:
+    """Read a receipt as commit.lua wrote it; None if it only voids a copy that was lost."""
+    if sha1(receipt_field(id) + raw[8:]).hexdigest()[:8].encode() != raw[:8]:
+        raise Damaged(f"the receipt of commit {id!r} does not match its checksum; nothing changed", reason="checksum")
+    _, _, versions, what = raw[8:].split(b"|", 3)
+    if versions.startswith(b"void"):
+        return None
+    size = what[0]
+    answer = what[1 + size :]
+    return Receipt(id, _versions(versions), what[1 : 1 + size], Json(answer) if answer else None, repeated=True)
+
+
+def _versions(raw: bytes) -> tuple[int, ...]:
+    return tuple(map(int, raw.split(b","))) if raw else ()
 
 
 def _refusal(commit: Commit, reply: Sequence[Any]) -> StrongroomError:
@@ -120,14 +134,27 @@ def _shown(part: Any) -> str:
 # ---- questions ------------------------------------------------------------------------------------------------------
 
 
-def decode_answers(questions: Sequence[Question], replies: Sequence[Any]) -> list[Any]:
+def decode_answers(questions: Sequence[AnyQuestion], replies: Sequence[Any]) -> list[Answer]:
     """Open the replies to `encode_questions`, in order."""
     return [_answer(question, reply) for question, reply in zip(questions, replies, strict=True)]
 
 
-def _answer(question: Question, reply: Sequence[Any]) -> Any:
+def decode_part(questions: Sequence[AnyQuestion], replies: Sequence[Any]) -> Part:
+    """Open the replies to questions within a bound: behind the one that the read ended in stands a word."""
+    if not replies or replies[-1] != b"full":
+        return Part(decode_answers(questions, replies))
+    *before, last = replies[:-1]
+    place = len(before)
+    asked = questions[place]
+    done = decode_answers(questions[:place], before)
+    return Part(done) if type(asked) is Get else ended(done, _answer(asked, last))
+
+
+def _answer(question: AnyQuestion, reply: Any) -> Answer:
     if isinstance(question, Scan):
         return _page(question, reply)
+    if isinstance(question, ReceiptOf):
+        return None if reply is None else open_receipt(question.id, reply)
     key = question.key
     if reply[0] is None:
         return None if type(question) is Get else EMPTY
@@ -210,9 +237,13 @@ def _page(scan: Scan, reply: Sequence[Any]) -> Page:
     more, *flat = reply
     documents = []
     for place in range(0, len(flat), 4):
-        _, name, raw, value = flat[place : place + 4]
-        key = _named(scan, name)
-        documents.append(open_document(key, open_head(key, raw), value))
+        order, name, raw, value = flat[place : place + 4]
+        try:
+            key = _named(scan, name)
+            documents.append(open_document(key, open_head(key, raw), value))
+        except Damaged as damage:
+            damage.place, damage.id = str(int(order)), (name or b"").decode(errors="replace")
+            raise
     return Page(tuple(documents), str(int(flat[-4])) if more and documents else None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from struct import Struct as Packer
 from typing import Any, NamedTuple
@@ -9,10 +10,11 @@ from zlib import crc32
 
 import msgspec
 
-from strongroom.backends.redis.layout import SEP, Layout, checksum_seed, field, tag_pair
+from strongroom.backends.redis.layout import SEP, Layout, checksum_seed, field, receipt_field, tag_pair
 from strongroom.codec import Json
 from strongroom.errors import InvalidInput
 from strongroom.store import (
+    AnyQuestion,
     Append,
     Commit,
     Delete,
@@ -23,8 +25,8 @@ from strongroom.store import (
     Key,
     Parcel,
     Put,
-    Question,
     Range,
+    ReceiptOf,
     Record,
     Scan,
     Tail,
@@ -43,6 +45,7 @@ CHAINED_COST = 5
 MAX_BYTES = 256 * 1024 * 1024
 
 LIMB = 2**52
+LONGEST_SECONDS = 10**10  # what is kept longer is kept for ever
 ORDER_DIGITS = 16
 UNREACHED = 2**60  # no version gets there, so an expectation beyond it fails just the same
 
@@ -77,14 +80,17 @@ class Attempt(NamedTuple):
     touch: bool
 
 
-def encode_commit(layout: Layout, commit: Commit) -> Call:
+def encode_commit(layout: Layout, commit: Commit, kept_seconds: float) -> Call:
     """Return keys and arguments, or raise `InvalidInput` if a commit would keep the server busy for too long.
 
     `with_attempt` puts what differs between attempts in front.
     """
     places = places_of((*commit.expects, *commit.writes))
     claims = claims_of(commit)
-    arguments: list[Any] = [commit.id, _COUNTS(len(commit.expects), len(claims), len(commit.writes))]
+    arguments: list[Any] = [
+        *receipt_arguments(commit, kept_seconds),
+        _COUNTS(len(commit.expects), len(claims), len(commit.writes)),
+    ]
     for expect in commit.expects:
         arguments.append(_EXPECT(places[expect.key], min(expect.version, UNREACHED)))
     if claims:
@@ -95,6 +101,12 @@ def encode_commit(layout: Layout, commit: Commit) -> Call:
         _add_write(arguments, write, places[write.key])
     _check_batch(commit, len(places), arguments)
     return Call(commit_keys(layout, commit.space, places), arguments)
+
+
+def receipt_arguments(commit: Commit, kept_seconds: float) -> tuple[str, str, bytes]:
+    """Return what a commit's receipt needs to know: its id, how long to keep it, digest and answer."""
+    keep = "" if not commit.keep else "inf" if kept_seconds > LONGEST_SECONDS else str(math.ceil(kept_seconds))
+    return commit.id, keep, bytes([len(commit.digest)]) + commit.digest + (commit.answer or b"")
 
 
 def _check_batch(commit: Commit, keys: int, arguments: Sequence[Any]) -> None:
@@ -167,18 +179,23 @@ def pack_document(key: Key, value: Json, tags: dict[str, str], text: str | None)
     return b"%08x" % crc32(content, checksum_seed(key)), content, pairs
 
 
-def encode_questions(layout: Layout, questions: Sequence[Question]) -> Call:
-    """Return keys and arguments that ask all questions at once."""
+def encode_questions(
+    layout: Layout, questions: Sequence[AnyQuestion], touch: bool = False, max_bytes: int | None = None
+) -> Call:
+    """Return keys and arguments that ask all questions at once; `touch`: see `Attempt`."""
     numbers: dict[bytes, int] = {}
 
     def number(key: bytes) -> int:
         return numbers.setdefault(key, len(numbers) + 1)
 
-    arguments: list[Any] = [len(questions)]
+    arguments: list[Any] = [_or_none(max_bytes), len(questions)]
     for question in questions:
         if isinstance(question, Scan):
             heads, index = number(layout.heads(question.space)), number(layout.index(question.space))
             arguments += (b"S", heads, index, *_scan(question))
+            continue
+        if isinstance(question, ReceiptOf):
+            arguments += (b"C", number(layout.heads(question.space)), receipt_field(question.id), int(touch))
             continue
         key = question.key
         heads = number(layout.heads(key.space))

@@ -6,7 +6,7 @@ one script. Parts are joined by the control character 31, which no name can hold
 | key | type | what |
 |---|---|---|
 | `{prefix:space}␟heads` | hash | everything that makes a commit visible, see below |
-| `{prefix:space}␟index` | sorted set, scores 0 | living documents, `kind␟tag␟order␟id`; everything, `␟order␟kind␟id` |
+| `{prefix:space}␟index` | sorted set, scores 0 | lists, see below |
 | `{prefix:space}␟records␟kind␟id` | hash | a stream's records by index |
 
 | field of heads | what |
@@ -14,8 +14,18 @@ one script. Parts are joined by the control character 31, which no name can hold
 | `kind␟id` | the head of a document or stream (common.lua) |
 | `kind␟id␟` | the document's value and text |
 | `␟order` | how many documents and streams were ever created here, how many receipts, how many groups were forgotten |
-| `␟receipt␟commit id` | the receipt's number and the commit's versions |
+| `␟receipt␟commit id` | 8 hex digits of SHA-1 over field and rest, then number, end, versions, digest and answer |
 | `␟due␟number` | the commit id of that receipt; the last of each 16 has the time in front |
+
+A receipt under an id that we chose has a number and no end: the numbers are a queue, swept after 25 hours, because
+`Core` counts on the last receipt of a space for 24. One under an id that a caller chose has the number 0 and an end,
+in seconds since 1970, or `inf`.
+
+| member of index | what |
+|---|---|
+| `kind␟tag␟order␟id` | living documents by tag; by an empty one, all of them |
+| `␟order␟kind␟id` | everything, in order of creation |
+| `␟␟end␟commit id` | receipts, by when they end |
 
 A hash of records and not a list: the place of an index is found at once wherever it is, and a record that no head
 counts is invisible. A list is some 10 % smaller and must be walked.
@@ -72,6 +82,11 @@ def field(key: Key) -> bytes:
 def checksum_seed(key: Key) -> int:
     """Return what the checksums of a thing start from, so that nothing passes for a part of another thing."""
     return crc32(field(key))
+
+
+def receipt_field(id: str) -> bytes:
+    """Return the name of a commit's receipt."""
+    return b"\x1freceipt\x1f" + id.encode()
 
 
 def tag_pair(name: str, value: str) -> bytes:

@@ -13,7 +13,14 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.backends.redis.decoding import Head, open_document, open_head
-from strongroom.backends.redis.encoding import Call, commit_keys, pack_document, pack_entry, places_of
+from strongroom.backends.redis.encoding import (
+    Call,
+    commit_keys,
+    pack_document,
+    pack_entry,
+    places_of,
+    receipt_arguments,
+)
 from strongroom.backends.redis.layout import SEP, Layout, checksum_seed
 from strongroom.errors import Damaged, InvalidInput
 from strongroom.store import Commit, Key, Parcel, Record
@@ -59,7 +66,7 @@ class Listed(Struct, frozen=True):
 def encode_list(layout: Layout, place: Place, limit: int) -> Call:
     """Ask for the keys of a space from a place on."""
     low = b"[" + SEP + b"%016d" % place.order
-    return Call([layout.heads(place.space), layout.index(place.space)], [1, b"L", 1, 2, low, limit])
+    return Call([layout.heads(place.space), layout.index(place.space)], [-1, 1, b"L", 1, 2, low, limit])
 
 
 def decode_list(space: str, flat: Sequence[Any]) -> list[Listed]:
@@ -119,7 +126,7 @@ def _pieces(parcel: Parcel) -> Iterator[Parcel]:
 def encode_load(layout: Layout, commit: Commit, parcels: Sequence[Parcel]) -> Call:
     """Return the call of the commit script that puts parcels in place under a commit's id."""
     places = places_of(parcels)
-    arguments: list[Any] = [commit.id, _COUNTS(0, 0, len(parcels))]
+    arguments: list[Any] = [*receipt_arguments(commit, 0), _COUNTS(0, 0, len(parcels))]
     for parcel in parcels:
         add = _add_stream if parcel.stream else _add_document
         add(arguments, parcel, places[parcel.key])

@@ -9,11 +9,32 @@ local function take() at = at + 1 return ARGV[at] end
 local function number() return tonumber(take()) end
 local function key() return KEYS[number()] end
 
+-- What a read may hold, in bytes as they are stored. The very first thing always comes; `full` once one did not.
+local room, begun, full = number(), false, false
+if room < 0 then room = math.huge end
+
+local function fits(hash, name)
+  if room == math.huge then return true end
+  local size = redis.call('HSTRLEN', hash, name)
+  full = full or (begun and size > room)
+  if not full then begun, room = begun or size > 0, room - size end
+  return not full
+end
+
 local ask = {}
 
 function ask.G()
   local heads, field = key(), take()
+  if not fits(heads, field .. SEP) then return false end
   return redis.call('HMGET', heads, field, field .. SEP)
+end
+
+-- A receipt. Whoever must wait for the server's disk writes it again, since it only waits for a caller's own writes.
+function ask.C()
+  local heads, field, touch = key(), take(), take() == '1'
+  local receipt = redis.call('HGET', heads, field)
+  if receipt and touch then redis.call('HSET', heads, field, receipt) end
+  return receipt
 end
 
 -- Take a stream question's head and bounds; return nothing to walk if there is no living stream.
@@ -26,8 +47,19 @@ local function stream()
 end
 
 -- A stream that claims more records than there are is damaged: do not walk it, the caller sees the gap.
-local function add_records(answer, records, start, stop)
+local function add_records(answer, records, start, stop, newest)
   if stop - start > redis.call('HLEN', records) then return answer end
+  if room < math.huge then
+    local from, to, step = start, stop - 1, 1
+    if newest then from, to, step = stop - 1, start, -1 end
+    for index = from, to, step do
+      if not fits(records, index) then
+        if newest then start = index + 1 else stop = index end
+        break
+      end
+    end
+    answer[2], answer[3] = start, stop
+  end
   for from = start, stop - 1, BATCH do
     local wanted = {}
     for index = from, math.min(from + BATCH, stop) - 1 do wanted[#wanted + 1] = index end
@@ -51,7 +83,7 @@ function ask.T()
   local count, before, high, low = number(), number(), number(), number()
   local stop = before < 0 and thing.count or math.max(thing.first, math.min(before, thing.count))
   local start = count < 0 and thing.first or math.max(thing.first, stop - count)
-  if high < 0 then return add_records({head, start, stop}, records, start, stop) end
+  if high < 0 then return add_records({head, start, stop}, records, start, stop, true) end
   local walked, index = {}, stop
   while index > start do
     local raw = redis.call('HGET', records, index - 1)
@@ -60,7 +92,7 @@ function ask.T()
     while low < 0 do
       low, high = low + LIMB, high - 1
     end
-    if high < 0 then break end
+    if high < 0 or not fits(records, index - 1) then break end
     index = index - 1
     walked[#walked + 1] = raw
   end
@@ -104,6 +136,10 @@ function ask.S()
           answer[1] = 1
           return answer
         end
+        if not fits(heads, field .. SEP) then
+          answer[1] = 1
+          return answer
+        end
         answer[#answer + 1] = order
         answer[#answer + 1] = name
         answer[#answer + 1] = head
@@ -130,6 +166,13 @@ function ask.L()
   return answer
 end
 
+-- A read that ended early has the answer it ended in behind all others, and a word that says so.
 local answers = {}
-for q = 1, number() do answers[q] = ask[take()]() end
+for q = 1, number() do
+  answers[q] = ask[take()]()
+  if full then
+    answers[q + 1] = 'full'
+    break
+  end
+end
 return answers

@@ -11,7 +11,6 @@ No full-text search: a plain server has no index for it, so the store does not d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.redis.carrying import Carrier
@@ -19,7 +18,21 @@ from strongroom.backends.redis.core import Core
 from strongroom.backends.redis.layout import parse_address
 from strongroom.backends.redis.wire import AsyncWire, BlockingWire, Dial
 from strongroom.bridge import finish, run
-from strongroom.store import MAX_RECORD_BYTES, Commit, Durability, Key, Parcel, Question, Receipt, Shipment
+from strongroom.store import (
+    MAX_RECORD_BYTES,
+    REPEATS,
+    Answer,
+    AnyQuestion,
+    Commit,
+    Durability,
+    Key,
+    Parcel,
+    Part,
+    Receipt,
+    Repeats,
+    Shipment,
+    kept_seconds,
+)
 
 
 class RedisStore:
@@ -41,10 +54,12 @@ class RedisStore:
         timeout_seconds: float = 10.0,
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_connections: int = 64,
+        repeats: Repeats = REPEATS,
     ) -> None:
         require_positive(
             timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes, max_connections=max_connections
         )
+        kept = kept_seconds(repeats)
         address = parse_address(url, prefix)
         self._core = Core(
             BlockingWire(Dial(address, timeout_seconds, max_connections)),
@@ -53,17 +68,27 @@ class RedisStore:
             wait_aof=wait_aof,
             timeout_seconds=timeout_seconds,
             max_record_bytes=max_record_bytes,
+            kept_seconds=kept,
         )
         self._carrier = Carrier(self._core)
         run(self._core.open())
 
     @property
+    def kept_seconds(self) -> float:
+        """How long ids that callers chose are remembered."""
+        return self._core.kept_seconds
+
+    @property
     def durability(self) -> Durability:
         return self._core.durability
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot."""
         return run(self._core.read(questions))
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        """Answer the first questions from one snapshot, as many as fit."""
+        return run(self._core.read_within(questions, max_bytes))
 
     def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, all or nothing."""
@@ -114,10 +139,12 @@ class AsyncRedisStore:
         timeout_seconds: float = 10.0,
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_connections: int = 64,
+        repeats: Repeats = REPEATS,
     ) -> AsyncRedisStore:
         require_positive(
             timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes, max_connections=max_connections
         )
+        kept = kept_seconds(repeats)
         address = parse_address(url, prefix)
         core = Core(
             AsyncWire(Dial(address, timeout_seconds, max_connections)),
@@ -126,17 +153,27 @@ class AsyncRedisStore:
             wait_aof=wait_aof,
             timeout_seconds=timeout_seconds,
             max_record_bytes=max_record_bytes,
+            kept_seconds=kept,
         )
         await core.open()
         return cls(core)
 
     @property
+    def kept_seconds(self) -> float:
+        """How long ids that callers chose are remembered."""
+        return self._core.kept_seconds
+
+    @property
     def durability(self) -> Durability:
         return self._core.durability
 
-    async def read(self, questions: Sequence[Question]) -> list[Any]:
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot."""
         return await self._core.read(questions)
+
+    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        """Answer the first questions from one snapshot, as many as fit."""
+        return await self._core.read_within(questions, max_bytes)
 
     async def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, all or nothing. A cancelled caller waits until it has landed or failed."""

@@ -8,7 +8,7 @@ from typing import Literal
 from strongroom.arguments import checked
 from strongroom.backends.sqlite.read_only import ReadOnlyStore, is_read_only
 from strongroom.backends.sqlite.store import SqliteStore
-from strongroom.store import MAX_RECORD_BYTES
+from strongroom.store import MAX_RECORD_BYTES, REPEATS, Repeats
 
 __all__ = ["ReadOnlyStore", "SqliteStore", "is_read_only", "open_file"]
 
@@ -21,8 +21,15 @@ def open_file(
     durability: Literal["durable", "relaxed"] = "durable",
     timeout_seconds: float = 30.0,
     max_record_bytes: int = MAX_RECORD_BYTES,
+    repeats: Repeats = REPEATS,
 ) -> SqliteStore | ReadOnlyStore:
     """Open a file. With `read_only` nothing is written, and no right to write is needed."""
     if read_only:
         return ReadOnlyStore(path, timeout_seconds=timeout_seconds)
-    return SqliteStore(path, durability=durability, timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes)
+    return SqliteStore(
+        path,
+        durability=durability,
+        timeout_seconds=timeout_seconds,
+        max_record_bytes=max_record_bytes,
+        repeats=repeats,
+    )

@@ -17,22 +17,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any
 
 import apsw
+from msgspec import structs
 
+from strongroom.backends.sqlite.cleaner import Cleaner
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, keep_errno, translate, translate_commit
 from strongroom.backends.sqlite.files import Queue
 from strongroom.backends.sqlite.group import Ticket
 from strongroom.backends.sqlite.identity import Identity
 from strongroom.backends.sqlite.log import Log
 from strongroom.backends.sqlite.moving import load
-from strongroom.backends.sqlite.receipts import KEPT_SECONDS
+from strongroom.backends.sqlite.receipts import Confirm, Retention
 from strongroom.backends.sqlite.schema import stamp
 from strongroom.backends.sqlite.search import catch_up
-from strongroom.backends.sqlite.writes import Writer
-from strongroom.errors import CommitUnknown, Damaged, StoreError, StrongroomError
-from strongroom.store import Find, Parcel
+from strongroom.backends.sqlite.writes import Writer, erases
+from strongroom.errors import CommitUnknown, Damaged, StoreError, StrongroomError, Unavailable
+from strongroom.store import Find, Parcel, Receipt
 
 SWEEP_EVERY = 1024  # commits
 
@@ -41,7 +42,12 @@ class Committer:
     """Applies batches. `failed` is set once the files can no longer be trusted; nothing is written from then on."""
 
     def __init__(
-        self, identity: Identity, connect: Callable[[], apsw.Connection], queue: Queue, timeout_seconds: float
+        self,
+        identity: Identity,
+        connect: Callable[[], apsw.Connection],
+        queue: Queue,
+        timeout_seconds: float,
+        retention: Retention,
     ) -> None:
         self.failed: StrongroomError | None = None
         self.about_to_wait: Callable[[], None] = lambda: None  # called before each wait for the disk or for others
@@ -50,13 +56,14 @@ class Committer:
         self._connect = connect
         self._queue = queue
         self._timeout = timeout_seconds
+        self._retention = retention
         self._identity = identity
         self._writer: Writer | None = None
         self._log = Log()
-        self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and time
+        self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and until when
         self._unswept = 0
         self._begun: Writer | None = None  # whose transaction is open
-        self._scrub = False
+        self._cleaner = Cleaner(self._log)
         self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
 
@@ -70,14 +77,14 @@ class Committer:
     def apply(self, batch: list[Ticket]) -> None:
         """Settle every ticket of a batch."""
         try:
-            self._end(self._write(batch, patient=True), batch)
+            self._end(self._write(batch, patient=True), batch, upkeep=True)
         except BaseException as error:
             self._failed(batch, error)
 
     def begin(self, batch: list[Ticket]) -> bool:
         """Write what a batch writes, unless something else has to be done or waited for first; say whether it is so.
         `finish` must follow, from whatever thread."""
-        if self._scrub:
+        if self._cleaner.due:
             return False
         try:
             self._begun = self._write(batch, patient=False)
@@ -134,17 +141,22 @@ class Committer:
         """Rewrite the file without its free space."""
         with self._transaction() as writer:
             writer.execute("ROLLBACK")
-            writer.forget()
-            self._remove_traces(writer)
+            self._clean(writer, rewrite=True)
+
+    def settle_duty(self) -> None:
+        """Finish what an erasure left to do, here or in a process that is gone, as far as nobody is in the way."""
+        with self._transaction() as writer:
+            writer.roll_back()
+            if self._cleaner.duty is not None:
+                self._clean(writer)
 
     def _write(self, batch: list[Ticket], *, patient: bool) -> Writer:
         """Begin a transaction and apply every commit in it."""
-        now = time.time_ns() // 1000
         writer = self._open(patient)
         try:
             for ticket in batch:
                 try:
-                    ticket.answer = writer.apply(ticket.commit, now)
+                    ticket.answer = writer.apply(ticket.work)
                 except StrongroomError as refusal:
                     if writer.writing:  # not a refusal: it failed half-way, so the whole transaction must go
                         raise
@@ -152,7 +164,7 @@ class Committer:
             if writer.wrote:
                 self._unswept += len(batch)
                 if self._unswept >= SWEEP_EVERY:
-                    writer.receipts.sweep(self._unswept, now)
+                    writer.receipts.sweep(self._unswept)
                     self._unswept = 0
                 if self._stamp:
                     stamp(writer.con)
@@ -161,8 +173,8 @@ class Committer:
             raise
         return writer
 
-    def _end(self, writer: Writer, batch: list[Ticket]) -> None:
-        """End the transaction, and mark the tickets."""
+    def _end(self, writer: Writer, batch: list[Ticket], *, upkeep: bool = False) -> None:
+        """End the transaction, and mark the tickets; with `upkeep`, do afterwards what is due and takes its time."""
         try:
             if writer.wrote:
                 self.batches += 1
@@ -173,16 +185,18 @@ class Committer:
         except BaseException as error:
             self._abandon(error)
             raise
+        erasing = [ticket for ticket in batch if isinstance(ticket.answer, Receipt) and erases(ticket.work)]
         for ticket in batch:
-            ticket.done = True
+            ticket.done = ticket not in erasing
         self.settled()
-        if writer.scrub:
-            self._scrub = True
-        if self._scrub:
-            try:
-                self._remove_traces(writer)
-            except apsw.Error:
-                pass  # a full disk is in the way: the commit stands, and the next one tries this again
+        if erasing:
+            self._cleaner.look(writer.con)
+        if (upkeep and self._cleaner.due) or (erasing and self._cleaner.duty is not None):
+            self._clean(writer, patient=bool(erasing))
+        for ticket in erasing:
+            assert isinstance(ticket.answer, Receipt)
+            ticket.answer = structs.replace(ticket.answer, pending=self._cleaner.pending)
+            ticket.done = True
 
     def _open(self, patient: bool = True) -> Writer:
         """Take the write lock, on a connection that is sound."""
@@ -190,7 +204,7 @@ class Committer:
         if self.failed is not None:
             raise self.failed
         if self._writer is None:
-            self._writer = Writer(self._connect())
+            self._writer = Writer(self._connect(), self._retention)
         writer = self._writer
         try:
             if not self._queue.empty:
@@ -203,6 +217,7 @@ class Committer:
         try:
             if writer.start():
                 self._check_not_older(writer)
+                self._cleaner.look(writer.con)
         except BaseException as error:
             self._abandon(error)
             raise
@@ -242,6 +257,13 @@ class Committer:
             keep_errno(error, writer.con)
             raise translate_commit(error) from error
         writer.committed()
+        if self._log.is_cut(writer.con):
+            self.failed = Damaged(
+                "the log was cut short by something else than SQLite while the store was open, and what was only in it "
+                "is gone. Writing has stopped. Stop every process that uses the file, and restore a backup",
+                reason="cut",
+            )
+            raise self.failed
         self._log.due -= 1
         if self._log.due < 0:
             self._log.look(writer.con)
@@ -255,8 +277,8 @@ class Committer:
     def _check_not_older(self, writer: Writer) -> None:
         if self._last is None:
             return
-        space, id, at = self._last
-        if time.time_ns() // 1000 - at > KEPT_SECONDS * 1_000_000:
+        space, id, until = self._last
+        if self._retention.now() > until:
             return  # the receipt may have been swept by now
         if writer.receipts.look_up(space, id) is None:
             self.failed = Damaged(
@@ -265,6 +287,17 @@ class Committer:
                 reason="regressed",
             )
             raise self.failed
+
+    def _clean(self, writer: Writer, *, patient: bool = False, rewrite: bool = False) -> None:
+        try:
+            self._cleaner.clean(writer.con, patient=patient, rewrite=rewrite)
+        except apsw.Error:
+            if rewrite:
+                raise
+            # A full disk is in the way: what was committed stands, and so does the duty.
+        finally:
+            writer.forget()
+            writer.committed()
 
     def _abandon(self, error: BaseException) -> None:
         """Throw the connection away: after a failure its state is not worth reasoning about."""
@@ -278,24 +311,6 @@ class Committer:
                 pass
             drop(writer.con, self.failed is not None)
 
-    def _remove_traces(self, writer: Writer) -> None:
-        """Rewrite the file and empty its log, so that nothing erased is left in either.
-
-        `secure_delete` alone does not do it: it zeroes deleted cells, but not the copies that balancing a B-tree leaves
-        in the gaps of its pages. If a reader is in the way of emptying the log, the next commit tries again.
-        """
-        # VACUUM takes the write lock itself, outside our queue; let SQLite wait for it as long as we would.
-        writer.con.set_busy_timeout(int(self._timeout * 1000))
-        try:
-            writer.execute("VACUUM")
-            writer.forget()
-            busy: Any = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        finally:
-            writer.con.set_busy_timeout(0)
-        writer.committed()
-        self._log.truncated()
-        self._scrub = bool(busy[0])
-
 
 class _WouldWaitError(Exception):
     """Somebody else has the write lock. Nothing was begun."""
@@ -308,7 +323,10 @@ def _fail(batch: list[Ticket], error: StrongroomError) -> None:
             told = copy(error) if isinstance(error, StoreError) else error
             told.__cause__ = error.__cause__
             if isinstance(told, CommitUnknown):
-                told.commit_id = ticket.commit.id
+                if type(ticket.work) is Confirm:
+                    told = Unavailable(f"a receipt could not be made durable ({told}); ask again", reason=told.reason)
+                else:
+                    told.commit_id = ticket.work.id
             ticket.answer = told
             ticket.done = True
 

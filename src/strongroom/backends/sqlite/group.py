@@ -42,6 +42,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from strongroom.backends.sqlite.receipts import Confirm
 from strongroom.store import Append, Commit, Put, Receipt
 
 MAX_BATCH = 512
@@ -51,6 +52,9 @@ PAUSE_SECONDS = 0.0002
 BRISK = 8  # after so many quick batches in a row a loop makes its commits itself, and as often it looks for company
 COMPANY = 64  # quick batches more, after it found some
 SHORT = 8  # a commit of more writes or records is too long for a loop
+
+
+Work = Commit | Confirm
 
 
 class Promise(asyncio.Future[Receipt]):
@@ -66,7 +70,7 @@ class Promise(asyncio.Future[Receipt]):
 class Ticket(Struct, eq=False):
     """One commit waiting for its answer."""
 
-    commit: Commit
+    work: Work
     promise: Promise | None = None
     answer: Receipt | BaseException | None = None  # worth nothing until it is durable
     done: bool = False  # whether the answer may be told
@@ -112,9 +116,9 @@ class Group:
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def commit(self, commit: Commit) -> Receipt:
+    def commit(self, work: Work) -> Receipt:
         """Apply a commit together with whatever else is waiting; block until it is settled."""
-        ticket = Ticket(commit)
+        ticket = Ticket(work)
         if not self._waiting and self._crowd < 2 and self._lead.acquire(blocking=False):
             # Nobody to share with. Whoever arrives from now on queues up, and is looked for when we let go.
             try:
@@ -202,7 +206,7 @@ class Group:
         batch: list[Ticket] = []
         begun = False
         try:
-            while self._waiting and len(batch) < MAX_BATCH and _is_short(self._waiting[0].commit):
+            while self._waiting and len(batch) < MAX_BATCH and _is_short(self._waiting[0].work):
                 batch.append(self._waiting[0])
                 self._waiting.popleft()
             begun = bool(batch) and self._committer.begin(batch)
@@ -327,10 +331,10 @@ class Group:
                 self._let_go()
 
 
-def _is_short(commit: Commit) -> bool:
+def _is_short(work: Work) -> bool:
     """Tell whether a commit is a few small writes, none of which removes anything: that may take long."""
     size = 0
-    for write in commit.writes:
+    for write in work.writes if type(work) is Commit else ():
         if type(write) is Append:
             size += len(write.entries)
         elif type(write) is Put:

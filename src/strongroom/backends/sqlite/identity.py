@@ -46,6 +46,11 @@ class Identity:
         """Raise `Damaged` if the files are not ours any more; tell whether they may have been written to."""
         if not self._watch.changed():
             return False
+        self._stamp = self.look()
+        return True
+
+    def look(self) -> int:
+        """Raise `Damaged` if the files are not ours any more; return the stamp in them. Takes nobody's news away."""
         for name, known in zip(self._names, self._ids, strict=True):
             found = _inode(name)
             if found != known:
@@ -63,8 +68,7 @@ class Identity:
                 "every process that uses it, restore a backup, and open it again",
                 reason="regressed",
             )
-        self._stamp = stamp
-        return True
+        return stamp
 
     def close(self) -> None:
         self._watch.close()

@@ -29,6 +29,8 @@ _ZEROS = bytes(65536)  # SQLite writes less than 128 KB at once, and forgets the
 _LARGE = 24  # frames in a commit: about so many take as long to write twice as the file system's journal takes once
 _TOO_LONG = FULL + FULL // 8
 _PATIENCE_MILLISECONDS = 100
+_LOOKS = 3
+MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")  # how a log begins that holds something
 _ROOM = 64  # leave a disk alone unless it has room for so many stretches
 
 
@@ -42,6 +44,7 @@ class Log:
         self._used = 0
         self._too_long = _TOO_LONG  # frames
         self._looked_after = 1
+        self._file: tuple[apsw.Connection, RawFile] | None = None
 
     @property
     def nearly_full(self) -> bool:
@@ -93,6 +96,26 @@ class Log:
                         break
         except Exception:
             pass  # a disk that says no will say so to the commit itself, too
+
+    def is_cut(self, con: apsw.Connection) -> bool:
+        """After a commit: tell whether somebody cut the log short from outside, and what it held is gone.
+
+        Others may empty it at any moment, in SQLite's own way: they first say that it holds nothing, and then cut it.
+        """
+        try:
+            for _ in range(_LOOKS):
+                if self._begins(con) or con.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0] == 0:
+                    return False
+        except (apsw.Error, OSError):
+            return False  # the commit stands; whatever is wrong, the next one meets it
+        return True
+
+    def _begins(self, con: apsw.Connection) -> bool:
+        if self._file is None or self._file[0] is not con:
+            self._file = (con, RawFile(con, apsw.SQLITE_FCNTL_JOURNAL_POINTER))
+        file = self._file[1]
+        found = file.read(4, 0)
+        return file.size() >= 4 if found is None else found in MAGIC  # a disk that can not be read tells nothing
 
     def truncated(self) -> None:
         """Know that the log's file was cut short."""

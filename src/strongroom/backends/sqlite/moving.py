@@ -8,12 +8,22 @@ from typing import Any
 import apsw
 
 from strongroom.backends.sqlite.labels import label, tags_of
-from strongroom.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum, stored_key, to_record
+from strongroom.backends.sqlite.rows import (
+    HEAD_COLUMNS,
+    MASK,
+    RECORD_COLUMNS,
+    checksum,
+    record_sum,
+    require_sound,
+    stored_key,
+    to_record,
+    top_ref,
+)
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json, encode
-from strongroom.errors import Damaged
 from strongroom.store import Parcel, Shipment
 
+_HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 _HEADS = "ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum"
 
 
@@ -40,8 +50,7 @@ def unload(con: apsw.Connection, after: str | None, limit: int) -> Shipment:
 def _parcel(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int) -> Parcel:
     ref, space, kind, id, stream, alive, version, value, tags, text, chain, total = head
     key = stored_key(space, kind, id)
-    if checksum((space, kind, id, ref, stream, alive, version, value, tags, text, chain)) != total:
-        raise Damaged(f"{kind} {id!r} does not match its checksum", reason="checksum")
+    require_sound(key, (ref, stream, alive, version, value, tags, text, chain, total))
     if not stream:
         stored = None if value is None else Json(value)
         return Parcel(key, False, bool(alive), version, stored, tags_of(tags), text)
@@ -58,11 +67,10 @@ def load(con: apsw.Connection, parcels: Sequence[Parcel]) -> None:
     """Put parcels in place, inside the caller's transaction."""
     for parcel in parcels:
         key = parcel.key
-        found: Any = con.execute(
-            "SELECT ref FROM head WHERE space = ? AND kind = ? AND id = ?", (key.space, key.kind, key.id)
-        ).fetchone()
-        top: Any = con.execute("SELECT coalesce(max(ref), 0) FROM head").fetchone()
-        ref = found[0] if found is not None else top[0] + 1
+        found: Any = con.execute(_HEAD, (key.space, key.kind, key.id)).fetchone()
+        if found is not None:
+            require_sound(key, found)
+        ref = found[0] if found is not None else top_ref(con) + 1
         tags = bytes(encode(parcel.tags)) if parcel.tags else None
         value = None if parcel.value is None else bytes(parcel.value)
         columns = (parcel.stream + 0, parcel.alive + 0, parcel.version, value, tags, parcel.text, parcel.chain)

@@ -6,7 +6,7 @@ from typing import Any
 
 from strongroom.backends.sqlite.rows import MASK
 
-_NOWHERE: tuple[Any, ...] = (0, 0, 0, 0, None, None, None)
+_NOWHERE: tuple[Any, ...] = (0, 0, 0, 0, None, None, None, None, 0)
 
 
 class Place:
@@ -27,14 +27,15 @@ class Place:
         "version",
     )
 
-    def __init__(self, head: tuple[Any, ...] | None, last: tuple[int, bytes | None] | None) -> None:
-        self.ref, self.stream, self.alive, version, self.tags, self.text, self.base_chain = head or _NOWHERE
+    def __init__(self, head: tuple[Any, ...] | None, last: tuple[Any, ...] | None) -> None:
+        """Make one of a row of `head`, and of the stream's last row of `record`."""
+        self.ref, self.stream, self.alive, version, _, self.tags, self.text, self.base_chain, _ = head or _NOWHERE
         self.unindexed = False  # whether we know that the index has been told to catch up
         self.carrying = -1  # the filing of receipts before which `carrier` was told of it
         self.version: int = 0 if self.stream else version
         self.first: int = version if self.stream else 0
         self.length: int = self.first if last is None else (last[0] & MASK) + 1
-        self.chain: bytes | None = self.base_chain if last is None else last[1]
+        self.chain: bytes | None = self.base_chain if last is None else last[9]
 
     @property
     def seen(self) -> int:

@@ -28,16 +28,16 @@ import apsw
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.failures import translated
+from strongroom.backends.sqlite.log import MAGIC
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.search import is_behind, search
 from strongroom.errors import StoreError, Unavailable
-from strongroom.store import Commit, Durability, Find, Found, Key, Parcel, Range, Receipt
+from strongroom.store import Commit, Durability, Find, Found, Key, Parcel, Range, Receipt, ask
 
 T = TypeVar("T")
 
 PAUSE_SECONDS = 0.02
 _COARSE_NS = 50_000_000
-_LOG_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")  # how a log begins that holds something
 _READ_ONLY = "this store is opened read-only; nothing changed"
 
 Look = tuple[tuple[int, ...] | None, ...]
@@ -78,7 +78,7 @@ class ReadOnlyStore(Reader):
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream is longer than `length`, or the time is up."""
         deadline = time.monotonic() + timeout_seconds
-        while not self._closed and self.read([Range(key, 0, 0)])[0].length <= length:
+        while not self._closed and ask(self, Range(key, 0, 0)).length <= length:
             if (left := deadline - time.monotonic()) <= 0:
                 return
             time.sleep(min(left, PAUSE_SECONDS))
@@ -240,7 +240,7 @@ def _holds_something(log: Path) -> bool:
     """Tell whether SQLite would find anything in a log. SQLite holds no locks on it, so it may be opened and closed."""
     try:
         with log.open("rb") as file:
-            return file.read(4) in _LOG_MAGIC
+            return file.read(4) in MAGIC
     except FileNotFoundError:
         return False
     except OSError as problem:

@@ -10,19 +10,22 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
+from strongroom.backends.sqlite.checks import Check, check
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate
 from strongroom.backends.sqlite.files import refuse_folder, refuse_hard_link, refuse_network
 from strongroom.backends.sqlite.moving import unload
+from strongroom.backends.sqlite.receipts import find
 from strongroom.backends.sqlite.rows import answer
-from strongroom.backends.sqlite.upkeep import Check, Stats, backup, check, stats
+from strongroom.backends.sqlite.upkeep import Stats, backup, stats
 from strongroom.errors import Closed, Unavailable
 from strongroom.files import path_of
-from strongroom.store import Get, Question, Shipment
+from strongroom.store import Answer, AnyQuestion, Budget, Get, Part, ReceiptOf, Shipment, within
 
 T = TypeVar("T")
 
@@ -54,12 +57,25 @@ class Reader(ABC):
                 reason="forked",
             )
 
-    def read(self, questions: Sequence[Question]) -> list[Any]:
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot."""
+        return self.look(questions)
+
+    def look(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        """Answer without waiting for the disk: a receipt that is found may not be durable yet."""
         self._check_usable()
-        if len(questions) == 1 and type(questions[0]) is Get:
-            return self._ask(lambda con: [answer(con, questions[0])])  # one statement is its own snapshot
-        return self._ask(in_snapshot(lambda con: [answer(con, question) for question in questions]))
+        if len(questions) == 1 and isinstance(question := questions[0], Get):
+            return self._ask(lambda con: [answer(con, question)])  # one statement is its own snapshot
+        return self._ask(in_snapshot(lambda con: [_answer(con, question) for question in questions]))
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        """Answer the first questions from one snapshot, as many as fit."""
+        return self.look_within(questions, max_bytes)
+
+    def look_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        """Answer what fits without waiting for the disk."""
+        self._check_usable()
+        return self._ask(in_snapshot(lambda con: within(questions, partial(_answer, con), max_bytes)))
 
     def check(self) -> Check:
         """Verify every page, row, checksum, index and hash chain. Reads everything; changes nothing."""
@@ -80,6 +96,10 @@ class Reader(ABC):
         """Write a copy of the store as it is now to a new file, while others go on reading and writing."""
         self._check_usable()
         self._ask(lambda con: backup(con, Path(path).resolve()))
+
+    def require_usable(self) -> None:
+        """Raise why this store can not be used, if it can not."""
+        self.look([])
 
     @abstractmethod
     def close(self) -> None: ...
@@ -140,6 +160,10 @@ def in_snapshot(work: Callable[[apsw.Connection], T]) -> Callable[[apsw.Connecti
                 con.execute("COMMIT")
 
     return done
+
+
+def _answer(con: apsw.Connection, question: AnyQuestion, budget: Budget | None = None) -> Answer:
+    return find(con, question) if isinstance(question, ReceiptOf) else answer(con, question, budget)
 
 
 def _require_sqlite(version: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import takewhile
 from typing import Any
 from zlib import crc32
 
@@ -12,7 +14,20 @@ from strongroom.backends.sqlite.labels import label, tags_of
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json
 from strongroom.errors import Damaged, InvalidInput
-from strongroom.store import Document, Get, Key, Page, Question, Range, Record, Scan, Slice, Tail, cursor, wrong_shape
+from strongroom.store import (
+    Budget,
+    Document,
+    Get,
+    Key,
+    Page,
+    Range,
+    Record,
+    Scan,
+    Slice,
+    Tail,
+    cursor,
+    wrong_shape,
+)
 
 MASK = (1 << INDEX_BITS) - 1
 EMPTY = Slice(0, 0, ())
@@ -36,29 +51,34 @@ WITH RECURSIVE leap (ref, before, turn) AS (
 )"""
 
 _HEAD = """
-SELECT h.ref, h.stream, h.alive, h.version,
+SELECT h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum,
        (SELECT pos FROM record WHERE pos >= h.ref << 32 AND pos < (h.ref + 1) << 32 ORDER BY pos DESC LIMIT 1)
 FROM head AS h WHERE h.space = ? AND h.kind = ? AND h.id = ?"""
-DOCUMENT_COLUMNS = "ref, stream, alive, version, value, tags, text, chain, sum"
-_GET = f"SELECT {DOCUMENT_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
+HEAD_COLUMNS = "ref, stream, alive, version, value, tags, text, chain, sum"
+_GET = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 RECORD_COLUMNS = "pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum"
 _UP = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos"
 _DOWN = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC"
 
 
-def answer(con: apsw.Connection, question: Question) -> Any:
-    """Answer one question on a connection that holds a snapshot."""
+def answer(
+    con: apsw.Connection, question: Get | Scan | Range | Tail, budget: Budget | None = None
+) -> Document | Page | Slice | None:
+    """Answer one question on a connection that holds a snapshot, as far as there is room."""
     if isinstance(question, Get):
-        return _get(con, question.key)
+        document = _get(con, question.key)
+        if document is None or budget is None or budget.takes(document.value, document.text):
+            return document
+        return None
     if isinstance(question, Scan):
-        return _scan(con, question)
+        return _scan(con, question, budget)
     key = question.key
     row = con.execute(_HEAD, (key.space, key.kind, key.id)).fetchone()
     if row is None:
         return EMPTY
-    ref, stream, alive, first, last = row
+    ref, stream, alive, first, *_, last = row
+    require_sound(key, row[:-1])
     if not stream:
-        _get(con, key)  # checks the row before we blame the caller
         raise wrong_shape(key, is_stream=False, writing=False)
     if not alive:
         return EMPTY
@@ -71,24 +91,30 @@ def answer(con: apsw.Connection, question: Question) -> Any:
         stop = length if question.stop is None else min(question.stop, length)
         if question.limit is not None:
             stop = min(stop, start + question.limit)
-        found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
-        return Slice(length, first, _records(key, found, start, stop))
-    return _tail(con, question, base, first, length)
+        if stop <= start:
+            return Slice(length, first, ())
+        oldest_first = con.execute(_UP, (base + start, base + stop))
+        if budget is None:
+            return Slice(length, first, _records(key, oldest_first.fetchall(), start, stop))
+        rows = list(takewhile(lambda row: budget.takes(row[2], row[7]), oldest_first))
+        oldest_first.close()
+        return Slice(length, first, _records(key, rows, start, start + len(rows) if budget.full else stop))
+    return _tail(con, question, base, first, length, budget)
 
 
-def _tail(con: apsw.Connection, tail: Tail, base: int, first: int, length: int) -> Slice:
+def _tail(con: apsw.Connection, tail: Tail, base: int, first: int, length: int, budget: Budget | None) -> Slice:
     # Indexes are gapless, so a count is a range: no LIMIT, which would cost more when bound than all ten rows.
     stop = length if tail.before is None else max(first, min(tail.before, length))
     start = first if tail.count is None else max(first, stop - tail.count)
-    if tail.max_weight is None:
+    if tail.max_weight is None and budget is None:
         found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
         return Slice(length, first, _records(tail.key, found, start, stop))
     rows: list[tuple[Any, ...]] = []
-    room = tail.max_weight
+    room = math.inf if tail.max_weight is None else tail.max_weight
     newest_first = con.execute(_DOWN, (base + start, base + stop))
     for row in newest_first:
         room -= row[3]
-        if room < 0:
+        if room < 0 or (budget is not None and not budget.takes(row[2], row[7])):
             start = stop - len(rows)
             to_record(tail.key, row, start - 1)  # its weight decided, so it must be sound too
             break
@@ -112,6 +138,25 @@ def to_record(key: Key, row: tuple[Any, ...], index: int) -> Record:
         raise Damaged(f"{key.kind} {key.id!r}: record {index} does not match its checksum", reason="checksum")
     stored = None if body is None else Json(body)
     return Record(index, type_, stored, weight, at, sender, receiver, text, commitment, chain)
+
+
+def require_sound(key: Key, head: tuple[Any, ...]) -> None:
+    """Raise `Damaged` unless this row of `head` (its columns from `ref` to `sum`) is what was written for this key.
+
+    An index leads to a row by its number alone: one bit of damage there leads to somebody else's. So whoever came
+    through one looks whether the row is the right one before believing or changing anything that hangs on it.
+    """
+    if checksum((key.space, key.kind, key.id, *head[:-1])) != head[-1]:
+        raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
+
+
+def top_ref(con: apsw.Connection) -> int:
+    """Return the greatest `ref` in use, or left behind by damage: records are known by it, and it must never have been
+    anybody else's."""
+    row: Any = con.execute(
+        "SELECT max((SELECT coalesce(max(ref), 0) FROM head), (SELECT coalesce(max(pos), 0) >> 32 FROM record))"
+    ).fetchone()
+    return int(row[0])
 
 
 def stored_key(space: Any, kind: Any, id: Any) -> Key:
@@ -138,9 +183,8 @@ def _get(con: apsw.Connection, key: Key) -> Document | None:
 
 
 def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
-    _, stream, alive, version, value, tags, text, _, total = row
-    if checksum((key.space, key.kind, key.id, *row[:-1])) != total:
-        raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
+    _, stream, alive, version, value, tags, text, *_ = row
+    require_sound(key, row)
     if stream:
         raise wrong_shape(key, is_stream=True, writing=False)
     if not alive:
@@ -148,15 +192,33 @@ def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
     return Document(key, version, Json(value), tags_of(tags), text)
 
 
-def _scan(con: apsw.Connection, scan: Scan) -> Page:
-    rows: list[Any] = con.execute(*scan_call(scan)).fetchall()
+def _scan(con: apsw.Connection, scan: Scan, budget: Budget | None) -> Page:
+    found = con.execute(*scan_call(scan))
+    rows: list[Any] = found.fetchall() if budget is None else _fitting(found, scan.limit, budget)
     documents = []
     for row in rows[: scan.limit]:
-        document = to_document(stored_key(scan.space, scan.kind, row[0]), row[1:])
+        try:
+            document = to_document(stored_key(scan.space, scan.kind, row[0]), row[1:])
+        except Damaged as damage:
+            damage.place, damage.id = str(row[1]), str(row[0])
+            raise
         assert document is not None
+        if not scan.tags.items() <= document.tags.items():
+            raise Damaged(f"{scan.kind} {document.key.id!r} is listed under a tag it does not carry", reason="checksum")
         documents.append(document)
-    more = len(rows) > scan.limit and documents
-    return Page(tuple(documents), str(rows[scan.limit - 1][1]) if more else None)
+    more = documents and (len(rows) > scan.limit or (budget is not None and budget.full))
+    return Page(tuple(documents), str(rows[len(documents) - 1][1]) if more else None)
+
+
+def _fitting(found: apsw.Cursor, limit: int, budget: Budget) -> list[tuple[Any, ...]]:
+    """Return the rows of a scan there is room for; the one beyond its limit only tells that there is a next page."""
+    rows: list[tuple[Any, ...]] = []
+    for row in found:
+        if len(rows) < limit and not budget.takes(row[5], row[7]):
+            break
+        rows.append(row)
+    found.close()
+    return rows
 
 
 def scan_call(scan: Scan) -> tuple[str, list[Any]]:

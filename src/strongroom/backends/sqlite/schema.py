@@ -10,6 +10,7 @@ appending touches no other row. `ref` is the stream's row in `head`.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import apsw
 
@@ -17,6 +18,7 @@ from strongroom.errors import SchemaMismatch
 
 APPLICATION_ID = 0x5372746D  # "Srtm"
 FORMAT = 1
+READABLE = 1  # the oldest that can be read as it is
 INDEX_BITS = 32
 _FORMAT_MASK = 0xFF  # user_version holds the format in its lowest byte, and a stamp that only grows above it
 
@@ -68,16 +70,31 @@ CREATE TABLE unindexed (               -- what `word` does not know yet
     start INTEGER NOT NULL             -- stream: the first index not in `word`; document: 0
 ) STRICT;
 
-CREATE TABLE receipt (                 -- what makes a repeated commit safe; swept after a day
-    space TEXT NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL, versions BLOB NOT NULL,
+CREATE TABLE receipt (                 -- what makes a repeated commit safe
+    space    TEXT NOT NULL,
+    id       TEXT NOT NULL,
+    until    INTEGER NOT NULL,         -- the microsecond since 1970 after which it may be swept
+    digest   BLOB NOT NULL,            -- of what was asked for
+    versions BLOB NOT NULL,            -- a JSON list, a number for each write
+    answer   BLOB,                     -- canonical JSON, if the caller wanted one kept
+    sum      INTEGER NOT NULL,         -- CRC-32 of the row, except `until`
     PRIMARY KEY (space, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE carrier (                 -- streams with records whose `receipt` is not in that table yet
     ref   INTEGER PRIMARY KEY,         -- head.ref
-    start INTEGER NOT NULL             -- the index of the first such record
+    start INTEGER NOT NULL             -- the index of the first such record, and above its 32 bits a checksum
+) STRICT;
+
+CREATE TABLE duty (                    -- what must still be done so that nothing erased is left anywhere
+    id        INTEGER PRIMARY KEY,     -- 1: there is one duty, however much was erased
+    since     INTEGER NOT NULL,        -- the microsecond since 1970 of the oldest erasure it stands for
+    mark      INTEGER NOT NULL,        -- grows with each erasure, so that nobody crosses out what came meanwhile
+    rewritten INTEGER NOT NULL         -- 0: the file must be rewritten, and its log emptied; 1: only the log
 ) STRICT;
 """
+
+_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 # MIGRATIONS[n] turns a file of format n into one of format n + 1, inside the transaction that sets the new number.
 MIGRATIONS: dict[int, str] = {}
@@ -94,7 +111,7 @@ def require_readable(con: apsw.Connection) -> None:
     application, version = _require_ours(con)
     if application == 0:
         raise SchemaMismatch("this file holds no store yet, and opened read-only none can be made", reason="empty")
-    if version < FORMAT:
+    if version < READABLE:
         raise SchemaMismatch(
             f"this store has format {version}, and is read as format {FORMAT}: open it once where it can be written, "
             "which brings it up to date",
@@ -146,6 +163,21 @@ def stamp(con: apsw.Connection) -> None:
     """
     if (number := con.pragma("user_version") + _FORMAT_MASK + 1) < 2**31:
         con.execute(f"PRAGMA user_version = {number}")
+
+
+def differences(con: apsw.Connection) -> Iterator[str]:
+    """Return what a file's tables and indexes are called that are not as they were made."""
+    fresh = apsw.Connection(":memory:")
+    try:
+        fresh.execute(TABLES)
+        expected, found = ({row[:3]: row[3] for row in each.execute(_SCHEMA).fetchall()} for each in (fresh, con))
+    finally:
+        fresh.close()
+    if con.pragma("user_version") & _FORMAT_MASK < FORMAT:
+        expected.pop(("table", "duty", "duty"))
+    for name in sorted({*expected, *found}):
+        if expected.get(name) != found.get(name):
+            yield f"{name[0]} {name[1]!r}"
 
 
 def _use_log(con: apsw.Connection, deadline: float) -> None:

@@ -14,25 +14,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Any
 
 import apsw
 
 from strongroom.backends.sqlite.labels import tags_of
-from strongroom.backends.sqlite.rows import DOCUMENT_COLUMNS, MASK, RECORD_COLUMNS, stored_key, to_document, to_record
+from strongroom.backends.sqlite.rows import (
+    HEAD_COLUMNS,
+    MASK,
+    RECORD_COLUMNS,
+    require_sound,
+    stored_key,
+    to_document,
+    to_record,
+)
 from strongroom.backends.sqlite.schema import INDEX_BITS
+from strongroom.errors import Damaged
 from strongroom.retrieval import MOST_PLACES, choose
 from strongroom.stemming import words
-from strongroom.store import Document, Find, Found, Key, Match
+from strongroom.store import Document, Find, Found, Key, Match, room_for
 
 STEP = 2_000  # how many records one catching-up transaction indexes, so that writers wait for moments only
 
 
-_HEAD = "SELECT ref, stream, alive, version FROM head WHERE space = ? AND kind = ? AND id = ?"
+_HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 # From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
 # through every document of a kind for each one that is missing.
 _BEHIND = """
-SELECT u.ref, u.start, h.id, h.stream FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref
+SELECT u.start, h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum
+FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref
 WHERE h.space = ? AND h.kind = ? AND (? IS NULL OR h.id = ?) LIMIT ?"""
 _TEXTS = "SELECT pos, text FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?"
 _ADD = "INSERT INTO word (rowid, text) VALUES (?, ?)"
@@ -49,11 +60,15 @@ def catch_up(con: apsw.Connection, find: Find) -> None:
     """Index the next stretch of what is missing, inside the caller's transaction."""
     left = STEP
     missing: list[Any] = con.execute(_BEHIND, (find.space, find.kind, find.id, find.id, STEP)).fetchall()
-    for ref, start, id, stream in missing:
+    for start, id, *head in missing:
         if left <= 0:
             return
+        ref, stream, *_ = head
         key = stored_key(find.space, find.kind, id)
+        require_sound(key, tuple(head))
         left -= _index_stream(con, key, ref, start, left) if stream else _index_document(con, key, ref)
+        if con.changes() == 0:  # else whoever searches would catch up for ever
+            raise Damaged("the list of what the index lacks is damaged; restore a backup", reason="corrupt")
 
 
 def _index_stream(con: apsw.Connection, key: Key, ref: int, start: int, most: int) -> int:
@@ -112,6 +127,8 @@ def search(con: apsw.Connection, find: Find) -> Found:
     low, high = 0, 1 << 62
     if find.id is not None:
         head: Any = con.execute(_HEAD, (find.space, find.kind, find.id)).fetchone()
+        if head is not None:
+            require_sound(Key(find.space, find.kind, find.id), head)
         if head is None or not head[2]:
             return Found(0, dict.fromkeys(find.words, 0), ())
         low, high = (head[0] << INDEX_BITS, (head[0] + 1) << INDEX_BITS) if head[1] else (head[0], head[0] + 1)
@@ -119,8 +136,9 @@ def search(con: apsw.Connection, find: Find) -> Found:
     total = _count(con, scope, low, high)
     places = {word: _places(con, f'{scope} AND "{word}"', low, high) for word in dict.fromkeys(find.words)}
     chosen = choose(total, places, find.limit)
-    matches = [match for place in chosen if (match := _match(con, find, place)) is not None]
-    return Found(total, {word: len(found) for word, found in places.items()}, tuple(matches))
+    matches = (match for place in chosen if (match := _match(con, find, place)) is not None)
+    shown = tuple(takewhile(room_for(find), matches))
+    return Found(total, {word: len(found) for word, found in places.items()}, shown)
 
 
 def _count(con: apsw.Connection, query: str, low: int, high: int) -> int:
@@ -146,10 +164,11 @@ def _match(con: apsw.Connection, find: Find, place: int) -> Match | None:
         name: Any = con.execute(_NAME, (place >> INDEX_BITS,)).fetchone()
         if row is None or name is None or name[:2] != (find.space, find.kind):
             return None
-        key = stored_key(*name)
+        key = stored_key(*name[:3])
+        require_sound(key, name[3:])
         record = to_record(key, row, place & MASK)
         return Match(key, record=record) if record.text is not None else None
-    found: Any = con.execute(f"SELECT space, kind, id, {DOCUMENT_COLUMNS} FROM head WHERE ref = ?", (place,)).fetchone()
+    found: Any = con.execute(_NAME, (place,)).fetchone()
     if found is None or found[:2] != (find.space, find.kind):
         return None
     key = stored_key(*found[:3])
@@ -158,7 +177,12 @@ def _match(con: apsw.Connection, find: Find, place: int) -> Match | None:
     return Match(key, document=document) if fits else None
 
 
-_NAME = "SELECT space, kind, id FROM head WHERE ref = ?"
+_NAME = f"SELECT space, kind, id, {HEAD_COLUMNS} FROM head WHERE ref = ?"
+
+
+def terms(key: Key, text: str, tags: dict[str, str]) -> Iterable[str]:
+    """Return what the index holds of a text, as its tokenizer leaves it."""
+    return (*_markers(key, tags), *words(text))
 
 
 def _row_text(text: str, markers: str) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import apsw
@@ -25,32 +25,45 @@ import apsw
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.committer import Committer, drop
-from strongroom.backends.sqlite.failures import translated
+from strongroom.backends.sqlite.duty import owed
+from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translated
 from strongroom.backends.sqlite.files import Queue
 from strongroom.backends.sqlite.group import Group
 from strongroom.backends.sqlite.identity import Identity
 from strongroom.backends.sqlite.log import FULL
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
+from strongroom.backends.sqlite.receipts import Confirm, Retention
 from strongroom.backends.sqlite.search import is_behind, search
 from strongroom.backends.sqlite.watch import Watch
-from strongroom.errors import Unavailable
+from strongroom.errors import Damaged, StrongroomError, Unavailable
 from strongroom.store import (
     MAX_RECORD_BYTES,
+    REPEATS,
+    Answer,
+    AnyQuestion,
     Commit,
     Durability,
     Find,
     Found,
     Key,
     Parcel,
+    Part,
     Range,
     Receipt,
+    ReceiptOf,
+    Repeats,
+    ask,
     check_sizes,
+    kept_seconds,
 )
 
 DURABLE = Durability("durable", True, True, "nothing")
 RELAXED = Durability("relaxed", True, False, "the last commits before a power cut; never the file's consistency")
 
 _WRITER_PRAGMAS = f"PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = {FULL}"
+
+
+MOST_ROUNDS = 10_000  # of catching up, 2,000 records each, before a search: more is a list that never gets shorter
 
 
 class SqliteStore(Reader):
@@ -64,12 +77,15 @@ class SqliteStore(Reader):
         durability: Literal["durable", "relaxed"] = "durable",
         timeout_seconds: float = 30.0,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        repeats: Repeats = REPEATS,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         require_positive(timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes)
         super().__init__(path)
         self.durability = {"durable": DURABLE, "relaxed": RELAXED}[durability]
         self._timeout = timeout_seconds
         self._limit = max_record_bytes
+        self.kept_seconds = kept_seconds(repeats)
         self._queue = Queue(self.path)
         self._watch = Watch(self._connect_to_read)
         with translated(reading=True):
@@ -83,14 +99,46 @@ class SqliteStore(Reader):
                     "read_only=True opens it for reading",
                     reason="read_only",
                 ) from error
-        identity = Identity(self.path, self._anchor)
-        self._committer = Committer(identity, lambda: self._connect(writer=True), self._queue, timeout_seconds)
+        self._identity = Identity(self.path, self._anchor)
+        self._committer = Committer(
+            self._identity,
+            lambda: self._connect(writer=True),
+            self._queue,
+            timeout_seconds,
+            Retention(self.kept_seconds, clock),
+        )
         self._group = Group(self._committer)
         self._committer.about_to_wait = self._group.tell
         self._committer.settled = self._watch.note
         keep_from_forks(self)
+        self._settle_duty()
 
     # ---- the two verbs ----------------------------------------------------------------------------------------------
+
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        """Answer all questions from one snapshot."""
+        return self._confirmed(questions, self.look(questions))
+
+    def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        """Answer the first questions from one snapshot, as many as fit."""
+        part = self.look_within(questions, max_bytes)
+        return Part(self._confirmed(questions, part.answers), part.cut)
+
+    def _confirmed(self, questions: Sequence[AnyQuestion], answers: list[Answer]) -> list[Answer]:
+        """Make the receipts among answers as durable as acknowledged commits."""
+        for place, found in enumerate(answers):
+            if isinstance(found, Receipt):
+                asked = questions[place]
+                assert isinstance(asked, ReceiptOf)
+                answers[place] = self._group.commit(Confirm(asked.space, found))
+        return answers
+
+    def require_usable(self) -> None:
+        """Raise what the next commit would be refused with, as far as that can be known without one."""
+        self._check_usable(writing=True)
+        if self._committer.failed is not None:
+            raise self._committer.failed
+        self._identity.look()
 
     def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, sharing its fsync with whoever else is committing now."""
@@ -107,20 +155,20 @@ class SqliteStore(Reader):
     def search(self, find: Find) -> Found:
         """Find where words stand. Everything committed before the call is found."""
         self._check_usable()
-        while True:
+        for _ in range(MOST_ROUNDS):
             found = self._ask(in_snapshot(lambda con: None if is_behind(con, find) else search(con, find)))
             if found is not None:
                 return found
             with self._group.alone(), translated():
                 self._committer.catch_up(find)
+        raise Damaged("the index of words lacks something that can not be added; restore a backup", reason="corrupt")
 
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream is longer than `length`, or the time is up."""
         deadline = time.monotonic() + timeout_seconds
-        question = [Range(key, 0, 0)]
         while not self._closed:
             seen = self._watch.count
-            if self.read(question)[0].length > length or not self._watch.wait(seen, deadline):
+            if ask(self, Range(key, 0, 0)).length > length or not self._watch.wait(seen, deadline):
                 return
 
     def changed(self, seen: int, timeout_seconds: float) -> int:
@@ -151,6 +199,8 @@ class SqliteStore(Reader):
         """Finish what is queued, then let go of the file. Closing twice is fine."""
         if self._closed or self._forked:
             return
+        if self._committer.failed is None:
+            self._settle_duty()
         self._closed = True
         self._group.stop()
         self._watch.stop()
@@ -166,6 +216,15 @@ class SqliteStore(Reader):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _settle_duty(self) -> None:
+        """Finish an erasure that somebody else, or we, could not finish; if we can not either, it stays on record."""
+        try:
+            if owed(self._anchor) is not None:
+                with self._group.alone():
+                    self._committer.settle_duty()
+        except (StrongroomError, *DRIVER_ERRORS):
+            pass  # whatever is wrong, reads and commits say it better
 
     # ---- connections ------------------------------------------------------------------------------------------------
 

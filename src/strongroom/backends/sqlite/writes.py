@@ -12,10 +12,21 @@ from typing import Any
 import apsw
 
 from strongroom.backends.memory import link
+from strongroom.backends.sqlite import duty
 from strongroom.backends.sqlite.labels import label, tags_of
 from strongroom.backends.sqlite.places import Place
-from strongroom.backends.sqlite.receipts import Receipts, carried, portable
-from strongroom.backends.sqlite.rows import MASK, checksum, record_sum
+from strongroom.backends.sqlite.receipts import Confirm, Receipts, Retention, can_carry, carried
+from strongroom.backends.sqlite.rows import (
+    HEAD_COLUMNS,
+    MASK,
+    RECORD_COLUMNS,
+    checksum,
+    record_sum,
+    require_sound,
+    stored_key,
+    to_record,
+    top_ref,
+)
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.backends.sqlite.search import unindex_document, unindex_records
 from strongroom.codec import encode, pack
@@ -35,6 +46,7 @@ from strongroom.store import (
     check_length,
     claimed,
     claims_of,
+    repeat_of,
     settled_by,
     wrong_shape,
 )
@@ -43,13 +55,12 @@ MAX_PLACES = 4096
 FEW = 8  # so many keys are looked up one by one
 
 
-_HEAD = "SELECT ref, stream, alive, version, tags, text, chain FROM head WHERE space = ? AND kind = ? AND id = ?"
-_HEADS = """
-SELECT id, ref, stream, alive, version, tags, text, chain
+_HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
+_HEADS = f"""
+SELECT id, {HEAD_COLUMNS}
 FROM head WHERE space = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))"""
 _ANYBODY = "SELECT 1 FROM head WHERE space = ? AND kind = ? AND id BETWEEN ? AND ? LIMIT 1"
-_LAST = "SELECT pos, chain FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
-_TOP = "SELECT coalesce(max(ref), 0) FROM head"
+_LAST = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
 _NEW_HEAD = """
 INSERT INTO head (space, kind, id, ref, stream, alive, version, value, tags, text, chain, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -57,12 +68,18 @@ _SET_HEAD = "UPDATE head SET version = ?, value = ?, tags = ?, text = ?, chain =
 # Apart, because naming `alive` rewrites an entry of head_by_order: two pages more in the log.
 _SET_ALIVE = "UPDATE head SET alive = ? WHERE ref = ?"
 _NEW_TAG = "INSERT INTO tag (label, ref) VALUES (?, ?)"
-_HOLDERS = """
-SELECT tag.label, head.id FROM json_each(?) JOIN tag ON tag.label = unhex(json_each.value) JOIN head USING (ref)"""
+_HOLDERS = f"""
+SELECT wanted.label, head.id, {HEAD_COLUMNS}
+FROM (SELECT unhex(value) AS label FROM json_each(?)) AS wanted JOIN tag USING (label) JOIN head USING (ref)"""
 _LATER = "INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)"
 _ADD = """
 INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+_CONTENT = """
+SELECT pos, type, weight, at, commitment, chain, receipt FROM record
+WHERE pos >= ? AND pos < ? AND coalesce(body, text, sender, receiver) IS NOT NULL"""
 
 
 class Writer:
@@ -72,28 +89,28 @@ class Writer:
     to itself appends without reading first.
     """
 
-    def __init__(self, con: apsw.Connection) -> None:
+    def __init__(self, con: apsw.Connection, retention: Retention) -> None:
         self.con = con
         self.execute: Callable[..., Any] = (
             con.cursor().execute
         )  # one cursor for all: a new one for each statement costs 0.5 us
         self.wrote = False  # whether this transaction changed anything
         self.writing = False  # whether a commit is half applied
-        self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and time
-        self.scrub = False  # whether it erased content that must leave every page and the log too
+        self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and until when it is kept
+        self._removed = False  # whether the commit that is being applied took content away
         self._places: dict[Key, Place] = {}
         self._top = 0  # the greatest ref in use, once it is known
         # Rows that only add are collected, and written at the end of a commit: one call for all of a table.
         self._heads: list[tuple[Any, ...]] = []
         self._tags: list[tuple[Any, ...]] = []
         self._texts: list[tuple[Any, ...]] = []
-        self.receipts = Receipts(self.execute)
+        self.receipts = Receipts(con, self.execute, retention)
         self._alone = False  # whether nobody else wrote between our last transaction and this one
         self._version = -1
 
     def start(self) -> bool:
         """Get ready for a transaction that has just begun; tell whether somebody else committed since the last."""
-        self.wrote = self.writing = self.scrub = False
+        self.wrote = self.writing = False
         version = self.con.data_version()
         self._alone = version == self._version
         if not self._alone or len(self._places) > MAX_PLACES:
@@ -116,16 +133,28 @@ class Writer:
         """Remember the data version that our own COMMIT made."""
         self._version = self.con.data_version()
 
-    def apply(self, commit: Commit, at: int) -> Receipt:
+    def apply(self, work: Commit | Confirm) -> Receipt:
         """Return the receipt, new or first; raise without having written anything if the commit is refused."""
+        if type(work) is Confirm:
+            self.receipts.file()
+            self._make_durable(work.space, work.id)
+            return work.receipt
+        assert type(work) is Commit
+        return self._commit(work)
+
+    def _make_durable(self, space: str, id: str) -> None:
+        # A crash may have left a receipt in the page cache alone, never synced. Our answer must be durable too: any
+        # change makes it so, because the fsync of its COMMIT covers the whole log.
+        self.wrote = True
+        self.receipts.touch(space, id)
+
+    def _commit(self, commit: Commit) -> Receipt:
         space, id, claims = commit.space, commit.id, claims_of(commit)
         first = self.receipts.find(space, id)
         if first is not None:
-            # A crash may have left the first one in the page cache alone, never synced. Our answer must be durable
-            # too: any change makes it so, because the fsync of its COMMIT covers the whole log.
-            self.wrote = True
-            self.receipts.touch(space, id)
-            return Receipt(id, first)
+            receipt = repeat_of(commit, first)
+            self._make_durable(space, id)
+            return receipt
         if len(commit.expects) + len(commit.writes) > FEW:
             self._look_up({part.key for part in (*commit.expects, *commit.writes)})
         places = self._places
@@ -138,16 +167,19 @@ class Writer:
         steps = [(write, places.get(write.key) or self._find(write.key)) for write in commit.writes]
         _check(steps)
         self.wrote = self.writing = True
-        short = portable(id) if self._alone and self.receipts.growing and _ends_with_append(steps) else None
-        if short is None:
+        self._removed = False
+        short = self.receipts.fresh
+        if short is None or not self._alone or not _ends_with_append(steps) or not can_carry(commit):
             versions = tuple([self._write(write, place) for write, place in steps])
             self._flush()
-            self.receipts.keep(space, id, at, versions)
+            self.receipts.keep(commit, versions)
         else:
-            versions = self._write_and_carry(steps, short)
-        self.last = (space, id, at)
+            versions = self._write_and_carry(steps, short, commit.digest)
+        if self._removed and erases(commit):
+            duty.note(self.con, self.receipts.retention.now())
+        self.last = (space, id, self.receipts.retention.until(commit.keep))
         self.writing = False
-        return Receipt(id, versions)
+        return Receipt(id, versions, commit.digest, commit.answer)
 
     def _check_claims(self, commit: Commit, claims: Iterable[Claim]) -> None:
         space = commit.space
@@ -155,17 +187,19 @@ class Writer:
         labels = encode([each.hex() for each in wanted]).decode()
         holders = self.execute(_HOLDERS, (labels,)).fetchall()
         settled = settled_by(commit) if holders else ()
-        for found, id in holders:
-            if Key(space, wanted[found].kind, id) not in settled:
+        for found, id, *head in holders:
+            holder = stored_key(space, wanted[found].kind, id)
+            require_sound(holder, tuple(head))
+            if holder not in settled:
                 raise claimed(wanted[found])
 
-    def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes) -> tuple[int, ...]:
+    def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes, digest: bytes) -> tuple[int, ...]:
         """Write what ends with an append, which takes the receipt along."""
         append, stream = steps[-1]
         assert type(append) is Append
         before = [self._write(write, place) for write, place in steps[:-1]]
         versions = (*before, stream.length + len(append.entries))
-        self._append(append, stream, carried(id, versions))
+        self._append(append, stream, carried(id, digest, versions))
         if self._heads or self._tags or self._texts:
             self._flush()
         return versions
@@ -184,7 +218,6 @@ class Writer:
             cut = min(max(write.before, place.first), place.length)
             self._drop(write.key, place, cut)
         elif type(write) is Erase:
-            self.scrub = True
             self._erase(write, place)
         return place.length
 
@@ -204,6 +237,7 @@ class Writer:
     def _put(self, write: Put, place: Place) -> int:
         if not place.ref:
             return self._create(write, place)
+        self._removed = True
         tags = pack(write.tags) if write.tags else None
         old_tags, old_text = place.tags, place.text
         if old_text is not None and (tags != old_tags or write.text != old_text):
@@ -255,6 +289,7 @@ class Writer:
         return place.length
 
     def _delete(self, key: Key, place: Place) -> int:
+        self._removed |= bool(place.alive)
         if place.stream:
             self._drop(key, place, place.length, alive=0)
             return place.length
@@ -269,6 +304,7 @@ class Writer:
     def _drop(self, key: Key, place: Place, before: int, alive: int = 1) -> None:
         base = place.ref << INDEX_BITS
         if before > place.first:
+            self._removed = True
             kept = self.execute("SELECT chain FROM record WHERE pos = ?", (base + before - 1,)).fetchone()
             place.base_chain = kept[0]
             unindex_records(self.con, key, place.ref, place.first, before)
@@ -279,13 +315,11 @@ class Writer:
     def _erase(self, write: Erase, place: Place) -> None:
         base = place.ref << INDEX_BITS
         start, stop = max(write.start, place.first), min(write.stop, place.length)
+        if self.execute(_CONTENT + " LIMIT 1", (base + start, base + stop)).fetchone() is None:
+            return  # nothing to do is nothing done
+        self._removed = True
         unindex_records(self.con, write.key, place.ref, start, stop, erase=True)
-        for index in range(start, stop):
-            kept = self.execute(
-                "SELECT pos, type, weight, at, commitment, chain, receipt FROM record WHERE pos = ?", (base + index,)
-            ).fetchone()
-            if kept is None:
-                continue
+        for kept in self.execute(_CONTENT, (base + start, base + stop)).fetchall():
             pos, type_, weight, at, commitment, chain, receipt = kept
             total = record_sum((pos, type_, None, weight, at, None, None, None, commitment, chain), receipt)
             self.execute(
@@ -314,7 +348,7 @@ class Writer:
 
     def _new_ref(self) -> int:
         # Chosen here and not by SQLite, because the checksum covers it. We hold the write lock.
-        self._top = 1 + (self._top or self.execute(_TOP).fetchone()[0])
+        self._top = 1 + (self._top or top_ref(self.con))
         return self._top
 
     def _unindex_document(self, key: Key, place: Place) -> None:
@@ -361,15 +395,24 @@ class Writer:
 
     def _learn(self, key: Key, head: tuple[Any, ...] | None) -> Place:
         last = None
-        if head is not None and head[1]:
-            ref = head[0]
-            last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
+        if head is not None:
+            require_sound(key, head)
+            if head[1]:
+                ref = head[0]
+                last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
+                if last is not None:
+                    to_record(key, last, last[0] & MASK)  # what is appended goes on from its place and its chain
         place = Place(head, last)
         if place.stream and place.alive and place.length == 0:
             # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
             raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
         self._places[key] = place
         return place
+
+
+def erases(work: Commit | Confirm) -> bool:
+    """Tell whether what a commit takes away must leave the files, too."""
+    return type(work) is Commit and any(type(write) is Erase for write in work.writes)
 
 
 def _ends_with_append(steps: Sequence[tuple[Write, Place]]) -> bool:

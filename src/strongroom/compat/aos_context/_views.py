@@ -9,7 +9,7 @@ from strongroom.blocking import Context
 from strongroom.services.memories.keys import MEMORY
 from strongroom.services.memories.values import Memory
 from strongroom.services.memories.writes import load
-from strongroom.store import Scan
+from strongroom.store import Scan, ask
 from strongroom.values import plain
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def everything(ctx: Context) -> Iterator[Memory]:
     """Yield every memory of a space, whoever's it is."""
     after: str | None = None
     while True:
-        [page] = ctx.store.read([Scan(ctx.space, MEMORY, {}, after)])
+        page = ask(ctx.store, Scan(ctx.space, MEMORY, {}, after))
         yield from (load(document, Memory) for document in page.documents)
         after = page.next
         if after is None:
@@ -85,7 +85,7 @@ class BatchView(_View):
                 if after is None:
                     return found
 
-    def __setitem__(self, id: str, mcrs: list[dict[str, Any]]) -> None:
+    def __setitem__(self, id: str, mcrs: list[Any]) -> None:
         with self._owner._using() as ctx:
             self._owner.memories(ctx).propose(mcrs, proposer="aos_context", batch_id=id)
 

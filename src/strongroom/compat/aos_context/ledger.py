@@ -25,7 +25,7 @@ from strongroom.services.runs.ledger import PAGE, EventTypes, Identity, body_of,
 from strongroom.services.runs.ledger import event as event_of
 from strongroom.services.runs.state import event_writes
 from strongroom.services.runs.working_set import instant
-from strongroom.store import Append, Commit, Entry, Expect, Key, Range, Write, new_id
+from strongroom.store import Append, Commit, Entry, Expect, Key, Range, Write, ask, new_id
 from strongroom.values import EPOCH, iso
 
 KIND = "ledger_file"
@@ -102,15 +102,16 @@ class FileLedger:
 
     def _events(self, ctx: Context, after: int) -> Iterator[dict[str, Any]]:
         while True:
-            [page] = ctx.store.read([Range(self._key(ctx), after, None, PAGE)])
+            page = ask(ctx.store, Range(self._key(ctx), after, None, PAGE))
             for record in page.records:
+                assert record.body is not None, "a file of these is never erased"
                 yield event_of(record, body_of(record.body).detail or {}).to_dict()
             if not page.records:
                 return
             after = page.records[-1].index + 1
 
     def _length(self, ctx: Context) -> int:
-        [page] = ctx.store.read([Range(self._key(ctx), limit=0)])
+        page = ask(ctx.store, Range(self._key(ctx), limit=0))
         return int(page.length)
 
     def _entry(self, ctx: Context, event: dict[str, Any]) -> Entry:

@@ -80,15 +80,15 @@ class StoredMemory(MemoryStore):
         """Make a memory item known as it is. Raise if it is not one, or if another one has its id."""
         assert_valid("memory_item", item)
         common = ("_schema_version", "type", "scope", "confidence", *OWNERS)
-        mcr = {name: item[name] for name in common if item.get(name) is not None}
+        mcr: Any = {name: item[name] for name in common if item.get(name) is not None}
         mcr |= {"content": item["content"], "rationale": "added as an item", "source_refs": item["source_refs"]}
         with self._using() as ctx:
             memories = self.memories(ctx)
-            batch = memories.propose([{**mcr, "op": "add", "memory_id": item["memory_id"]}], proposer=ACTOR)
-            memories.commit(batch.id, reviewer=ACTOR)
+            known = mcr | {"op": "add", "memory_id": item["memory_id"]}
+            memories.commit(memories.propose(known, proposer=ACTOR), reviewer=ACTOR)
             if item["status"] != "active":
-                gone = {**mcr, "op": "deprecate", "target_memory_id": item["memory_id"]}
-                memories.commit(memories.propose([gone], proposer=ACTOR).id, reviewer=ACTOR)
+                gone = mcr | {"op": "deprecate", "target_memory_id": item["memory_id"]}
+                memories.commit(memories.propose(gone, proposer=ACTOR), reviewer=ACTOR)
 
     def search(self, query: str, *, filters: dict[str, Any] | None = None, top_k: int = 8) -> list[dict[str, Any]]:
         """Return the items that answer a query best. An empty query lists; `status` may be any of the three."""

@@ -47,7 +47,7 @@ class Ids:
             return message_id
         return self._naming.id(int(form[2] + form[3], 16) - _VARIANT)
 
-    def given(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def given(self, message: Mapping[str, Any]) -> Any:
         """Return a message with its id, if it brought one, as the session knows it."""
         return {**message, "id": self.known(message["id"])} if "id" in message else dict(message)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -9,6 +10,7 @@ from msgspec import Struct
 from strongroom.errors import InvalidInput
 from strongroom.server.endpoint import Call, Endpoint, Limit, Nothing
 from strongroom.server.routes.runs import at_first, fields_of, started
+from strongroom.services.memories.values import Hit
 from strongroom.values import WorkingSet
 
 
@@ -75,7 +77,9 @@ async def step_update(call: Call[StepUpdate, Nothing]) -> Any:
 async def memory_search(call: Call[None, SearchQuery]) -> Items:
     await call.ctx.runs.get(call.path["run_id"])
     query = call.query
-    found = await call.ctx.memories.search(query.q, query.top_k, scope=query.scope) if query.q else []
+    found: Sequence[Hit] = []
+    if query.q:
+        found = await call.fewer(query.top_k, lambda k: call.ctx.memories.search(query.q, k, scope=query.scope))
     items = [{**hit.memory.to_dict(), "score": hit.score} for hit in found]
     return Items(True, items, len(items))
 
@@ -86,11 +90,10 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 
 ONE = "/runs/{run_id}"
 ENDPOINTS = (
-    _endpoint("POST", "/runs/boot", boot, "write", "Boot a run and see it", body=Boot, answer=Booted, keyed=True),
+    _endpoint("POST", "/runs/boot", boot, "write", "Boot a run and see it", body=Boot, answer=Booted),
     _endpoint("GET", f"{ONE}/ws", working_set, "read", "Get the working set", answer=WorkingSet),
     _endpoint(
         "POST", f"{ONE}/step/update", step_update, "write", "Apply a ws_patch", body=StepUpdate, answer=Stepped,
-        keyed=True,
     ),
     _endpoint("GET", f"{ONE}/memory/search", memory_search, "read", "Search memories", query=SearchQuery, answer=Items),
 )  # fmt: skip

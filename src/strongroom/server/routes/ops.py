@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from strongroom.bridge import Threaded
 from strongroom.server.endpoint import Call, Endpoint, Nothing
 from strongroom.server.keys import SPACE
 from strongroom.server.wire import Answer, Refusal
@@ -15,9 +16,12 @@ async def health(_: Call[None, Nothing]) -> Any:
 
 
 async def ready(call: Call[None, Nothing]) -> Any:
-    """Ask the store something, so that "ready" means that a request would be answered."""
+    """Ask the store something, so that "ready" means that a request would be answered, and look at its files."""
+    store = call.state.store
     try:
-        await call.state.store.read([Scan(SPACE, "key", limit=1)])
+        await store.read([Scan(SPACE, "key", limit=1)])
+        if isinstance(store, Threaded):
+            await store.require_usable()
     except Exception as error:
         raise Refusal(503, "not_ready", "the store does not answer", headers={"Retry-After": "1"}) from error
     return {"status": "ready"}
@@ -29,6 +33,9 @@ async def durability(call: Call[None, Nothing]) -> Durability:
 
 
 async def metrics(call: Call[None, Nothing]) -> Answer:
+    """Tell how the whole server is doing, which is its operators' business, not that of whoever has a space on it."""
+    if call.caller.space != call.settings.space:
+        raise Refusal(403, "forbidden", "this is for admins of the server's own space (STRONGROOM_SPACE)")
     return Answer(call.state.metrics.text().encode(), media="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -64,7 +71,7 @@ ENDPOINTS = (
         method="GET",
         path="/metrics",
         call=metrics,
-        right="read",
+        right="admin",
         summary="Counters for Prometheus",
         group="operations",
         answer=str,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +17,7 @@ from msgspec import Struct
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from strongroom.errors import InvalidInput, NotFound
+from strongroom.errors import InvalidInput, NotFound, Unavailable
 from strongroom.server.endpoint import Call, Endpoint, Nothing
 from strongroom.server.wire import Refusal
 from strongroom.services.runs.runs import AsyncRuns
@@ -89,11 +91,15 @@ async def _chunks(path: Path) -> AsyncIterator[bytes]:
 
 
 async def download(call: Call[None, Nothing]) -> Download:
-    """Make a pack and send it; it is written to a temporary file first, because only a complete one may leave."""
+    """Make a pack and send it; it is written to a temporary file first, because only a complete one may leave.
+
+    Whoever may read, may do this: nothing is recorded. Keeping a snapshot is, and needs the right to write.
+    """
     run = await call.ctx.runs.get(call.path["run_id"], actor=call.caller.name)
     folder = tempfile.TemporaryDirectory(prefix="strongroom-pack-")
     try:
-        await run.export(Path(folder.name) / PACK, actor=call.caller.name)
+        with _no_folders():
+            await run.export(Path(folder.name) / PACK, record=False)
     except BaseException:
         folder.cleanup()
         raise
@@ -110,33 +116,32 @@ async def upload(call: Call[None, RestoreQuery]) -> Loaded:
         if path.stat().st_size == 0:
             raise InvalidInput("send the pack as the body, application/zip; nothing changed")
         most = call.settings.max_pack_bytes  # unpacked, too: a small file can hold a lot
-        run = await _runs(call).restore(path, run_id=call.query.run_id, actor=call.caller.name, max_bytes=most)
+        run = await _runs(call).restore(
+            path, run_id=call.query.run_id, actor=call.caller.name, max_bytes=most, commit_id=call.commit_id
+        )
     return Loaded(True, run.id, run.working_set)
 
 
 async def snapshot(call: Call[None, Nothing]) -> Snapshot:
     path, _ = await _keep(call)
-    return Snapshot(True, str(path))
+    return Snapshot(True, path.name)
 
 
 async def classic_snapshot(call: Call[NewSnapshot, Nothing]) -> ClassicSnapshot:
     path, pack_id = await _keep(call)
-    return ClassicSnapshot(True, pack_id, None, str(path), None)
+    return ClassicSnapshot(True, pack_id, None, path.name, None)
 
 
 async def load(call: Call[Load, Nothing]) -> Loaded:
     wanted = Path(call.body.pack_path)
-    folder = _folder(call)
-    path = folder / wanted.name
-    if (
-        wanted.suffix != ".zip"
-        or not wanted.name.isprintable()
-        or (wanted.parent != Path() and wanted.parent != folder)
-    ):
+    path = _folder(call) / wanted.name
+    if wanted.suffix != ".zip" or str(wanted) != wanted.name or not wanted.name.isprintable():
         raise InvalidInput("pack_path must be what a snapshot returned; nothing changed", path="pack_path")
     if not await to_thread.run_sync(path.is_file):
         raise NotFound(f"there is no snapshot {wanted.name!r}; nothing changed", kind="snapshot", id=wanted.name)
-    run = await _runs(call).restore(path, run_id=call.body.new_run_id, actor=call.caller.name)
+    runs, wanted_id = _runs(call), call.body.new_run_id
+    with _no_folders():
+        run = await runs.restore(path, run_id=wanted_id, actor=call.caller.name, commit_id=call.commit_id)
     return Loaded(True, run.id, run.working_set)
 
 
@@ -148,15 +153,32 @@ def _runs(call: Call[Any, Any]) -> AsyncRuns:
 async def _keep(call: Call[Any, Any]) -> tuple[Path, str]:
     """Write a pack into this space's folder of snapshots, under a name nobody else can have chosen."""
     run = await call.ctx.runs.get(call.path["run_id"], actor=call.caller.name)
-    stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
+    stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S_") + os.urandom(4).hex()
+    if call.commit_id is not None:  # a repeat finds the file of the first
+        stamp = sha256(call.commit_id.encode()).hexdigest()[:32]
     name = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in run.working_set.task_id)[:80]
-    path = _folder(call) / f"task_{name.removeprefix('task_')}_resume_{stamp}_{os.urandom(4).hex()}.zip"
-    try:
+    path = _folder(call) / f"task_{name.removeprefix('task_')}_resume_{stamp}.zip"
+    with _no_folders():
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise Refusal(503, "unavailable", "the server can not write snapshots; nothing changed") from problem
-    made = await run.export(path, actor=call.caller.name)
+        made = await run.export(path, actor=call.caller.name, commit_id=call.commit_id)
     return path, made.pack_id
+
+
+@contextmanager
+def _no_folders() -> Iterator[None]:
+    """Say that files are the trouble, and not where the server keeps them."""
+    try:
+        yield
+    except OSError as problem:
+        raise _no_file() from problem
+    except Unavailable as problem:
+        if problem.reason != "io":
+            raise
+        raise _no_file() from problem
+
+
+def _no_file() -> Refusal:
+    return Refusal(503, "unavailable", "the server can not read or write files of packs; nothing changed")
 
 
 def _folder(call: Call[Any, Any]) -> Path:
@@ -173,7 +195,7 @@ ENDPOINTS = (
     _endpoint("GET", f"{ONE}/pack", download, "read", "Download a resume pack", media="application/zip", answer=bytes),
     _endpoint(
         "POST", "/runs/restore", upload, "write", "Upload a resume pack", query=RestoreQuery, answer=Loaded,
-        accepts="application/zip",
+        accepts="application/zip", large=True,
     ),
     _endpoint("POST", f"{ONE}/snapshot", snapshot, "write", "Keep a resume pack on the server", answer=Snapshot),
     _endpoint(

@@ -66,8 +66,11 @@ class EventQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunPage(Struct, frozen=True):
+    """`damaged` names what belongs on the page and can not be read."""
+
     runs: list[WorkingSet]
     next: str | None
+    damaged: tuple[str, ...] = ()
 
 
 class EventPage(Struct, frozen=True):
@@ -159,8 +162,11 @@ async def get(call: Call[None, Nothing]) -> Any:
 
 
 async def list_runs(call: Call[None, PageQuery]) -> RunPage:
-    found = await call.ctx.runs.list(status=call.query.status, after=call.query.after, limit=call.query.limit)
-    return RunPage([run.working_set for run in found], found.next)
+    query = call.query
+    found = await call.fewer(
+        query.limit, lambda limit: call.ctx.runs.list(status=query.status, after=query.after, limit=limit)
+    )
+    return RunPage([run.working_set for run in found], found.next, found.damaged)
 
 
 async def update(call: Call[Patch, Nothing]) -> Any:
@@ -192,7 +198,10 @@ async def record(call: Call[NewEvent, Nothing]) -> Event:
 
 async def events(call: Call[None, EventQuery]) -> EventPage:
     run = await _run(call)
-    found = await run.events(after=call.query.after, limit=call.query.limit, types=call.query.types or None)
+    query = call.query
+    found = await call.fewer(
+        query.limit, lambda limit: run.events(after=query.after, limit=limit, types=query.types or None)
+    )
     return EventPage(list(found), found.next)
 
 
@@ -225,7 +234,8 @@ async def brief(call: Call[None, BriefQuery]) -> Brief:
 
 
 async def episodes(call: Call[None, EventQuery]) -> EpisodePage:
-    found = await (await _run(call)).episodes(after=call.query.after, limit=call.query.limit)
+    run, query = await _run(call), call.query
+    found = await call.fewer(query.limit, lambda limit: run.episodes(after=query.after, limit=limit))
     return EpisodePage(list(found), found.next)
 
 
@@ -253,7 +263,9 @@ async def fork(call: Call[Fork, Nothing]) -> Started:
 
 
 async def erase(call: Call[Erase, Nothing]) -> Erasure:
-    return await call.ctx.runs.erase(call.path["run_id"], reason=call.body.reason, actor=call.caller.name)
+    return await call.ctx.runs.erase(
+        call.path["run_id"], reason=call.body.reason, actor=call.caller.name, commit_id=call.commit_id
+    )
 
 
 async def follow(call: Call[None, FollowQuery]) -> Any:
@@ -305,28 +317,27 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 
 ONE = "/runs/{run_id}"
 ENDPOINTS = (
-    _endpoint("POST", "/runs", create, "write", "Boot a run", body=NewRun, answer=Started, keyed=True),
+    _endpoint("POST", "/runs", create, "write", "Boot a run", body=NewRun, answer=Started),
     _endpoint("GET", "/runs", list_runs, "read", "List runs", query=PageQuery, answer=RunPage),
     _endpoint("GET", ONE, get, "read", "Get the working set of a run", answer=WorkingSet),
     _endpoint(
-        "PATCH", ONE, update, "write", "Update the working set", body=Patch, answer=Patched, keyed=True
+        "PATCH", ONE, update, "write", "Update the working set", body=Patch, answer=Patched
     ),
-    _endpoint("POST", f"{ONE}/events", record, "write", "Record an event", body=NewEvent, answer=Event, keyed=True),
+    _endpoint("POST", f"{ONE}/events", record, "write", "Record an event", body=NewEvent, answer=Event),
     _endpoint("GET", f"{ONE}/events", events, "read", "Read the ledger", query=EventQuery, answer=EventPage),
     _endpoint("GET", f"{ONE}/verify", verify, "read", "Verify the ledger's hash chain", answer=Verification),
     _endpoint("GET", f"{ONE}/at", at, "read", "The working set as it was", query=SeqQuery, answer=WorkingSet),
     _endpoint("GET", f"{ONE}/diff", diff, "read", "What changed between two states", query=DiffQuery, answer=Diff),
     _endpoint(
-        "POST", f"{ONE}/rollback", rollback, "write", "Go back in time", body=Rollback, answer=Patched, keyed=True
+        "POST", f"{ONE}/rollback", rollback, "write", "Go back in time", body=Rollback, answer=Patched
     ),
     _endpoint("GET", f"{ONE}/brief", brief, "read", "The context brief", query=BriefQuery, answer=Brief),
     _endpoint("GET", f"{ONE}/episodes", episodes, "read", "List episodes", query=EventQuery, answer=EpisodePage),
     _endpoint(
         "POST", f"{ONE}/milestone", milestone, "write", "Make a milestone", body=NewMilestone, answer=Milestone,
-        keyed=True,
     ),
     _endpoint(
-        "POST", f"{ONE}/fork", fork, "write", "Start a new run from this one", body=Fork, answer=Started, keyed=True
+        "POST", f"{ONE}/fork", fork, "write", "Start a new run from this one", body=Fork, answer=Started
     ),
     _endpoint("POST", f"{ONE}/erase", erase, "admin", "Erase content for good", body=Erase, answer=Erasure),
     _endpoint(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from hashlib import sha256
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct
 
+from strongroom.operations import is_ours
 from strongroom.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
 from strongroom.server.sse import HEARTBEAT_SECONDS, Shown, last_seen, stream
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import MESSAGE
-from strongroom.services.sessions.values import Cut, Hit, Message, SessionInfo
+from strongroom.services.sessions.values import Cut, Message, SessionInfo
+from strongroom.services.sessions.values import Hits as Found
 from strongroom.store import Range
 from strongroom.tokens.windows import Window
+from strongroom.values import Listing
 
 PAGE = 200
 Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]  # more than any model reads, less than what fills a server
@@ -47,8 +50,11 @@ class Messages(Struct, frozen=True):
 
 
 class SessionPage(Struct, frozen=True):
+    """`damaged` names what belongs on the page and can not be read."""
+
     sessions: list[SessionInfo]
     next: str | None
+    damaged: tuple[str, ...] = ()
 
 
 class WindowView(Struct, frozen=True):
@@ -68,6 +74,7 @@ class HitView(Struct, frozen=True):
 
 class Hits(Struct, frozen=True):
     hits: list[HitView]
+    degraded: str | None = None
 
 
 class Truncation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,19 +113,23 @@ class FollowQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def open_session(call: Call[NewSession, Nothing]) -> SessionInfo:
-    """Open a session. An Idempotency-Key becomes the id of one that has none, so that a repeat opens no other."""
-    wanted, key = call.body, call.commit_id
-    chosen = f"session_{sha256(key.encode()).hexdigest()[:32]}" if wanted.id is None and key is not None else wanted.id
+    wanted = call.body
     session = await call.ctx.sessions.open(
-        chosen, tokenizer=wanted.tokenizer, title=wanted.title, metadata=wanted.metadata
+        wanted.id,
+        tokenizer=wanted.tokenizer,
+        title=wanted.title,
+        metadata=wanted.metadata,
+        commit_id=call.commit_id,
     )
     return await session.info()
 
 
 async def list_sessions(call: Call[None, ListQuery]) -> SessionPage:
     query = call.query
-    found = await call.ctx.sessions.list(after=query.after, limit=query.limit, reverse=query.reverse)
-    return SessionPage(list(found), found.next)
+    found = await call.fewer(
+        query.limit, lambda limit: call.ctx.sessions.list(after=query.after, limit=limit, reverse=query.reverse)
+    )
+    return SessionPage(list(found), found.next, found.damaged)
 
 
 async def info(call: Call[None, Nothing]) -> SessionInfo:
@@ -126,19 +137,28 @@ async def info(call: Call[None, Nothing]) -> SessionInfo:
 
 
 async def append(call: Call[NewMessages, Nothing]) -> Messages:
-    session = await call.ctx.sessions.open(call.path["session_id"])
-    return Messages([_view(message) for message in await session.append(call.body.messages, commit_id=call.commit_id)])
+    # The key stands for both, so that a repeat does not open anew what was deleted since; an id of ours for one alone.
+    key = call.commit_id
+    session = await call.ctx.sessions.open(
+        call.path["session_id"], commit_id=None if key is None or is_ours(key) else key
+    )
+    messages = cast(Any, call.body.messages)
+    return Messages([_view(message) for message in await session.append(messages, commit_id=call.commit_id)])
 
 
 async def replace(call: Call[NewMessages, Nothing]) -> Messages:
-    return Messages([_view(message) for message in await (await _session(call)).replace(call.body.messages)])
+    session, messages = await _session(call), cast(Any, call.body.messages)
+    return Messages([_view(message) for message in await session.replace(messages, commit_id=call.commit_id)])
 
 
 async def load(call: Call[None, LoadQuery]) -> Messages:
     session, query = await _session(call), call.query
     if query.k is not None:
-        return Messages([_view(message) for message in await session.load(query.k)])
-    page = await session.page(after=query.after, limit=query.limit, reverse=query.reverse)
+        newest = await call.fewer(query.k, lambda k: session.page(limit=k, reverse=True))
+        return Messages([_view(message) for message in newest], newest.next if len(newest) < query.k else None)
+    page = await call.fewer(
+        query.limit, lambda limit: session.page(after=query.after, limit=limit, reverse=query.reverse)
+    )
     return Messages([_view(message) for message in page], page.next)
 
 
@@ -152,23 +172,25 @@ async def window(call: Call[None, WindowQuery]) -> WindowView:
 
 
 async def search(call: Call[None, SearchQuery]) -> Hits:
-    return _hits(await (await _session(call)).search(call.query.q, k=call.query.k))
+    session, query = await _session(call), call.query
+    return _hits(await call.fewer(query.k, lambda k: session.search(query.q, k=k)))
 
 
 async def search_all(call: Call[None, SearchQuery]) -> Hits:
-    return _hits(await call.ctx.sessions.search(call.query.q, k=call.query.k))
+    query = call.query
+    return _hits(await call.fewer(query.k, lambda k: call.ctx.sessions.search(query.q, k=k)))
 
 
 async def truncate(call: Call[Truncation, Nothing]) -> Cut:
-    return await (await _session(call)).truncate_from(call.body.message_id)
+    return await (await _session(call)).truncate_from(call.body.message_id, commit_id=call.commit_id)
 
 
 async def restore(call: Call[None, Nothing]) -> Cut:
-    return await (await _session(call)).restore()
+    return await (await _session(call)).restore(commit_id=call.commit_id)
 
 
 async def delete(call: Call[None, Nothing]) -> dict[str, bool]:
-    await (await _session(call)).delete()
+    await call.ctx.sessions.delete(call.path["session_id"], commit_id=call.commit_id)
     return {"ok": True}
 
 
@@ -183,7 +205,7 @@ async def follow(call: Call[None, FollowQuery]) -> Any:
         start = 0 if after is None else after + 1
         while True:
             [end] = await store.read([Range(key, 0, 0)])
-            page = await session.page(after=str(start), limit=PAGE)
+            page = await call.fewer(PAGE, partial(_page, session, str(start)))
             for message in page:
                 yield message.index, "message", _view(message)
                 start = message.index + 1
@@ -194,6 +216,10 @@ async def follow(call: Call[None, FollowQuery]) -> Any:
     return stream(call, shown())
 
 
+async def _page(session: AsyncSession, after: str, limit: int) -> Listing[Message]:
+    return await session.page(after=after, limit=limit)
+
+
 async def _session(call: Call[Any, Any]) -> AsyncSession:
     return await call.ctx.sessions.get(call.path["session_id"])
 
@@ -202,8 +228,9 @@ def _view(message: Message) -> MessageView:
     return MessageView(message.id, message.index, message.at, message.tokens, dict(message))
 
 
-def _hits(found: list[Hit]) -> Hits:
-    return Hits([HitView(hit.message_id, hit.session_id, hit.score, hit.why, _view(hit.message)) for hit in found])
+def _hits(found: Found) -> Hits:
+    hits = [HitView(hit.message_id, hit.session_id, hit.score, hit.why, _view(hit.message)) for hit in found]
+    return Hits(hits, found.degraded)
 
 
 def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
@@ -213,14 +240,14 @@ def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **mor
 ONE = "/sessions/{session_id}"
 ENDPOINTS = (
     _endpoint(
-        "POST", "/sessions", open_session, "write", "Open a session", body=NewSession, answer=SessionInfo, keyed=True
+        "POST", "/sessions", open_session, "write", "Open a session", body=NewSession, answer=SessionInfo
     ),
     _endpoint("GET", "/sessions", list_sessions, "read", "List sessions", query=ListQuery, answer=SessionPage),
     _endpoint("GET", "/sessions/search", search_all, "read", "Search all sessions", query=SearchQuery, answer=Hits),
     _endpoint("GET", ONE, info, "read", "About a session", answer=SessionInfo),
     _endpoint("DELETE", ONE, delete, "write", "Delete a session", answer=dict[str, bool]),
     _endpoint(
-        "POST", f"{ONE}/messages", append, "write", "Append messages", body=NewMessages, answer=Messages, keyed=True
+        "POST", f"{ONE}/messages", append, "write", "Append messages", body=NewMessages, answer=Messages
     ),
     _endpoint("PUT", f"{ONE}/messages", replace, "write", "Replace messages", body=NewMessages, answer=Messages),
     _endpoint("GET", f"{ONE}/messages", load, "read", "Read messages", query=LoadQuery, answer=Messages),

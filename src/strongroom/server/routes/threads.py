@@ -36,6 +36,7 @@ class SlotView(Struct, frozen=True):
 class Slots(Struct, frozen=True):
     slots: list[SlotView]
     length: int
+    next: int | None = None
 
 
 class SliceQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,13 +75,16 @@ async def read(call: Call[None, SliceQuery]) -> Slots:
     thread, query = await call.ctx.threads.get(call.path["thread_id"]), call.query
     length = await thread.length()
     stop = min(query.start + 1000, length) if query.stop is None else min(query.stop, query.start + 1000)
-    slots = await thread.slice(query.start, stop)
+    start = query.start
+    slots = await call.fewer(max(1, stop - start), lambda count: thread.slice(start, min(stop, start + count)))
     fits = [_view(slot) for slot in slots if query.type in (None, slot.type) and query.from_id in (None, slot.from_id)]
-    return Slots(fits, length)
+    following = slots[-1].index + 1 if slots else stop
+    return Slots(fits, length, following if slots and following < min(stop, length) else None)
 
 
 async def list_threads(call: Call[None, ListQuery]) -> ThreadPage:
-    return await call.ctx.threads.list(after=call.query.after, limit=call.query.limit)
+    query = call.query
+    return await call.fewer(query.limit, lambda limit: call.ctx.threads.list(after=query.after, limit=limit))
 
 
 async def stats(call: Call[None, Nothing]) -> ThreadStats:
@@ -88,7 +92,7 @@ async def stats(call: Call[None, Nothing]) -> ThreadStats:
 
 
 async def delete(call: Call[None, Nothing]) -> dict[str, bool]:
-    return {"ok": await call.ctx.threads.delete(call.path["thread_id"])}
+    return {"ok": await call.ctx.threads.delete(call.path["thread_id"], commit_id=call.commit_id)}
 
 
 async def follow(call: Call[None, FollowQuery]) -> Any:
@@ -116,7 +120,7 @@ ONE = "/threads/{thread_id}"
 ENDPOINTS = (
     _endpoint("GET", "/threads", list_threads, "read", "List threads", query=ListQuery, answer=ThreadPage),
     _endpoint("GET", "/threads/stats", stats, "read", "Figures over all threads", answer=ThreadStats),
-    _endpoint("POST", f"{ONE}/slots", append, "write", "Append a message", body=NewSlot, answer=SlotView, keyed=True),
+    _endpoint("POST", f"{ONE}/slots", append, "write", "Append a message", body=NewSlot, answer=SlotView),
     _endpoint("GET", f"{ONE}/slots", read, "read", "Read messages", query=SliceQuery, answer=Slots),
     _endpoint("DELETE", ONE, delete, "write", "Delete a thread", answer=dict[str, bool]),
     _endpoint(

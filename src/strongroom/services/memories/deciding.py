@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from strongroom.errors import Conflict, NotFound, StrongroomError
+from strongroom.errors import NotFound, StrongroomError
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories import writes as memory_writes
 from strongroom.services.memories.history import run_events
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import Batch
-from strongroom.services.memories.writes import Decision, World
+from strongroom.services.memories.writes import BatchWrites, Decision, World
 from strongroom.services.runs.state import event_writes
-from strongroom.store import Commit, Document, Expect, Get, Key, Question, new_id
+from strongroom.store import Document, Expect, Get, Key, Write
 
 
 async def decide(
@@ -49,7 +49,7 @@ async def decide(
         )
     except StrongroomError:
         # What stands in the way may be this very batch, committed since we read it.
-        [stored] = await scope.store.read([Get(scope.key(keys.BATCH, batch.id))])
+        stored = await scope.get(Get(scope.key(keys.BATCH, batch.id)))
         if (stored.version if stored else 0) != version:
             return None
         raise
@@ -58,36 +58,36 @@ async def decide(
 async def world_of(scope: Scope, wanted: Sequence[Key], contents: Sequence[str]) -> World:
     """Return what the keys hold and who says the contents, from one snapshot."""
     said = list(dict.fromkeys(contents))
-    questions: list[Question] = [*map(Get, wanted), *[keys.holder(scope.space, content) for content in said]]
-    if not questions:
-        return World()
-    answers = await scope.store.read(questions)
-    documents: dict[Key, Document | None] = dict(zip(wanted, answers, strict=False))
+    holding = [keys.holder(scope.space, content) for content in said]
+    found, pages = await scope.read_all([Get(key) for key in wanted], holding)
+    documents: dict[Key, Document | None] = dict(zip(wanted, found, strict=True))
     holders = {}
-    for content, page in zip(said, answers[len(wanted) :], strict=True):
+    for content, page in zip(said, pages, strict=True):
         for document in page.documents:
             holders[content] = document.key.id
             documents[document.key] = document
     return World(documents, holders)
 
 
-async def told(scope: Scope, commit: Commit, batch: Batch, actor: str, *, proposed: bool = False) -> Commit:
-    """Join to a commit the events that tell it in the ledger of the batch's run, if there is such a run."""
-    if batch.run_id is None:
-        return commit
-    expects, writes = commit.expects, commit.writes
+async def told(
+    scope: Scope, plan: BatchWrites, actor: str, *, proposed: bool = False
+) -> tuple[Sequence[Expect], Sequence[Write]]:
+    """Join to what is written the events that tell it in the ledger of the batch's run, if there is such a run."""
+    expects, writes, batch = plan.expects, plan.writes, plan.batch
+    if batch.run_id is None or not writes:
+        return expects, writes
     for type, payload in run_events(batch, proposed):
         try:
             more = await event_writes(scope, batch.run_id, type, payload, actor=actor)
         except NotFound:
-            return commit
+            return plan.expects, plan.writes
         expects, writes = (*expects, *more[0]), (*writes, *more[1])
-    return Commit(commit.id, expects, writes)
+    return expects, writes
 
 
 def stage_or_commit(
     scope: Scope, policy: Policy, batch: Batch, decision: Decision | None, decided: int, now: int, *, at_once: bool
-) -> tuple[Commit, Batch]:
+) -> BatchWrites:
     """Stage the batch, or commit it at once if its proposer is trusted with that and nothing in it is odd."""
     space = scope.space
     staged = keys.tally(space, keys.STAGED, batch, now, decided + policy.max_pending_batches)
@@ -96,22 +96,8 @@ def stage_or_commit(
         settled = decision.settled.proposals
         if at_once and not any(proposal.flags for proposal in settled):
             plan = decision.writes(0)
-            return Commit(new_id(), plan.expects, (staged, note, *plan.writes)), plan.batch
+            return replace(plan, writes=(staged, note, *plan.writes))
         waiting = tuple([replace(proposal, outcome="pending", duplicate_of=None) for proposal in settled])
         batch = replace(batch, proposals=waiting)
     absent = Expect(scope.key(keys.BATCH, batch.id), 0)
-    return Commit(new_id(), (absent,), (keys.put_batch(space, batch), staged, note)), batch
-
-
-def same(wanted: Batch, found: Batch) -> Batch:
-    """Return the batch that is there if it asks for the same, else raise."""
-    asked = [(proposal.request, proposal.memory_id) for proposal in wanted.proposals]
-    if wanted.proposer == found.proposer and asked == [(p.request, p.memory_id) for p in found.proposals]:
-        return found
-    raise Conflict(f"there already is another batch {found.id!r}; nothing changed", expected=0, actual=1)
-
-
-def already_decided(batch: Batch, version: int) -> Conflict:
-    return Conflict(
-        f"batch {batch.id!r} was {batch.status} by {batch.reviewer!r}; nothing changed", expected=1, actual=version
-    )
+    return BatchWrites((absent,), (keys.put_batch(space, batch), staged, note), (), batch)

@@ -26,41 +26,53 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from msgspec.structs import replace
+import msgspec
 
 from strongroom.arguments import checked
+from strongroom.codec import encode, pack
 from strongroom.embedders import Embedder
-from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound, StrongroomError
+from strongroom.errors import InvalidInput, NotFound
+from strongroom.operations import Operation, Plan, perform
+from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.memories import keys, listing
+from strongroom.services.memories import keys
 from strongroom.services.memories import packs as memory_packs
 from strongroom.services.memories import writes as memory_writes
-from strongroom.services.memories.deciding import already_decided, decide, same, stage_or_commit, told, world_of
-from strongroom.services.memories.fresh import Fresh, Known
+from strongroom.services.memories.deciding import decide, stage_or_commit, told, world_of
 from strongroom.services.memories.history import changes
 from strongroom.services.memories.packs import PackWrites
 from strongroom.services.memories.policy import AUTO_REVIEWER, Policy
-from strongroom.services.memories.requests import stage
+from strongroom.services.memories.requests import normal, read_requests, stage
 from strongroom.services.memories.revocations import Revocations
-from strongroom.services.memories.search import Filters, Lens, Search
+from strongroom.services.memories.search import Filters, Lens, Search, page
 from strongroom.services.memories.values import (
     Batch,
     Change,
     Committed,
     Hit,
     Memory,
+    MemoryRequest,
     Mode,
+    Request,
     Results,
     Revoked,
     Status,
+    unreadable,
 )
 from strongroom.services.memories.vectors import Vectors
-from strongroom.services.memories.writes import BatchWrites, load, receipt
-from strongroom.store import Commit, Document, Expect, Get, Put, Range, Scan, new_id, require_name
+from strongroom.services.memories.writes import (
+    BatchWrites,
+    Remembered,
+    already_decided,
+    load,
+    recalled,
+    receipt,
+    remembered,
+    same,
+)
+from strongroom.store import Document, Expect, Get, Range, Receipt, Scan, require_name
 from strongroom.values import moment
 from strongroom.vectors import VectorIndex
-
-ATTEMPTS = 20
 
 
 @checked
@@ -81,7 +93,9 @@ class AsyncMemories:
         self._vectors = Vectors(scope, embedder, index, threads)
         self._search = Search(scope, self._vectors)
         self._revocations = Revocations(scope)
-        self._fresh = Fresh(scope)
+
+    def __repr__(self) -> str:
+        return f"<memories of space {self._scope.space!r}>"
 
     def using(
         self,
@@ -110,56 +124,62 @@ class AsyncMemories:
     # ---- propose, review, commit ------------------------------------------------------------------------------------
 
     async def propose(
-        self, mcrs: Sequence[Any], *, proposer: str, run_id: str | None = None, batch_id: str | None = None
+        self,
+        requests: MemoryRequest | Request | Sequence[MemoryRequest | Request],
+        *,
+        proposer: str,
+        run_id: str | None = None,
+        batch_id: str | None = None,
+        commit_id: str | None = None,
     ) -> Batch:
-        """Stage requests for review, or commit them now if the policy says so.
+        """Stage requests, one or a list, for review, or commit them now if the policy says so.
 
-        Give a `batch_id` to make a repeat safe: the same requests return the batch that is there.
+        A `batch_id` names the batch: the same requests return the one that is there, whatever became of it. A
+        `commit_id` makes a repeat safe without naming it, and gives the first answer again.
         """
+        wanted = read_requests(requests)
         id = "batch_" + os.urandom(10).hex() if batch_id is None else require_name(batch_id, "a batch_id")
-        now = self._scope.clock()
-        proposals = stage(mcrs, id, require_name(proposer, "a proposer"), self._policy, moment(now))
-        batch = Batch(
-            id=id,
-            status="pending",
-            proposer=proposer,
-            created_at=moment(now),
-            proposals=proposals,
-            run_id=None if run_id is None else require_name(run_id, "a run_id"),
-        )
-        # What is staged claims nothing, so whether it is known already is a question for the commit.
-        at_once = proposer in self._policy.auto_commit
-        lost: StrongroomError
-        for _ in range(ATTEMPTS):
-            counted = self._fresh.decided(proposer) if batch_id is None else None
-            stored, decided = await self._staged(batch) if counted is None else (None, counted)
+        require_name(proposer, "a proposer")
+        if run_id is not None:
+            require_name(run_id, "a run_id")
+        said = {"proposer": proposer, "run_id": run_id, "batch_id": batch_id}
+        content = pack({"requests": normal(wanted), **said})
+        scope, policy = self._scope, self._policy
+        decided = Range(scope.key(keys.DECIDED, keys.digest(proposer)), limit=0)
+
+        async def attempt() -> Plan[Batch] | None:
+            now = scope.clock()
+            stored, tally = await scope.read(Get(scope.key(keys.BATCH, id)), decided)
+            proposals = stage(wanted, id, proposer, policy, moment(now))
+            batch = Batch(
+                id=id, status="pending", proposer=proposer, created_at=moment(now), proposals=proposals, run_id=run_id
+            )
             if stored is not None:
-                return same(batch, load(stored, Batch))
+                found = same(batch, load(stored, Batch))
+                return Plan((Expect(stored.key, stored.version),), (), lambda _: found, remembered(found))
+            # What is staged claims nothing, so whether it is known already is a question for the commit.
+            at_once = proposer in policy.auto_commit
             decision = None
             if at_once or memory_writes.looks_around(batch):
-                decision = await decide(self._scope, self._policy, batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
+                decision = await decide(scope, policy, batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
                 if decision is None:
-                    continue
-            commit, result = stage_or_commit(self._scope, self._policy, batch, decision, decided, now, at_once=at_once)
-            try:
-                done = await self._scope.store.commit(await told(self._scope, commit, result, proposer, proposed=True))
-            except Conflict as conflict:
-                lost = conflict
-                continue
-            except BudgetExceeded as refusal:
-                if counted is None:
-                    raise
-                lost = refusal  # more may have been decided since they were counted
-                self._fresh.forget(proposer)
-                continue
-            if isinstance(put := commit.writes[0], Put):  # it was staged, not committed at once
-                self._fresh.keep(Known(result, done.versions[0]), len(put.value))
-            return result
-        raise lost
+                    return None
+            made = stage_or_commit(scope, policy, batch, decision, tally.length, now, at_once=at_once)
+            expects, writes = await told(scope, made, proposer, proposed=True)
+            return Plan(expects, writes, lambda _: made.batch, remembered(made.batch))
+
+        async def replay(receipt: Receipt) -> Batch:
+            assert receipt.answer is not None
+            answer = msgspec.json.decode(receipt.answer, type=Remembered)
+            return recalled(answer, await self.batch(answer.batch_id))
+
+        target = scope.key(keys.STAGED, proposer)
+        operation = Operation("memories.propose", target, content, commit_id, self._policy.told)
+        return await perform(scope, operation, attempt, replay)
 
     async def batch(self, batch_id: str) -> Batch:
         """Return a batch, whatever became of it."""
-        return (await self._read(batch_id)).batch
+        return load(await self._document(keys.BATCH, batch_id), Batch)
 
     async def pending(
         self, *, proposer: str | None = None, after: str | None = None, limit: int = 50
@@ -168,101 +188,105 @@ class AsyncMemories:
         tags = {"status": "pending"}
         if proposer is not None:
             tags["proposer"] = keys.digest(require_name(proposer, "a proposer"))[:32]
-        [page] = await self._scope.store.read([Scan(self._scope.space, keys.BATCH, tags, after, limit)])
-        batches = [load(document, Batch) for document in page.documents]
-        return Results([await self._search.review(batch) for batch in batches], next=page.next)
+        scan = Scan(self._scope.space, keys.BATCH, tags, after, limit)
+        batches, following, damaged = await self._scope.listed(scan, lambda document: load(document, Batch))
+        reviewed = [await self._search.review(batch) for batch in batches]
+        return Results(reviewed, next=following, degraded=unreadable(damaged))
 
     async def commit(
-        self, batch_id: str, *, reviewer: str, run_id: str | None = None, reject: Mapping[int, str] | None = None
+        self,
+        batch: Batch | str,
+        *,
+        reviewer: str,
+        run_id: str | None = None,
+        reject: Mapping[int, str] | None = None,
+        commit_id: str | None = None,
     ) -> Committed:
         """Make a whole batch known, once. `reject` leaves single proposals out: their places, each with a reason.
 
         Committing it again returns the same receipt. A batch of a run can be committed only with that `run_id` or none.
         """
-        require_name(reviewer, "a reviewer")
-        lost: StrongroomError
-        for attempt in range(ATTEMPTS):
-            known = self._fresh.take(batch_id)
-            try:
-                # At first nobody looks whether a content is known: the commit expects that it is not, or is refused.
-                plan = await self._plan(batch_id, reviewer, run_id, reject or {}, contents=attempt > 0, known=known)
-            except StrongroomError as refusal:
-                if known is None:
-                    raise
-                lost = refusal  # of what is remembered; before anybody is refused, the batch is read
-                continue
-            if not plan.writes:
-                return receipt(plan.batch)
-            commit = Commit(new_id(), plan.expects, plan.writes)
-            try:
-                await self._scope.store.commit(await told(self._scope, commit, plan.batch, reviewer))
-            except Conflict as conflict:
-                lost = conflict
-                continue
-            return receipt(plan.batch)
-        raise lost
+        id, contents = _id(batch), False
+        left_out = {str(place): reason for place, reason in (reject or {}).items()}
+        content = encode({"reviewer": reviewer, "run_id": run_id, "reject": left_out})
+
+        async def attempt() -> Plan[Committed] | None:
+            # At first nobody looks whether a content is known: the commit expects that it is not, or is refused.
+            nonlocal contents
+            plan = await self._plan(id, reviewer, run_id, reject or {}, contents=contents)
+            if plan is None:
+                return None
+            contents = True
+            expects, writes = await told(self._scope, plan, reviewer)
+            return Plan(expects, writes, lambda _: receipt(plan.batch))
+
+        async def replay(_: Receipt) -> Committed:
+            return receipt(await self.batch(id))  # which has not changed since
+
+        target = self._scope.key(keys.BATCH, id)
+        operation = Operation("memories.commit", target, content, commit_id, self._policy.told)
+        return await perform(self._scope, operation, attempt, replay)
 
     async def batch_writes(
-        self, batch_id: str, *, reviewer: str, run_id: str | None = None, reject: Mapping[int, str] | None = None
+        self,
+        batch: Batch | str,
+        *,
+        reviewer: str,
+        run_id: str | None = None,
+        reject: Mapping[int, str] | None = None,
     ) -> BatchWrites:
         """Say what to join to a commit of your own so that it commits this batch too. This writes nothing itself.
 
         A batch that is already committed needs no writes: they come back empty, with its memory ids.
         """
-        return await self._plan(batch_id, reviewer, run_id, reject or {}, contents=True)
+        id = _id(batch)
+        for _ in attempts(f"batch {id!r}"):
+            plan = await self._plan(id, reviewer, run_id, reject or {}, contents=True)
+            if plan is not None:
+                return plan
+        raise AssertionError("attempts() raises when it is enough")
 
     async def _plan(
-        self,
-        batch_id: str,
-        reviewer: str,
-        run_id: str | None,
-        reject: Mapping[int, str],
-        *,
-        contents: bool,
-        known: Known | None = None,
-    ) -> BatchWrites:
-        decision = None
-        while decision is None:
-            (batch, version), known = known or await self._read(batch_id), None
-            if batch.status == "committed":
-                done = receipt(batch)
-                unchanged = Expect(self._scope.key(keys.BATCH, batch_id), version)
-                return BatchWrites((unchanged,), (), done.memory_ids, batch)
-            if batch.status == "rejected":
-                raise already_decided(batch, version)
-            self._policy.check_reviewer(batch, reviewer)
-            if run_id is not None and batch.run_id is not None and run_id != batch.run_id:
-                raise InvalidInput(f"batch {batch_id!r} is of run {batch.run_id!r}, not {run_id!r}; nothing changed")
-            decision = await decide(
-                self._scope, self._policy, batch, version, reviewer, run_id, reject, contents=contents
-            )
-        return decision.writes(version)
-
-    async def reject(self, batch_id: str, *, reason: str, reviewer: str = "") -> Batch:
-        """Decline a whole batch. Rejecting it again changes nothing; one that is committed can not be rejected."""
-        batch, version = await self._read(batch_id)
-        if batch.status == "rejected":
-            return batch
+        self, id: str, reviewer: str, run_id: str | None, reject: Mapping[int, str], *, contents: bool
+    ) -> BatchWrites | None:
+        require_name(reviewer, "a reviewer")
+        stored = await self._document(keys.BATCH, id, writing=True)
+        batch, version = load(stored, Batch), stored.version
         if batch.status == "committed":
+            return BatchWrites((Expect(stored.key, version),), (), receipt(batch).memory_ids, batch)
+        if batch.status == "rejected":
             raise already_decided(batch, version)
-        self._policy.check_rejecter(batch, reviewer)
-        now = self._scope.clock()
-        space = self._scope.space
-        refused = tuple(replace(proposal, outcome="rejected", reason=reason) for proposal in batch.proposals)
-        batch = replace(
-            batch, status="rejected", proposals=refused, reviewer=reviewer, decided_at=moment(now), reason=reason
-        )
-        writes = (
-            keys.put_batch(space, batch),
-            keys.log(space, "REJECTED", now, reviewer, batch_id=batch_id, reason=reason),
-            keys.tally(space, keys.DECIDED, batch, now),
-        )
-        commit = Commit(new_id(), (Expect(self._scope.key(keys.BATCH, batch_id), version),), writes)
-        try:
-            await self._scope.store.commit(await told(self._scope, commit, batch, reviewer or batch.proposer))
-        except Conflict:
-            return await self.reject(batch_id, reason=reason, reviewer=reviewer)
-        return batch
+        self._policy.check_reviewer(batch, reviewer)
+        if run_id is not None and batch.run_id is not None and run_id != batch.run_id:
+            raise InvalidInput(f"batch {id!r} is of run {batch.run_id!r}, not {run_id!r}; nothing changed")
+        decision = await decide(self._scope, self._policy, batch, version, reviewer, run_id, reject, contents=contents)
+        return None if decision is None else decision.writes(version)
+
+    async def reject(
+        self, batch: Batch | str, *, reason: str, reviewer: str = "", commit_id: str | None = None
+    ) -> Batch:
+        """Decline a whole batch. Rejecting it again changes nothing; one that is committed can not be rejected."""
+        id = _id(batch)
+
+        async def attempt() -> Plan[Batch]:
+            stored = await self._document(keys.BATCH, id, writing=True)
+            found, unchanged = load(stored, Batch), (Expect(stored.key, stored.version),)
+            if found.status == "rejected":
+                return Plan(unchanged, (), lambda _: found)
+            if found.status == "committed":
+                raise already_decided(found, stored.version)
+            self._policy.check_rejecter(found, reviewer)
+            plan = memory_writes.turn_down(self._scope.space, found, unchanged, reviewer, reason, self._scope.clock())
+            expects, writes = await told(self._scope, plan, reviewer or found.proposer)
+            return Plan(expects, writes, lambda _: plan.batch)
+
+        async def replay(_: Receipt) -> Batch:
+            return await self.batch(id)  # which has not changed since
+
+        content = encode({"reason": reason, "reviewer": reviewer})
+        target = self._scope.key(keys.BATCH, id)
+        operation = Operation("memories.reject", target, content, commit_id, self._policy.told)
+        return await perform(self._scope, operation, attempt, replay)
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
@@ -289,7 +313,7 @@ class AsyncMemories:
         """
         lens = Lens.of(filters)
         now = moment(self._scope.clock())
-        memories, next = await listing.page(self._scope, lens, {"status": status}, after, limit)
+        memories, next = await page(self._scope, lens, {"status": status}, after, limit)
         return Results([memory for memory in memories if lens.shows(memory, now, status=status)], next=next)
 
     async def history(self, memory_id: str) -> Results[Change]:
@@ -309,29 +333,33 @@ class AsyncMemories:
         if time.tzinfo is None:
             raise InvalidInput("at() needs an aware time, such as datetime.now(UTC)")
         lens = Lens.of(filters)
-        memories, next = await listing.page(self._scope, lens, {}, after, limit)
+        memories, next = await page(self._scope, lens, {}, after, limit)
         return Results([memory for memory in memories if lens.showed(memory, time)], next=next)
 
     # ---- letting go, and keeping up ---------------------------------------------------------------------------------
 
-    async def revoke(self, *, source_ref: str, by: str = "", reason: str = "") -> Revoked:
+    async def revoke(self, *, source_ref: str, by: str = "", reason: str = "", commit_id: str | None = None) -> Revoked:
         """Stop believing a source: whatever was derived from it, directly or not, is found no more.
 
         The source may be anything that stands in `source_refs`, or a memory's own id. If the process dies meanwhile,
         nothing of it is found either way; calling again finishes the work.
         """
-        return await self._revocations.revoke(source_ref, by, reason)
+        return await self._revocations.revoke(source_ref, by, reason, commit_id)
 
-    async def sweep(self) -> int:
+    async def sweep(self, *, commit_id: str | None = None) -> int:
         """Finish interrupted revocations and retire what has expired. Return how many memories ended."""
-        return await self._revocations.sweep()
+        return await self._revocations.sweep(commit_id)
 
     async def index(self) -> int:
         """Bring the vector index up to date now rather than at the next search. Return how many changes it took."""
         return await self._vectors.catch_up()
 
     async def reembed(
-        self, embedder: Embedder | Callable[..., Any], *, progress: Callable[[int, int], object] | None = None
+        self,
+        embedder: Embedder | Callable[..., Any],
+        *,
+        progress: Callable[[int, int], object] | None = None,
+        commit_id: str | None = None,
     ) -> int:
         """Make every vector anew with another embedder, then use it. Return how many texts were embedded now.
 
@@ -339,12 +367,12 @@ class AsyncMemories:
         continues: a text whose new vector is stored is not embedded twice. `progress` gets (done, total).
         """
         made = embedder if isinstance(embedder, Embedder) else Embedder(embedder)
-        return await self._vectors.reembed(made, progress)
+        return await self._vectors.reembed(made, progress, commit_id)
 
     async def pack_items(self, memory_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        """Return memories as plain JSON, for a resume pack. Ids that are not there are left out."""
+        """Return memories as plain JSON, for a resume pack. Those that are not there or were revoked are left out."""
         found = await self._memories(set(memory_ids))
-        return memory_packs.items([found[id] for id in memory_ids if id in found])
+        return memory_packs.items(await self._search.standing([found[id] for id in memory_ids if id in found]))
 
     async def unpack_writes(self, items: Sequence[Mapping[str, Any]]) -> PackWrites:
         """Say what brings memories from a pack back, leaving those already known alone. This writes nothing itself."""
@@ -355,28 +383,18 @@ class AsyncMemories:
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    async def _document(self, kind: str, id: str) -> Document:
-        [document] = await self._scope.store.read([Get(self._scope.key(kind, id))])
+    async def _document(self, kind: str, id: str, *, writing: bool = False) -> Document:
+        document = await self._scope.get(Get(self._scope.key(kind, id)))
         if document is None:
-            what = kind.replace("_", " ")
-            raise NotFound(f"there is no {what} {id!r:.80}; nothing changed", kind=kind, id=id)
-        found: Document = document
-        return found
+            unchanged = "; nothing changed" if writing else ""
+            raise NotFound(f"there is no {kind.replace('_', ' ')} {id!r:.80}{unchanged}", kind=kind, id=id)
+        return document
 
     async def _memories(self, ids: set[str]) -> dict[str, Memory]:
-        if not ids:
-            return {}
-        questions = [Get(self._scope.key(keys.MEMORY, id)) for id in sorted(ids)]
-        found = [load(document, Memory) for document in await self._scope.store.read(questions) if document]
-        return {memory.id: memory for memory in found}
+        found = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in sorted(ids)])
+        memories = [load(document, Memory) for document in found if document is not None]
+        return {memory.id: memory for memory in memories}
 
-    async def _read(self, batch_id: str) -> Known:
-        stored = await self._document(keys.BATCH, batch_id)
-        return Known(load(stored, Batch), stored.version)
 
-    async def _staged(self, batch: Batch) -> tuple[Document | None, int]:
-        """Return the batch if it is already there, and how many of the proposer's batches have been decided."""
-        decided = Range(self._scope.key(keys.DECIDED, keys.digest(batch.proposer)), limit=0)
-        stored, slice = await self._scope.store.read([Get(self._scope.key(keys.BATCH, batch.id)), decided])
-        self._fresh.count(batch.proposer, slice.length)
-        return stored, slice.length
+def _id(batch: Batch | str) -> str:
+    return batch.id if isinstance(batch, Batch) else batch

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from strongroom.arguments import check_fields, require_positive
+from strongroom.codec import Json, encode
 from strongroom.errors import InvalidInput
 from strongroom.folding import folded
 from strongroom.services.memories.trust import Trust
 from strongroom.services.memories.values import Batch
 
 AUTO_REVIEWER = "policy:auto_commit"
+MOST_ITEMS = 10_000  # whose outcomes fit into a receipt
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -40,6 +44,13 @@ class Policy(Struct, frozen=True, kw_only=True):
             max_content_chars=self.max_content_chars,
             max_pending_batches=self.max_pending_batches,
         )
+        if self.max_items > MOST_ITEMS:
+            raise InvalidInput(f"max_items must be {MOST_ITEMS:,} or less, not {self.max_items!r:.40}")
+
+    @property
+    def told(self) -> Json | None:
+        """What a server is told of the rules; nothing of the usual ones, which are its own."""
+        return None if self == Policy() else encode({"policy": _plain(msgspec.to_builtins(self))})
 
     def ceiling(self, proposer: str) -> Trust:
         return self.trust.get(proposer, self.default_trust)
@@ -58,3 +69,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         """Raise `InvalidInput` unless this reviewer may turn the batch down. Its proposer may always withdraw it."""
         if self.reviewers is not None and reviewer not in self.reviewers and reviewer != batch.proposer:
             raise InvalidInput(f"{reviewer!r:.80} is not one of the reviewers of this policy; nothing changed")
+
+
+def _plain(rules: dict[str, Any]) -> dict[str, Any]:
+    return {name: sorted(rule) if isinstance(rule, set | frozenset) else rule for name, rule in rules.items()}

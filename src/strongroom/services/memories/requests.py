@@ -5,47 +5,73 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from strongroom.codec import pack
 from strongroom.errors import InvalidInput
 from strongroom.services.memories import screening
 from strongroom.services.memories.keys import OUR_IDS
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.trust import lowest
-from strongroom.services.memories.values import Proposal, Request
+from strongroom.services.memories.trust import Trust, lowest
+from strongroom.services.memories.values import SCHEMA_VERSION, Op, Proposal, Request, ScopeName, Type
 from strongroom.store import require_name
 
+UNCHANGED = "nothing changed"
+_FIELDS = {field.encode_name: field.required for field in msgspec.structs.fields(Request)}
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "_schema_version": ("2.1",),
+    "op": get_args(Op),
+    "type": get_args(Type),
+    "scope": get_args(ScopeName),
+    "trust": (*get_args(Trust), None),
+}
 
-def stage(mcrs: Sequence[Any], batch_id: str, proposer: str, policy: Policy, now: datetime) -> tuple[Proposal, ...]:
-    """Turn requests into the proposals of a batch. Raise `InvalidInput` naming the first thing that is wrong."""
-    if isinstance(mcrs, (str, bytes, Mapping)) or not isinstance(mcrs, Sequence):
-        raise InvalidInput(f"proposals come as a list of requests, not as a {type(mcrs).__name__}")
-    if not 0 < len(mcrs) <= policy.max_items:
-        raise InvalidInput(f"a batch holds 1 to {policy.max_items} requests, not {len(mcrs)}; nothing was staged")
-    plain = [msgspec.to_builtins(mcr) if isinstance(mcr, Request) else mcr for mcr in mcrs]  # made by hand, unchecked
+
+def read_requests(given: Any) -> list[Request]:
+    """Read one request or a list of them, looking at their form alone. Raise `InvalidInput` for the first bad one."""
+    listed = [given] if isinstance(given, (Mapping, Request)) else given
+    if isinstance(listed, (str, bytes)) or not isinstance(listed, Sequence):
+        raise InvalidInput(f"proposals are a request or a list of requests, not a {type(given).__name__}; {UNCHANGED}")
+    plain = [msgspec.to_builtins(one) if isinstance(one, Request) else one for one in listed]  # made by hand, unchecked
     try:
-        requests = msgspec.convert(plain, list[Request])
+        return msgspec.convert(plain, list[Request])
     except msgspec.ValidationError:
-        requests = [_read(mcr, f"$[{place}]") for place, mcr in enumerate(plain)]
+        return [_read(one, f"$[{place}]") for place, one in enumerate(plain)]
+
+
+def normal(requests: Sequence[Request]) -> list[Request]:
+    """Return requests that are encoded alike if they are equal: with a version that is spelt out, or without."""
+    return [
+        one if one.schema_version is SCHEMA_VERSION else replace(one, schema_version=SCHEMA_VERSION) for one in requests
+    ]
+
+
+def stage(
+    requests: Sequence[Request], batch_id: str, proposer: str, policy: Policy, now: datetime
+) -> tuple[Proposal, ...]:
+    """Turn requests into the proposals of a batch. Raise `InvalidInput` naming the first thing that is wrong."""
+    if not 0 < len(requests) <= policy.max_items:
+        raise InvalidInput(f"a batch holds 1 to {policy.max_items} requests, not {len(requests)}; {UNCHANGED}")
     ids = _memory_ids(requests, batch_id)
     places = {id: place for place, id in reversed(list(enumerate(ids)))}
     targets: set[str] = set()
     for place, request in enumerate(requests):
-        _check_rules(request, place, policy, now)
-        for target in replaced(request):
-            if target in targets:
-                raise InvalidInput(f"two requests of one batch would replace {target!r}", path=f"$[{place}]")
-            targets.add(target)
-        if (id := ids[place]) is not None and places[id] != place:
-            raise InvalidInput(f"two requests of one batch have the memory_id {id!r}", path=f"$[{place}]")
-        for ref in request.source_refs:
-            if places.get(ref, -1) >= place:
-                raise InvalidInput(
-                    f"{ref!r} can not be a source of itself or of what comes before it", path=f"$[{place}]"
-                )
+        try:
+            _check_rules(request, policy, now)
+            for target in replaced(request):
+                if target in targets:
+                    raise InvalidInput(f"two requests of one batch would replace {target!r}")
+                targets.add(target)
+            if (id := ids[place]) is not None and places[id] != place:
+                raise InvalidInput(f"two requests of one batch have the memory_id {id!r}")
+            for ref in request.source_refs:
+                if places.get(ref, -1) >= place:
+                    raise InvalidInput(f"{ref!r} can not be a source of itself or of what comes before it")
+        except InvalidInput as problem:
+            raise InvalidInput(f"{problem}; {UNCHANGED}", path=f"$[{place}]") from None
     ceiling = policy.ceiling(proposer)
     flags = _flags(requests)
     return tuple(
@@ -76,34 +102,43 @@ def replaced(request: Request) -> tuple[str, ...]:
     return (request.target_memory_id,) if request.op == "deprecate" and request.target_memory_id else ()
 
 
-def _read(mcr: Any, path: str) -> Request:
+def _read(given: Any, path: str) -> Request:
     try:
-        return msgspec.convert(mcr, Request)
+        return msgspec.convert(given, Request)
     except msgspec.ValidationError as problem:
-        raise InvalidInput(f"{problem}; nothing was staged", path=path) from None
+        wrong = "; ".join(_wrong(given)) if isinstance(given, Mapping) else ""
+        raise InvalidInput(f"{wrong or problem}; {UNCHANGED}", path=path) from None
 
 
-def _check_rules(request: Request, place: int, policy: Policy, now: datetime) -> None:
+def _wrong(given: Mapping[Any, Any]) -> list[str]:
+    """Say all that is missing, unknown or not among what is allowed."""
+    found = []
+    if missing := [name for name, required in _FIELDS.items() if required and name not in given]:
+        found.append(f"a request needs {', '.join(missing)} too")
+    if unknown := [name for name in given if name not in _FIELDS]:
+        found.append(f"a request has no {', '.join(f'{name!r:.40}' for name in unknown)}; it has {', '.join(_FIELDS)}")
+    for name, allowed in _CHOICES.items():
+        if name in given and given[name] not in allowed:
+            choices = ", ".join(str(each) for each in allowed)
+            found.append(f"{name} must be one of {choices}, not {given[name]!r:.40}")
+    return found
+
+
+def _check_rules(request: Request, policy: Policy, now: datetime) -> None:
     if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
-        limit = policy.max_content_chars
-        raise InvalidInput(f"content and rationale are limited to {limit} characters", path=f"$[{place}]")
+        raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters")
     if not screening.plain(request.content).strip():
-        raise InvalidInput("content holds nothing a reader could see", path=f"$[{place}]")
+        raise InvalidInput("content holds nothing a reader could see")
     if request.expires_at is not None and request.expires_at <= now:
-        raise InvalidInput(f"expires_at {request.expires_at} has passed", path=f"$[{place}]")
-    if request.source_refs:
-        _check_sources(request.source_refs, f"$[{place}]", policy)
+        raise InvalidInput(f"expires_at {request.expires_at} has passed")
+    if len(request.source_refs) > policy.max_source_refs:
+        raise InvalidInput(f"a request may cite {policy.max_source_refs} sources")
+    if any(len(ref) > 2_000 for ref in request.source_refs):
+        raise InvalidInput("a source_ref is limited to 2000 characters")
     if request.op != "add" or _names_something(request):
-        _check_names(request, f"$[{place}]")
+        _check_names(request)
     if not (request.content.isascii() and request.rationale.isascii() and not request.source_refs):
         pack(request)  # refuses lone surrogates, which no store could hold
-
-
-def _check_sources(refs: Sequence[str], path: str, policy: Policy) -> None:
-    if len(refs) > policy.max_source_refs:
-        raise InvalidInput(f"a request may cite {policy.max_source_refs} sources", path=path)
-    if any(len(ref) > 2_000 for ref in refs):
-        raise InvalidInput("a source_ref is limited to 2000 characters", path=path)
 
 
 def _names_something(request: Request) -> bool:
@@ -112,25 +147,25 @@ def _names_something(request: Request) -> bool:
     )
 
 
-def _check_names(request: Request, path: str) -> None:
+def _check_names(request: Request) -> None:
     if request.op == "supersede" and not request.supersedes:
-        raise InvalidInput("op 'supersede' needs at least one id in supersedes", path=path)
+        raise InvalidInput("op 'supersede' needs at least one id in supersedes")
     if request.op != "supersede" and request.supersedes:
-        raise InvalidInput(f"op {request.op!r} takes no supersedes", path=path)
+        raise InvalidInput(f"op {request.op!r} takes no supersedes")
     if request.op == "deprecate" and not request.target_memory_id:
-        raise InvalidInput("op 'deprecate' needs target_memory_id", path=path)
+        raise InvalidInput("op 'deprecate' needs target_memory_id")
     if request.op != "deprecate" and request.target_memory_id:
-        raise InvalidInput(f"op {request.op!r} takes no target_memory_id", path=path)
+        raise InvalidInput(f"op {request.op!r} takes no target_memory_id")
     if request.op in ("deprecate", "noop") and request.memory_id:
-        raise InvalidInput(f"op {request.op!r} makes no memory, so it takes no memory_id", path=path)
+        raise InvalidInput(f"op {request.op!r} makes no memory, so it takes no memory_id")
     if request.scope == "global" and (request.user_id or request.project_id):
-        raise InvalidInput("a global memory belongs to nobody: it takes no user_id and no project_id", path=path)
+        raise InvalidInput("a global memory belongs to nobody: it takes no user_id and no project_id")
     for field in ("memory_id", "target_memory_id", "user_id", "project_id"):
         value = getattr(request, field)
         if value is not None:
-            require_name(value, f"{path}.{field}")
+            require_name(value, field)
     for target in request.supersedes:
-        require_name(target, f"{path}.supersedes")
+        require_name(target, "an id in supersedes")
 
 
 def _memory_ids(requests: Sequence[Request], batch_id: str) -> list[str | None]:

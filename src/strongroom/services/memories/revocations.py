@@ -3,25 +3,25 @@
 A revocation is first recorded, in one commit, as a document that searches look for; from then on nothing derived from
 the source is found and nothing that cites it can be committed. Then the tombstones are written, a level of derivation
 at a time: a memory is ended *before* its own derivatives are looked for, so none can slip in behind. The walk starts
-from the source each time, so it can be interrupted anywhere and repeated.
+from the source each time, so it can be interrupted anywhere and repeated. The last commit closes the revocation.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
+import msgspec
 from msgspec.structs import replace
 
-from strongroom.codec import pack
-from strongroom.errors import Conflict, InvalidInput
+from strongroom.codec import encode, pack
+from strongroom.errors import InvalidInput
+from strongroom.operations import NOTHING, Operation, Plan, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories.values import End, Memory, Revoked
 from strongroom.services.memories.writes import end, expired, load
-from strongroom.store import Commit, Document, Expect, Get, Put, Scan, Write, new_id, require_text
+from strongroom.store import EXISTS, Expect, Get, Key, Put, Range, Receipt, Scan, Write, require_text
 from strongroom.values import moment
-
-PAGE = 100
 
 
 class Revocations:
@@ -30,105 +30,113 @@ class Revocations:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
 
-    async def revoke(self, source_ref: str, by: str, reason: str) -> Revoked:
+    async def revoke(self, source_ref: str, by: str, reason: str, commit_id: str | None) -> Revoked:
         if not source_ref:
-            raise InvalidInput("revoke() needs the source_ref to revoke, as a non-empty string")
+            raise InvalidInput("revoke() needs the source_ref to revoke, as a non-empty string; nothing changed")
         require_text(source_ref)
-        recorded = await self._record(source_ref, by, reason)
-        return recorded if recorded.done else await self._finish(recorded)
-
-    async def sweep(self) -> int:
-        ended = 0
-        async for page in self._pages(keys.REVOCATION, {"status": "open"}):
-            for document in page:
-                ended += (await self._finish(load(document, Revoked))).memories
-        async for page in self._pages(keys.MEMORY, {"status": "active"}):
-            now = moment(self._scope.clock())
-            past = [document for document in page if expired(load(document, Memory), now)]
-            ended += await self._end(past, "expired", "", "")
-        return ended
-
-    async def _record(self, source_ref: str, by: str, reason: str) -> Revoked:
         key = keys.revocation_key(self._scope.space, source_ref)
-        [found] = await self._scope.store.read([Get(key)])
-        if found is not None:
-            return load(found, Revoked)
-        now = self._scope.clock()
-        revoked = Revoked(source_ref=source_ref, by=by, reason=reason, at=moment(now), done=False)
-        note = keys.log(self._scope.space, "REVOKED", now, by, reason=f"{source_ref}: {reason}")
-        put = Put(key, pack(revoked), {"status": "open"})
-        try:
-            await self._scope.store.commit(Commit(new_id(), (Expect(key, 0),), (put, note)))
-        except Conflict:
-            return await self._record(source_ref, by, reason)
-        return revoked
+        revoked = Revoked(source_ref=source_ref, by=by, reason=reason, at=moment(self._scope.clock()), done=False)
 
-    async def _finish(self, revoked: Revoked) -> Revoked:
+        async def attempt() -> Plan[Revoked]:
+            return await self._finish(*await self._recorded(key, revoked))
+
+        async def replay(_: Receipt) -> Revoked:
+            stored = await self._scope.get(Get(key))
+            assert stored is not None
+            return load(stored, Revoked)
+
+        operation = Operation(
+            "memories.revoke", key, encode({"source_ref": source_ref, "by": by, "reason": reason}), commit_id
+        )
+        return await perform(self._scope, operation, attempt, replay)
+
+    async def sweep(self, commit_id: str | None) -> int:
+        scope, ended = self._scope, 0
+        log = keys.log_key(scope.space)
+
+        async def attempt() -> Plan[int]:
+            nonlocal ended
+            async for page in scope.pages(Scan(scope.space, keys.REVOCATION, {"status": "open"})):
+                for open_one in [load(document, Revoked) for document in page]:
+                    done = await self.revoke(open_one.source_ref, open_one.by, open_one.reason, None)
+                    ended += done.memories
+            async for page in scope.pages(Scan(scope.space, keys.MEMORY, {"status": "active"})):
+                now = moment(scope.clock())
+                past = [document.key for document in page if expired(load(document, Memory), now)]
+                ended += await self._end(past, "expired", "", "")
+            length = (await scope.get(Range(log, limit=0))).length
+            return Plan((Expect(log, EXISTS if length else 0),), (), lambda _: ended, encode(ended))
+
+        async def replay(receipt: Receipt) -> int:
+            assert receipt.answer is not None
+            return msgspec.json.decode(receipt.answer, type=int)
+
+        return await perform(scope, Operation("memories.sweep", log, NOTHING, commit_id), attempt, replay)
+
+    async def _recorded(self, key: Key, revoked: Revoked) -> tuple[Revoked, Expect]:
+        """Return the revocation of this source, made now if there was none, and what must still be so of it."""
+        note = keys.log(
+            self._scope.space,
+            "REVOKED",
+            self._scope.clock(),
+            revoked.by,
+            reason=f"{revoked.source_ref}: {revoked.reason}",
+        )
+
+        async def attempt() -> Plan[tuple[Revoked, Expect]]:
+            found = await self._scope.get(Get(key))
+            if found is not None:
+                known = load(found, Revoked), Expect(key, found.version)
+                return Plan((), (), lambda _: known)
+            put = Put(key, pack(revoked), {"status": "open"})
+            return Plan((Expect(key, 0),), (put, note), lambda made: (revoked, Expect(key, made.versions[0])))
+
+        return await step(self._scope, key, attempt)
+
+    async def _finish(self, revoked: Revoked, unchanged: Expect) -> Plan[Revoked]:
+        """Write what tombstones are missing; return what closes the revocation."""
+        if revoked.done:
+            return Plan((unchanged,), (), lambda _: revoked)
         root = revoked.source_ref
         walked: set[str] = set()
         if keys.can_be_id(root):
-            [itself] = await self._scope.store.read([Get(self._scope.key(keys.MEMORY, root))])
+            itself = await self._scope.get(Get(self._scope.key(keys.MEMORY, root)))
             if itself is not None:
                 walked.add(root)
-                await self._end([itself], "revoked", revoked.by, revoked.reason)
+                await self._end([itself.key], "revoked", revoked.by, revoked.reason)
         level = {root}
         while level:
             found: set[str] = set()
             for ref in sorted(level):
-                async for page in self._pages(keys.MEMORY, {keys.source_tag(ref): "1"}):
+                cited = Scan(self._scope.space, keys.MEMORY, {keys.source_tag(ref): "1"})
+                async for page in self._scope.pages(cited):
                     found.update(document.key.id for document in page)
-                    await self._end(page, "revoked", revoked.by, revoked.reason)
+                    await self._end([document.key for document in page], "revoked", revoked.by, revoked.reason)
             level = found - walked
             walked |= level
-        return await self._close(revoked, len(walked))
+        done = replace(revoked, done=True, memories=len(walked))
+        return Plan((unchanged,), (Put(unchanged.key, pack(done), {"status": "done"}),), lambda _: done)
 
-    async def _close(self, revoked: Revoked, count: int) -> Revoked:
-        key = keys.revocation_key(self._scope.space, revoked.source_ref)
-        [found] = await self._scope.store.read([Get(key)])
-        current = load(found, Revoked)
-        if current.done:
-            return current
-        done = replace(current, done=True, memories=count)
-        put = Put(key, pack(done), {"status": "done"})
-        try:
-            await self._scope.store.commit(Commit(new_id(), (Expect(key, found.version),), (put,)))
-        except Conflict:
-            return await self._close(revoked, count)
-        return done
+    async def _end(self, which: Sequence[Key], status: End, by: str, reason: str) -> int:
+        """End these memories in one commit. Return how many there were that had to be ended."""
 
-    async def _end(self, documents: Sequence[Document], status: End, by: str, reason: str) -> int:
-        """End these memories in one commit, starting over with fresh ones while somebody else changes them."""
-        while True:
+        async def attempt() -> Plan[int]:
+            documents = [document for document in await self._scope.get_all([*map(Get, which)]) if document is not None]
             memories = [(document, load(document, Memory)) for document in documents]
             ending = [pair for pair in memories if pair[1].status != status and _may_become(pair[1], status)]
             if not ending:
-                return 0
-            try:
-                await self._scope.store.commit(self._tombstones(ending, status, by, reason))
-            except Conflict:
-                documents = await self._scope.store.read([Get(document.key) for document, _ in ending])
-                continue
-            return len(ending)
+                return Plan((), (), lambda _: 0)
+            now = self._scope.clock()
+            writes: list[Write] = [
+                keys.put_memory(document.key, end(memory, status, by, reason, moment(now)))
+                for document, memory in ending
+            ]
+            removed = [memory.id for _, memory in ending if memory.status == "active"]
+            writes.append(keys.log(self._scope.space, status.upper(), now, by, removed=removed, reason=reason))
+            expects = [Expect(document.key, document.version) for document, _ in ending]
+            return Plan(expects, writes, lambda _: len(ending))
 
-    def _tombstones(self, ending: Sequence[tuple[Document, Memory]], status: End, by: str, reason: str) -> Commit:
-        space, now = self._scope.space, self._scope.clock()
-        expects = [Expect(document.key, document.version) for document, _ in ending]
-        writes: list[Write] = [
-            keys.put_memory(document.key, end(memory, status, by, reason, moment(now))) for document, memory in ending
-        ]
-        removed = [memory.id for _, memory in ending if memory.status == "active"]
-        writes.append(keys.log(space, status.upper(), now, by, removed=removed, reason=reason))
-        return Commit(new_id(), tuple(expects), tuple(writes))
-
-    async def _pages(self, kind: str, tags: dict[str, str]) -> AsyncIterator[tuple[Document, ...]]:
-        after = None
-        while True:
-            [page] = await self._scope.store.read([Scan(self._scope.space, kind, tags, after, PAGE)])
-            if page.documents:
-                yield page.documents
-            if page.next is None:
-                return
-            after = page.next
+        return await step(self._scope, keys.log_key(self._scope.space), attempt)
 
 
 def _may_become(memory: Memory, status: End) -> bool:

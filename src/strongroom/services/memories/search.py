@@ -2,6 +2,10 @@
 
 Every candidate, wherever it came from, is read again from the store before it is returned, in one snapshot together
 with the revocations still under way. An index that lags behind can cost a hit; it can never add one.
+
+A space may hold the memories of a million users, and whoever looks for those of one must not walk through all of them.
+So only the owners that a lens can see are asked for; a list goes through them in a fixed order, and its cursor says
+which one it stands at. A store without a full-text index finds the same, at a cost that grows with what an owner has.
 """
 
 from __future__ import annotations
@@ -14,11 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom import retrieval
+from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.folding import folded
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
-from strongroom.services.memories import words as memory_words
 from strongroom.services.memories.requests import replaced
 from strongroom.services.memories.trust import Trust, at_least
 from strongroom.services.memories.values import (
@@ -35,7 +39,7 @@ from strongroom.services.memories.values import (
 from strongroom.services.memories.vectors import Vectors
 from strongroom.services.memories.writes import expired, load
 from strongroom.stemming import words
-from strongroom.store import Document, Get, Question, Scan, require_name
+from strongroom.store import MOST_WORDS, Document, Find, Found, Get, Key, Match, Scan, require_name
 from strongroom.values import moment
 
 POOL = 64
@@ -47,6 +51,7 @@ OPEN = 1_000
 # with a small static model and with a sentence transformer. With equal weights the static model made words alone worse.
 MEANING = 0.5
 _PUNCTUATION = ".,;:!?()[]{}\"'"
+PAGE = 500
 
 
 class Filters(TypedDict, total=False):
@@ -152,13 +157,13 @@ class Search:
     # ---- candidates -------------------------------------------------------------------------------------------------
 
     async def _by_words(self, query: str, k: int, lens: Lens) -> dict[str, tuple[Memory, float]]:
-        wanted = tuple(dict.fromkeys(words(screening.plain(query))))
+        wanted = tuple(dict.fromkeys(words(screening.plain(query))))[:MOST_WORDS]
         if not wanted:
             return {}
         now = moment(self._scope.clock())
         limit = max(POOL, 4 * k)
         while True:
-            found = [await memory_words.find(self._scope, wanted, owner, limit) for owner in lens.owners()]
+            found = [await _find(self._scope, wanted, owner, limit) for owner in lens.owners()]
             seen = [load(cast("Document", match.document), Memory) for part in found for match in part.matches]
             memories = [memory for memory in seen if lens.shows(memory, now)]
             full = any(len(part.matches) >= limit for part in found)
@@ -189,7 +194,7 @@ class Search:
             limit *= 4
 
     async def _memories(self, ids: Sequence[str]) -> dict[str, Memory]:
-        documents = await self._scope.store.read([Get(self._scope.key(keys.MEMORY, id)) for id in ids]) if ids else []
+        documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
         return {document.key.id: load(document, Memory) for document in documents if document is not None}
 
     # ---- the last look ----------------------------------------------------------------------------------------------
@@ -199,9 +204,9 @@ class Search:
         kept: list[Hit] = []
         for start in range(0, len(hits), 2 * k):
             part = hits[start : start + 2 * k]
-            questions: list[Question] = [Scan(self._scope.space, keys.REVOCATION, {"status": "open"}, limit=OPEN)]
-            questions += [Get(self._scope.key(keys.MEMORY, hit.memory.id)) for hit in part]
-            revocations, *documents = await self._scope.store.read(questions)
+            open_ones = Scan(self._scope.space, keys.REVOCATION, {"status": "open"}, limit=OPEN)
+            wanted = [Get(self._scope.key(keys.MEMORY, hit.memory.id)) for hit in part]
+            [revocations], documents = await self._scope.read_all([open_ones], wanted)
             now = moment(self._scope.clock())
             current = [
                 replace(hit, memory=memory)
@@ -236,6 +241,14 @@ class Search:
                 return {memory.id for memory in memories if folded(memory.id) in tainted}
             tainted |= more
 
+    async def standing(self, memories: Sequence[Memory]) -> list[Memory]:
+        """Return those that were not revoked, even by a revocation that is still under way."""
+        sources: set[str] = set()
+        async for page in self._scope.pages(Scan(self._scope.space, keys.REVOCATION, {"status": "open"})):
+            sources.update(load(document, Revoked).source_ref for document in page)
+        condemned = await self._derived(sources, memories) if sources else set()
+        return [memory for memory in memories if memory.status != "revoked" and memory.id not in condemned]
+
     # ---- for the reviewer -------------------------------------------------------------------------------------------
 
     async def _review(self, proposal: Proposal) -> Proposal:
@@ -244,7 +257,7 @@ class Search:
         near: list[Hit] = []
         twin = None
         if proposal.memory_id is not None:
-            [held] = await self._scope.store.read([keys.holder(self._scope.space, keys.said(request).claim)])
+            held = await self._scope.get(keys.holder(self._scope.space, keys.said(request).claim))
             twin = held.documents[0].key.id if held.documents else None
             lens = Lens(scope=request.scope, user_id=request.user_id, project_id=request.project_id)
             said = set(words(screening.plain(request.content)))
@@ -256,6 +269,57 @@ class Search:
                     near.append(Hit(memory, alike, f"shares {len(said & other)} of {len(said | other)} words"))
         near.sort(key=lambda hit: (-hit.score, hit.memory.id))
         return replace(proposal, duplicate_of=twin, near_duplicates=tuple(near), replaces=tuple(memories.values()))
+
+
+async def page(
+    scope: Scope, lens: Lens, tags: dict[str, str], after: str | None, limit: int
+) -> tuple[list[Memory], str | None]:
+    """Return the next memories that carry the tags and belong to somebody the lens can see, and where to go on."""
+    owners = lens.owners()
+    place, start = _start(after, len(owners))
+    found: list[Memory] = []
+    while True:
+        carried = {"owner": owners[place], **tags}
+        answer = await scope.get(Scan(scope.space, keys.MEMORY, carried, start, limit - len(found)))
+        found += [load(document, Memory) for document in answer.documents]
+        if answer.next is not None:
+            return found, f"{place}.{answer.next}"
+        place, start = place + 1, None
+        if place == len(owners):
+            return found, None
+        if len(found) >= limit:
+            return found, f"{place}."
+
+
+def _start(after: str | None, owners: int) -> tuple[int, str | None]:
+    if after is None:
+        return 0, None
+    place, dot, start = after.partition(".")
+    if not dot or not place.isdecimal() or len(place) > 1 or int(place) >= owners:
+        raise InvalidInput(f"a cursor must be one that an earlier page of the same list returned, not {after!r:.40}")
+    return int(place), start or None
+
+
+async def _find(scope: Scope, wanted: Sequence[str], owner: str, limit: int) -> Found:
+    """Return the most promising active memories of an owner that hold any of the words."""
+    if can_search(scope.store):
+        asked = Find(scope.space, keys.MEMORY, tuple(wanted), tags={"owner": owner}, limit=limit)
+        found: Found = await scope.store.search(asked)  # type: ignore[attr-defined]
+        return found
+    places: dict[str, list[Key]] = {word: [] for word in wanted}
+    documents: dict[Key, Document] = {}
+    total = 0
+    tags = {"owner": owner, "status": "active"}
+    async for part in scope.pages(Scan(scope.space, keys.MEMORY, tags, limit=PAGE, reverse=True)):
+        total += len(part)
+        for document in part:
+            for word in places.keys() & words(screening.plain(load(document, Memory).content)):
+                places[word].append(document.key)
+                documents[document.key] = document
+    newest = {word: held[: retrieval.MOST_PLACES] for word, held in places.items()}
+    total = min(total, retrieval.MOST_PLACES)
+    matches = tuple(Match(key, document=documents[key]) for key in retrieval.choose(total, newest, limit))
+    return Found(total, {word: len(held) for word, held in newest.items()}, matches)
 
 
 def _rank(

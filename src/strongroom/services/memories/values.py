@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from strongroom.services.memories.trust import Trust
 
-SCHEMA_VERSION = "2.1"
+SCHEMA_VERSION: Literal["2.1"] = "2.1"
 
 Op = Literal["add", "supersede", "deprecate", "noop"]
 Type = Literal["fact", "preference", "policy", "decision", "invariant"]
@@ -36,7 +36,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omi
     `created_at` and `updated_at` are kept with the request; a memory is dated by the store, not by who proposes it.
     """
 
-    schema_version: Literal["2.1"] = msgspec.field(name="_schema_version", default="2.1")
+    schema_version: Literal["2.1"] = msgspec.field(name="_schema_version", default=SCHEMA_VERSION)
     op: Op
     type: Type
     scope: ScopeName
@@ -53,6 +53,31 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omi
     updated_at: Time | None = None
     expires_at: Time | None = None
     trust: Trust | None = None
+
+
+class _Needed(TypedDict):
+    op: Op
+    type: Type
+    scope: ScopeName
+    content: str
+    rationale: str
+    confidence: float
+    source_refs: Sequence[str]
+
+
+class MemoryRequest(_Needed, total=False):
+    """A `Request` as the plain data that callers write, for type checkers."""
+
+    _schema_version: Literal["2.1"]
+    supersedes: Sequence[str]
+    target_memory_id: str | None
+    memory_id: str | None
+    user_id: str | None
+    project_id: str | None
+    created_at: datetime | str | None
+    updated_at: datetime | str | None
+    expires_at: datetime | str | None
+    trust: Trust | None
 
 
 class Ended(Struct, frozen=True):
@@ -191,3 +216,12 @@ class Results(list[T]):
         super().__init__(items)
         self.next = next
         self.degraded = degraded
+
+    def __repr__(self) -> str:
+        told = [f", {name}={value!r}" for name, value in vars(self).items() if value is not None]
+        return f"Results({super().__repr__()}{''.join(told)})"
+
+
+def unreadable(ids: Sequence[str]) -> str | None:
+    """Say what a list had to leave out."""
+    return f"{len(ids)} can not be read: {', '.join(ids)}" if ids else None

@@ -8,16 +8,20 @@ following the log, so any index can be lost and made again.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
-from strongroom.codec import encode, pack
+import msgspec
+
+from strongroom.codec import Json, encode, pack
 from strongroom.embedders import Embedder, Fingerprint, offload
-from strongroom.errors import Conflict, InvalidInput
+from strongroom.errors import CommitUnknown, InvalidInput
+from strongroom.operations import Operation, Plan, made_here, nothing, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
 from strongroom.services.memories.values import Memory
 from strongroom.services.memories.writes import load
-from strongroom.store import Commit, Delete, Expect, Get, Key, Put, Range, Scan, Write, new_id
+from strongroom.store import EXISTS, Delete, Expect, Get, Key, Put, Range, Receipt, Scan
 from strongroom.vectors import Row, Vector, VectorIndex
 
 EMBEDDING = "embedding"
@@ -40,12 +44,13 @@ class Vectors:
         space = self._scope.space
         started = position = await offload.call(self.threads, self._found().open, space, fingerprint)
         while True:
-            [log] = await self._scope.store.read([Range(keys.log_key(space), position, limit=CHUNK)])
+            log = await self._scope.get(Range(keys.log_key(space), position, limit=CHUNK))
             if not log.records:
                 return position - started
             added: dict[str, None] = {}
             removed: dict[str, None] = {}
             for record in log.records:
+                assert record.body is not None
                 body = record.body.load()
                 removed |= dict.fromkeys(body["removed"])
                 added |= dict.fromkeys(body["added"])
@@ -64,22 +69,54 @@ class Vectors:
         found = await offload.call(self.threads, self._found().search, self._scope.space, vector, limit, owners)
         return sorted(((id, round(score, 6)) for id, score in found), key=lambda pair: (-pair[1], pair[0]))
 
-    async def reembed(self, embedder: Embedder, progress: Callable[[int, int], object] | None) -> int:
+    async def reembed(
+        self, embedder: Embedder, progress: Callable[[int, int], object] | None, commit_id: str | None
+    ) -> int:
         """Embed every active memory with another embedder, then switch to it."""
-        fingerprint = await embedder.fingerprint(threads=self.threads)
-        texts = await self._active_texts()
-        made = 0
-        for start in range(0, len(texts), CHUNK):
-            part = texts[start : start + CHUNK]
-            made += await self._store_missing(part, embedder, fingerprint)
-            if progress is not None:
-                progress(start + len(part), len(texts))
-        await self._switch(fingerprint)
-        self.index = self.index or _local()
-        self.embedder = embedder
-        await offload.call(self.threads, self._found().rebuild, self._scope.space, fingerprint)
-        await self._drop_others(fingerprint)
-        return made
+        fingerprint, made = await embedder.fingerprint(threads=self.threads), 0
+
+        async def embedded() -> int:
+            nonlocal made
+            texts = await self._active_texts()
+            for start in range(0, len(texts), CHUNK):
+                part = texts[start : start + CHUNK]
+                made += await self._store_missing(part, embedder, fingerprint)
+                if progress is not None:
+                    progress(start + len(part), len(texts))
+            return made
+
+        answer = await self.switch(fingerprint, embedded, commit_id)
+        if await self._in_charge(fingerprint) == fingerprint:  # a repeat may come after a later one
+            self.index = self.index or _local()
+            self.embedder = embedder
+            await offload.call(self.threads, self._found().rebuild, self._scope.space, fingerprint)
+        return answer
+
+    async def switch(
+        self, fingerprint: Fingerprint, embedded: Callable[[], Awaitable[int]], commit_id: str | None
+    ) -> int:
+        """Put another embedder in charge once everything is embedded, and let go of what the others made."""
+        key = self._scope.key(INDEX, "embedder")
+
+        async def attempt() -> Plan[int]:
+            made = await embedded()
+            return Plan((), (Put(key, pack(fingerprint)),), lambda _: made, encode(made))
+
+        async def replay(receipt: Receipt) -> int:
+            assert receipt.answer is not None
+            return msgspec.json.decode(receipt.answer, type=int)
+
+        async def decide() -> Json:
+            return encode({"made": await embedded()})
+
+        content = pack({"fingerprint": fingerprint})
+        answer = await perform(
+            self._scope, Operation("memories.reembed", key, content, commit_id), attempt, replay, decide
+        )
+        if made_here(self._scope) and await self._in_charge(fingerprint) == fingerprint:
+            with suppress(CommitUnknown):  # it is done; what an earlier embedder leaves behind, the next one drops
+                await self._drop_others(fingerprint)
+        return answer
 
     def _found(self) -> VectorIndex:
         assert self.index is not None, "who has an embedder has an index"
@@ -90,15 +127,7 @@ class Vectors:
     async def _agreed(self) -> Fingerprint:
         """Return our embedder's fingerprint, having made sure that the space's vectors are its own."""
         ours = await self._required().fingerprint(threads=self.threads)
-        key = self._scope.key(INDEX, "embedder")
-        [found] = await self._scope.store.read([Get(key)])
-        if found is None:
-            try:
-                await self._scope.store.commit(Commit(new_id(), (Expect(key, 0),), (Put(key, pack(ours)),)))
-            except Conflict:
-                return await self._agreed()
-            return ours
-        theirs = load(found, Fingerprint)
+        theirs = await self._in_charge(ours)
         if theirs != ours:
             raise InvalidInput(
                 f"the vectors of space {self._scope.space!r} were made by {theirs}, not by {ours}; "
@@ -106,9 +135,28 @@ class Vectors:
             )
         return ours
 
-    async def _switch(self, fingerprint: Fingerprint) -> None:
+    async def _in_charge(self, ours: Fingerprint) -> Fingerprint:
+        """Return which embedder the space uses: from now on ours, if there was none."""
+        found = await self._scope.get(Get(self._scope.key(INDEX, "embedder")))
+        return await self.agree(ours) if found is None else load(found, Fingerprint)
+
+    async def agree(self, ours: Fingerprint, commit_id: str | None = None) -> Fingerprint:
+        """Put an embedder in charge if there is none, and return which one is."""
         key = self._scope.key(INDEX, "embedder")
-        await self._scope.store.commit(Commit(new_id(), (), (Put(key, pack(fingerprint)),)))
+
+        async def attempt() -> Plan[Fingerprint]:
+            found = await self._scope.get(Get(key))
+            if found is not None:
+                theirs = load(found, Fingerprint)
+                return Plan((Expect(key, found.version),), (), lambda _: theirs, pack(theirs))
+            return Plan((Expect(key, 0),), (Put(key, pack(ours)),), lambda _: ours, pack(ours))
+
+        async def replay(receipt: Receipt) -> Fingerprint:
+            assert receipt.answer is not None
+            return msgspec.json.decode(receipt.answer, type=Fingerprint)
+
+        operation = Operation("memories.agree", key, pack({"fingerprint": ours}), commit_id)
+        return await perform(self._scope, operation, attempt, replay)
 
     def _required(self) -> Embedder:
         if self.embedder is None:
@@ -122,7 +170,7 @@ class Vectors:
         rows: list[Row] = []
         for start in range(0, len(ids), CHUNK):
             part = ids[start : start + CHUNK]
-            documents = await self._scope.store.read([Get(self._scope.key(keys.MEMORY, id)) for id in part])
+            documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in part])
             memories = [load(document, Memory) for document in documents if document is not None]
             active = [memory for memory in memories if memory.status == "active"]
             vectors = await self._vectors([_text(memory) for memory in active], fingerprint)
@@ -135,52 +183,61 @@ class Vectors:
     async def _vectors(self, texts: Sequence[str], fingerprint: Fingerprint) -> list[Vector]:
         wanted = [self._key(text, fingerprint) for text in texts]
         while True:
-            found = await self._scope.store.read([Get(key) for key in wanted]) if wanted else []
+            found = await self._scope.get_all([Get(key) for key in wanted])
             missing = [text for text, document in zip(texts, found, strict=True) if document is None]
             if not missing:
-                return [_decode(document.value.load()["vector"]) for document in found]
+                return [_decode(document.value.load()["vector"]) for document in found if document is not None]
             await self._store_missing(missing, self._required(), fingerprint)
 
     async def _store_missing(self, texts: Sequence[str], embedder: Embedder, fingerprint: Fingerprint) -> int:
         """Embed the texts whose vectors are not stored, and store them. Return how many there were."""
         by_key = {self._key(text, fingerprint): text for text in texts}
-        found = await self._scope.store.read([Get(key) for key in by_key])
+        found = await self._scope.get_all([Get(key) for key in by_key])
         missing = {key: text for (key, text), document in zip(by_key.items(), found, strict=True) if document is None}
         if missing:
             matrix = await embedder.embed(list(missing.values()), threads=self.threads)
-            tags = {"fingerprint": _mark(fingerprint)}
-            writes: list[Write] = [
-                Put(key, encode({"vector": b64encode(vector.tobytes()).decode()}), tags)
+            vectors = {
+                key.id: b64encode(vector.tobytes()).decode()
                 for key, vector in zip(missing, matrix.astype("<f4"), strict=True)
-            ]
-            await self._scope.store.commit(Commit(new_id(), (), tuple(writes)))
+            }
+            await self.keep(fingerprint, vectors)
         return len(missing)
+
+    async def keep(self, fingerprint: Fingerprint, vectors: Mapping[str, str], commit_id: str | None = None) -> None:
+        """Store vectors under the hashes of their texts."""
+        tags = {"fingerprint": _mark(fingerprint)}
+        puts = [Put(self._scope.key(EMBEDDING, id), encode({"vector": raw}), tags) for id, raw in vectors.items()]
+
+        async def attempt() -> Plan[None]:
+            # What is there stays: a text has one vector, and nobody can give it another.
+            found = await self._scope.get_all([Get(put.key) for put in puts])
+            new = [put for put, document in zip(puts, found, strict=True) if document is None]
+            expects = [Expect(put.key, 0) for put in new] or [Expect(puts[0].key, EXISTS)]
+            return Plan(expects, new, lambda _: None)
+
+        content = pack({"fingerprint": fingerprint, "vectors": dict(vectors)})
+        target = self._scope.key(INDEX, "embedder")
+        await perform(self._scope, Operation("memories.embed", target, content, commit_id), attempt, nothing)
 
     def _key(self, text: str, fingerprint: Fingerprint) -> Key:
         return self._scope.key(EMBEDDING, keys.digest(_mark(fingerprint), text))
 
     async def _active_texts(self) -> list[str]:
         texts: dict[str, None] = {}
-        after = None
-        while True:
-            scan = Scan(self._scope.space, keys.MEMORY, {"status": "active"}, after, CHUNK)
-            [page] = await self._scope.store.read([scan])
-            texts |= dict.fromkeys(_text(load(document, Memory)) for document in page.documents)
-            if page.next is None:
-                return list(texts)
-            after = page.next
+        async for page in self._scope.pages(Scan(self._scope.space, keys.MEMORY, {"status": "active"}, limit=CHUNK)):
+            texts |= dict.fromkeys(_text(load(document, Memory)) for document in page)
+        return list(texts)
 
     async def _drop_others(self, fingerprint: Fingerprint) -> None:
         """Delete the vectors of earlier embedders, a page at a time."""
-        after = None
-        while True:
-            [page] = await self._scope.store.read([Scan(self._scope.space, EMBEDDING, {}, after, CHUNK)])
-            old = [doc.key for doc in page.documents if doc.tags.get("fingerprint") != _mark(fingerprint)]
+        async for page in self._scope.pages(Scan(self._scope.space, EMBEDDING, limit=CHUNK)):
+            old = [Delete(doc.key) for doc in page if doc.tags.get("fingerprint") != _mark(fingerprint)]
+
+            async def attempt(old: list[Delete] = old) -> Plan[None]:
+                return Plan((), old, lambda _: None)
+
             if old:
-                await self._scope.store.commit(Commit(new_id(), (), tuple(Delete(key) for key in old)))
-            if page.next is None:
-                return
-            after = page.next
+                await step(self._scope, old[0].key, attempt)
 
 
 def _text(memory: Memory) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from strongroom.codec import Json, pack
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.services.memories import keys
 from strongroom.services.memories.policy import Policy
@@ -89,6 +90,62 @@ def receipt(batch: Batch) -> Committed:
         tuple([p.duplicate_of for p in done if p.duplicate_of]),
         tuple([place for place, p in enumerate(batch.proposals) if p.outcome == "rejected"]),
     )
+
+
+class Remembered(Struct, frozen=True):
+    """What the receipt of a proposal keeps, so that the batch can be shown as it was even after it was decided.
+
+    Requests and ids never change; trust and flags may, so they are kept: each kind once, and for each place its kind.
+    """
+
+    batch_id: str
+    pending: bool
+    kinds: list[tuple[Trust, tuple[str, ...]]]
+    places: list[int]
+
+
+def remembered(batch: Batch) -> Json:
+    found = [(proposal.trust, proposal.flags) for proposal in batch.proposals]
+    kinds = {kind: place for place, kind in enumerate(dict.fromkeys(found))}
+    return pack(Remembered(batch.id, batch.status == "pending", list(kinds), [kinds[kind] for kind in found]))
+
+
+def recalled(answer: Remembered, batch: Batch) -> Batch:
+    """Return the batch as it was when the answer was kept. One that is decided never changes again."""
+    if not answer.pending or batch.status == "pending":
+        return batch
+    proposals = [
+        Proposal(request=proposal.request, memory_id=proposal.memory_id, trust=trust, flags=flags)
+        for proposal, (trust, flags) in zip(batch.proposals, [answer.kinds[n] for n in answer.places], strict=True)
+    ]
+    return replace(batch, status="pending", proposals=tuple(proposals), reviewer=None, decided_at=None, reason="")
+
+
+def same(wanted: Batch, found: Batch) -> Batch:
+    """Return the batch that is there if it asks for the same, else raise."""
+    asked = [(proposal.request, proposal.memory_id) for proposal in wanted.proposals]
+    if wanted.proposer == found.proposer and asked == [(p.request, p.memory_id) for p in found.proposals]:
+        return found
+    raise Conflict(f"there already is another batch {found.id!r}; nothing changed", expected=0, actual=1)
+
+
+def already_decided(batch: Batch, version: int) -> Conflict:
+    return Conflict(
+        f"batch {batch.id!r} was {batch.status} by {batch.reviewer!r}; nothing changed", expected=1, actual=version
+    )
+
+
+def turn_down(
+    space: str, batch: Batch, expects: tuple[Expect, ...], reviewer: str, reason: str, now: int
+) -> BatchWrites:
+    """Return what to commit so that a batch is rejected."""
+    refused = tuple([replace(proposal, outcome="rejected", reason=reason) for proposal in batch.proposals])
+    batch = replace(
+        batch, status="rejected", proposals=refused, reviewer=reviewer, decided_at=moment(now), reason=reason
+    )
+    note = keys.log(space, "REJECTED", now, reviewer, batch_id=batch.id, reason=reason)
+    writes = (keys.put_batch(space, batch), note, keys.tally(space, keys.DECIDED, batch, now))
+    return BatchWrites(expects, writes, (), batch)
 
 
 class Decision:

@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode
 from strongroom.errors import Damaged, NotFound
 from strongroom.scope import Scope
 from strongroom.services.runs.staging import Staging
-from strongroom.services.runs.state import Ref
+from strongroom.services.runs.state import Attached, Ref
 from strongroom.store import Delete, Document, Entry, Expect, Get, Key, Put, Range, Scan, Write
 from strongroom.values import ArtifactRef, iso, moment
 
@@ -111,17 +112,22 @@ def again(document: Document) -> tuple[Expect, Put]:
     return Expect(document.key, document.version), Put(document.key, document.value)
 
 
-def put_use(scope: Scope, run_id: str, pointer: ArtifactRef, size: int) -> Put:
-    value = {"type": pointer.type, "path": pointer.path, "sha256": pointer.sha256, "size": size}
-    return Put(use_key(scope, run_id, pointer.id), encode(value), tags={"run": run_id, "sha256": pointer.sha256})
+def attached(pointer: ArtifactRef, size: int) -> Attached:
+    """Return what an event tells of content that is attached with it."""
+    return Attached(**msgspec.structs.asdict(pointer), size=size)
+
+
+def put_use(scope: Scope, run_id: str, told: Attached) -> Put:
+    value = {"type": told.type, "path": told.path, "sha256": told.sha256, "size": told.size}
+    return Put(use_key(scope, run_id, told.id), encode(value), tags={"run": run_id, "sha256": told.sha256})
 
 
 async def store_writes(
     scope: Scope, run_id: str, pointer: ArtifactRef, content: Upload
 ) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
     """Say what makes uploaded content a run's artifact; what is there already is not stored twice."""
-    [known] = await scope.store.read([Get(artifact_key(scope, content.sha256))])
-    use = put_use(scope, run_id, pointer, content.size)
+    known = await scope.get(Get(artifact_key(scope, content.sha256)))
+    use = put_use(scope, run_id, attached(pointer, content.size))
     if known is None:
         made = put_artifact(scope, content.sha256, content.blob, content.size)
         return (Expect(made.key, 0), *content.staging.expects), (made, use, *content.staging.last_writes())
@@ -132,7 +138,7 @@ async def store_writes(
 async def read(ref: Ref, artifact_id: str) -> AsyncIterator[bytes]:
     """Yield an artifact's content in chunks; raise `Damaged` if it is not what was stored."""
     scope = ref.scope
-    [use] = await scope.store.read([Get(use_key(scope, ref.run_id, artifact_id))])
+    use = await scope.get(Get(use_key(scope, ref.run_id, artifact_id)))
     if use is None:
         raise NotFound(f"run {ref.run_id!r} has no content for artifact {artifact_id!r}", kind=USE, id=artifact_id)
     digest = use.value.load()["sha256"]
@@ -142,17 +148,23 @@ async def read(ref: Ref, artifact_id: str) -> AsyncIterator[bytes]:
 
 async def content(scope: Scope, digest: str) -> AsyncIterator[bytes]:
     """Yield the content with that sha256."""
-    [stored] = await scope.store.read([Get(artifact_key(scope, digest))])
+    stored = await scope.get(Get(artifact_key(scope, digest)))
     if stored is None:
         raise NotFound(f"there is no content with sha256 {digest}", kind=ARTIFACT, id=digest)
-    blob = scope.key(BLOB, stored.value.load()["blob"])
+    try:
+        blob = scope.key(BLOB, stored.value.load()["blob"])
+    except (LookupError, TypeError, ValueError):
+        raise Damaged(f"the content with sha256 {digest} is not what was stored", reason="corrupt") from None
     place, total = 0, sha256()
     while True:
-        [page] = await scope.store.read([Range(blob, place, place + READ_CHUNKS)])
+        page = await scope.get(Range(blob, place, place + READ_CHUNKS))
         for record in page.records:
             if record.body is None:
                 raise NotFound(f"the content with sha256 {digest} was erased", kind=ARTIFACT, id=digest)
-            chunk = b64decode(record.body.load())
+            try:
+                chunk = b64decode(record.body.load(), validate=True)
+            except (TypeError, ValueError):
+                raise Damaged(f"the content with sha256 {digest} is not what was stored", reason="corrupt") from None
             total.update(chunk)
             yield chunk
         place += READ_CHUNKS
@@ -164,25 +176,42 @@ async def content(scope: Scope, digest: str) -> AsyncIterator[bytes]:
 
 async def uses(scope: Scope, **tags: str) -> list[Document]:
     """Return every use with these tags."""
-    found: list[Document] = []
-    after: str | None = None
-    while True:
-        [page] = await scope.store.read([Scan(scope.space, USE, tags, after)])
-        found += page.documents
-        after = page.next
-        if after is None:
-            return found
+    return [use async for page in scope.pages(Scan(scope.space, USE, tags)) for use in page]
+
+
+async def wrong(ref: Ref, told: Mapping[str, Attached]) -> str:
+    """Return what is wrong with the content of a run, given what its ledger tells; nothing if all of it is there."""
+    scope, there = ref.scope, {}
+    for use in await uses(scope, run=ref.run_id):
+        there[use.key.id] = (use.value, use.tags)
+    for one in told.values():
+        put = put_use(scope, ref.run_id, one)
+        if there.pop(put.key.id, None) != (put.value, put.tags):
+            return f"artifact {one.id!r} is missing, or not the one that was attached"
+    if there:
+        return f"{min(there)!r} is an artifact that no event attached"
+    for digest, size in sorted({(one.sha256, one.size) for one in told.values()}):
+        found = 0
+        try:
+            async for chunk in content(scope, digest):
+                found += len(chunk)
+        except (Damaged, NotFound) as problem:
+            return str(problem)
+        if found != size:
+            return f"the content with sha256 {digest} has {found} bytes, and {size} were attached"
+    return ""
 
 
 async def copy_writes(
     scope: Scope, from_run: str, to_run: str, pointers: Iterable[ArtifactRef]
-) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
-    """Say what lets a second run use the same artifacts. A pointer without content stays one."""
+) -> tuple[tuple[Expect, ...], tuple[Write, ...], tuple[Attached, ...]]:
+    """Say what lets a second run use the same artifacts, and which these are. A pointer without content stays one."""
     expects: list[Expect] = []
     writes: list[Write] = []
+    copied: list[Attached] = []
     for pointer in pointers:
-        use, known = await scope.store.read(
-            [Get(use_key(scope, from_run, pointer.id)), Get(artifact_key(scope, pointer.sha256))]
+        use, known = await scope.read(
+            Get(use_key(scope, from_run, pointer.id)), Get(artifact_key(scope, pointer.sha256))
         )
         if use is None or known is None:
             continue
@@ -190,8 +219,9 @@ async def copy_writes(
         if expect not in expects:
             expects.append(expect)
             writes.append(put)
-        writes.append(put_use(scope, to_run, pointer, use.value.load()["size"]))
-    return tuple(expects), tuple(writes)
+        copied.append(attached(pointer, use.value.load()["size"]))
+        writes.append(put_use(scope, to_run, copied[-1]))
+    return tuple(expects), tuple(writes), tuple(copied)
 
 
 async def erase_writes(scope: Scope, run_id: str) -> tuple[tuple[Expect, ...], tuple[Write, ...], int]:
@@ -200,7 +230,7 @@ async def erase_writes(scope: Scope, run_id: str) -> tuple[tuple[Expect, ...], t
     writes: list[Write] = []
     own = await uses(scope, run=run_id)
     for digest in sorted({use.value.load()["sha256"] for use in own}):
-        [known] = await scope.store.read([Get(artifact_key(scope, digest))])
+        known = await scope.get(Get(artifact_key(scope, digest)))
         if known is None:
             continue
         expects.append(Expect(known.key, known.version))

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.errors import BudgetExceeded, InvalidInput, shown
 from strongroom.services.runs.changes import WorkingSetJson
 from strongroom.services.runs.working_set import ranked
 from strongroom.tokens import Tokenizer
@@ -95,7 +95,7 @@ def memory_of(item: Any) -> Memory:
         memory = getattr(item, "memory", item)
         return {"memory_id": memory.id, "content": memory.content, "confidence": memory.confidence}
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise InvalidInput(f"a memory, a hit of a search or a v2.1 item was expected, not {item!r:.80}") from None
+        raise InvalidInput(f"a memory, a hit of a search or a v2.1 item was expected, not {shown(item)}") from None
 
 
 def lines_of(state: WorkingSetJson) -> list[Line]:

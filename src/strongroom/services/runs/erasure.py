@@ -7,16 +7,20 @@ ERASED events hold no content and stay; they keep what `ledger.py` needs to chec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from strongroom.errors import Conflict, InvalidInput
+from strongroom.codec import encode
+from strongroom.errors import InvalidInput
+from strongroom.operations import Operation, Plan, made_here, perform, step
 from strongroom.services.runs import artifacts, history, staging
 from strongroom.services.runs.changes import WorkingSetJson
 from strongroom.services.runs.ledger import Tombstone, body_of, tombstone
-from strongroom.services.runs.state import Mark, Ref, Stored, put, record, retries, stored_in, whole
+from strongroom.services.runs.state import Mark, Ref, RunState, Stored, beginning, put, record, stored_in
 from strongroom.services.runs.verifying import ERASED
 from strongroom.services.runs.working_set import LISTS
-from strongroom.store import Append, Commit, Delete, Entry, Erase, Expect, Get, Range, Write, new_id
+from strongroom.store import Append, Delete, Entry, Erase, Expect, Get, Range, Receipt
 from strongroom.values import Erasure, moment
 
 ERASED_TEXT = "(erased)"
@@ -30,51 +34,70 @@ def scrubbed(state: WorkingSetJson) -> WorkingSetJson:
     return {**state, **empty, **told}
 
 
-async def erase(ref: Ref, *, reason: str, actor: str) -> Erasure:
+async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = None) -> Erasure:
     """Erase a run's content and return the receipt."""
     if not isinstance(reason, str) or not reason:
         raise InvalidInput("an erasure needs a reason to record; nothing changed", path="reason")
-    store = ref.scope.store
-    for _ in retries():
-        document, events, past = await store.read(
-            [Get(ref.key), Range(ref.ledger, limit=0), Range(ref.episodes, limit=0)]
+
+    async def attempt() -> Plan[Erasure]:
+        document, events, past = await ref.scope.read(
+            Get(ref.key), Range(ref.ledger, limit=0), Range(ref.episodes, limit=0)
         )
         now = stored_in(ref, document, events.length)
         after = scrubbed(now.working_set)
         gone = await _to_erase(now)
         expects, writes, used = await artifacts.erase_writes(ref.scope, ref.run_id)
-        unfinished = await staging.leftovers(ref.scope, {"run": ref.run_id}, before=ref.scope.clock() + 1)
-        told = _events(ref, gone, after, reason=reason, actor=actor, episodes=past.length, artifacts=used)
+        untouched, unfinished = await staging.leftovers(ref.scope, {"run": ref.run_id}, before=ref.scope.clock() + 1)
         state = msgspec.structs.replace(now.state, working_set=after, mark=Mark(now.length, 0))
-        all_writes: tuple[Write, ...] = (
-            put(ref, state),
-            *(Erase(ref.ledger, first, first + len(stones)) for first, stones in gone),
-            Append(ref.ledger, tuple(told)),
-            Delete(ref.episodes),
-            *writes,
-            *unfinished,
-            # Even if nothing is left to blank: an erasure that was killed may have left traces in the store's files,
-            # and a store that is told to erase removes them.
-            Erase(ref.ledger, 0, 0),
+        told = _events(ref, gone, state, reason=reason, actor=actor, episodes=past.length, artifacts=used)
+        counts = (told[-1].at, sum(len(stones) for _, stones in gone), past.length, used)
+        return Plan(
+            # The ledger's length too: an event recorded meanwhile must not escape.
+            (now.unchanged, Expect(ref.ledger, now.length), Expect(ref.episodes, past.length), *expects, *untouched),
+            (
+                put(ref, state),
+                Append(ref.ledger, tuple(told)),
+                *(Erase(ref.ledger, first, first + len(stones)) for first, stones in gone),
+                Delete(ref.episodes),
+                *writes,
+                *unfinished,
+                _traces(ref),
+            ),
+            lambda receipt: receipt_of(receipt, counts, receipt.pending),
+            encode(counts),
         )
-        # The ledger's length too: an event recorded meanwhile must not escape.
-        checks = (now.unchanged, Expect(ref.ledger, now.length), Expect(ref.episodes, past.length), *expects)
-        try:
-            receipt = await store.commit(Commit(new_id(), checks, all_writes))
-        except Conflict as conflict:
-            lost = conflict
-            continue
+
+    def receipt_of(receipt: Receipt, counts: Sequence[int], pending: str | None) -> Erasure:
+        at, events, past, used = counts
         return Erasure(
             run_id=ref.run_id,
             reason=reason,
             actor=actor,
-            at=moment(told[-1].at),
-            events=sum(len(stones) for _, stones in gone),
-            episodes=past.length,
+            at=moment(at),
+            events=events,
+            episodes=past,
             artifacts=used,
-            sequence_id=receipt.versions[1 + len(gone)],
+            sequence_id=receipt.versions[1],
+            complete=pending is None,
+            pending=pending,
         )
-    raise lost
+
+    async def clean() -> Plan[str | None]:
+        # Whoever erased may have been killed before the store's files were clean.
+        return Plan((), (_traces(ref),), lambda receipt: receipt.pending)
+
+    async def replay(receipt: Receipt) -> Erasure:
+        pending = await step(ref.scope, ref.key, clean) if made_here(ref.scope) else receipt.pending
+        assert receipt.answer is not None
+        return receipt_of(receipt, receipt.answer.load(), pending)
+
+    operation = Operation("runs.erase", ref.key, encode({"reason": reason, "actor": actor}), commit_id)
+    return await perform(ref.scope, operation, attempt, replay)
+
+
+def _traces(ref: Ref) -> Erase:
+    """Return what makes the store's files forget what this commit takes away, or an earlier one that was killed."""
+    return Erase(ref.ledger, 0, 0)
 
 
 async def _to_erase(stored: Stored) -> list[tuple[int, list[Tombstone]]]:
@@ -95,7 +118,7 @@ async def _to_erase(stored: Stored) -> list[tuple[int, list[Tombstone]]]:
 def _events(
     ref: Ref,
     gone: list[tuple[int, list[Tombstone]]],
-    after: WorkingSetJson,
+    after: RunState,
     *,
     reason: str,
     actor: str,
@@ -115,5 +138,5 @@ def _events(
         last = first == stretches[-1][0]
         if last:
             payload |= {"episodes": episodes, "artifacts": artifacts}
-        told.append(record(ref, ERASED, payload, actor=actor, detail=whole(after) if last else None))
+        told.append(record(ref, ERASED, payload, actor=actor, detail=beginning(after) if last else None))
     return told

@@ -2,24 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, BinaryIO
 
 import msgspec
 
-from strongroom.codec import encode
+from strongroom.codec import Json, encode, pack
 from strongroom.errors import Conflict, Damaged
+from strongroom.files import path_of, writing
+from strongroom.operations import Operation, Plan, perform
 from strongroom.services.runs import artifacts, episodes, history, packs, signing
 from strongroom.services.runs.ledger import GENESIS, body_of, event
 from strongroom.services.runs.long_term import LongTerm, Packable
 from strongroom.services.runs.packs import PackWriter
-from strongroom.services.runs.state import Ref, Stored, read
+from strongroom.services.runs.state import Ref, Stored, read, record, recording
 from strongroom.services.runs.verifying import ERASED, Tombstones
-from strongroom.store import Document, Range
+from strongroom.store import Document, Range, Receipt
 from strongroom.values import Head, Pack, iso, moment
 
 PAGE = 16
+
+
+async def to_file(
+    ref: Ref,
+    path: str | os.PathLike[str],
+    *,
+    memories: LongTerm | None,
+    signing_key: bytes | None,
+    actor: str,
+    commit_id: str | None,
+) -> Pack:
+    """Write the run to a file and tell so in its ledger."""
+
+    async def written() -> Pack:
+        return await unrecorded(ref, path, memories=memories, signing_key=signing_key)
+
+    # The key itself never leaves this process, nor does the path: what an id stands for is told by their hashes.
+    said = [os.fsencode(path_of(path).absolute()).hex(), None if signing_key is None else signing_key.hex()]
+    return await told(ref, sha256(encode(said)).hexdigest(), written, actor=actor, commit_id=commit_id)
+
+
+async def told(
+    ref: Ref, where: str, written: Callable[[], Awaitable[Pack]], *, actor: str, commit_id: str | None
+) -> Pack:
+    """Tell in the ledger of a pack that has been written."""
+
+    async def attempt() -> Plan[Pack]:
+        made = await written()
+        length, chain = made.head.length, made.head.chain
+        told = {"pack_id": made.pack_id, "length": length, "chain": chain, "manifest_sha256": made.manifest_sha256}
+        return recording(ref, record(ref, "SNAPSHOT", told, actor=actor), lambda receipt: made, pack(made))
+
+    async def replay(receipt: Receipt) -> Pack:
+        assert receipt.answer is not None
+        return msgspec.json.decode(receipt.answer, type=Pack)
+
+    async def decide() -> Json:
+        return pack(await written())
+
+    operation = Operation("run.export", ref.key, encode({"where": where, "actor": actor}), commit_id)
+    return await perform(ref.scope, operation, attempt, replay, decide)
+
+
+async def unrecorded(
+    ref: Ref, path: str | os.PathLike[str], *, memories: LongTerm | None, signing_key: bytes | None
+) -> Pack:
+    """Write the run to a file. In the store nothing changes."""
+    with writing(path) as file:
+        return await export(ref, file, memories=memories, signing_key=signing_key)
 
 
 async def export(ref: Ref, file: BinaryIO, *, memories: LongTerm | None, signing_key: bytes | None) -> Pack:
@@ -65,11 +117,6 @@ def _manifest(stored: Stored, pack: PackWriter, head: Head, at: int, uses: list[
     return {**manifest, "pack_id": "pack_" + sha256(encode(manifest)).hexdigest()[:16]}
 
 
-def told(pack: Pack) -> dict[str, Any]:
-    """Return what a SNAPSHOT event says of a pack besides its id."""
-    return {"length": pack.head.length, "chain": pack.head.chain, "manifest_sha256": pack.manifest_sha256}
-
-
 async def _ledger(stored: Stored, pack: PackWriter) -> tuple[bytes, int, set[str]]:
     """Write the events; return the chain, the time of the last one and the memories they name."""
     tombstones, named = Tombstones(stored.ref), set[str]()
@@ -93,7 +140,7 @@ async def _ledger(stored: Stored, pack: PackWriter) -> tuple[bytes, int, set[str
 async def _episodes(ref: Ref, pack: PackWriter) -> set[str]:
     named, place = set[str](), 0
     while True:
-        [page] = await ref.scope.store.read([Range(ref.episodes, place, place + PAGE)])
+        page = await ref.scope.some(Range(ref.episodes, place, None, PAGE))
         for kept in page.records:
             made = episodes.read(kept)
             if made is None:
@@ -102,7 +149,7 @@ async def _episodes(ref: Ref, pack: PackWriter) -> set[str]:
             more = {"reason": made.reason, "first_event": made.first_event, "last_event": made.last_event}
             name = f"{packs.EPISODES}{kept.index:08d}-{made.episode_id}.json"
             pack.add(name, [encode({**made.to_dict(), **more})])
-        place = max(place, page.first) + PAGE
+        place = page.records[-1].index + 1 if page.records else page.length
         if place >= page.length:
             return named
 

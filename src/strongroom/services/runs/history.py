@@ -14,7 +14,7 @@ from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.services.runs import changes
 from strongroom.services.runs.changes import WorkingSetJson
 from strongroom.services.runs.ledger import PAGE, body_of, event
-from strongroom.services.runs.state import Ref, Stored, load
+from strongroom.services.runs.state import Ref, Stored, load_of
 from strongroom.services.runs.working_set import view
 from strongroom.store import Get, Range, Record
 from strongroom.values import Diff, Event, FieldChange, Listing, Step
@@ -30,11 +30,11 @@ async def at(stored: Stored, seq: int) -> WorkingSetJson:
     if seq == stored.seq:
         return stored.working_set
     found = await _last_with(stored, seq) if seq < stored.seq else None
-    if found is None or _detail(found)["seq"] != seq:
+    if found is None or detail_of(found)["seq"] != seq:
         gone = "it was erased, or lies before what was restored" if seq < stored.seq else f"it is at {stored.seq}"
         raise NotFound(f"run {stored.ref.run_id!r} has no version {seq}: {gone}", kind="version", id=str(seq))
     state = None
-    async for record in records(stored.ref, _detail(found).get("floor", found.index), found.index + 1):
+    async for record in records(stored.ref, detail_of(found).get("floor", found.index), found.index + 1):
         state = after(state, record)
     if state is None or state["_update_seq"] != seq:
         raise Damaged(f"the ledger of run {stored.ref.run_id!r} does not lead to version {seq}", reason="gap")
@@ -56,7 +56,7 @@ async def follow(ref: Ref, ids: Mapping[str, Any], after: int, idle_seconds: flo
     store: Any = ref.scope.store
     start, since = after, monotonic()
     while True:
-        [page] = await store.read([Range(ref.ledger, start, None, PAGE)])
+        page = await ref.scope.some(Range(ref.ledger, start, None, PAGE))
         for record in page.records:
             yield event(record, ids)
         if page.records:
@@ -75,8 +75,8 @@ async def events(ref: Ref, after: int, limit: int, types: Sequence[str] | None) 
     found: list[Event] = []
     start = after
     while True:
-        document, page = await ref.scope.store.read([Get(ref.key), Range(ref.ledger, start, None, limit)])
-        working_set = load(document, ref.run_id).working_set
+        document, page = await ref.scope.read(Get(ref.key), Range(ref.ledger, start, None, limit))
+        working_set = load_of(ref, document).working_set
         for record in page.records:
             start = record.index + 1
             if types is None or record.type in types:
@@ -90,7 +90,7 @@ async def events(ref: Ref, after: int, limit: int, types: Sequence[str] | None) 
 async def records(ref: Ref, start: int, stop: int) -> AsyncIterator[Record]:
     """Yield the records of a ledger, a page at a time."""
     while start < stop:
-        [page] = await ref.scope.store.read([Range(ref.ledger, start, stop, PAGE)])
+        page = await ref.scope.some(Range(ref.ledger, start, stop, PAGE))
         for record in page.records:
             yield record
         if not page.records:
@@ -100,9 +100,11 @@ async def records(ref: Ref, start: int, stop: int) -> AsyncIterator[Record]:
 
 def after(state: WorkingSetJson | None, record: Record) -> WorkingSetJson | None:
     """Return the state after a record, given the one before (None: not known)."""
-    if record.body is None:
-        return None
-    detail = _detail(record)
+    return None if record.body is None else told(state, detail_of(record))
+
+
+def told(state: WorkingSetJson | None, detail: Mapping[str, Any]) -> WorkingSetJson | None:
+    """Return the state after an event with this detail, given the one before (None: not known)."""
     if "state" in detail:
         found: WorkingSetJson = detail["state"]
         return found
@@ -133,7 +135,7 @@ async def _last_with(stored: Stored, seq: int) -> Record | None:
     while low < high:
         middle = (low + high) // 2
         found = await _first_version(stored.ref, middle, high)
-        if found is None or _detail(found)["seq"] > seq:
+        if found is None or detail_of(found)["seq"] > seq:
             high = middle
         else:
             best, low = found, found.index + 1
@@ -142,10 +144,11 @@ async def _last_with(stored: Stored, seq: int) -> Record | None:
 
 async def _first_version(ref: Ref, start: int, stop: int) -> Record | None:
     async for record in records(ref, start, stop):
-        if "seq" in _detail(record):
+        if "seq" in detail_of(record):
             return record
     return None
 
 
-def _detail(record: Record) -> dict[str, Any]:
+def detail_of(record: Record) -> dict[str, Any]:
+    """Return what Strongroom added to an event (nothing, if that was erased)."""
     return (body_of(record.body).detail if record.body is not None else None) or {}

@@ -31,8 +31,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from strongroom.codec import Json, encode, pack
-from strongroom.errors import InvalidInput
-from strongroom.schemas import Validator, has_part
+from strongroom.errors import Damaged, InvalidInput
+from strongroom.schemas import Validator, parts
 from strongroom.schemas import check as check_schema
 from strongroom.store import Entry, Record
 from strongroom.values import Event, moment
@@ -110,9 +110,12 @@ class EventTypes:
 def check_payload(type: object, payload: object) -> Json:
     """Return the payload as it will be stored, if the type is one of the schema's and it fits."""
     stored = encode(payload, depth=1)  # inside a body
-    if not isinstance(type, str) or type == "custom_type" or not has_part("ledger_event", type):
-        hint = "; register it with ctx.runs.register_event first" if str(type).startswith("custom.") else ""
-        raise InvalidInput(f"no event type {type!r:.80}{hint}; nothing changed", path="type")
+    known = parts("ledger_event")
+    if not isinstance(type, str) or type == "custom_type" or type not in known:
+        custom = str(type).startswith("custom.")
+        others = ", ".join(name for name in known if name not in RESERVED and name != "custom_type")
+        hint = "register it with ctx.runs.register_event first" if custom else f"there are {others} and custom. ones"
+        raise InvalidInput(f"no event type {type!r:.80}; {hint}; nothing changed", path="type")
     check_schema("ledger_event", payload, part=type, path="payload")
     return stored
 
@@ -149,7 +152,10 @@ def entry(
 
 def body_of(raw: Json) -> Body:
     """Read a stored body back."""
-    return _bodies.decode(raw)
+    try:
+        return _bodies.decode(raw)
+    except msgspec.DecodeError as problem:
+        raise Damaged(f"a stored event is not one ({problem})", reason="corrupt") from None
 
 
 def tombstone(body: Body) -> Tombstone:
@@ -213,6 +219,8 @@ def event(record: Record, working_set: Mapping[str, Any]) -> Event:
     )
 
 
-def recorded(entry: Entry, index: int) -> Record:
-    """Return the record an entry has become."""
-    return Record(index, entry.type, entry.body, 0, entry.at, None, None, None, entry.commitment, None)
+def recorded(entry: Entry, index: int, *, erased: bool = False) -> Record:
+    """Return the record an entry has become, or what is left of it once it is erased."""
+    return Record(
+        index, entry.type, None if erased else entry.body, 0, entry.at, None, None, None, entry.commitment, None
+    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, BinaryIO
 
@@ -18,21 +19,23 @@ from msgspec import Struct
 
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput
+from strongroom.files import CHUNK
+from strongroom.operations import Operation, Plan, perform
 from strongroom.schemas import check as check_schema
 from strongroom.scope import Scope
-from strongroom.services.runs import artifacts, history, packs, signing
+from strongroom.services.runs import artifacts, packs, signing
 from strongroom.services.runs.changes import WorkingSetJson
 from strongroom.services.runs.episodes import TYPE as EPISODE
-from strongroom.services.runs.forks import taken
 from strongroom.services.runs.ledger import GENESIS, Identity, recorded
 from strongroom.services.runs.long_term import LongTerm, MemoryWrites, Packable
 from strongroom.services.runs.packs import PackReader
 from strongroom.services.runs.staging import Staging, sweep
-from strongroom.services.runs.state import Mark, Ref, RunState, put, record, retries, whole
+from strongroom.services.runs.state import Attached, Mark, Ref, RunState, beginning, find, point_to, put, record, taken
+from strongroom.services.runs.story import Story, all_digest, episode_digest
 from strongroom.services.runs.unzip import refused
 from strongroom.services.runs.working_set import instant, require_id, require_valid
-from strongroom.store import Append, Commit, Entry, Erase, Expect, Get, Write, new_id
-from strongroom.values import EPOCH, ArtifactRef, Head, RunConfig
+from strongroom.store import Append, Entry, Erase, Expect, Get, Receipt, Write
+from strongroom.values import EPOCH, Head, RunConfig
 
 _EPISODE = re.compile(re.escape(packs.EPISODES) + r"[0-9]{8}-(ep_[0-9a-f]+)\.json")
 _EPISODE_EXTRAS = ("reason", "first_event", "last_event")
@@ -46,7 +49,16 @@ class Checked(Struct, frozen=True):
     head: Head
     pack_id: str | None
     config: RunConfig
-    pointers: list[dict[str, Any]]
+    pointers: list[Attached]
+
+
+class Staged(Struct, frozen=True):
+    """What is written and not yet visible, and what must be erased again once it is."""
+
+    staging: Staging
+    erase: list[Erase]
+    episodes: tuple[int, str]
+    blobs: dict[str, tuple[str, int]]
 
 
 def check(pack: PackReader, *, public_key: bytes | None, head: Head | None) -> Checked:
@@ -61,19 +73,31 @@ def check(pack: PackReader, *, public_key: bytes | None, head: Head | None) -> C
     origin = Identity(told["space"], told["run_id"])
     if origin.run_id != working_set["run_id"]:
         raise refused("its working set is of another run")
-    found = _check_ledger(pack, origin, working_set if manifest else None, head)
+    found, story = _check_ledger(pack, origin, working_set if manifest else None, head)
     if manifest and (found.length, found.chain) != (
         manifest["ledger_head"]["length"],
         manifest["ledger_head"]["chain"],
     ):
         raise refused("its ledger is not the one the manifest speaks of")
-    for name in pack.under(packs.EPISODES):
-        _episode(pack, name)
+    digests = [_digest(*_episode(pack, name)) for name in pack.under(packs.EPISODES)]
     for name in pack.under(packs.ARTIFACTS):
         _check_artifact(pack, name)
     for _ in pack.lines(packs.MEMORIES):
         pass
-    return Checked(working_set, origin, found, manifest.get("pack_id"), _config(manifest), _pointers(pack, manifest))
+    config, pointers = _config(manifest), _pointers(pack, manifest)
+    if manifest and story.config is not None:
+        _check_beside(story, config, digests, pointers)
+    return Checked(working_set, origin, found, manifest.get("pack_id"), story.config or config, pointers)
+
+
+def _check_beside(story: Story, config: RunConfig, digests: list[str], pointers: list[Attached]) -> None:
+    """Hold what is in a pack beside its ledger against what the ledger tells."""
+    if config != story.config:
+        raise refused("its configuration is not the one its ledger tells")
+    if story.wrong_episode(digests) is not None:
+        raise refused("its episodes are not those its ledger tells of")
+    if {pointer.id: pointer for pointer in pointers} != story.attached:
+        raise refused("its artifacts are not those its ledger tells of")
 
 
 async def restore(
@@ -86,22 +110,45 @@ async def restore(
     head: Head | None,
     actor: str,
     max_bytes: int,
+    commit_id: str | None = None,
 ) -> tuple[Ref, RunState]:
     """Check the pack, then write it; the run appears with the last commit or not at all."""
     pack = PackReader(file, max_bytes=max_bytes)
     checked = check(pack, public_key=public_key, head=head)
     target = require_id(checked.working_set["run_id"] if run_id is None else run_id, "run_id")
     ref = Ref(scope, target, f"{target}~{os.urandom(8).hex()}")
-    [there] = await scope.store.read([Get(ref.key)])
-    if there is not None:
-        raise taken(target, Conflict("", expected=0, actual=there.version, key=ref.key))
-    await sweep(scope)
     staging = Staging(scope, target)
+    staged: Staged | None = None
+
+    async def attempt() -> Plan[tuple[Ref, RunState]]:
+        nonlocal staged
+        if staged is None:
+            there = await scope.get(Get(ref.key))
+            if there is not None:
+                raise taken(target, Conflict("", expected=0, actual=there.version, key=ref.key))
+            await sweep(scope)
+            erase = await _stage_ledger(pack, ref, staging, checked)
+            made = await _stage_episodes(pack, ref, staging)
+            staged = Staged(staging, erase, made, await _stage_artifacts(pack, scope, staging))
+        return await _appearance(ref, checked, staged, await _memories(pack, memories), actor)
+
+    async def replay(receipt: Receipt) -> tuple[Ref, RunState]:
+        await staging.abandon()
+        return await find(scope, target)
+
+    # Hashes of everything in the pack, or, of one without a manifest, all there is.
+    said = {"manifest": pack.manifest, "working_set": checked.working_set, "head": msgspec.to_builtins(checked.head)}
+    demands = {
+        "run_id": run_id,
+        "public_key": None if public_key is None else public_key.hex(),
+        "head": None if head is None else msgspec.to_builtins(head),
+        "max_bytes": max_bytes,
+    }
+    operation = Operation(
+        "runs.restore", ref.key, encode({**said, "actor": actor}), commit_id, encode(demands), lambda: _whole(file)
+    )
     try:
-        erase = await _stage_ledger(pack, ref, staging, checked)
-        await _stage_episodes(pack, ref, staging)
-        blobs = await _stage_artifacts(pack, scope, staging)
-        return await _appear(ref, checked, staging, erase, blobs, lambda: _memories(pack, memories), actor)
+        return await perform(scope, operation, attempt, replay)
     except BaseException:
         await staging.abandon()
         raise
@@ -110,9 +157,10 @@ async def restore(
 # ---- checking -------------------------------------------------------------------------------------------------------
 
 
-def _check_ledger(pack: PackReader, origin: Identity, expected: WorkingSetJson | None, head: Head | None) -> Head:
-    chain, length = GENESIS, 0
-    state: WorkingSetJson | None = None
+def _check_ledger(
+    pack: PackReader, origin: Identity, expected: WorkingSetJson | None, head: Head | None
+) -> tuple[Head, Story]:
+    chain, length, story = GENESIS, 0, Story()
     for number, line in enumerate(pack.lines(packs.LEDGER), 1):
         try:
             entry, erased = packs.entry_of(line, number, origin)
@@ -123,14 +171,15 @@ def _check_ledger(pack: PackReader, origin: Identity, expected: WorkingSetJson |
         if head is not None and head.length == number and head.chain != chain.hex():
             raise refused("its ledger is not the one whose head was given")
         try:
-            state = None if erased else history.after(state, recorded(entry, number - 1))
-        except (KeyError, TypeError, ValueError):
-            raise refused(f"{packs.LEDGER}:{number} holds a change that can not be applied") from None
+            story.hear(recorded(entry, number - 1, erased=erased))
+        except ValueError as problem:
+            raise refused(f"{packs.LEDGER}:{number}: {problem}") from None
     if head is not None and head.length > length:
         raise refused("it is older than the head that was given: events are missing from its end")
+    state = story.state
     if expected is not None and state is not None and {**state, "run_id": origin.run_id} != expected:
         raise refused("its working set is not what its ledger leads to")
-    return Head(length, chain.hex())
+    return Head(length, chain.hex()), story
 
 
 def _episode(pack: PackReader, name: str) -> tuple[dict[str, Any], int]:
@@ -151,6 +200,10 @@ def _episode(pack: PackReader, name: str) -> tuple[dict[str, Any], int]:
     return {**found, **extras}, (passed.days * 86400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
+def _digest(body: dict[str, Any], at: int) -> str:
+    return episode_digest(at, encode(body))
+
+
 def _check_artifact(pack: PackReader, name: str) -> None:
     total = sha256()
     for chunk in pack.chunks(name):
@@ -166,7 +219,7 @@ def _config(manifest: dict[str, Any]) -> RunConfig:
         raise refused(f"its configuration is not one known here ({problem})") from None
 
 
-def _pointers(pack: PackReader, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+def _pointers(pack: PackReader, manifest: dict[str, Any]) -> list[Attached]:
     pointers = manifest.get("pointers", {}).get("artifacts", [])
     fields = {"id": str, "type": str, "path": str, "sha256": str, "size": int}
     for pointer in pointers if isinstance(pointers, list) else [None]:
@@ -174,7 +227,14 @@ def _pointers(pack: PackReader, manifest: dict[str, Any]) -> list[dict[str, Any]
             raise refused("its list of artifacts is not well-formed")
         if packs.ARTIFACTS + pointer["sha256"] not in pack.names:
             raise refused(f"the content of artifact {pointer['id'][:60]!r} is missing")
-    return list(pointers)
+    return msgspec.convert(pointers, list[Attached])
+
+
+@contextmanager
+def _whole(file: BinaryIO) -> Iterator[Iterator[bytes]]:
+    """Offer the file from its beginning."""
+    file.seek(0)
+    yield iter(lambda: file.read(CHUNK), b"")
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
@@ -199,12 +259,16 @@ async def _stage_ledger(pack: PackReader, ref: Ref, staging: Staging, checked: C
     return blank
 
 
-async def _stage_episodes(pack: PackReader, ref: Ref, staging: Staging) -> None:
+async def _stage_episodes(pack: PackReader, ref: Ref, staging: Staging) -> tuple[int, str]:
+    """Append the episodes; return what the ledger will tell of them."""
+    digests = []
     for name in pack.under(packs.EPISODES):
         body, at = _episode(pack, name)
         for side in ("ws_before", "ws_after"):
             body[side] = {**body[side], "run_id": ref.run_id}
+        digests.append(_digest(body, at))
         await staging.append(ref.episodes, Entry(EPISODE, encode(body), at=at))
+    return all_digest(digests)
 
 
 async def _stage_artifacts(pack: PackReader, scope: Scope, staging: Staging) -> dict[str, tuple[str, int]]:
@@ -229,57 +293,42 @@ async def _memories(pack: PackReader, memories: LongTerm | None) -> MemoryWrites
     return await memories.unpack_writes(items)
 
 
-async def _appear(
-    ref: Ref,
-    checked: Checked,
-    staging: Staging,
-    erase: list[Erase],
-    blobs: dict[str, tuple[str, int]],
-    bring: Callable[[], Awaitable[MemoryWrites | None]],
-    actor: str,
-) -> tuple[Ref, RunState]:
-    """Make the run visible: one commit of its document and everything that points to what was staged."""
-    scope = ref.scope
+async def _appearance(
+    ref: Ref, checked: Checked, staged: Staged, brought: MemoryWrites | None, actor: str
+) -> Plan[tuple[Ref, RunState]]:
+    """Plan what makes the run visible: its document and everything that points to what was staged."""
     working_set = {**checked.working_set, "run_id": ref.run_id}
     state = RunState(
         working_set=working_set, streams=ref.streams, config=checked.config, mark=Mark(checked.head.length, 0)
     )
     told = {"pack_id": checked.pack_id, "run_id": checked.origin.run_id, "length": checked.head.length}
     told |= {"chain": checked.head.chain} if checked.pack_id else {}
-    restored = record(ref, "RESTORED", told, actor=actor, detail=whole(working_set))
-    for _ in retries():
-        expects, writes = await _artifact_writes(scope, ref.run_id, checked.pointers, blobs)
-        brought = await bring()
-        commit = Commit(
-            new_id(),
-            (Expect(ref.key, 0), *staging.expects, *expects, *(brought.expects if brought else ())),
-            (
-                put(ref, state),
-                *staging.last_writes(),
-                *erase,
-                Append(ref.ledger, (restored,)),
-                *writes,
-                *(brought.writes if brought else ()),
-            ),
-        )
-        try:
-            await scope.store.commit(commit)
-        except Conflict as conflict:
-            if conflict.key == ref.key:
-                raise taken(ref.run_id, conflict) from None
-            lost = conflict
-            continue
-        return ref, state
-    raise lost
+    restored = record(ref, "RESTORED", told, actor=actor, detail=beginning(state, checked.pointers, staged.episodes))
+    alone, pointer = point_to(ref)
+    expects, writes = await _artifact_writes(ref.scope, ref.run_id, checked.pointers, staged.blobs)
+    return Plan(
+        (Expect(ref.key, 0), alone, *staged.staging.expects, *expects, *(brought.expects if brought else ())),
+        (
+            put(ref, state),
+            pointer,
+            *staged.staging.last_writes(),
+            *staged.erase,
+            Append(ref.ledger, (restored,)),
+            *writes,
+            *(brought.writes if brought else ()),
+        ),
+        lambda receipt: (ref, state),
+        refusal=lambda conflict: taken(ref.run_id, conflict) if conflict.key in (ref.key, alone.key) else None,
+    )
 
 
 async def _artifact_writes(
-    scope: Scope, run_id: str, pointers: list[dict[str, Any]], blobs: dict[str, tuple[str, int]]
+    scope: Scope, run_id: str, pointers: list[Attached], blobs: dict[str, tuple[str, int]]
 ) -> tuple[list[Expect], list[Write]]:
     expects: list[Expect] = []
     writes: list[Write] = []
     for digest, (blob, size) in blobs.items():
-        [known] = await scope.store.read([Get(artifacts.artifact_key(scope, digest))])
+        known = await scope.get(Get(artifacts.artifact_key(scope, digest)))
         if known is None:
             made = artifacts.put_artifact(scope, digest, blob, size)
             expects.append(Expect(made.key, 0))
@@ -289,6 +338,5 @@ async def _artifact_writes(
             expects.append(expect)
             writes += [again, artifacts.drop_blob(scope, blob)]
     for pointer in pointers:
-        ref = ArtifactRef(type=pointer["type"], id=pointer["id"], path=pointer["path"], sha256=pointer["sha256"])
-        writes.append(artifacts.put_use(scope, run_id, ref, pointer["size"]))
+        writes.append(artifacts.put_use(scope, run_id, pointer))
     return expects, writes

@@ -8,36 +8,42 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Unpack
 
 import msgspec
+from msgspec import Raw
 
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
-from strongroom.errors import InvalidInput
-from strongroom.files import name_of, reading, writing
+from strongroom.codec import Json, encode, pack
+from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound, Unavailable
+from strongroom.files import name_of, reading
+from strongroom.operations import Operation, Plan, made_here, perform
 from strongroom.services.runs import (
+    anchors,
     artifacts,
     brief,
+    elsewhere,
     episodes,
     exports,
-    forks,
     history,
-    ledger,
-    milestones,
+    starts,
     updates,
-    updating,
     verifying,
 )
+from strongroom.services.runs.anchors import Seal, kept
 from strongroom.services.runs.ledger import EventTypes, event, recorded
 from strongroom.services.runs.long_term import LongTerm
-from strongroom.services.runs.repeats import receipt_of, require_own, used_otherwise
-from strongroom.services.runs.state import Ref, RunState, Stored, load, read, record
+from strongroom.services.runs.state import Ref, RunState, Stored, load_of, read, record, recording
+from strongroom.services.runs.updates import By, Outcome, Request
 from strongroom.services.runs.working_set import view
-from strongroom.store import EXISTS, Append, Commit, Expect, Get, Range, Receipt, Tail, Write, new_id
+from strongroom.store import Get, Range, Receipt
 from strongroom.values import (
+    Anchor,
     ArtifactRef,
     Brief,
+    Cursor,
     Diff,
     Episode,
     Event,
@@ -47,12 +53,13 @@ from strongroom.values import (
     Pack,
     RunConfig,
     Step,
+    UpdateFields,
     Verification,
     WorkingSet,
+    place_of,
 )
 
-Fields = Mapping[str, Any]
-T = TypeVar("T")
+Fields = UpdateFields | Mapping[str, Any]
 
 
 @checked
@@ -60,17 +67,28 @@ class AsyncRun:
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`."""
 
     def __init__(
-        self, ref: Ref, state: RunState, *, actor: str, types: EventTypes, memories: LongTerm | None = None
+        self,
+        ref: Ref,
+        state: RunState,
+        *,
+        actor: str,
+        types: EventTypes,
+        memories: LongTerm | None = None,
+        seal: Seal | None = None,
     ) -> None:
         self._ref = ref
         self._config = state.config
         self._actor = actor
         self._types = types
         self._memories = memories
+        self._seal = seal or Seal()
         self._known: Stored | None = None
         self._eviction: Eviction | None = None
         self._working_set = view(state.working_set)
         self._ids = {name: state.working_set[name] for name in ("run_id", "task_id", "thread_id")}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id!r} seq={self.seq} status={self.working_set.status}>"
 
     @property
     def id(self) -> str:
@@ -96,7 +114,8 @@ class AsyncRun:
 
     async def refresh(self) -> WorkingSet:
         """Read the working set as it is now."""
-        return self._see(await read(self._ref))
+        stored = await read(self._ref)
+        return self._see(view(stored.working_set), stored)
 
     # ---- updates ----------------------------------------------------------------------------------------------------
 
@@ -110,20 +129,26 @@ class AsyncRun:
         actor: str | None = None,
         parent: str | None = None,
         commit_id: str | None = None,
-        **fields: Any,
+        **fields: Unpack[UpdateFields],
     ) -> WorkingSet:
         """Replace fields, if nobody else has updated the run since `expected_seq` (default: what this handle saw).
 
         `append` and `remove` edit list fields instead: `append={"blockers": ["429s"]}`. Alone, and without an
         expected_seq, they commute: whoever else is writing, they are applied to what is there. A refusal is recorded
-        in the ledger and raised. A repeat with the same `commit_id` changes nothing and returns the first result.
+        in the ledger and raised. A repeat with the same `commit_id` changes nothing and returns the first result; what
+        it expects is not part of what it asks for.
         """
-        asked = updates.Request(fields, append or {}, remove or {}, actor or self._actor, parent)
+        request = Request(fields, append or {}, remove or {})
         commutes = not fields and expected_seq is None and (append or remove)
         expected = None if commutes else self.seq if expected_seq is None else expected_seq
-        if (done := await receipt_of(self._ref, commit_id)) is not None:
-            return await self._result_of(done)
-        return await self._update(lambda stored: _ready(asked), expected=expected, commit_id=commit_id)
+        by = By(actor or self._actor, parent)
+
+        async def ask(stored: Stored) -> Request:
+            return request
+
+        content = updates.content_of(self._ref.scope, request, by)
+        operation = Operation("run.update", self._ref.key, content, commit_id, encode({"expected_seq": expected}))
+        return (await self._update(operation, by, ask, expected)).working_set
 
     async def update_with(
         self,
@@ -131,17 +156,32 @@ class AsyncRun:
         *,
         actor: str | None = None,
         parent: str | None = None,
+        commit_id: str | None = None,
     ) -> WorkingSet:
-        """Read, let `decide` return the fields to replace (None: nothing), commit; again if somebody was faster."""
+        """Read, let `decide` return the fields to replace (None: nothing), commit; again if somebody was faster.
 
-        async def ask(stored: Stored) -> updates.Request | None:
+        What `decide` says is not part of what a `commit_id` stands for: a repeat does not ask it.
+        """
+
+        async def ask(stored: Stored) -> Request | None:
             answer = decide(view(stored.working_set))
-            fields = await answer if inspect.isawaitable(answer) else answer
+            fields: object = await answer if inspect.isawaitable(answer) else answer
             if fields is not None and not isinstance(fields, Mapping):
                 raise InvalidInput(f"a decision must be a mapping of fields, not {type(fields).__name__}")
-            return None if fields is None else updates.Request(fields, {}, {}, actor or self._actor, parent)
+            return None if fields is None else Request(fields)
 
-        return await self._update(ask)
+        async def decided() -> Json:
+            stored = await read(self._ref)
+            request = await ask(stored)
+            return elsewhere.decision(stored, request)
+
+        return await self._update_decided(By(actor or self._actor, parent), ask, commit_id, decided)
+
+    async def _update_decided(
+        self, by: By, ask: updates.Ask, commit_id: str | None, decide: updates.Decide | None = None
+    ) -> WorkingSet:
+        operation = Operation("run.update_with", self._ref.key, encode(by._asdict()), commit_id)
+        return (await self._update(operation, by, ask, decide=decide)).working_set
 
     async def rollback(
         self,
@@ -153,35 +193,50 @@ class AsyncRun:
         commit_id: str | None = None,
     ) -> WorkingSet:
         """Make the run what it was after update `seq`, as a new update. Nothing in the past changes."""
+        by = By(actor or self._actor, parent)
 
-        async def ask(stored: Stored) -> updates.Request | None:
+        async def ask(stored: Stored) -> Request:
             old = await history.at(stored, seq)
-            who = actor or self._actor
             payload = {"to_seq": seq, "new_seq": stored.seq + 1}
-            told = record(self._ref, "ROLLED_BACK", payload, actor=who, parent=parent)
-            return updates.Request(updates.back_to(old), {}, {}, who, parent, (told,))
+            told = record(self._ref, "ROLLED_BACK", payload, **by._asdict())
+            return Request(updates.back_to(old), events=(told,))
 
-        if (done := await receipt_of(self._ref, commit_id)) is not None:
-            return await self._result_of(done)
         expected = self.seq if expected_seq is None else expected_seq
-        return await self._update(ask, expected=expected, commit_id=commit_id)
+        content, besides = encode({"seq": seq, **by._asdict()}), encode({"expected_seq": expected})
+        operation = Operation("run.rollback", self._ref.key, content, commit_id, besides)
+        return (await self._update(operation, by, ask, expected)).working_set
 
     async def _update(
-        self, ask: updating.Ask, *, expected: int | None = None, commit_id: str | None = None
-    ) -> WorkingSet:
+        self,
+        operation: Operation,
+        by: By,
+        ask: updates.Ask,
+        expected: int | None = None,
+        decide: updates.Decide | None = None,
+    ) -> Outcome:
         known = self._known if self._known is not None and self._known.seq == expected else None
-        done = await updating.update(
-            self._ref, ask, actor=self._actor, known=known, expected=expected, commit_id=commit_id
-        )
-        if not done.made:
-            return self._see(done.stored)
-        # A repeat is answered with the first receipt, which need not speak of what this one planned.
-        self._known = done.stored if commit_id is None else None
-        self._eviction = done.eviction
-        self._working_set = view(done.stored.working_set)
-        if self._config.milestone_step_cap is not None:
-            await milestones.make_if_due(self._ref, actor=self._actor)
-        return self._working_set
+        done = await updates.update(self._ref, operation, by, ask, known=known, expected=expected, decide=decide)
+        self._see(done.working_set, done.stored)
+        if done.made:
+            self._eviction = done.eviction
+            if self._config.milestone_step_cap is not None:
+                await self._milestone_if_due()
+        return done
+
+    async def _milestone_if_due(self) -> None:
+        if not made_here(self._ref.scope):
+            return  # whoever made the update has looked
+        # What was asked for is done, whatever becomes of this: a milestone that is due stays due.
+        with suppress(Conflict, Unavailable, CommitUnknown):
+            if await episodes.make_if_due(self._ref, actor=self._actor):
+                await self._sealed()
+
+    async def _sealed(self) -> None:
+        if self._seal.path is not None:
+            try:
+                await anchors.anchor(self._ref, self._seal.path, self._seal.signing_key)
+            except Unavailable as problem:
+                raise Unavailable(f"the milestone was made; its anchor was not: {problem}", reason="io") from None
 
     # ---- the ledger -------------------------------------------------------------------------------------------------
 
@@ -196,41 +251,69 @@ class AsyncRun:
     ) -> Event:
         """Add an event to the ledger. Its type and payload are checked. It never conflicts, whoever else records."""
         told = self._types.check(type, dict(payload) if isinstance(payload, Mapping) else payload)
-        entry = record(self._ref, type, told, actor=actor or self._actor, parent=parent)
-        append = Append(self._ref.ledger, (entry,))
-        receipt = await self._commit((Expect(self._ref.key, EXISTS),), (append,), commit_id)
-        require_own(receipt, 1)
-        if self._known is not None:
-            self._known = msgspec.structs.replace(self._known, length=receipt.versions[0])
+        ref, who = self._ref, actor or self._actor
+
+        async def attempt() -> Plan[Event]:
+            entry = record(ref, type, told, actor=who, parent=parent)
+            return recording(ref, entry, lambda made: event(recorded(entry, made.versions[0] - 1), self._ids))
+
+        async def replay(receipt: Receipt) -> Event:
+            length = receipt.versions[0]
+            document, page = await ref.scope.read(Get(ref.key), Range(ref.ledger, length - 1, length))
+            if page.records[0].body is None:
+                raise NotFound(f"event {length} of run {self.id!r} was erased since", kind="event", id=str(length))
+            return event(page.records[0], load_of(ref, document).working_set)
+
+        content = pack({"type": type, "payload": Raw(told), "actor": who, "parent": parent})
+        operation = Operation("run.record", ref.key, content, commit_id)
+        made = await perform(ref.scope, operation, attempt, replay)
+        if self._known is not None and self._known.length < made.sequence_id:
+            self._known = msgspec.structs.replace(self._known, length=made.sequence_id)
         if type == "ERROR" and self._config.milestone_error_cap is not None:
-            await milestones.make_if_due(self._ref, actor=self._actor)
-        if commit_id is not None:
-            return await self._event(receipt.versions[0])  # perhaps a repeat: say what the first one said
-        return event(recorded(entry, receipt.versions[0] - 1), self._ids)
+            await self._milestone_if_due()
+        return made
 
-    async def events(self, *, after: int = 0, limit: int = 100, types: Sequence[str] | None = None) -> Listing[Event]:
-        """Return events in order, from the first one after sequence id `after`; `next` continues from there."""
-        return await history.events(self._ref, after, limit, types)
+    async def events(
+        self, *, after: Cursor = None, limit: int = 100, types: Sequence[str] | None = None
+    ) -> Listing[Event]:
+        """Return events in order, from the first one after sequence id `after`, or after a page: its `next`."""
+        return await history.events(self._ref, place_of(after), limit, types)
 
-    async def follow(self, *, after: int = 0, idle_seconds: float | None = None) -> AsyncIterator[Event]:
+    async def follow(self, *, after: Cursor = None, idle_seconds: float | None = None) -> AsyncIterator[Event]:
         """Yield the events after sequence id `after`, then each new one as it is recorded, by whatever process.
 
         Ends only if `idle_seconds` pass without a new event.
         """
-        async for told in history.follow(self._ref, self._ids, after, idle_seconds):
+        async for told in history.follow(self._ref, self._ids, place_of(after), idle_seconds):
             yield told
 
     async def head(self) -> Head:
         """Return the ledger's length and hash, to keep elsewhere and give to `verify` later."""
-        [tail] = await self._ref.scope.store.read([Tail(self._ref.ledger, 1)])
-        return Head(tail.length, (tail.records[0].chain if tail.records else ledger.GENESIS).hex())
+        return await anchors.head(self._ref)
 
-    async def verify(self, *, head: Head | None = None) -> Verification:
-        """Check every event against the hash chain, and the working set against the events.
+    async def anchor(self, path: str | os.PathLike[str] | None = None, *, signing_key: bytes | None = None) -> Anchor:
+        """Seal the ledger's head: add it to the end of a file, sign it with an Ed25519 key (32 bytes), or both.
 
-        A chain alone can not show that its end was cut off: give a `head` that was kept elsewhere.
+        Keep the file where whoever can write the store can not, and give it to `verify`.
         """
-        return await verifying.verify(self._ref, head)
+        return await anchors.anchor(self._ref, path, signing_key)
+
+    async def verify(
+        self,
+        *,
+        head: Head | None = None,
+        anchors: str | os.PathLike[str] | Sequence[Anchor] | None = None,
+        public_key: bytes | None = None,
+    ) -> Verification:
+        """Check every event against the hash chain, and all that the run is and has against the events.
+
+        A chain alone can not show that its end was cut off, or that all of it was written anew: give a `head` that was
+        kept elsewhere, or `anchors`. With `public_key` only those count that are signed by that key.
+        """
+        if public_key is not None and anchors is None:
+            raise InvalidInput("a public_key is for anchors; give those too")
+        sealed = None if anchors is None else kept(self._ref, anchors, public_key)
+        return await verifying.verify(self._ref, head, sealed)
 
     # ---- time travel ------------------------------------------------------------------------------------------------
 
@@ -257,8 +340,10 @@ class AsyncRun:
         commit_id: str | None = None,
     ) -> AsyncRun:
         """Start a new run from what this one was after update `seq` (default: now). This one stays as it is."""
-        ref, state = await forks.fork(self._ref, seq, run_id=run_id, actor=actor or self._actor, commit_id=commit_id)
-        return AsyncRun(ref, state, actor=actor or self._actor, types=self._types, memories=self._memories)
+        ref, state = await starts.fork(self._ref, seq, run_id=run_id, actor=actor or self._actor, commit_id=commit_id)
+        return AsyncRun(
+            ref, state, actor=actor or self._actor, types=self._types, memories=self._memories, seal=self._seal
+        )
 
     # ---- artifacts and packs ----------------------------------------------------------------------------------------
 
@@ -272,6 +357,7 @@ class AsyncRun:
         priority: int = 5,
         actor: str | None = None,
         parent: str | None = None,
+        commit_id: str | None = None,
     ) -> ArtifactRef:
         """Store a file's or bytes' content with the run and point to it from the working set, in one commit.
 
@@ -279,24 +365,33 @@ class AsyncRun:
         """
         with reading(source) as chunks:
             content = await artifacts.upload(self._ref.scope, self.id, chunks)
-        who = actor or self._actor
         name = name_of(source) if path is None else path
         pointer = ArtifactRef(type=type, id=f"art_{os.urandom(8).hex()}", path=name, sha256=content.sha256)
         append: dict[str, list[Any]] = {"artifact_refs": [pointer]}
         if preview_tokens:
             shown = artifacts.preview(self._ref.scope, content, pointer, preview_tokens, priority)
             append["sliding_context"] = [shown]
+        by = By(actor or self._actor, parent)
+        told = {"type": type, "path": name, "sha256": content.sha256, "preview_tokens": preview_tokens}
+        told |= {"priority": priority, **by._asdict()}
 
-        async def ask(stored: Stored) -> updates.Request | None:
+        async def ask(stored: Stored) -> Request:
             expects, writes = await artifacts.store_writes(self._ref.scope, self.id, pointer, content)
-            return updates.Request({}, append, {}, who, parent, (), expects, writes)
+            attached = artifacts.attached(pointer, content.size)
+            return Request(
+                append=append, expects=expects, writes=writes, answer=encode(pointer.id), attached=(attached,)
+            )
 
+        operation = Operation("run.attach", self._ref.key, encode(told), commit_id, source=lambda: reading(source))
         try:
-            await self._update(ask)
+            done = await self._update(operation, by, ask)
         except BaseException:
             await content.staging.abandon()
             raise
-        return pointer
+        if done.stored is None:
+            await content.staging.abandon()
+        assert done.answer is not None
+        return msgspec.structs.replace(pointer, id=done.answer.load())
 
     async def artifact(self, artifact_id: str) -> AsyncIterator[bytes]:
         """Yield an artifact's content in chunks; raise `Damaged` if it is not what was stored."""
@@ -304,18 +399,31 @@ class AsyncRun:
             yield chunk
 
     async def export(
-        self, path: str | os.PathLike[str], *, signing_key: bytes | None = None, actor: str | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        signing_key: bytes | None = None,
+        record: bool = True,
+        actor: str | None = None,
+        commit_id: str | None = None,
     ) -> Pack:
         """Write everything of this run to a resume pack, and record that in the ledger.
 
-        The file is complete and on disk, or not there. `signing_key` is an Ed25519 private key (32 bytes).
+        The file is complete and on disk, or not there. `signing_key` is an Ed25519 private key (32 bytes). A repeat
+        with the same `commit_id` leaves the file alone. With `record=False` the store is only read.
         """
-        with writing(path) as file:
-            made = await exports.export(self._ref, file, memories=self._memories, signing_key=signing_key)
-        told = {"pack_id": made.pack_id, **exports.told(made)}
-        entry = record(self._ref, "SNAPSHOT", told, actor=actor or self._actor)
-        await self._commit((Expect(self._ref.key, EXISTS),), (Append(self._ref.ledger, (entry,)),))
-        return made
+        if not record:
+            if commit_id is not None:
+                raise InvalidInput("what is not recorded is no commit and takes no commit_id; nothing was exported")
+            return await exports.unrecorded(self._ref, path, memories=self._memories, signing_key=signing_key)
+        return await exports.to_file(
+            self._ref,
+            path,
+            memories=self._memories,
+            signing_key=signing_key,
+            actor=actor or self._actor,
+            commit_id=commit_id,
+        )
 
     # ---- milestones and briefs --------------------------------------------------------------------------------------
 
@@ -332,7 +440,7 @@ class AsyncRun:
         commit_id: str | None = None,
     ) -> Episode:
         """Freeze what happened since the last milestone; commit a batch of memories with it. All in one commit."""
-        return await milestones.make(
+        made = await episodes.make(
             self._ref,
             self._memories,
             reason=reason,
@@ -344,13 +452,12 @@ class AsyncRun:
             parent=parent,
             commit_id=commit_id,
         )
+        await self._sealed()
+        return made
 
-    async def episodes(self, *, after: int = 0, limit: int = 50) -> Listing[Episode]:
-        """Return milestones, oldest first, from place `after`."""
-        [page] = await self._ref.scope.store.read([Range(self._ref.episodes, after, None, limit)])
-        found = [made for kept in page.records if (made := episodes.read(kept)) is not None]
-        end = page.records[-1].index + 1 if page.records else page.length
-        return Listing(found, str(end) if end < page.length else None)
+    async def episodes(self, *, after: Cursor = None, limit: int = 50) -> Listing[Episode]:
+        """Return milestones, oldest first, from place `after`, or after a page: its `next`."""
+        return await episodes.page(self._ref, place_of(after), limit)
 
     async def brief(
         self,
@@ -382,31 +489,7 @@ class AsyncRun:
 
     # ---- what the methods share -------------------------------------------------------------------------------------
 
-    def _see(self, stored: Stored) -> WorkingSet:
-        if stored.seq >= self.seq:
-            self._known = stored
-            self._working_set = view(stored.working_set)
-        return self._working_set
-
-    async def _commit(
-        self, expects: tuple[Expect, ...], writes: tuple[Write, ...], commit_id: str | None = None
-    ) -> Receipt:
-        return await self._ref.scope.store.commit(Commit(new_id() if commit_id is None else commit_id, expects, writes))
-
-    async def _result_of(self, receipt: Receipt) -> WorkingSet:
-        """Return what an update of the past returned. Its event is the last that its commit appended."""
-        found = await self.events(after=receipt.versions[1] - 1, limit=1) if len(receipt.versions) > 1 else ()
-        told = next(iter(found), None)
-        if told is None or not (told.erased or "new_seq" in told.payload):
-            raise used_otherwise(receipt.id)
-        return await self.refresh() if told.erased else await self.at(told.payload["new_seq"])
-
-    async def _event(self, sequence_id: int) -> Event:
-        document, page = await self._ref.scope.store.read(
-            [Get(self._ref.key), Range(self._ref.ledger, sequence_id - 1, sequence_id)]
-        )
-        return event(page.records[0], load(document, self.id).working_set)
-
-
-async def _ready(value: T) -> T:
-    return value
+    def _see(self, seen: WorkingSet, stored: Stored | None) -> WorkingSet:
+        if seen.seq >= self.seq:
+            self._working_set, self._known = seen, stored
+        return seen

@@ -6,32 +6,22 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from strongroom.arguments import checked
-from strongroom.errors import Conflict, InvalidInput
+from strongroom.errors import Damaged
 from strongroom.files import opened
 from strongroom.scope import Scope
-from strongroom.services.runs import erasure, restores
-from strongroom.services.runs.eviction import make_room
-from strongroom.services.runs.forks import taken
+from strongroom.services.runs import erasure, restores, starts
+from strongroom.services.runs.anchors import Seal
 from strongroom.services.runs.ledger import EventTypes
 from strongroom.services.runs.long_term import LongTerm
 from strongroom.services.runs.packs import MAX_PACK_BYTES
-from strongroom.services.runs.repeats import new_run_id, started
 from strongroom.services.runs.run import AsyncRun
-from strongroom.services.runs.state import KIND, Mark, Ref, RunState, find, load, put, record, whole
-from strongroom.services.runs.working_set import initial, require_id
-from strongroom.store import Append, Commit, Expect, Scan, new_id
+from strongroom.services.runs.state import KIND, Ref, RunState, find, load, refs
+from strongroom.services.runs.working_set import require_id
+from strongroom.store import Scan
 from strongroom.values import Erasure, Head, Listing, RunConfig, Status
 
 ACTOR = "agent"
-CONFIG_LIMITS = (
-    ("ws_max_tokens", 1, 10**9),
-    ("pinned_context_max_items", 0, 10),
-    ("milestone_step_cap", 1, 10**9),
-    ("milestone_error_cap", 1, 10**9),
-)
 
 
 @checked
@@ -42,16 +32,21 @@ class AsyncRuns:
         self._scope = scope
         self._memories = memories
         self._types = EventTypes()
+        self._seal = Seal()
 
     def inline(self) -> AsyncRuns:
         """Return the same runs for code without an event loop: nothing is moved to another thread."""
         twin = AsyncRuns(self._scope, memories=None if self._memories is None else self._memories.inline())
-        twin._types = self._types
+        twin._types, twin._seal = self._types, self._seal
         return twin
 
     def register_event(self, type: str, schema: Mapping[str, Any]) -> None:
         """Let runs of this context record events of a `custom.` type, checked against a JSON Schema."""
         self._types.register(type, schema)
+
+    def anchor_milestones(self, path: str | os.PathLike[str] | None, *, signing_key: bytes | None = None) -> None:
+        """Let every milestone of this context's runs end with an anchor in this file (None: no longer)."""
+        self._seal.path, self._seal.signing_key = path, signing_key
 
     async def create(
         self,
@@ -69,38 +64,51 @@ class AsyncRuns:
     ) -> AsyncRun:
         """Start a run. An id that is taken is refused (`Conflict`): a run is never reset.
 
-        A repeat with the same `commit_id` returns the run that the first one started.
+        A repeat with the same `commit_id` returns the run that the first one started, as it is by now.
         """
-        ids = {
-            "run_id": new_run_id(commit_id) if run_id is None else require_id(run_id, "run_id"),
-            "task_id": _fresh("task") if task_id is None else require_id(task_id, "task_id"),
-            "thread_id": _fresh("thread") if thread_id is None else require_id(thread_id, "thread_id"),
-        }
-        chosen = _config(config)
-        working_set = initial(
-            **ids,
+        ref, state = await starts.start(
+            self._scope,
+            ids={"run_id": run_id, "task_id": task_id, "thread_id": thread_id},
+            config=config,
+            actor=actor,
+            commit_id=commit_id,
             objective=objective,
             acceptance_criteria=acceptance_criteria,
             constraints=constraints,
             current_stage=current_stage,
         )
-        make_room(None, working_set, max_tokens=chosen.ws_max_tokens, tokenizer=self._scope.tokenizer)
-        ref = Ref(self._scope, ids["run_id"], ids["run_id"])
-        state = RunState(working_set=working_set, streams=ref.streams, config=chosen, mark=Mark(0, 0))
-        told = {"config": msgspec.to_builtins(chosen)}
-        start = record(ref, "RUN_START", told, actor=actor, detail=whole(working_set))
-        try:
-            await self._scope.store.commit(
-                Commit(
-                    new_id() if commit_id is None else commit_id,
-                    (Expect(ref.key, 0),),
-                    (put(ref, state), Append(ref.ledger, (start,))),
-                )
-            )
-        except Conflict as conflict:
-            raise taken(ref.run_id, conflict) from None
-        if commit_id is not None:
-            ref, state = await started(self._scope, ref.run_id, commit_id)
+        return self._handle(ref, state, actor)
+
+    async def open(
+        self,
+        run_id: str,
+        *,
+        objective: str,
+        acceptance_criteria: Sequence[str] = (),
+        constraints: Sequence[str] = (),
+        current_stage: str = "BOOT",
+        task_id: str | None = None,
+        thread_id: str | None = None,
+        config: RunConfig | Mapping[str, Any] | None = None,
+        actor: str = ACTOR,
+        commit_id: str | None = None,
+    ) -> AsyncRun:
+        """Return the run of that id, starting it if there is none.
+
+        What is said besides the id is for a new run and leaves an old one as it is.
+        """
+        ref, state = await starts.start(
+            self._scope,
+            ids={"run_id": run_id, "task_id": task_id, "thread_id": thread_id},
+            config=config,
+            actor=actor,
+            commit_id=commit_id,
+            existing=True,
+            objective=objective,
+            acceptance_criteria=acceptance_criteria,
+            constraints=constraints,
+            current_stage=current_stage,
+        )
         return self._handle(ref, state, actor)
 
     async def get(self, run_id: str, *, actor: str = ACTOR) -> AsyncRun:
@@ -113,12 +121,17 @@ class AsyncRuns:
     ) -> Listing[AsyncRun]:
         """Return runs in order of creation, a page at a time; `next` of a page is `after` of the next one."""
         tags: dict[str, str] = {} if status is None else {"status": status}
-        [page] = await self._scope.store.read([Scan(self._scope.space, KIND, tags, after, limit)])
-        found = []
-        for document in page.documents:
-            state = load(document, document.key.id)
-            found.append(self._handle(Ref(self._scope, document.key.id, state.streams), state, actor))
-        return Listing(found, page.next)
+        states, next_page, bad = await self._scope.listed(
+            Scan(self._scope.space, KIND, tags, after, limit),
+            lambda document: (document.key.id, load(document, document.key.id)),
+        )
+        found, damaged = [], list(bad)
+        for ref, (run_id, state) in zip(await refs(self._scope, states), states, strict=True):
+            if isinstance(ref, Damaged):
+                damaged.append(run_id)
+            else:
+                found.append(self._handle(ref, state, actor))
+        return Listing(found, next_page, tuple(damaged))
 
     async def restore(
         self,
@@ -129,6 +142,7 @@ class AsyncRuns:
         head: Head | None = None,
         max_bytes: int = MAX_PACK_BYTES,
         actor: str = ACTOR,
+        commit_id: str | None = None,
     ) -> AsyncRun:
         """Bring a run back from a resume pack, under its own id or a new one. All of it appears, or none.
 
@@ -145,34 +159,18 @@ class AsyncRuns:
                 head=head,
                 actor=actor,
                 max_bytes=max_bytes,
+                commit_id=commit_id,
             )
         return self._handle(ref, state, actor)
 
-    async def erase(self, run_id: str, *, reason: str, actor: str = ACTOR) -> Erasure:
+    async def erase(self, run_id: str, *, reason: str, actor: str = ACTOR, commit_id: str | None = None) -> Erasure:
         """Erase what a run holds, for good, and return the receipt. Its ledger still verifies.
 
         Events lose their content, episodes and artifacts go, the working set is emptied. Packs made before and forks
         are copies of their own.
         """
         ref, _ = await find(self._scope, require_id(run_id, "run_id"))
-        return await erasure.erase(ref, reason=reason, actor=actor)
+        return await erasure.erase(ref, reason=reason, actor=actor, commit_id=commit_id)
 
     def _handle(self, ref: Ref, state: RunState, actor: str) -> AsyncRun:
-        return AsyncRun(ref, state, actor=actor, types=self._types, memories=self._memories)
-
-
-def _fresh(kind: str) -> str:
-    return f"{kind}_{os.urandom(8).hex()}"
-
-
-def _config(config: RunConfig | Mapping[str, Any] | None) -> RunConfig:
-    given = msgspec.to_builtins(config) if isinstance(config, RunConfig) else dict(config or {})
-    try:
-        made = msgspec.convert(given, RunConfig)
-    except msgspec.ValidationError as problem:
-        raise InvalidInput(f"{problem}; nothing changed", path="config") from None
-    for name, low, high in CONFIG_LIMITS:
-        value = getattr(made, name)
-        if value is not None and not low <= value <= high:
-            raise InvalidInput(f"must be {low} to {high}, not {value}; nothing changed", path=f"config.{name}")
-    return made
+        return AsyncRun(ref, state, actor=actor, types=self._types, memories=self._memories, seal=self._seal)

@@ -1,4 +1,4 @@
-"""Ed25519 signatures of pack manifests. Needs the extra `signing`."""
+"""Ed25519 signatures of pack manifests and of anchors. Needs the extra `signing`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 from strongroom.codec import encode
 from strongroom.errors import InvalidInput
 
-_DOMAIN = b"strongroom/pack/1\0"
+# What is signed begins with what it is, so that a signature of one can not be used for the other.
+PACK = b"strongroom/pack/1\0"
+ANCHOR = b"strongroom/anchor/1\0"
 
 
-def sign(manifest: dict[str, Any], private_key: bytes) -> dict[str, Any]:
+def sign(manifest: dict[str, Any], private_key: bytes, domain: bytes = PACK) -> dict[str, Any]:
     """Return the signature to put into a manifest that has none yet."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -22,11 +24,11 @@ def sign(manifest: dict[str, Any], private_key: bytes) -> dict[str, Any]:
     return {
         "algorithm": "ed25519",
         "public_key": b64encode(key.public_key().public_bytes_raw()).decode(),
-        "value": b64encode(key.sign(_DOMAIN + encode(manifest))).decode(),
+        "value": b64encode(key.sign(domain + encode(manifest))).decode(),
     }
 
 
-def problem(manifest: dict[str, Any] | None, public_key: bytes | None) -> str:
+def problem(manifest: dict[str, Any] | None, public_key: bytes | None, domain: bytes = PACK) -> str:
     """Return what is wrong with a manifest's signature ("" if nothing): missing, by another key, or not valid."""
     signature = (manifest or {}).get("signature")
     if signature is None:
@@ -41,8 +43,8 @@ def problem(manifest: dict[str, Any] | None, public_key: bytes | None) -> str:
         if public_key is not None and told != public_key:
             return "it is signed by another key"
         Ed25519PublicKey.from_public_bytes(told).verify(
-            b64decode(signature["value"], validate=True), _DOMAIN + encode(unsigned)
+            b64decode(signature["value"], validate=True), domain + encode(unsigned)
         )
-    except (InvalidSignature, ValueError):
+    except (InvalidSignature, ValueError, TypeError, LookupError):
         return "its signature is not valid"
     return ""

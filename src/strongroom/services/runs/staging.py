@@ -7,12 +7,15 @@ what a crash leaves behind is found by its marker and swept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from strongroom.codec import encode
-from strongroom.errors import StrongroomError
+from strongroom.errors import Conflict, StrongroomError
+from strongroom.operations import Plan, made_here, step
 from strongroom.scope import Scope
-from strongroom.store import Append, Commit, Delete, Entry, Expect, Key, Put, Scan, Write, new_id
+from strongroom.store import EXISTS, Append, Delete, Entry, Expect, Key, Put, Scan, Write, new_id
 
 KIND = "staging"
 FLUSH_BYTES = 1 << 20
@@ -49,6 +52,8 @@ class Staging:
 
     async def _flush(self) -> None:
         writes = self._take()
+        if not made_here(self._scope):
+            return  # the server takes it in
         if self._listed != len(self._streams):
             writes = (self._marker(), *writes)
             expects: tuple[Expect, ...] = (Expect(self._key, self._version),)
@@ -56,7 +61,7 @@ class Staging:
             self._listed = len(self._streams)
         else:
             expects = self.expects
-        await self._scope.store.commit(Commit(new_id(), expects, writes))
+        await _commit(self._scope, self._key, expects, writes)
 
     @property
     def expects(self) -> tuple[Expect, ...]:
@@ -73,12 +78,12 @@ class Staging:
         return (*(Delete(key) for key in self._streams), Delete(self._key)) if self._version else ()
 
     async def abandon(self) -> None:
-        """Remove what was staged. If even that fails, the marker is still there for the sweep."""
+        """Remove what was staged, unless it is visible. If even that fails, the marker is there for the sweep."""
         if self._version:
-            try:
-                await self._scope.store.commit(Commit(new_id(), (), self.forget_writes()))
-            except StrongroomError:
-                pass
+            with suppress(StrongroomError):
+                # The marker goes with the commit that makes it visible: where an answer was lost, it tells which.
+                there = Expect(self._key, EXISTS)
+                await _commit(self._scope, self._key, (there,), self.forget_writes())
 
     def _take(self) -> tuple[Write, ...]:
         taken = tuple(Append(key, tuple(entries)) for key, entries in self._pending)
@@ -90,24 +95,32 @@ class Staging:
         return Put(self._key, encode({"at": self._started, "streams": streams}), tags={"run": self._run_id})
 
 
-async def leftovers(scope: Scope, tags: dict[str, str], *, before: int) -> tuple[Write, ...]:
-    """Return what removes stagings begun before a time: a day ago, those of crashed processes."""
+async def leftovers(scope: Scope, tags: dict[str, str], *, before: int) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
+    """Say what removes stagings begun before a time: a day ago, those of crashed processes."""
+    expects: list[Expect] = []
     writes: list[Write] = []
-    after: str | None = None
-    while True:
-        [page] = await scope.store.read([Scan(scope.space, KIND, tags, after)])
-        for document in page.documents:
+    async for page in scope.pages(Scan(scope.space, KIND, tags)):
+        for document in page:
             marker: dict[str, Any] = document.value.load()
             if marker["at"] < before:
+                expects.append(Expect(document.key, document.version))
                 writes += [Delete(scope.key(kind, id)) for kind, id in marker["streams"]]
                 writes.append(Delete(document.key))
-        after = page.next
-        if after is None:
-            return tuple(writes)
+    return tuple(expects), tuple(writes)
 
 
 async def sweep(scope: Scope) -> None:
-    """Remove what crashed writers left behind a day ago or more."""
-    writes = await leftovers(scope, {}, before=scope.clock() - STALE_MICROSECONDS)
+    """Remove what crashed writers left behind a day ago or more; if one of them still lives, another time."""
+    expects, writes = await leftovers(scope, {}, before=scope.clock() - STALE_MICROSECONDS)
     if writes:
-        await scope.store.commit(Commit(new_id(), (), writes))
+        with suppress(Conflict):
+            await _commit(scope, expects[0].key, expects, writes)
+
+
+async def _commit(scope: Scope, key: Key, expects: Sequence[Expect], writes: Sequence[Write]) -> None:
+    """Make one commit; whoever lost a race about a staging has lost the staging."""
+
+    async def attempt() -> Plan[None]:
+        return Plan(expects, writes, lambda receipt: None, refusal=lambda conflict: conflict)
+
+    await step(scope, key, attempt)

@@ -1,32 +1,40 @@
 """What is stored for a run: one document, and the streams it names.
 
 The document (kind `run`) holds the working set and what Strongroom must know to go on. Its ledger and episodes are
-streams named by `streams`: the run's own id when it was created here, a fresh one when it was restored. A pack is
-written to streams nobody looks at yet, and the document, put last, makes the run appear all at once.
+streams of the run's own id. Those of a restored run have a fresh name: a pack is written to streams nobody looks at
+yet, before the document, put last, makes the run appear all at once.
+
+Rules
+-----
+1. A document can be exchanged, the first record of a stream can not. So a document is not believed about where its
+   ledger is: the ledger of run X is the stream X, or the one that the first record of the stream X points to.
+2. A run is used only through a `Ref` that was found by these rules, and each document read later must agree with it.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from strongroom.codec import Json, pack
-from strongroom.errors import NotFound
+from strongroom.codec import Json, encode, pack
+from strongroom.errors import Conflict, Damaged, NotFound
+from strongroom.operations import Plan
 from strongroom.scope import Scope
 from strongroom.services.runs.changes import WorkingSetJson, change
 from strongroom.services.runs.ledger import KIND as LEDGER
 from strongroom.services.runs.ledger import Identity, check_payload, entry
-from strongroom.store import EXISTS, Append, Document, Entry, Expect, Get, Key, Put, Range, Write
+from strongroom.store import EXISTS, Append, Document, Entry, Expect, Get, Key, Put, Range, Receipt, Write
 from strongroom.values import Eviction, RunConfig
 
 KIND = "run"
-RETRY_SECONDS = 30.0
 EPISODES = "episodes"
+POINTER = "ledger-at"
+
+T = TypeVar("T")
 
 # A whole state is written again once the changes since the last one weigh twice as much, so that history costs at
 # most half as much again as the changes in it, and no version is further away than that.
@@ -51,6 +59,9 @@ class RunState(Struct, frozen=True, kw_only=True):
     config: RunConfig
     mark: Mark
     format: int = 1
+
+
+_states = msgspec.json.Decoder(RunState)
 
 
 class Ref(Struct, frozen=True, dict=True):
@@ -104,35 +115,84 @@ def run_key(scope: Scope, run_id: str) -> Key:
 
 
 def load(document: Document | None, run_id: str) -> RunState:
-    """Return the run in a document, or raise `NotFound`."""
+    """Return the run in a document, or raise `NotFound`. Where its ledger is has still to be found."""
     if document is None:
         raise NotFound(f"there is no run {run_id!r} in this space", kind=KIND, id=run_id)
-    return msgspec.json.decode(document.value, type=RunState)
+    try:
+        state = _states.decode(document.value)
+    except msgspec.DecodeError as problem:
+        raise Damaged(f"the document of run {run_id!r} is not one of a run ({problem})", reason="corrupt") from None
+    if state.working_set.get("run_id") != run_id:
+        raise Damaged(f"the document of run {run_id!r} is one of another run", reason="replaced")
+    return state
+
+
+def load_of(ref: Ref, document: Document | None) -> RunState:
+    """Return the run in a document, if it still speaks of the ledger that is known to be the run's."""
+    state = load(document, ref.run_id)
+    if state.streams != ref.streams:
+        raise _not_its_own(ref.run_id)
+    return state
 
 
 async def find(scope: Scope, run_id: str) -> tuple[Ref, RunState]:
     """Look a run up by its id."""
-    [document] = await scope.store.read([Get(run_key(scope, run_id))])
-    state = load(document, run_id)
-    return Ref(scope, run_id, state.streams), state
+    state = load(await scope.get(Get(run_key(scope, run_id))), run_id)
+    [ref] = await refs(scope, [(run_id, state)])
+    if isinstance(ref, Damaged):
+        raise ref
+    return ref, state
+
+
+async def refs(scope: Scope, states: Sequence[tuple[str, RunState]]) -> list[Ref | Damaged]:
+    """Return where runs are kept; of one whose document names a ledger that is not its own, what is wrong."""
+    moved = [run_id for run_id, state in states if state.streams != run_id]
+    pages = await scope.get_all([Range(scope.key(LEDGER, run_id), 0, 1) for run_id in moved])
+    pointers = {
+        run_id: record.body.load()
+        for run_id, page in zip(moved, pages, strict=True)
+        for record in page.records
+        if record.type == POINTER and record.body is not None
+    }
+    return [
+        Ref(scope, run_id, state.streams)
+        if state.streams == run_id or pointers.get(run_id) == state.streams
+        else _not_its_own(run_id)
+        for run_id, state in states
+    ]
+
+
+def point_to(ref: Ref) -> tuple[Expect, Append]:
+    """Say where the ledger of a run is that is not kept under the run's own id. Can be said once."""
+    own = ref.scope.key(LEDGER, ref.run_id)
+    return Expect(own, 0), Append(own, (Entry(POINTER, encode(ref.streams), at=ref.scope.clock()),))
+
+
+def _not_its_own(run_id: str) -> Damaged:
+    return Damaged(f"the document of run {run_id!r} names a ledger that is not its own", reason="replaced")
 
 
 def stored_in(ref: Ref, document: Document | None, length: int) -> Stored:
     """Return the run in a document, with the length of its ledger in the same snapshot."""
-    state = load(document, ref.run_id)
+    state = load_of(ref, document)
     assert document is not None
     return Stored(ref, state, document.version, length, len(document.value))
 
 
 async def read(ref: Ref) -> Stored:
     """Return the run and the length of its ledger, from one snapshot."""
-    document, ledger_slice = await ref.scope.store.read([Get(ref.key), Range(ref.ledger, limit=0)])
-    return stored_in(ref, document, ledger_slice.length)
+    document, events = await ref.scope.read(Get(ref.key), Range(ref.ledger, limit=0))
+    return stored_in(ref, document, events.length)
 
 
 def put(ref: Ref, state: RunState) -> Put:
     """Say how to store the run document."""
-    return Put(ref.key, pack(state), tags={"status": state.working_set["status"]})
+    return Put(ref.key, pack(state), tags=tags_of(state))
+
+
+def tags_of(state: RunState) -> dict[str, str]:
+    """Return what runs are listed by."""
+    return {"status": state.working_set["status"]}
 
 
 def record(ref: Ref, type: str, payload: dict[str, Any] | Json, **rest: Any) -> Entry:
@@ -140,12 +200,31 @@ def record(ref: Ref, type: str, payload: dict[str, Any] | Json, **rest: Any) -> 
     return entry(ref.identity, type, payload, at=ref.scope.clock(), **rest)
 
 
-def retries() -> Iterator[None]:
-    """Yield as long as trying again is worth it. Whoever loses a race has lost it to somebody who got on."""
-    deadline = time.monotonic() + RETRY_SECONDS
-    yield
-    while time.monotonic() < deadline:
-        yield
+def recording(ref: Ref, entry: Entry, result: Callable[[Receipt], T], answer: Json | None = None) -> Plan[T]:
+    """Plan to add one event. It expects nothing but a run, so it never fights, and is not tried again."""
+    told = Append(ref.ledger, (entry,))
+    return Plan((Expect(ref.key, EXISTS),), (told,), result, answer, refusal=lambda conflict: conflict)
+
+
+def unused(ref: Ref) -> tuple[Expect, ...]:
+    """Say what must hold where a run is to begin: no such run, and nothing where its events and episodes will be."""
+    return Expect(ref.key, 0), Expect(ref.ledger, 0), Expect(ref.episodes, 0)
+
+
+def taken(run_id: str, conflict: Conflict) -> Conflict:
+    """Say that a run id is in use."""
+    return Conflict(
+        f"there is a run {run_id!r} already; nothing changed", expected=0, actual=conflict.actual, key=conflict.key
+    )
+
+
+def erased(ref: Ref, what: str) -> NotFound:
+    """Say that what an operation made can not be told again: its content is gone for good."""
+    return NotFound(
+        f"this was done before, and the {what} it made in run {ref.run_id!r} was erased since; nothing changed",
+        kind=what,
+        id=ref.run_id,
+    )
 
 
 async def event_writes(
@@ -158,10 +237,22 @@ async def event_writes(
     return (Expect(ref.key, EXISTS),), (Append(ref.ledger, (added,)),)
 
 
+class Attached(Struct, frozen=True, kw_only=True):
+    """Content that a run has, as the event that attached it tells."""
+
+    id: str
+    type: str
+    path: str
+    sha256: str
+    size: int
+
+
 class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an event says of the version it made: the whole state, or what changed since the one before.
 
-    `floor` is the place in the ledger before which nothing is needed to rebuild it.
+    `floor` is the place in the ledger before which nothing is needed to rebuild it. An event with a `config` tells all
+    that a run is and has from there on: `episodes` are how many it came with and the hash of them (`story.py`),
+    `attached` the artifacts. An update has only those `attached` that are new.
     """
 
     seq: int
@@ -170,15 +261,23 @@ class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor: int | None = None
     eviction: Eviction | None = None
     never_kept: list[Any] | None = None
+    config: RunConfig | None = None
+    attached: Sequence[Attached] = ()
+    episodes: tuple[int, str] | None = None
 
 
-def whole(state: WorkingSetJson) -> Json:
-    """Return the detail of an event that carries a whole state."""
-    return pack(Detail(seq=state["_update_seq"], state=state))
+def beginning(state: RunState, attached: Sequence[Attached] = (), episodes: tuple[int, str] | None = None) -> Json:
+    """Return the detail of an event that tells all that a run is and has."""
+    now = state.working_set
+    return pack(Detail(seq=now["_update_seq"], state=now, config=state.config, attached=attached, episodes=episodes))
 
 
 def advance(
-    stored: Stored, after: WorkingSetJson, eviction: Eviction | None, wanted: WorkingSetJson
+    stored: Stored,
+    after: WorkingSetJson,
+    eviction: Eviction | None,
+    wanted: WorkingSetJson,
+    attached: Sequence[Attached] = (),
 ) -> tuple[RunState, Json]:
     """Return the next run document and the detail of the event that tells how it came about."""
     before, mark = stored.working_set, stored.state.mark
@@ -191,6 +290,8 @@ def advance(
     else:
         mark = Mark(mark.floor, spent)
         detail = Detail(seq=seq, change=Raw(delta), floor=mark.floor)
+    if attached:
+        detail = msgspec.structs.replace(detail, attached=attached)
     if eviction is not None:
         # What arrived and left in the same update is in no version, so its content is kept here.
         known = [*before["sliding_context"], *after["sliding_context"]]

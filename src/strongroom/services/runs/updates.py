@@ -1,44 +1,123 @@
-"""Deciding an update: from a run as it is to the writes of one commit, or a refusal (pure)."""
+"""Making an update: from a run as it is to the writes of one commit, or a refusal that the ledger tells of.
+
+A handle that expects a version may say what it knows of it. That saves the read, and is safe because the commit
+expects the very document it was planned for. Only a commit may follow from memory: before a refusal the run is read, so
+nobody is ever refused for what is no longer so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
-from strongroom.codec import pack
-from strongroom.errors import Conflict, InvalidInput
+from strongroom.codec import Json, encode, pack
+from strongroom.errors import Conflict, InvalidInput, StrongroomError
+from strongroom.operations import NOTHING, Operation, Plan, made_here, perform, step
+from strongroom.scope import Scope
+from strongroom.services.runs import history
 from strongroom.services.runs.eviction import make_room
-from strongroom.services.runs.state import RunState, Stored, advance, put, record
-from strongroom.services.runs.working_set import MUTABLE, changed
-from strongroom.store import Append, Entry, Expect, Write
-from strongroom.values import Eviction
+from strongroom.services.runs.ledger import body_of
+from strongroom.services.runs.state import (
+    Attached,
+    Ref,
+    Stored,
+    advance,
+    erased,
+    put,
+    read,
+    record,
+    recording,
+    stored_in,
+)
+from strongroom.services.runs.working_set import MUTABLE, changed, data, view
+from strongroom.store import Append, Entry, Expect, Get, Range, Receipt, Write
+from strongroom.values import Eviction, WorkingSet
 
 MAX_ERROR = 1000
 
 
-class Request(Struct, frozen=True):
-    """What the caller of an update asked for, and what belongs into the same commit."""
+class By(NamedTuple):
+    """Who wants an update, and which event led to it."""
 
-    fields: Mapping[str, Any]
-    append: Mapping[str, Sequence[Any]]
-    remove: Mapping[str, Sequence[Any]]
     actor: str
-    parent: str | None = None
+    parent: str | None
+
+
+class Request(Struct, frozen=True):
+    """What an update changes, what belongs into the same commit, and what its receipt is to tell."""
+
+    fields: Mapping[str, Any] = {}
+    append: Mapping[str, Sequence[Any]] = {}
+    remove: Mapping[str, Sequence[Any]] = {}
     events: tuple[Entry, ...] = ()
     expects: tuple[Expect, ...] = ()
     writes: tuple[Write, ...] = ()
+    answer: Json | None = None
+    attached: tuple[Attached, ...] = ()
 
 
-class Update(Struct, frozen=True):
-    """What to write, and what will then be true."""
+class Outcome(Struct, frozen=True):
+    """The working set that an update made, or found if there was nothing to do (`made` is False).
 
-    state: RunState
-    size: int
-    eviction: Eviction | None
-    expects: tuple[Expect, ...]
-    writes: tuple[Write, ...]
+    `stored` is the run as it was left; None if the update was made by an earlier call.
+    """
+
+    working_set: WorkingSet
+    stored: Stored | None = None
+    made: bool = True
+    eviction: Eviction | None = None
+    answer: Json | None = None
+
+
+Ask = Callable[[Stored], Awaitable[Request | None]]
+Decide = Callable[[], Awaitable[Json]]
+
+
+async def update(
+    ref: Ref,
+    operation: Operation,
+    by: By,
+    ask: Ask,
+    *,
+    known: Stored | None = None,
+    expected: int | None = None,
+    decide: Decide | None = None,
+) -> Outcome:
+    """Make the update that `ask` asks for, or record why it is refused and raise."""
+    refused: StrongroomError | None = None
+
+    async def planned(stored: Stored) -> Plan[Outcome]:
+        if expected is not None:
+            require_seq(stored, expected)
+        request = await ask(stored)
+        if request is None:
+            found = Outcome(view(stored.working_set), stored, made=False)
+            return Plan((stored.unchanged,), (), lambda receipt: found, encode(stored.seq))
+        return plan(stored, request, by)
+
+    async def attempt() -> Plan[Outcome]:
+        nonlocal known, refused
+        remembered, known = known, None
+        if remembered is not None:
+            with suppress(StrongroomError):
+                return await planned(remembered)
+        stored = await read(ref)
+        try:
+            return await planned(stored)
+        except StrongroomError as refusal:
+            refused = refusal
+            raise
+
+    try:
+        return await perform(ref.scope, operation, attempt, lambda receipt: _made_before(ref, receipt), decide)
+    except StrongroomError as problem:
+        if problem is refused:
+            await _reject(ref, problem, by)
+        raise
 
 
 def require_seq(stored: Stored, expected_seq: object) -> None:
@@ -54,31 +133,73 @@ def require_seq(stored: Stored, expected_seq: object) -> None:
         )
 
 
-def plan(stored: Stored, asked: Request) -> Update:
-    """Return the commit: the run document, then the event that tells the change, then what belongs with them."""
-    wanted = changed(stored.working_set, stored.state.config, asked.fields, asked.append, asked.remove)
+def content_of(scope: Scope, request: Request, by: By) -> Json:
+    """Return what an update asks for; nothing if that can not be stored, for which it is refused and the ledger told.
+
+    What can not be stored can not be sent either, so where a server would be asked it is refused at once.
+    """
+    edits = {"fields": request.fields, "append": request.append, "remove": request.remove}
+    try:
+        told = {kind: {name: data(items) for name, items in edit.items()} for kind, edit in edits.items()}
+        return encode({**told, **by._asdict()})
+    except InvalidInput:
+        if made_here(scope):
+            return NOTHING
+        raise
+
+
+def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
+    """Plan the commit: the run document, then the event that tells the change, then what belongs with them."""
+    ref, config = stored.ref, stored.state.config
+    wanted = changed(stored.working_set, config, request.fields, request.append, request.remove)
     after, eviction = make_room(
-        stored.working_set,
-        wanted,
-        max_tokens=stored.state.config.ws_max_tokens,
-        tokenizer=stored.ref.scope.tokenizer,
+        stored.working_set, wanted, max_tokens=config.ws_max_tokens, tokenizer=ref.scope.tokenizer
     )
-    state, detail = advance(stored, after, eviction, wanted)
-    seq = after["_update_seq"]
-    event = record(
-        stored.ref, "WS_UPDATE_APPLIED", pack({"new_seq": seq}), actor=asked.actor, parent=asked.parent, detail=detail
-    )
-    document = put(stored.ref, state)
-    writes = (document, Append(stored.ref.ledger, (event, *asked.events)), *asked.writes)
-    return Update(state, len(document.value), eviction, (stored.unchanged, *asked.expects), writes)
+    state, detail = advance(stored, after, eviction, wanted, request.attached)
+    told = pack({"new_seq": after["_update_seq"]})
+    event = record(ref, "WS_UPDATE_APPLIED", told, **by._asdict(), detail=detail)
+    document = put(ref, state)
 
+    def outcome(receipt: Receipt) -> Outcome:
+        version, length, *_ = receipt.versions
+        made = Stored(ref, state, version, length, len(document.value))
+        return Outcome(view(after), made, eviction=eviction, answer=request.answer)
 
-def rejection(stored: Stored, problem: Exception, actor: str, parent: str | None) -> Append:
-    """Return the event that says an update was refused, and why. It expects nothing, so it never fights."""
-    told = {"error": f"{getattr(problem, 'code', 'error')}: {problem}"[:MAX_ERROR]}
-    return Append(stored.ref.ledger, (record(stored.ref, "WS_UPDATE_REJECTED", told, actor=actor, parent=parent),))
+    writes = (document, Append(ref.ledger, (event, *request.events)), *request.writes)
+    return Plan((stored.unchanged, *request.expects), writes, outcome, request.answer)
 
 
 def back_to(old: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that make a run what it was."""
     return {name: old[name] for name in MUTABLE}
+
+
+async def _made_before(ref: Ref, receipt: Receipt) -> Outcome:
+    """Return what an update of the past returned. Its version is told by the last event that its commit appended."""
+    if not receipt.versions:
+        assert receipt.answer is not None
+        return Outcome(view(await history.at(await read(ref), receipt.answer.load())), made=False)
+    length = receipt.versions[1]
+    document, events = await ref.scope.read(Get(ref.key), Range(ref.ledger, length - 1, length))
+    told = events.records[0].body
+    if told is None:
+        raise erased(ref, "version")
+    body = body_of(told)
+    working_set = await history.at(stored_in(ref, document, events.length), body.payload["new_seq"])
+    left = (body.detail or {}).get("eviction")
+    eviction = None if left is None else msgspec.convert(left, Eviction)
+    return Outcome(view(working_set), eviction=eviction, answer=receipt.answer)
+
+
+async def _reject(ref: Ref, refusal: StrongroomError, by: By) -> None:
+    """Record that an update was refused, and why."""
+    told = {"error": f"{refusal.code}: {refusal}"[:MAX_ERROR]}
+
+    async def attempt() -> Plan[None]:
+        event = record(ref, "WS_UPDATE_REJECTED", told, **by._asdict())
+        return recording(ref, event, lambda receipt: None)
+
+    try:
+        await step(ref.scope, ref.key, attempt)
+    except StrongroomError as failure:
+        refusal.add_note(f"this refusal could not be recorded: {failure}")

@@ -1,22 +1,29 @@
-"""Checking a ledger from its first event to its last, a page at a time, and naming the first that is wrong."""
+"""Checking a run: its ledger from the first event to the last, and then all that is kept beside it.
+
+The first event that is wrong is named; where the ledger is as it was recorded, the part of the run that is not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from strongroom.codec import encode
-from strongroom.errors import Damaged, StrongroomError
-from strongroom.services.runs import history
-from strongroom.services.runs.changes import WorkingSetJson
+from strongroom.errors import BudgetExceeded, Damaged, StrongroomError
+from strongroom.services.runs import anchors, artifacts
+from strongroom.services.runs.episodes import TYPE as EPISODE
 from strongroom.services.runs.ledger import GENESIS, PAGE, Tombstone, body_of, commitment, tombstone
-from strongroom.services.runs.state import Ref, load
-from strongroom.store import Document, Get, Range, Record
+from strongroom.services.runs.state import Ref, load_of, tags_of
+from strongroom.services.runs.story import Story, episode_digest
+from strongroom.store import Document, Get, Range, Record, Slice
 from strongroom.values import Head, Verification
 
 ERASED = "ERASED"
+EPISODES_PAGE = 16
+PLAIN = (0, None, None)
 
 
 class Tombstones:
@@ -46,44 +53,145 @@ class Tombstones:
                     first, last, told = payload["first"], payload["last"], payload["tombstones"]
                     if len(told) == last - first + 1:
                         yield first - 1, last, record.index
-            start += PAGE
+            start += len(found) or PAGE
             if start >= length:
                 return
 
     async def _load(self, place: int) -> list[Tombstone]:
-        [found] = await self._ref.scope.store.read([Range(self._ref.ledger, place, place + 1)])
-        return msgspec.convert(body_of(found.records[0].body).payload["tombstones"], list[Tombstone])
+        found = await self._ref.scope.get(Range(self._ref.ledger, place, place + 1))
+        told = found.records[0].body
+        return [] if told is None else msgspec.convert(body_of(told).payload["tombstones"], list[Tombstone])
 
 
-async def verify(ref: Ref, head: Head | None = None) -> Verification:
-    """Recompute every commitment and the chain; compare the working set with what the ledger leads to."""
-    tombstones = Tombstones(ref)
-    chain, checked, problem = GENESIS, 0, ""
-    state: WorkingSetJson | None = None
-    while not problem:
-        document, length, found = await page(ref, checked)
-        if not found:
-            problem = "an event is missing here" if checked < length or not checked else ""
-            break
-        for record in found:
-            problem = await _problem(ref, record, checked, chain, tombstones)
-            if problem:
+async def verify(ref: Ref, head: Head | None = None, sealed: anchors.Kept | None = None) -> Verification:
+    """Recompute every commitment and the chain; then hold everything else of the run against what the ledger tells.
+
+    `head` and `sealed` are what was kept elsewhere: the ledger must have been each of them.
+    """
+    found = await _verify(ref, () if head is None else (head,), sealed)
+    if sealed is None:
+        return found
+    if found.ok and sealed.problem:
+        found = replace(found, ok=False, field="anchors", reason=sealed.problem)
+    return replace(found, anchored=max((one.length for one in sealed.heads), default=0), note=sealed.note)
+
+
+async def _verify(ref: Ref, heads: Sequence[Head], sealed: anchors.Kept | None) -> Verification:
+    kept: dict[int, set[str]] = {}
+    for head in (*heads, *(sealed.heads if sealed else ())):
+        kept.setdefault(head.length, set()).add(head.chain)
+    walk = Walk(ref, kept)
+    while not await walk.on():
+        field, problem = await walk.beside()
+        # What is beside a ledger that has grown meanwhile is told further on in it.
+        if not problem or not await walk.grown():
+            return walk.result(field, problem)
+    return walk.result("ledger", walk.problem, walk.checked + 1)
+
+
+class Walk:
+    """A walk over a ledger, as far as it is as it was recorded."""
+
+    def __init__(self, ref: Ref, kept: Mapping[int, set[str]]) -> None:
+        self._ref, self._kept = ref, kept
+        self._tombstones, self._story = Tombstones(ref), Story()
+        self._chain = GENESIS
+        self._document: Document | None = None
+        self.checked = 0
+        self.problem = ""
+
+    async def on(self) -> str:
+        """Go on to the end of the ledger; return what is wrong with the next event, or nothing."""
+        while not self.problem:
+            self._document, length, found = await page(self._ref, self.checked)
+            if not found:
+                self.problem = self._at_the_end(length)
                 break
-            assert isinstance(record, Record) and record.commitment is not None
-            chain = sha256(chain + record.commitment).digest()
-            if head is not None and head.length == checked + 1 and head.chain != chain.hex():
-                problem = "this is not the ledger whose head was kept: it was rewritten here or before"
+            for record in found:
+                self.problem = await _problem(self._ref, record, self.checked, self._chain, self._tombstones)
+                if not self.problem:
+                    assert isinstance(record, Record)
+                    self.problem = self._heard(record)
+                if self.problem:
+                    break
+        return self.problem
+
+    def _heard(self, record: Record) -> str:
+        assert record.commitment is not None
+        chain = sha256(self._chain + record.commitment).digest()
+        if self._kept.get(self.checked + 1, {chain.hex()}) != {chain.hex()}:
+            return "this is not the ledger whose head was kept: it was rewritten here or before"
+        try:
+            self._story.hear(record)
+        except ValueError as problem:
+            return str(problem)
+        self._chain = chain
+        self.checked += 1
+        return ""
+
+    def _at_the_end(self, length: int) -> str:
+        longest = max(self._kept, default=0)
+        if self.checked < length or not self.checked:
+            return "an event is missing here"
+        if longest > self.checked:
+            return f"the ledger ends here, and was {longest} events long when its head was kept"
+        return ""
+
+    async def grown(self) -> bool:
+        """Return whether there are more events by now."""
+        return (await self._ref.scope.get(Range(self._ref.ledger, limit=0))).length > self.checked
+
+    async def beside(self) -> tuple[str, str]:
+        """Return which part of the run is not what the ledger tells, and why; nothing if all of it is."""
+        try:
+            state = load_of(self._ref, self._document)
+        except StrongroomError as problem:
+            return "document", str(problem)
+        assert self._document is not None
+        story = self._story
+        if story.state != state.working_set:
+            return "working_set", "the working set is not what the ledger leads to"
+        if story.config != state.config:
+            return "config", "the configuration is not the one that the ledger tells"
+        if state.mark.floor > story.whole or self._document.tags != tags_of(state):
+            return "document", "what the document says beside the working set does not fit the ledger"
+        wrong = await _wrong_episode(self._ref, story)
+        if wrong:
+            return "episodes", wrong
+        return "artifacts", await artifacts.wrong(self._ref, story.attached)
+
+    def result(self, field: str, problem: str, first_bad: int | None = None) -> Verification:
+        return Verification(
+            ok=not problem,
+            checked=self.checked,
+            first_bad=first_bad,
+            reason=problem,
+            field=field if problem else "",
+            head=Head(self.checked, self._chain.hex()),
+        )
+
+
+async def _wrong_episode(ref: Ref, story: Story) -> str:
+    digests: list[str] = []
+    place = 0
+    try:
+        while True:
+            found = await ref.scope.get(Range(ref.episodes, place, None, EPISODES_PAGE))
+            for record in found.records:
+                if (
+                    record.body is None
+                    or record.type != EPISODE
+                    or (record.weight, record.text, record.sender) != PLAIN
+                ):
+                    return f"episode {len(digests) + 1} is not one that was recorded"
+                digests.append(episode_digest(record.at, record.body))
+                place = record.index + 1
+            if not found.records or place >= found.length:
                 break
-            state = history.after(state, record)
-            checked += 1
-    if not problem and head is not None and head.length > checked:
-        problem = f"the ledger ends here, and was {head.length} events long when its head was kept"
-    first_bad = checked + 1 if problem else None
-    if not problem and state is not None and state != load(document, ref.run_id).working_set:
-        problem = "the working set is not what the ledger leads to"
-    return Verification(
-        ok=not problem, checked=checked, first_bad=first_bad, reason=problem, head=Head(checked, chain.hex())
-    )
+    except Damaged as damage:
+        return f"an episode can not be read ({damage})"
+    wrong = story.wrong_episode(digests)
+    return "" if wrong is None else f"episode {wrong + 1} is not the one that its milestone tells of, or one is missing"
 
 
 async def page(ref: Ref, start: int) -> tuple[Document | None, int, list[Record | Damaged]]:
@@ -91,20 +199,29 @@ async def page(ref: Ref, start: int) -> tuple[Document | None, int, list[Record 
 
     A record that the store itself finds damaged stands there as its error, and ends the page.
     """
-    store = ref.scope.store
+    scope = ref.scope
     try:
-        document, found = await store.read([Get(ref.key), Range(ref.ledger, start, start + PAGE)])
+        document, found = await _read(ref, start)
         return document, found.length, list(found.records)
     except Damaged:
-        document, found = await store.read([Get(ref.key), Range(ref.ledger, limit=0)])
+        document, found = await scope.read(Get(ref.key), Range(ref.ledger, limit=0))
     records: list[Record | Damaged] = []
     for index in range(start, min(start + PAGE, found.length)):
         try:
-            [one] = await store.read([Range(ref.ledger, index, index + 1)])
+            one = await scope.get(Range(ref.ledger, index, index + 1))
         except Damaged as damage:
             return document, found.length, [*records, damage]
         records += one.records
     return document, found.length, records
+
+
+async def _read(ref: Ref, start: int, count: int = PAGE) -> tuple[Document | None, Slice]:
+    try:
+        return await ref.scope.read(Get(ref.key), Range(ref.ledger, start, start + count))
+    except BudgetExceeded:  # they are large: see `Scope.some`
+        if count == 1:
+            raise
+        return await _read(ref, start, max(1, count // 4))
 
 
 async def _problem(ref: Ref, record: Record | Damaged, index: int, chain: bytes, tombstones: Tombstones) -> str:

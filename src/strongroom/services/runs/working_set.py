@@ -14,9 +14,10 @@ from typing import Any
 
 import msgspec
 
-from strongroom.codec import encode
-from strongroom.errors import BudgetExceeded, Immutable, InvalidInput
+from strongroom.codec import MAX_DEPTH, encode
+from strongroom.errors import BudgetExceeded, Damaged, Immutable, InvalidInput
 from strongroom.schemas import check as check_schema
+from strongroom.schemas import no_field
 from strongroom.services.runs.changes import WorkingSetJson
 from strongroom.values import ArtifactRef, PinnedItem, RunConfig, SlidingItem, WorkingSet
 
@@ -80,14 +81,15 @@ def changed(
             raise InvalidInput("is not a list, so nothing can be appended or removed; nothing changed", path=name)
         if name in fields:
             raise InvalidInput("was both replaced and edited; do one of the two; nothing changed", path=name)
-    for name, wanted in remove.items():
-        after[name] = _without(after[name], data(_list(wanted, name)))
+    removed = {name: data(_list(items, name)) for name, items in remove.items()}
     added = {name: data(_list(items, name)) for name, items in append.items()}
+    # What was there is known to be valid: only what is new has to be looked at.
+    encode([new, added, removed])
+    for name, items in removed.items():
+        after[name] = _without(after[name], items)
     for name, items in added.items():
         after[name] = [*after[name], *items]
     after["_update_seq"] = state["_update_seq"] + 1
-    # What was there is known to be valid: only what is new has to be looked at.
-    encode([new, added])
     touched = {name: after[name] for name in (*fields, *append)}
     check_schema("ws_patch", touched, part="fields")
     _check_times(touched.get("sliding_context", ()))
@@ -145,20 +147,28 @@ def require_id(value: object, what: str) -> str:
     return value
 
 
-def data(value: Any) -> Any:
-    """Return plain JSON data: our own frozen items become objects, tuples become lists."""
+def data(value: Any, depth: int = 0) -> Any:
+    """Return plain JSON data: our own frozen items become objects, tuples become lists.
+
+    What is too deep to be stored stays as it is, for `encode` to refuse.
+    """
     if isinstance(value, (ArtifactRef, PinnedItem, SlidingItem)):
         return msgspec.structs.asdict(value)
+    if depth > MAX_DEPTH:
+        return value
     if isinstance(value, (list, tuple)):
-        return [data(item) for item in value]
+        return [data(item, depth + 1) for item in value]
     if type(value) is dict:
-        return {key: data(item) for key, item in value.items()}
+        return {key: data(item, depth + 1) for key, item in value.items()}
     return value
 
 
 def view(state: WorkingSetJson) -> WorkingSet:
-    """Return the frozen value of a state that is known to be valid."""
-    return msgspec.convert(state, WorkingSet)
+    """Return the frozen value of a state that was valid when it was stored."""
+    try:
+        return msgspec.convert(state, WorkingSet)
+    except msgspec.ValidationError as problem:
+        raise Damaged(f"a stored working set is not one ({problem})", reason="corrupt") from None
 
 
 def _require_mutable(name: str) -> None:
@@ -166,7 +176,7 @@ def _require_mutable(name: str) -> None:
     if name in IMMUTABLE:
         raise Immutable(f"{name} never changes in a run; nothing changed", field=name)
     if name not in MUTABLE:
-        raise InvalidInput(f"a working set has no such field; it has {', '.join(MUTABLE)}; nothing changed", path=name)
+        raise InvalidInput(f"{no_field(name, MUTABLE)}; nothing changed", path=name)
 
 
 def _list(value: Any, name: str) -> list[Any]:

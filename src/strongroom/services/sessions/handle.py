@@ -1,7 +1,7 @@
-"""What every method of a session is built from: looking, deciding, committing, who counts, and the work left over.
+"""What every method of a session is built from: looking, deciding, who counts, and the work left over.
 
-`decide` is the only way to write a session's document: look, decide purely, commit on condition that nothing changed,
-and look again if something did.
+`_decide` is how a session's document is written: look, decide purely, commit on condition that nothing changed. What a
+call answers is made of its receipt alone, so a repeat answers the same.
 
 Embedding, and counting anew after a change of the tokenizer, are done a bounded piece at a time by the ordinary calls
 that come by. What is left is told by the streams alone, so nothing can be lost; a failure is kept for `backlog`, and
@@ -10,105 +10,114 @@ never fails the call that it rode on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 
-from msgspec import Struct
-
-from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.codec import Json
+from strongroom.errors import Conflict, NotFound
+from strongroom.operations import Operation, Plan, again, itself, nothing, perform
 from strongroom.scope import Scope
+from strongroom.services.sessions.counters import Absent, counter
 from strongroom.services.sessions.recounts import recount
-from strongroom.services.sessions.state import MESSAGE, SESSION, Naming, Recount, State, bounded, dump, parse, size
+from strongroom.services.sessions.state import MESSAGE, SESSION, Naming, Recount, State, bounded, parse, size
 from strongroom.services.sessions.values import Message, SessionInfo, when
 from strongroom.services.sessions.vectors import BLOCK, SLICE, Meaning
-from strongroom.services.sessions.view import PAGE, View, forward, look, look_closely
-from strongroom.store import Commit, Document, Expect, Put, Range, Receipt, Record, Slice, Write, new_id
-from strongroom.tokens import Tokenizer, is_built_in
-from strongroom.tokens import tokenizer as find_tokenizer
+from strongroom.services.sessions.view import View, fresh, look, look_closely, missing
+from strongroom.services.sessions.writes import Batch, Decision, putting
+from strongroom.store import Document, Expect, Get, Key, Range, Receipt, Slice
+from strongroom.tokens import Tokenizer
 
-TRIES = 100
-AnyTokenizer = str | Tokenizer | Callable[[str], Any]
-
-
-class Plan(Struct, frozen=True):
-    """What one attempt wants to write, provided the session's document has not changed."""
-
-    writes: list[Write]
-    expects: list[Expect] = []
-    result: Any = None
+T = TypeVar("T")
 
 
 class Handle:
     """A session's name, and what a process needs to know to write to it."""
 
     def __init__(
-        self, scope: Scope, document: Document, chosen: Tokenizer | None, meaning: Meaning | None = None
+        self, scope: Scope, id: str, state: State, known: Iterable[Tokenizer], meaning: Meaning | None
     ) -> None:
-        self.id = document.key.id
+        self.id = id
         self._scope = scope
-        self._chosen = chosen
+        self._known = {one.name: one for one in (scope.tokenizer, *known)}
         self._meaning = meaning
-        self._naming = Naming(self.id)
+        self._naming = Naming(id)
         # What appends need to know. They do not read it again: it only says who counts, and a record says so itself.
-        self._state = parse(document.value)
+        self._state = state
         self._settled: Recount | None = None  # the recount that is known to be finished
         self._failure: str | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.id!r} in {self._scope.space!r}, opened {self.created_at:%Y-%m-%d %H:%M} UTC>"
+        )
 
     @property
     def created_at(self) -> datetime:
         """When the session was opened for the first time."""
         return when(self._state.created)
 
+    @property
+    def _key(self) -> Key:
+        return self._scope.key(SESSION, self.id)
+
+    @property
+    def _stream(self) -> Key:
+        return self._scope.key(MESSAGE, self.id)
+
+    def _counter(self, name: str) -> Tokenizer:
+        return counter(name, self._known)
+
     async def _view(self) -> View:
         return (await look(self._scope, self.id, self._counter))[0]
 
-    def _counter(self, name: str) -> Tokenizer:
-        """Return the tokenizer a session names: ours if it is that one, otherwise one that can be made again."""
-        for known in (self._chosen, self._scope.tokenizer):
-            if known is not None and known.name == name:
-                return known
-        if is_built_in(name):
-            return find_tokenizer(name)
-        raise InvalidInput(
-            f"session {self.id!r} counts with the tokenizer {name!r}; pass it to sessions.open(tokenizer=)"
-        )
+    def _operation(self, name: str, content: Json, commit_id: str | None, besides: Json | None = None) -> Operation:
+        return Operation(f"session.{name}", self._key, content, commit_id, besides, life=str(self._state.created))
 
-    def _any_counter(self, name: str) -> Tokenizer:
-        # Renaming or deleting a session must not depend on having its tokenizer at hand.
-        try:
-            return self._counter(name)
-        except InvalidInput:
-            return self._scope.tokenizer
-
-    async def _decide(self, attempt: Callable[[View], Awaitable[Plan]]) -> tuple[Any, Receipt]:
+    async def _decide(
+        self,
+        operation: Operation,
+        attempt: Callable[[View], Awaitable[Decision]],
+        told: Callable[[Receipt], Awaitable[T]],
+    ) -> T:
         """Look, decide, commit; if the session changed meanwhile, decide again about what it is now."""
-        for _ in range(TRIES):
-            view = await look_closely(self._scope, self.id, self._any_counter)
-            plan = await attempt(view)
-            try:
-                receipt = await self._commit([Expect(view.document, view.version), *plan.expects], plan.writes, None)
-            except Conflict:
-                continue
-            return plan.result, receipt
-        raise contended(self.id)
 
-    async def _change(self, change: Callable[[State], State]) -> None:
-        async def attempt(view: View) -> Plan:
+        async def plan() -> Plan[Receipt] | None:
+            view = await look_closely(self._scope, self.id, self._counter)
+            made = await fresh(view, attempt(view))
+            if made is None:
+                return None
+            return Plan([Expect(view.document, view.version), *made.expects], made.writes, itself, made.answer)
+
+        return await told(await perform(self._scope, operation, plan, again))
+
+    async def _change(self, operation: Operation, change: Callable[[State], State]) -> None:
+        async def attempt(view: View) -> Decision:
             return putting(view, change(view.state))
 
-        await self._decide(attempt)
-        self._state = change(self._state)
+        await self._decide(operation, attempt, nothing)
 
-    async def _commit(self, expects: Sequence[Expect], writes: Sequence[Write], commit_id: str | None) -> Receipt:
-        return await self._scope.store.commit(
-            Commit(new_id() if commit_id is None else commit_id, tuple(expects), tuple(writes))
-        )
+    def _stored(self, made: Batch) -> Callable[[Receipt], Awaitable[list[Message]]]:
+        """Return how a receipt tells what a batch was stored as."""
 
-    async def _appended(self, start: int, stop: int) -> None:
+        async def told(receipt: Receipt) -> list[Message]:
+            if not made.drafts:
+                return []
+            length = receipt.versions[0]
+            if receipt.answer is not None:
+                return made.stored(self._naming, length, *receipt.answer.load())
+            # Too many for an answer to be kept; their records tell.
+            part = await self._scope.get(Range(self._stream, length - len(made.drafts), length))
+            if len(part.records) < len(made.drafts):
+                raise missing(self.id)
+            return made.stored(self._naming, length, part.records[0].at, [one.weight for one in part.records])
+
+        return told
+
+    async def _appended(self, stored: Sequence[Message]) -> None:
         """Go on with what is left after an append. Every so many messages one of them pays for embedding them all:
         a call to the embedder for each would cost more than it saves, and a broken one would be asked each time."""
-        full = self._meaning is not None and stop // BLOCK > start // BLOCK
+        full = self._meaning is not None and (stored[-1].index + 1) // BLOCK > stored[0].index // BLOCK
         if not full and self._state.recount in (None, self._settled):
             return
         try:
@@ -125,7 +134,7 @@ class Handle:
     async def _go_on(self, view: View) -> None:
         """Count the next block of messages anew, if the tokenizer changed and some are left."""
         plan = view.state.recount
-        if plan in (None, self._settled):
+        if plan in (None, self._settled) or type(view.tokenizer) is Absent:
             return
         try:
             left = await recount(view, 1)
@@ -138,22 +147,16 @@ class Handle:
         if not left:
             self._settled = plan
 
-    async def _visible(self, view: View, stop: int) -> list[Record]:
-        found: list[Record] = []
-        start = 0
-        while page := [one for one in await forward(view, start, PAGE) if one.index < stop]:
-            found += page
-            start = page[-1].index + 1
-        return found
+    def _gone(self, conflict: Conflict) -> NotFound | None:
+        return missing(self.id) if conflict.key == self._key else None
 
-    async def _stored(self, start: int, stop: int) -> list[Message]:
-        view, (part,) = await look(
-            self._scope, self.id, self._any_counter, [Range(self._scope.key(MESSAGE, self.id), start, stop)]
-        )
-        return [view.message(record) for record in part.records]
 
-    def _missing(self) -> NotFound:
-        return NotFound(f"there is no session {self.id!r}; nothing changed", kind=SESSION, id=self.id)
+async def found(scope: Scope, session_id: str) -> tuple[str, State]:
+    """Return a session that must exist, as a handle is made of it, or raise `NotFound`."""
+    document = await scope.get(Get(scope.key(SESSION, session_id)))
+    if document is None:
+        raise missing(session_id)
+    return session_id, parse(document.value)
 
 
 def info(document: Document, end: Slice) -> SessionInfo:
@@ -170,15 +173,3 @@ def info(document: Document, end: Slice) -> SessionInfo:
         state.pins,
         state.forked_from,
     )
-
-
-def contended(session_id: str) -> Conflict:
-    """Say that others were faster again and again."""
-    return Conflict(
-        f"session {session_id!r} changed during each of {TRIES} tries; nothing changed", expected=0, actual=0
-    )
-
-
-def putting(view: View, state: State) -> Plan:
-    """Write the document, and nothing else."""
-    return Plan([Put(view.document, dump(state), view.tags)])

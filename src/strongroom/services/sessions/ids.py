@@ -25,8 +25,7 @@ async def locate(view: View, hint: int, fits: Callable[[Record], bool]) -> Recor
     """
     start, step = hint, 1
     while True:
-        (part,) = await view.scope.store.read([Range(view.stream, start, None, step)])
-        record: Record
+        part = await view.scope.some(Range(view.stream, start, None, step))
         for record in part.records:
             if fits(record):
                 return record
@@ -37,7 +36,7 @@ async def locate(view: View, hint: int, fits: Callable[[Record], bool]) -> Recor
 
 async def find(view: View, message_id: str) -> Record:
     """Return the visible message of that id, or raise `NotFound`."""
-    (noted,) = await view.scope.store.read([Get(id_key(view.document, message_id))])
+    noted = await view.scope.get(Get(id_key(view.document, message_id)))
     if noted is not None:
         record = await locate(view, noted.value.load(), _bears(message_id))
         if record is not None and view.shows(record.index):
@@ -47,25 +46,23 @@ async def find(view: View, message_id: str) -> Record:
         record = (await at(view, [index])).get(index)
         if record is not None and own_id(record) is None:
             return record
-    raise NotFound(
-        f"session {view.id!r} has no message {message_id!r:.80}; nothing changed", kind="message", id=message_id
-    )
+    raise NotFound(f"session {view.id!r} has no message {message_id!r:.80}", kind="message", id=message_id)
 
 
 async def taken(scope: Scope, session: Key, ids: Sequence[str]) -> dict[str, int]:
     """Return the versions of ids that have been used before, visible or not."""
-    notes: list[Document | None] = await scope.store.read([Get(id_key(session, one)) for one in ids])
+    notes = await scope.get_all([Get(id_key(session, one)) for one in ids])
     return {one: note.version for one, note in zip(ids, notes, strict=True) if note is not None}
 
 
-async def reusable(view: View, ids: Sequence[str]) -> dict[str, int]:
+async def reusable(view: View, ids: Sequence[str], notes: Sequence[Document | None]) -> dict[str, int]:
     """Return the versions of ids that only hidden messages bear; raise `Conflict` for one that is in use."""
-    notes: list[Document | None] = await view.scope.store.read([Get(id_key(view.document, one)) for one in ids])
     versions: dict[str, int] = {}
     for one, note in zip(ids, notes, strict=True):
         if note is not None:
             record = await locate(view, note.value.load(), _bears(one))
-            if record is not None and view.shows(record.index):
+            # What came after the view is visible, as long as the session's document stays as the view saw it.
+            if record is not None and (record.index >= view.length or view.shows(record.index)):
                 raise _duplicate(view, one)
             versions[one] = note.version
     return versions
@@ -89,12 +86,13 @@ async def reclaimed(view: View, ranges: Sequence[tuple[int, int]]) -> tuple[list
     writes: list[Write] = []
     for start, stop in ranges:
         while start < stop:
-            (part,) = await view.scope.store.read([Range(view.stream, start, stop, PAGE)])
+            part = await view.scope.some(Range(view.stream, start, stop, PAGE))
             if not part.records:
                 break
             start = part.records[-1].index + 1
             given = {one: record.index for record in part.records if (one := own_id(record)) is not None}
-            versions = await reusable(view, list(given))
+            notes = await view.scope.get_all([Get(id_key(view.document, one)) for one in given])
+            versions = await reusable(view, list(given), notes)
             expects += [Expect(id_key(view.document, one), versions.get(one, 0)) for one in given]
             writes += [Put(id_key(view.document, one), encode(index)) for one, index in given.items()]
     return expects, writes

@@ -15,8 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from strongroom.codec import encode
+from strongroom.codec import Json, encode
 from strongroom.errors import InvalidInput
+from strongroom.services.sessions.counters import Absent
 from strongroom.services.sessions.state import LONGEST_ID, Naming, State, check_id
 from strongroom.services.sessions.values import Message
 from strongroom.store import Entry, Record
@@ -34,17 +35,19 @@ class Draft(Struct, frozen=True):
     value: dict[str, Any]
     id: str | None
     tokens: int
+    json: Json
 
 
-def draft(message: object, tokenizer: Tokenizer) -> Draft:
-    """Check one message and count it."""
+def draft(message: object, tokenizer: Tokenizer, tokens: int | None = None) -> Draft:
+    """Check one message and count it, unless somebody has."""
     if not isinstance(message, Mapping):
         raise InvalidInput(f"a message must be a mapping such as {{'role': ..., 'content': ...}}, not {message!r:.60}")
     value = dict(message)
     given = value.get("id")
     # Counting encodes what it does not know as text, which refuses whatever is not JSON; so it comes after the check.
-    encode(value)
-    return Draft(value, None if given is None else check_id(given), count_message(value, tokenizer))
+    json = encode(value)
+    count = count_message(value, tokenizer) if tokens is None else tokens
+    return Draft(value, None if given is None else check_id(given), count, json)
 
 
 def entry(one: Draft, state: State, tokenizer: Tokenizer, at: int, mark: str | None = None) -> Entry:
@@ -92,11 +95,17 @@ def own_id(record: Record) -> str | None:
 def message(
     record: Record, state: State, naming: Naming, tokenizer: Tokenizer, recounted: int | None = None
 ) -> Message:
-    """Return the message of a record with its tokens: its weight if `tokenizer` counted that, else counted anew."""
+    """Return the message of a record with its tokens: its weight if `tokenizer` counted that, else counted anew.
+
+    Where the tokenizer is absent, the weight that another one counted has to do.
+    """
     value, note = opened(record)
     tokens = record.weight
     if note.get("by", state.counted_by) != tokenizer.name:
-        tokens = count_message(value, tokenizer) if recounted is None else recounted
+        if recounted is not None:
+            tokens = recounted
+        elif type(tokenizer) is not Absent:
+            tokens = count_message(value, tokenizer)
     given = value.get("id")
     return Message(
         value,

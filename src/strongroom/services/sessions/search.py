@@ -19,9 +19,9 @@ from strongroom.scope import Scope
 from strongroom.services.sessions.state import MESSAGE, SESSION
 from strongroom.services.sessions.values import Hit, Hits
 from strongroom.services.sessions.vectors import SLICE, Meaning
-from strongroom.services.sessions.view import View, at, view_of
+from strongroom.services.sessions.view import View, at, both, view_of
 from strongroom.stemming import words
-from strongroom.store import Find, Found, Get, Question, Range, Record, Scan
+from strongroom.store import MOST_WORDS, Find, Found, Record, Scan
 from strongroom.tokens import Tokenizer
 
 Mode = Literal["hybrid", "lexical", "vector"]
@@ -79,7 +79,7 @@ class Finder(Struct, frozen=True):
         self, query: str, k: int, session_id: str | None, views: dict[str, View], records: dict[Place, Record]
     ) -> dict[Place, float]:
         """Score what the store found; ask it for more if too much of that is hidden."""
-        wanted = tuple(dict.fromkeys(words(query)))
+        wanted = tuple(dict.fromkeys(words(query)))[:MOST_WORDS]
         if not wanted or k == 0:
             return {}
         if not can_search(self.scope.store):
@@ -117,23 +117,15 @@ class Finder(Struct, frozen=True):
         return found, left
 
     async def _names(self) -> list[str]:
-        names: list[str] = []
-        after = None
-        while True:
-            (page,) = await self.scope.store.read([Scan(self.scope.space, SESSION, {}, after, PAGE)])
-            names += [document.key.id for document in page.documents]
-            after = page.next
-            if after is None:
-                return names
+        scan = Scan(self.scope.space, SESSION, limit=PAGE)
+        return [document.key.id async for page in self.scope.pages(scan) for document in page]
 
     async def _views(self, names: Sequence[str]) -> dict[str, View]:
-        questions: list[Question] = []
-        for name in names:
-            questions += [Get(self.scope.key(SESSION, name)), Range(self.scope.key(MESSAGE, name), 0, 0)]
-        answers = await self.scope.store.read(questions)
+        pairs = [both(self.scope, name) for name in names]
+        documents, ends = await self.scope.read_all([get for get, _ in pairs], [end for _, end in pairs])
         return {
             name: view_of(self.scope, name, document, end, self.choose)
-            for name, document, end in zip(names, answers[::2], answers[1::2], strict=True)
+            for name, document, end in zip(names, documents, ends, strict=True)
             if document is not None
         }
 

@@ -12,7 +12,7 @@ An append expects the document to exist, so nothing can be written to a session 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,54 +20,59 @@ import msgspec
 from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput, NotFound
-from strongroom.services.sessions.handle import TRIES, AnyTokenizer, Handle, Plan, contended, info, putting
+from strongroom.operations import NOTHING, Plan, again, itself, nothing, perform
+from strongroom.retry import attempts
+from strongroom.services.sessions.counters import AnyTokenizer, remembered
+from strongroom.services.sessions.deletions import delete
+from strongroom.services.sessions.forks import copying
+from strongroom.services.sessions.handle import Handle, found, info
 from strongroom.services.sessions.ids import find, reclaimed, refuse_ours, reusable, taken
 from strongroom.services.sessions.recounts import recount, uncounted
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.state import (
     COUNT,
     CUT,
-    MESSAGE,
     SESSION,
     Hidden,
-    State,
-    beginning,
     bounded,
     dump,
+    id_key,
+    parse,
     size,
 )
 from strongroom.services.sessions.summaries import Summarizer, summary_window
-from strongroom.services.sessions.values import Backlog, Cut, Hits, Message, SessionInfo
-from strongroom.services.sessions.view import View, at, backward, forward, learn, look
+from strongroom.services.sessions.values import Backlog, Cut, Hits, Message, Messages, SessionInfo
+from strongroom.services.sessions.view import (
+    PAGE,
+    View,
+    at,
+    backward,
+    both,
+    forward,
+    fresh,
+    learn,
+    look,
+    missing,
+    visible,
+)
 from strongroom.services.sessions.windows import Filter, gather, priority_window, recent_window, relevant_window
 from strongroom.services.sessions.writes import (
+    Decision,
     appending,
     batch,
+    counter_of,
     counting_anew,
     cutting,
-    deleting,
-    deleting_rest,
+    putting,
     restoring,
-    stored,
     unused,
 )
-from strongroom.store import (
-    EXISTS,
-    Expect,
-    Get,
-    Put,
-    Range,
-    Tail,
-    new_id,
-)
+from strongroom.store import EXISTS, Expect, Get, Put, Range, Receipt, Tail, new_id
 from strongroom.tokens import Tokenizer
-from strongroom.tokens import tokenizer as find_tokenizer
 from strongroom.tokens.choosing import KEPT_ROLES, PAIR_REACH, Strategy, check_budget, item, with_partners
 from strongroom.tokens.fitting import RELEVANT_HITS, share_of
 from strongroom.tokens.windows import Frame, Window, frame
 from strongroom.values import Listing
-
-Messages = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 @checked
@@ -75,202 +80,197 @@ class AsyncSession(Handle):
     """One conversation. Made by `ctx.sessions.open`."""
 
     # ---- writing ----------------------------------------------------------------------------------------------------
+    # A call repeated with the same `commit_id` changes nothing and returns what the first one returned.
 
     async def append(self, messages: Messages, *, commit_id: str | None = None) -> list[Message]:
         """Add messages to the end and return them as stored, with their ids.
 
-        Never conflicts with other appends. An id that is in the session already is refused (`Conflict`); repeating a
-        call with the same `commit_id` changes nothing and returns what the first one stored.
+        Never conflicts with other appends. An id that is in the session already is refused (`Conflict`).
         """
-        counter = self._counter(self._state.tokenizer)
-        made = batch(messages, counter)
-        if not made.drafts:
-            return []
-        session = self._scope.key(SESSION, self.id)
-        length, versions = 0, dict[str, int]()
-        for _ in range(TRIES):
+        tokenizer = counter_of(messages, self._counter(self._state.tokenizer))
+        made = batch(messages, tokenizer)
+
+        async def attempt() -> Plan[Receipt]:
+            length, versions, at = 0, dict[str, int](), self._scope.clock()
             if made.needs_length:
-                view = await self._view()
-                length = view.length
+                notes = [Get(id_key(self._key, one)) for one in made.ids]
+                view, noted = await look(self._scope, self.id, self._counter, *notes)
+                length, versions = view.length, await reusable(view, made.ids, noted)
                 await refuse_ours(view, made.ids)
-            writes = appending(self._scope, self.id, self._state, counter, made, length)
-            try:
-                receipt = await self._commit(
-                    [Expect(session, EXISTS), *unused(session, made, versions)], writes, commit_id
-                )
-            except Conflict as problem:
-                if problem.key == session:
-                    raise self._missing() from None
-                versions = await reusable(await self._view(), made.ids)
-                continue
-            start = receipt.versions[0] - len(made.drafts)
-            await self._appended(start, receipt.versions[0])
-            if commit_id is not None:
-                # The receipt may be that of an earlier call: return what that one stored, not what came now.
-                return await self._stored(start, receipt.versions[0])
-            return stored(made, self._naming, start, writes)
-        raise contended(self.id)
+            new = appending(self._scope, self.id, self._state, tokenizer, made, length, at)
+            expects = [Expect(self._key, EXISTS), *unused(self._key, made, versions)]
+            return Plan(expects, new, itself, made.answer(at), self._gone)
 
-    async def replace(self, messages: Messages) -> list[Message]:
+        operation = self._operation("append", made.content, commit_id, made.counts(self._scope, tokenizer))
+        stored = await self._stored(made)(await perform(self._scope, operation, attempt, again))
+        if stored:
+            await self._appended(stored)
+        return stored
+
+    async def replace(self, messages: Messages, *, commit_id: str | None = None) -> list[Message]:
         """Hide every message and append these, in one step. `restore` brings the hidden ones back."""
+        tokenizer = counter_of(messages, self._counter(self._state.tokenizer))
+        made = batch(messages, tokenizer)
 
-        async def attempt(view: View) -> Plan:
-            made = batch(messages, view.tokenizer)
-            state, writes, _ = cutting(view, view.first)
+        async def attempt(view: View) -> Decision:
+            at = self._scope.clock()
+            state, cut, _ = cutting(view, view.first)
             # Whoever appends meanwhile would come before these messages, so has to be hidden too: then look again.
-            expects = [
-                Expect(view.stream, view.length),
-                *unused(view.document, made, await taken(view.scope, view.document, made.ids)),
-            ]
-            new = appending(self._scope, self.id, state, view.tokenizer, made, view.length) if made.drafts else []
-            return Plan([*new, Put(view.document, dump(state), view.tags), *writes], expects, len(made.drafts))
+            versions = await taken(view.scope, view.document, made.ids)
+            expects = [Expect(view.stream, view.length), *unused(view.document, made, versions)]
+            new = appending(self._scope, self.id, state, tokenizer, made, view.length, at)
+            return Decision([*new, Put(view.document, dump(state), view.tags), *cut], expects, made.answer(at))
 
-        count, receipt = await self._decide(attempt)
-        return await self._stored(receipt.versions[0] - count, receipt.versions[0]) if count else []
+        operation = self._operation("replace", made.content, commit_id, made.counts(self._scope, tokenizer))
+        return await self._decide(operation, attempt, self._stored(made))
 
-    async def truncate_from(self, message_id: str) -> Cut:
+    async def truncate_from(self, message_id: str, *, commit_id: str | None = None) -> Cut:
         """Hide a message and everything after it. Recorded: `restore` brings them back."""
 
-        async def attempt(view: View) -> Plan:
-            state, writes, hidden = cutting(view, (await find(view, message_id)).index)
-            return Plan([Put(view.document, dump(state), view.tags), *writes], result=Cut(hidden))
+        async def attempt(view: View) -> Decision:
+            state, cut, hidden = cutting(view, (await find(view, message_id)).index)
+            return Decision([Put(view.document, dump(state), view.tags), *cut], answer=encode(hidden))
 
-        return (await self._decide(attempt))[0]  # type: ignore[no-any-return]
+        return await self._decide(
+            self._operation("truncate_from", encode({"message_id": message_id}), commit_id), attempt, _cut
+        )
 
-    async def restore(self) -> Cut:
+    async def restore(self, *, commit_id: str | None = None) -> Cut:
         """Bring back what the newest `truncate_from` or `replace` hid; again for the one before it.
 
         Messages come back at their place in the order of arrival. Refused (`Conflict`) if an id among them has been
         given to another message since.
         """
 
-        async def attempt(view: View) -> Plan:
+        async def attempt(view: View) -> Decision:
             if view.state.cut is None:
-                raise NotFound(f"session {self.id!r} has no cut to undo; nothing changed", kind=CUT, id=self.id)
-            (part,) = await self._scope.store.read([Range(view.side(CUT), view.state.cut, None, 1)])
+                raise NotFound(f"session {self.id!r} has no cut to undo", kind=CUT, id=self.id)
+            part = await self._scope.get(Range(view.side(CUT), view.state.cut, None, 1))
+            if not part.records or part.records[0].body is None:
+                raise missing(self.id)
             hidden = msgspec.json.decode(part.records[0].body, type=Hidden)
-            state, writes = restoring(view, hidden)
+            state, undone = restoring(view, hidden)
             expects, ids = await reclaimed(view, hidden.ranges)
-            result = Cut(size(bounded(tuple(hidden.ranges), view.first, view.length)))
-            return Plan([Put(view.document, dump(state), view.tags), *writes, *ids], expects, result)
+            back = size(bounded(tuple(hidden.ranges), view.first, view.length))
+            return Decision([Put(view.document, dump(state), view.tags), *undone, *ids], expects, encode(back))
 
-        return (await self._decide(attempt))[0]  # type: ignore[no-any-return]
+        return await self._decide(self._operation("restore", NOTHING, commit_id), attempt, _cut)
 
-    async def delete(self) -> None:
+    async def delete(self, *, commit_id: str | None = None) -> None:
         """Remove the session and its messages for good.
 
         The session is gone at once; the messages of a long one follow in steps before this returns. Should the process
-        die in between, what is left of them can not be seen, and goes when a session of that id is deleted again.
+        die in between, what is left of them can not be seen, and goes when this is called once more.
         """
+        await delete(self._scope, self.id, commit_id)
 
-        async def attempt(view: View) -> Plan:
-            return Plan(deleting(view), result=deleting_rest(view))
-
-        rest, _ = await self._decide(attempt)
-        for write in rest:
-            await self._commit([], [write], None)
-
-    async def rename(self, title: str) -> None:
+    async def rename(self, title: str, *, commit_id: str | None = None) -> None:
         """Give the session another title. Its id stays."""
-        await self._change(lambda state: msgspec.structs.replace(state, title=title))
+        operation = self._operation("rename", encode({"title": title}), commit_id)
+        await self._change(operation, lambda state: msgspec.structs.replace(state, title=title))
 
-    async def set_metadata(self, metadata: Mapping[str, Any]) -> None:
+    async def set_metadata(self, metadata: Mapping[str, Any], *, commit_id: str | None = None) -> None:
         """Replace the session's metadata, any JSON object."""
         value = dict(metadata)
-        encode(value)
-        await self._change(lambda state: msgspec.structs.replace(state, metadata=value))
+        operation = self._operation("set_metadata", encode({"metadata": value}), commit_id)
+        await self._change(operation, lambda state: msgspec.structs.replace(state, metadata=value))
 
-    async def pin(self, message_id: str) -> None:
+    async def pin(self, message_id: str, *, commit_id: str | None = None) -> None:
         """Keep a message in every window, whatever its age; a tool call together with its answers."""
 
-        async def attempt(view: View) -> Plan:
+        async def attempt(view: View) -> Decision:
             found = (await find(view, message_id)).index
             near = await at(view, range(max(found - PAIR_REACH, 0), found + PAIR_REACH + 1))
+            if found not in near:
+                raise missing(self.id)
             items = {index: item(view.message(one), index, one.weight) for index, one in near.items()}
             pins = {*view.state.pins, found, *with_partners([found], items)[0]}
             return putting(view, msgspec.structs.replace(view.state, pins=tuple(sorted(pins))))
 
-        await self._decide(attempt)
+        await self._decide(self._operation("pin", encode({"message_id": message_id}), commit_id), attempt, nothing)
 
-    async def unpin(self, message_id: str) -> None:
+    async def unpin(self, message_id: str, *, commit_id: str | None = None) -> None:
         """Let a pinned message go again."""
 
-        async def attempt(view: View) -> Plan:
+        async def attempt(view: View) -> Decision:
             found = (await find(view, message_id)).index
             pins = tuple(index for index in view.state.pins if index != found)
             return putting(view, msgspec.structs.replace(view.state, pins=pins))
 
-        await self._decide(attempt)
+        await self._decide(self._operation("unpin", encode({"message_id": message_id}), commit_id), attempt, nothing)
 
-    async def count_with(self, tokenizer: AnyTokenizer) -> None:
+    async def count_with(self, tokenizer: AnyTokenizer, *, commit_id: str | None = None) -> None:
         """Make this the session's tokenizer.
 
         What is stored already is counted anew when it is read, and for good by the calls that follow, block by block.
         """
-        self._chosen = find_tokenizer(tokenizer)
-        name = self._chosen.name
-        if self._state.tokenizer == name:
-            return
+        chosen = remembered(tokenizer)
+        self._known[chosen.name] = chosen
 
-        async def attempt(view: View) -> Plan:
-            if view.state.tokenizer == name:
-                return Plan([], result=view.state)  # somebody else was first, and may have counted some already
-            (counts,) = await self._scope.store.read([Range(view.side(COUNT), 0, 0)])
-            state, writes = counting_anew(view, name, counts.length)
-            return Plan([*putting(view, state).writes, *writes], [Expect(view.side(COUNT), counts.length)], state)
+        async def attempt(view: View) -> Decision:
+            counts = await self._scope.get(Range(view.side(COUNT), 0, 0))
+            return counting_anew(view, chosen.name, counts.length)[1]
 
-        self._state, _ = await self._decide(attempt)
+        await self._decide(
+            self._operation("count_with", encode({"tokenizer": chosen.name}), commit_id), attempt, nothing
+        )
+        document = await self._scope.get(Get(self._key))
+        if document is not None:
+            self._state = parse(document.value)
 
     async def fork(
-        self, at: str | None = None, *, session_id: str | None = None, title: str | None = None
+        self,
+        at: str | None = None,
+        *,
+        session_id: str | None = None,
+        title: str | None = None,
+        commit_id: str | None = None,
     ) -> AsyncSession:
         """Copy the visible messages, up to and including message `at`, into a new session, in one commit.
 
         Ids that callers chose are kept; the others are named anew. The two go their own ways from here.
         """
-        view = await self._view()
-        stop = view.length if at is None else (await find(view, at)).index + 1
-        records = await self._visible(view, stop)
-        made = batch([view.message(record) for record in records], view.tokenizer, [record.at for record in records])
-        counter = view.tokenizer.name
         target = self._scope.key(SESSION, session_id if session_id is not None else new_id())
-        (end,) = await self._scope.store.read([Range(self._scope.key(MESSAGE, target.id), 0, 0)])
-        state = State(
-            title or view.state.title,
-            self._scope.clock(),
-            counter,
-            counter,
-            beginning(end),
-            metadata=view.state.metadata,
-            forked_from=self.id,
-        )
-        # Nothing of an earlier session of that id is visible, so its message ids are free.
-        expects = [Expect(target, 0), *unused(target, made, await taken(self._scope, target, made.ids))]
-        new = appending(self._scope, target.id, state, view.tokenizer, made, 0) if records else []
-        receipt = await self._commit(expects, [*new, Put(target, dump(state), view.tags)], None)
-        (document,) = await self._scope.store.read([Get(target)])
-        fork = AsyncSession(self._scope, document, self._chosen, self._meaning)
-        start = receipt.versions[0] - len(records)
-        pins = [place for place, one in enumerate(records, start) if one.index in view.state.pins]
-        if pins:
-            await fork._change(lambda state: msgspec.structs.replace(state, pins=tuple(pins)))
-        return fork
+
+        async def copy(view: View) -> Plan[Receipt]:
+            stop = view.length if at is None else (await find(view, at)).index + 1
+            return await copying(view, await visible(view, stop), target, title)
+
+        async def attempt() -> Plan[Receipt] | None:
+            view = await self._view()
+            return await fresh(view, copy(view))
+
+        operation = self._operation("fork", encode({"at": at, "session_id": session_id, "title": title}), commit_id)
+        receipt = await perform(self._scope, operation, attempt, again)
+        assert receipt.answer is not None
+        id, state = await found(self._scope, receipt.answer.load())
+        return AsyncSession(self._scope, id, state, self._known.values(), self._meaning)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Meet every visible message once, the oldest first, and those that arrive meanwhile after them."""
+        after: str | None = None
+        while True:
+            page = await self.page(after=after, limit=PAGE)
+            for message in page:
+                yield message
+            after = page.next
+            if after is None:
+                return
 
     async def load(self, k: int | None = None) -> list[Message]:
         """Return the newest `k` messages in order, or all of them."""
         if k is not None and k < 0:
             raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
         # The newest records of all are nearly always the newest visible ones, so they come in the same round trip.
-        view, (newest,) = await look(
-            self._scope, self.id, self._counter, [Tail(self._scope.key(MESSAGE, self.id), 0 if k is None else k)]
-        )
+        tail = Tail(self._stream, 0 if k is None else k)
+        view, (newest,) = await look(self._scope, self.id, self._counter, tail)
         await self._go_on(view)
         if k is None:
-            records = await self._visible(view, view.length)
+            records = await visible(view, view.length)
         elif len(newest.records) == k and all(view.shows(record.index) for record in newest.records):
-            records = newest.records
+            records = list(newest.records)
             await learn(view, records)
         else:
             records = await backward(view, view.length, k)
@@ -298,22 +298,24 @@ class AsyncSession(Handle):
 
     async def get(self, message_id: str) -> Message:
         """Return one visible message, or raise `NotFound`."""
-        view = await self._view()
-        return view.message(await find(view, message_id))
+        for _ in attempts(f"session {self.id!r}"):
+            view = await self._view()
+            record = await fresh(view, find(view, message_id))
+            if record is not None:
+                return view.message(record)
+        raise AssertionError("attempts() raises when it is enough")
 
     async def info(self) -> SessionInfo:
         """Return the session's title, metadata, tokenizer and size."""
-        document, end = await self._scope.store.read(
-            [Get(self._scope.key(SESSION, self.id)), Range(self._scope.key(MESSAGE, self.id), 0, 0)]
-        )
+        document, end = await self._scope.read(*both(self._scope, self.id))
         if document is None:
-            raise self._missing()
+            raise missing(self.id)
         return info(document, end)
 
     async def window(
         self,
-        *,
         max_tokens: int,
+        *,
         strategy: Strategy = "truncate_oldest",
         where: Filter | None = None,
         query: str | None = None,
@@ -321,7 +323,7 @@ class AsyncSession(Handle):
         summary_tokens: int | None = None,
         input_tokens: int | None = None,
         system: str | None = None,
-        tools: Sequence[Any] = (),
+        tools: Mapping[str, Any] | Sequence[Any] = (),
         reserve_tokens: int = 0,
         keep_roles: Sequence[str] = KEPT_ROLES,
     ) -> Window:
@@ -334,7 +336,7 @@ class AsyncSession(Handle):
         """
         check_budget(max_tokens, strategy)
         if strategy == "relevant" and query is None:
-            raise InvalidInput("strategy 'relevant' needs a query; nothing was read")
+            raise InvalidInput("strategy 'relevant' needs a query")
 
         def framed(tokenizer: Tokenizer) -> Frame:
             return frame(
@@ -342,7 +344,7 @@ class AsyncSession(Handle):
                 strategy,
                 tokenizer,
                 system=system,
-                tools=tools,
+                tools=[tools] if isinstance(tools, Mapping) else tools,
                 reserve_tokens=reserve_tokens,
                 keep_roles=keep_roles,
             )
@@ -368,11 +370,11 @@ class AsyncSession(Handle):
         Without an embedder (`ctx.sessions.using`) `hybrid` goes by words alone. With one, messages that have no vector
         yet get theirs first, a thousand at most; `degraded` says how many are left, or why words alone decided.
         """
-        return await Finder(self._scope, self._any_counter, self._meaning).search(query, k, mode, self.id)
+        return await Finder(self._scope, self._counter, self._meaning).search(query, k, mode, self.id)
 
     async def backlog(self) -> Backlog:
         """Return what is left to embed and to count anew, and why the last try failed."""
-        view, _ = await look(self._scope, self.id, self._any_counter)
+        view = await self._view()
         unembedded = 0 if self._meaning is None else await self._meaning.left(view)
         left = await uncounted(view)
         return Backlog(unembedded, left, self._failure if unembedded or left else None)
@@ -382,14 +384,19 @@ class AsyncSession(Handle):
 
         Raises what stopped it; what was done until then stays done.
         """
-        for _ in range(TRIES):
+        for _ in attempts(f"session {self.id!r}"):
             view = await self._view()
             try:
                 await recount(view)
             except Conflict:
                 continue
             return 0 if self._meaning is None else (await self._meaning.catch_up(view)).embedded
-        raise contended(self.id)
+        raise AssertionError("attempts() raises when it is enough")
+
+
+async def _cut(receipt: Receipt) -> Cut:
+    assert receipt.answer is not None
+    return Cut(receipt.answer.load())
 
 
 def _cursor(after: str | None) -> int | None:

@@ -1,23 +1,28 @@
-"""The sessions of a space: open, find, list."""
+"""The sessions of a space: open, find, list, delete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.embedders import Embedder
-from strongroom.errors import Conflict, NotFound
+from strongroom.errors import NotFound
+from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
-from strongroom.services.sessions.handle import TRIES, AnyTokenizer, contended, info
+from strongroom.services.sessions.counters import Absent, AnyTokenizer, counter, remembered
+from strongroom.services.sessions.deletions import delete
+from strongroom.services.sessions.handle import found, info
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.session import AsyncSession
-from strongroom.services.sessions.state import MESSAGE, SESSION, State, beginning, dump
+from strongroom.services.sessions.state import COUNT, MESSAGE, SESSION, State, beginning, dump, parse
 from strongroom.services.sessions.values import Hits, SessionInfo
 from strongroom.services.sessions.vectors import Meaning
-from strongroom.store import Commit, Expect, Get, Put, Range, Scan, Slice, new_id
-from strongroom.tokens import tokenizer as find_tokenizer
+from strongroom.services.sessions.view import both, view_of
+from strongroom.services.sessions.writes import Decision, counting_anew
+from strongroom.store import Expect, Put, Range, Receipt, Scan, new_id
+from strongroom.tokens import Tokenizer
 from strongroom.values import Listing
 
 
@@ -48,40 +53,59 @@ class AsyncSessions:
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         tags: Mapping[str, str] | None = None,
+        commit_id: str | None = None,
     ) -> AsyncSession:
         """Open a session, creating it if there is none of that id.
 
         A `tokenizer` other than the session's own becomes its own; messages already there are counted anew by the calls
         that follow. Title, metadata and tags are for a new session and leave an old one as it is.
         """
-        chosen = None if tokenizer is None else find_tokenizer(tokenizer)
+        chosen = None if tokenizer is None else remembered(tokenizer)
+        scope, facts, kept = self._scope, dict(metadata or {}), dict(tags or {})
         wanted = session_id if session_id is not None else new_id()
-        key = self._scope.key(SESSION, wanted)
-        for _ in range(TRIES):
-            document, end = await self._scope.store.read([Get(key), Range(self._scope.key(MESSAGE, wanted), 0, 0)])
-            if document is not None:
-                session = AsyncSession(self._scope, document, chosen, self._meaning)
-                if chosen is not None:
-                    await session.count_with(chosen)
-                return session
-            counter = chosen or self._scope.tokenizer
-            facts = dict(metadata or {})
-            encode(facts)
-            name = counter.name
-            state = State(title or wanted, self._scope.clock(), name, name, beginning(end), metadata=facts)
-            creation = Commit(new_id(), (Expect(key, 0),), (Put(key, dump(state), _tags(tags)),))
-            try:
-                await self._scope.store.commit(creation)
-            except Conflict:
-                continue
-        raise contended(wanted)
+        key, stream = scope.key(SESSION, wanted), scope.key(MESSAGE, wanted)
+        said = {"session_id": session_id, "tokenizer": chosen and chosen.name, "title": title or session_id}
+        content = encode({**said, "metadata": facts, "tags": kept})
+
+        async def attempt() -> Plan[AsyncSession]:
+            document, end, counts = await scope.read(*both(scope, wanted), Range(scope.key(COUNT, wanted), 0, 0))
+            if document is None:
+                name = remembered(chosen or scope.tokenizer).name
+                state = State(title or wanted, scope.clock(), name, name, beginning(end), metadata=facts)
+                # One who opens, appends and deletes while we decide leaves the stream longer than we saw it.
+                made = Decision([Put(key, dump(state), kept)], [Expect(key, 0), Expect(stream, end.length)])
+            else:
+                view = view_of(scope, wanted, document, end, Absent)
+                state, made = counting_anew(view, chosen.name if chosen else view.state.tokenizer, counts.length)
+                made = Decision(made.writes, [Expect(key, document.version), *made.expects])
+            return Plan(made.expects, made.writes, lambda _: self._session(wanted, state, chosen), encode(wanted))
+
+        async def replay(receipt: Receipt) -> AsyncSession:
+            assert receipt.answer is not None
+            return self._session(*await found(scope, receipt.answer.load()), chosen)
+
+        # Whoever asks for any new session asks for another one than whoever names it.
+        target = key if session_id is not None else scope.key(SESSION, "*")
+        return await perform(scope, Operation("sessions.open", target, content, commit_id), attempt, replay)
 
     async def get(self, session_id: str) -> AsyncSession:
         """Open a session that must exist, or raise `NotFound`."""
-        (document,) = await self._scope.store.read([Get(self._scope.key(SESSION, session_id))])
-        if document is None:
-            raise NotFound(f"there is no session {session_id!r:.80}; nothing changed", kind=SESSION, id=session_id)
-        return AsyncSession(self._scope, document, None, self._meaning)
+        return self._session(*await found(self._scope, session_id), None)
+
+    async def _handle(self, session_id: str) -> AsyncSession:
+        """Return a handle on a session that may have been deleted: what was done before can still be told again."""
+        try:
+            return await self.get(session_id)
+        except NotFound:
+            name = self._scope.tokenizer.name
+            return self._session(session_id, State(session_id, 0, name, name), None)
+
+    async def delete(self, session_id: str, *, commit_id: str | None = None) -> None:
+        """Remove a session and its messages for good, or raise `NotFound`. See `Session.delete`."""
+        await delete(self._scope, session_id, commit_id)
+
+    def _session(self, id: str, state: State, chosen: Tokenizer | None) -> AsyncSession:
+        return AsyncSession(self._scope, id, state, () if chosen is None else (chosen,), self._meaning)
 
     async def list(
         self,
@@ -92,16 +116,13 @@ class AsyncSessions:
         reverse: bool = False,
     ) -> Listing[SessionInfo]:
         """Return a page of sessions in order of creation, those that carry all of `tags`."""
-        (page,) = await self._scope.store.read([Scan(self._scope.space, SESSION, _tags(tags), after, limit, reverse)])
-        ends: Sequence[Slice] = await self._scope.store.read(
-            [Range(self._scope.key(MESSAGE, document.key.id), 0, 0) for document in page.documents]
-        )
-        return Listing((info(document, end) for document, end in zip(page.documents, ends, strict=True)), page.next)
+        scan = Scan(self._scope.space, SESSION, dict(tags or {}), after, limit, reverse)
+        found, following, damaged = await self._scope.listed(scan, lambda document: (document, parse(document.value)))
+        ends = await self._scope.get_all([Range(self._scope.key(MESSAGE, one.key.id), 0, 0) for one, _ in found])
+        infos = [info(document, end) for (document, _), end in zip(found, ends, strict=True)]
+        return Listing(infos, following, damaged)
 
     async def search(self, query: str, *, k: int = 5, mode: Mode = "hybrid") -> Hits:
         """Return the messages of all sessions that answer a query best, best first."""
-        return await Finder(self._scope, lambda _: self._scope.tokenizer, self._meaning).search(query, k, mode)
-
-
-def _tags(tags: Mapping[str, str] | None) -> dict[str, str]:
-    return dict(tags or {})
+        known = {self._scope.tokenizer.name: self._scope.tokenizer}
+        return await Finder(self._scope, lambda name: counter(name, known), self._meaning).search(query, k, mode)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode
-from strongroom.errors import Conflict
+from strongroom.errors import Conflict, NotFound
+from strongroom.operations import Operation, Plan, nothing, perform
+from strongroom.scope import Scope
 from strongroom.services.sessions.state import SESSION, SUMMARY, below, size, upward
 from strongroom.services.sessions.values import Message
 from strongroom.services.sessions.view import PAGE, View, forward
 from strongroom.services.sessions.windows import Gathered, recent_window
-from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Tail, new_id
+from strongroom.store import EXISTS, Append, Entry, Expect, Tail
 from strongroom.tokens.choosing import newest_run
 from strongroom.tokens.fitting import Share, with_summary
 from strongroom.tokens.messages import count_message
@@ -95,7 +98,7 @@ def _assembled(gathered: Gathered, run: set[int], messages: list[Message], progr
 
 async def _best(view: View, edge: int, summary_tokens: int) -> StoredSummary | None:
     """Return the stored summary that goes furthest without overlapping the newest messages, else one that does."""
-    (part,) = await view.scope.store.read([Tail(view.side(SUMMARY), REMEMBERED)])
+    part = await view.scope.get(Tail(view.side(SUMMARY), REMEMBERED))
     found = [msgspec.json.decode(record.body, type=StoredSummary) for record in part.records if record.body]
     good = [
         one
@@ -162,10 +165,22 @@ async def _drive(
 
 async def _store(view: View, summary: Summary, stop: int) -> None:
     body = StoredSummary(summary.text, summary.covers, stop, below(view.state.visible, stop))
-    record = Entry("summary", encode(msgspec.to_builtins(body)), weight=summary.tokens, at=view.scope.clock())
-    expects = (Expect(view.scope.key(SESSION, view.id), EXISTS),)
-    try:
-        await view.scope.store.commit(Commit(new_id(), expects, (Append(view.side(SUMMARY), (record,)),)))
-    except Conflict:
+    with suppress(Conflict, NotFound):
         # The session was deleted meanwhile. The window was good when it was asked for; there is nothing to keep it for.
-        return
+        await keep(view.scope, view.id, body, summary.tokens)
+
+
+async def keep(
+    scope: Scope, session_id: str, summary: StoredSummary, tokens: int, commit_id: str | None = None
+) -> None:
+    """Store a summary of messages of a session, for the windows to come."""
+    key = scope.key(SESSION, session_id)
+    told = msgspec.to_builtins(summary)
+
+    async def attempt() -> Plan[None]:
+        record = Entry("summary", encode(told), weight=tokens, at=scope.clock())
+        writes = (Append(scope.key(SUMMARY, session_id), (record,)),)
+        return Plan((Expect(key, EXISTS),), writes, lambda _: None, refusal=lambda conflict: conflict)
+
+    operation = Operation("session.summarize", key, encode({"summary": told, "tokens": tokens}), commit_id)
+    await perform(scope, operation, attempt, nothing)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from msgspec import Struct
 
@@ -52,6 +52,50 @@ class Message(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _message, (dict(self), self.id, self.index, self._micros, self.tokens)
+
+
+class NewMessage(TypedDict, total=False):
+    """A message to put in, for type checkers and editors: what models send and read, and what Strongroom looks at.
+
+    Nothing is refused at run time for having other keys; any JSON object is a message.
+    """
+
+    role: Required[str]
+    content: object
+    name: str
+    tool_calls: object
+    tool_call_id: str
+    function_call: object
+    refusal: object
+    audio: object
+    reasoning_content: object
+    metadata: object
+    id: str
+    timestamp: str
+    pinned: bool
+    priority: int
+
+
+class NewItem(TypedDict, total=False):
+    """An item that has a type and needs no role, such as a call of a function and its output."""
+
+    type: Required[str]
+    role: str
+    content: object
+    call_id: str
+    name: str
+    arguments: object
+    output: object
+    summary: object
+    status: str
+    metadata: object
+    id: str
+    timestamp: str
+    pinned: bool
+    priority: int
+
+
+Messages = NewMessage | NewItem | Message | Sequence[NewMessage | NewItem | Message]
 
 
 class SessionInfo(Struct, frozen=True):

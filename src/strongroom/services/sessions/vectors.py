@@ -16,9 +16,11 @@ from msgspec import Struct
 from strongroom.codec import encode
 from strongroom.embedders import Embedder, Fingerprint
 from strongroom.errors import Conflict
+from strongroom.operations import Operation, Plan, nothing, perform
+from strongroom.scope import Scope
 from strongroom.services.sessions.state import SESSION, VECTOR
 from strongroom.services.sessions.view import View
-from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Range, Record, Slice, Tail, new_id
+from strongroom.store import EXISTS, Append, Entry, Expect, Range, Record, Slice, Tail
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,14 +53,15 @@ class Meaning(Struct, frozen=True):
             left = max(view.length - max(done, view.first), 0)
             if not left or (most is not None and seen >= most):
                 return Progress(made, seen, left)
-            (part,) = await view.scope.store.read([Range(view.stream, done, view.length, BLOCK)])
+            part = await view.scope.get(Range(view.stream, done, view.length, BLOCK))
             if not part.records:
                 return Progress(made, seen, 0)  # the session is gone
             try:
                 made += await self._embed(view, part, length, mark)
-            except Conflict:
-                continue  # somebody else embedded the same messages, or the session is gone: look again
-            seen += len(part.records)
+            except Conflict as problem:
+                if problem.key == view.document:
+                    return Progress(made, seen, 0)
+            seen += len(part.records)  # by us, or by somebody who was faster
 
     async def left(self, view: View) -> int:
         """Return how many messages have no vector yet."""
@@ -72,7 +75,7 @@ class Meaning(Struct, frozen=True):
         best: list[tuple[float, int]] = []
         start = 0
         while True:
-            (part,) = await view.scope.store.read([Range(view.side(VECTOR), start, None, BLOCK)])
+            part = await view.scope.get(Range(view.side(VECTOR), start, None, BLOCK))
             if not part.records:
                 return {index: score for score, index in best if score > 0}
             start = part.records[-1].index + 1
@@ -85,10 +88,10 @@ class Meaning(Struct, frozen=True):
 
     async def _progress(self, view: View, mark: str) -> tuple[int, int]:
         """Return the index up to which messages have been looked at, and the length of the stream of vectors."""
-        (end,) = await view.scope.store.read([Range(view.side(VECTOR), 0, 0)])
+        end = await view.scope.get(Range(view.side(VECTOR), 0, 0))
         before = end.length
         while True:
-            (part,) = await view.scope.store.read([Tail(view.side(VECTOR), 1, None, before)])
+            part = await view.scope.get(Tail(view.side(VECTOR), 1, None, before))
             if not part.records:
                 return 0, end.length
             (record,) = part.records
@@ -104,11 +107,23 @@ class Meaning(Struct, frozen=True):
             "indexes": [index for index, _ in spoken],
             "vectors": b64encode(matrix.astype("<f2").tobytes()).decode(),
         }
-        key = view.side(VECTOR)
-        expects = (Expect(view.scope.key(SESSION, view.id), EXISTS), Expect(key, length))
-        writes = (Append(key, (Entry(mark, encode(body), at=view.scope.clock()),)),)
-        await view.scope.store.commit(Commit(new_id(), expects, writes))
+        await keep(view.scope, view.id, mark, length, body)
         return len(spoken)
+
+
+async def keep(
+    scope: Scope, session_id: str, mark: str, length: int, block: dict[str, Any], commit_id: str | None = None
+) -> None:
+    """Store the vectors of a block of messages, if nobody has since their stream was so long."""
+    document, key = scope.key(SESSION, session_id), scope.key(VECTOR, session_id)
+
+    async def attempt() -> Plan[None]:
+        expects = (Expect(document, EXISTS), Expect(key, length))
+        writes = (Append(key, (Entry(mark, encode(block), at=scope.clock()),)),)
+        return Plan(expects, writes, lambda _: None, refusal=lambda conflict: conflict)
+
+    content = encode({"mark": mark, "length": length, "block": block})
+    await perform(scope, Operation("session.embed", document, content, commit_id), attempt, nothing)
 
 
 def _block(record: Record, dimension: int) -> tuple[list[int], NDArray[np.float32]]:

@@ -6,13 +6,13 @@ length decide what counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from strongroom.errors import NotFound
+from strongroom.errors import NotFound, StrongroomError
 from strongroom.scope import Scope
 from strongroom.services.sessions.records import message
 from strongroom.services.sessions.state import (
@@ -26,12 +26,15 @@ from strongroom.services.sessions.state import (
     bounded,
     is_visible,
     parse,
+    size,
 )
 from strongroom.services.sessions.values import Message
 from strongroom.store import Document, Get, Key, Question, Range, Record, Slice, Tail
 from strongroom.tokens import Tokenizer
 
 PAGE = 500
+
+A = TypeVar("A")
 
 
 class View(Struct, frozen=True):
@@ -77,21 +80,22 @@ class View(Struct, frozen=True):
 
 
 async def look(
-    scope: Scope, session_id: str, choose: Callable[[str], Tokenizer], extra: Sequence[Question] = ()
-) -> tuple[View, list[Any]]:
-    """Read a session's state, and in the same snapshot answer `extra`. `choose` finds the tokenizer of a name."""
-    stream = scope.key(MESSAGE, session_id)
-    document, found, *answers = await scope.store.read(
-        [Get(scope.key(SESSION, session_id)), Range(stream, 0, 0), *extra]
-    )
+    scope: Scope, session_id: str, choose: Callable[[str], Tokenizer], *more: Question[A]
+) -> tuple[View, list[A]]:
+    """Read a session's state, and in the same snapshot ask for more. `choose` finds the tokenizer of a name."""
+    document, found, *answers = await scope.read(*both(scope, session_id), *more)
     return view_of(scope, session_id, document, found, choose), answers
+
+
+def both(scope: Scope, session_id: str) -> tuple[Get, Range]:
+    """Return the questions for a session's document and the end of its stream."""
+    return Get(scope.key(SESSION, session_id)), Range(scope.key(MESSAGE, session_id), 0, 0)
 
 
 async def look_closely(scope: Scope, session_id: str, choose: Callable[[str], Tokenizer]) -> View:
     """Read a session's state together with the lengths of its side streams, to decide about a cut."""
-    view, (cuts, notes) = await look(
-        scope, session_id, choose, [Range(scope.key(CUT, session_id), 0, 0), Range(scope.key(KEPT, session_id), 0, 0)]
-    )
+    cut, kept = (Range(scope.key(kind, session_id), 0, 0) for kind in (CUT, KEPT))
+    view, (cuts, notes) = await look(scope, session_id, choose, cut, kept)
     return msgspec.structs.replace(view, cuts=cuts.length, notes=notes.length)
 
 
@@ -100,7 +104,7 @@ def view_of(
 ) -> View:
     """Make a view of a session's document and the end of its stream, as one read returned them."""
     if document is None:
-        raise NotFound(f"there is no session {session_id!r}; nothing changed", kind=SESSION, id=session_id)
+        raise missing(session_id)
     state = parse(document.value)
     return View(
         scope,
@@ -115,15 +119,44 @@ def view_of(
     )
 
 
+def missing(session_id: str) -> NotFound:
+    return NotFound(f"there is no session {session_id!r:.80}", kind=SESSION, id=session_id)
+
+
+async def fresh(view: View, answer: Awaitable[A]) -> A | None:
+    """Return what was made of a view; None if it was refused only because the session changed meanwhile.
+
+    What is read after a view may be newer than it: the note of an id that was used again, a stream that was deleted.
+    """
+    try:
+        return await answer
+    except StrongroomError:
+        document = await view.scope.get(Get(view.document))
+        if document is not None and document.version == view.version:
+            raise
+        return None
+
+
 async def forward(view: View, start: int, count: int) -> list[Record]:
     """Return up to `count` visible records from index `start` on, in order."""
     found: list[Record] = []
     for low, high in view.stretches:
         low = max(low, start)
         if low < high and len(found) < count:
-            (part,) = await view.scope.store.read([Range(view.stream, low, high, count - len(found))])
-            found += part.records
+            found += (await view.scope.get(Range(view.stream, low, high, count - len(found)))).records
     await learn(view, found)
+    return found
+
+
+async def visible(view: View, stop: int) -> list[Record]:
+    """Return all visible records before index `stop`, or raise `NotFound` if they were deleted meanwhile."""
+    found: list[Record] = []
+    start = 0
+    while page := [one for one in await forward(view, start, PAGE) if one.index < stop]:
+        found += page
+        start = page[-1].index + 1
+    if len(found) < size(bounded(view.state.visible, view.first, stop)):
+        raise missing(view.id)
     return found
 
 
@@ -133,7 +166,7 @@ async def backward(view: View, before: int, count: int) -> list[Record]:
     for low, high in reversed(view.stretches):
         high = min(high, before)
         if low < high and len(found) < count:
-            (part,) = await view.scope.store.read([Tail(view.stream, min(count - len(found), high - low), None, high)])
+            part = await view.scope.get(Tail(view.stream, min(count - len(found), high - low), None, high))
             found = [*part.records, *found]
     await learn(view, found)
     return found
@@ -149,7 +182,7 @@ async def stored_at(view: View, indexes: Iterable[int]) -> dict[int, Record]:
     wanted = _runs(sorted(set(indexes)))
     if not wanted:
         return {}
-    slices: list[Slice] = await view.scope.store.read([Range(view.stream, low, high) for low, high in wanted])
+    slices = await view.scope.get_all([Range(view.stream, low, high) for low, high in wanted])
     found = [record for part in slices for record in part.records]
     await learn(view, found)
     return {record.index: record for record in found}
@@ -166,9 +199,9 @@ async def learn(view: View, records: Sequence[Record]) -> None:
     blocks = {plan.block(one.index) for one in records if plan.start <= one.index < plan.stop}
     if not blocks:
         return
-    (made,) = await view.scope.store.read([Range(view.side(COUNT), 0, 0)])
+    made = await view.scope.get(Range(view.side(COUNT), 0, 0))
     wanted = [Range(view.side(COUNT), made.first + low, made.first + high) for low, high in _runs(sorted(blocks))]
-    for part in await view.scope.store.read(wanted):
+    for part in await view.scope.get_all(wanted):
         for record in part.records:
             # The tokenizer may have changed again since this view was taken; a block tells whose counts it holds.
             if record.type == view.tokenizer.name and record.body is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.scope import Scope
+from strongroom.services.sessions.counters import required
 from strongroom.services.sessions.ids import locate
 from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import KEPT, MESSAGE, downward, priority_kind, size, upward
@@ -118,8 +119,7 @@ class Reading:
 
     async def _tail(self, before: int, count: int, max_weight: int | None) -> Slice:
         count = count if max_weight is not None else min(count, CHUNK)
-        (part,) = await self.view.scope.store.read([Tail(self.view.stream, count, max_weight, before)])
-        found: Slice = part
+        found = await self.view.scope.get(Tail(self.view.stream, count, max_weight, before))
         await learn(self.view, found.records)
         return found
 
@@ -174,10 +174,13 @@ async def gather(
     where: Filter | None,
 ) -> Gathered:
     """Read what a window of this budget may need. `framed` makes the frame once the tokenizer is known."""
-    questions = [Tail(scope.key(MESSAGE, session_id), max_weight=max_tokens), Tail(scope.key(KEPT, session_id), CHUNK)]
-    view, (newest, notes) = await look(scope, session_id, choose, questions)
+    tail, kept_notes = (
+        Tail(scope.key(MESSAGE, session_id), max_weight=max_tokens),
+        Tail(scope.key(KEPT, session_id), CHUNK),
+    )
+    view, (newest, notes) = await look(scope, session_id, choose, tail, kept_notes)
     await learn(view, newest.records)
-    framing = framed(view.tokenizer)
+    framing = framed(required(view.tokenizer))
     reading = Reading(view, where)
     asked = await _kept(reading, newest, notes, framing.keep_roles)
     await reading.around(asked)
@@ -223,7 +226,7 @@ async def _kept(reading: Reading, newest: Slice, notes: Slice, roles: Sequence[s
     start = view.state.kept_from
     records = list(notes.records)
     if records and records[0].index > start:
-        (older,) = await view.scope.store.read([Range(view.side(KEPT), start, records[0].index)])
+        older = await view.scope.get(Range(view.side(KEPT), start, records[0].index))
         records = [*older.records, *records]
     wanted = [one for one in records if one.index >= start and (one.type == PINNED or one.type in roles)]
     found = await _noted_records(view, wanted, {record.index: record for record in newest.records})
@@ -238,7 +241,7 @@ async def _noted(reading: Reading, kind: str, room: int) -> list[int]:
     before: int | None = None
     found: list[int] = []
     while room >= 0:
-        (part,) = await view.scope.store.read([Tail(view.side(kind), CHUNK, None, before)])
+        part = await view.scope.get(Tail(view.side(kind), CHUNK, None, before))
         if not part.records:
             break
         before = part.records[0].index

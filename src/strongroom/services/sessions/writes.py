@@ -9,14 +9,17 @@ number of writers commute.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from strongroom.codec import encode
+from strongroom.codec import Json, encode, pack
 from strongroom.errors import InvalidInput
+from strongroom.operations import made_here
 from strongroom.scope import Scope
+from strongroom.services.sessions.counters import Absent
 from strongroom.services.sessions.records import Draft, draft, entry
 from strongroom.services.sessions.state import (
     COUNT,
@@ -31,20 +34,29 @@ from strongroom.services.sessions.state import (
     Recount,
     State,
     bounded,
+    dump,
     hide,
     id_key,
     priority_kind,
     show,
     size,
 )
-from strongroom.services.sessions.values import Message
+from strongroom.services.sessions.values import Message, Messages
 from strongroom.services.sessions.view import View
-from strongroom.store import Append, Delete, Entry, Expect, Key, Put, Truncate, Write, new_id
-from strongroom.tokens import Tokenizer
+from strongroom.store import MAX_ANSWER, Append, Delete, Entry, Expect, Key, Put, Truncate, Write, new_id
+from strongroom.tokens import Tokenizer, is_built_in
 from strongroom.tokens.choosing import HIGHEST_PRIORITY, is_kept, priority
 
 PINNED = "pinned"
 DELETED_AT_ONCE = 2000  # a commit that removes more would keep every other writer waiting
+
+
+class Decision(Struct, frozen=True):
+    """What one attempt wants to write, provided the session's document has not changed."""
+
+    writes: Sequence[Write]
+    expects: Sequence[Expect] = ()
+    answer: Json | None = None
 
 
 class Batch(Struct, frozen=True):
@@ -58,29 +70,70 @@ class Batch(Struct, frozen=True):
         return [one.id for one in self.drafts if one.id is not None]
 
     @property
+    def content(self) -> Json:
+        """What the caller wants to write."""
+        return pack({"messages": [Raw(one.json) for one in self.drafts]})
+
+    def counts(self, scope: Scope, tokenizer: Tokenizer) -> Json | None:
+        """What to say besides where the messages are written by a server that does not have this tokenizer."""
+        if made_here(scope) or is_built_in(tokenizer.name):
+            return None
+        return encode({"tokenizer": tokenizer.name, "tokens": [one.tokens for one in self.drafts]})
+
+    @property
     def needs_length(self) -> bool:
         """Whether notes are written that say where a message is expected to land."""
         return any(one.id is not None or _noted(one) for one in self.drafts)
 
+    def answer(self, at: int) -> Json | None:
+        """Return what a repeat must know beside its own messages: when they were stored, and how they were counted."""
+        made = encode([at, [one.tokens for one in self.drafts]])
+        return made if len(made) <= MAX_ANSWER else None
 
-def batch(
-    messages: Mapping[str, Any] | Sequence[Mapping[str, Any]], tokenizer: Tokenizer, times: Sequence[int] = ()
-) -> Batch:
-    """Check and count what a caller wants to write. `times` are those of messages copied from elsewhere."""
+    def stored(self, naming: Naming, length: int, at: int, tokens: Sequence[int]) -> list[Message]:
+        """Return the messages as they were stored at the end of a stream that then had this length."""
+        start = length - len(self.drafts)
+        return [
+            Message(one.value, id=one.id or naming.id(index), index=index, micros=at, tokens=count)
+            for index, (one, count) in enumerate(zip(self.drafts, tokens, strict=True), start)
+        ]
+
+
+class Counted(list[Any]):
+    """Messages that were counted elsewhere, with a tokenizer that is not at hand here."""
+
+    def __init__(self, messages: Sequence[Any], tokenizer: str, tokens: Sequence[int]) -> None:
+        super().__init__(messages)
+        if len(tokens) != len(messages) or min(tokens, default=0) < 0:
+            raise InvalidInput("tokens must tell of each message how many it has; nothing changed", path="tokens")
+        self.tokenizer, self.tokens = tokenizer, tokens
+
+
+def counter_of(messages: Messages, tokenizer: Tokenizer) -> Tokenizer:
+    """Return who counts messages: the session's tokenizer, or, where that is absent, whoever has counted them."""
+    if type(tokenizer) is Absent and isinstance(messages, Counted):
+        return Absent(messages.tokenizer)
+    return tokenizer
+
+
+def batch(messages: Messages, tokenizer: Tokenizer) -> Batch:
+    """Check and count what a caller wants to write."""
     if isinstance(messages, (str, bytes)):
         raise InvalidInput("messages must be mappings such as {'role': 'user', 'content': ...}, not a string")
     many = [messages] if isinstance(messages, Mapping) else messages
-    made = Batch(tuple([draft(one, tokenizer) for one in many]), tuple(times))
+    told = messages.tokens if type(tokenizer) is Absent and isinstance(messages, Counted) else repeat(None)
+    made = Batch(tuple([draft(one, tokenizer, tokens) for one, tokens in zip(many, told, strict=False)]))
     if len(set(made.ids)) < len(made.ids):
         raise InvalidInput("two messages of one call have the same id; nothing changed")
     return made
 
 
 def appending(
-    scope: Scope, session_id: str, state: State, tokenizer: Tokenizer, made: Batch, length: int
+    scope: Scope, session_id: str, state: State, tokenizer: Tokenizer, made: Batch, length: int, now: int
 ) -> list[Write]:
     """Return the writes that append a batch to a stream believed to have this length. The messages come first."""
-    now = scope.clock()
+    if not made.drafts:
+        return []
     entries: list[Entry] = []
     notes: dict[str, list[Entry]] = {}
     ids: list[Write] = []
@@ -99,19 +152,14 @@ def appending(
     return [Append(scope.key(MESSAGE, session_id), tuple(entries)), *side, *ids]
 
 
-def stored(made: Batch, naming: Naming, start: int, writes: Sequence[Write]) -> list[Message]:
-    """Return the messages of a batch as they were stored from index `start` on."""
-    (append, *_) = writes
-    assert type(append) is Append
-    return [
-        Message(one.value, id=one.id or naming.id(index), index=index, micros=record.at, tokens=one.tokens)
-        for index, (one, record) in enumerate(zip(made.drafts, append.entries, strict=True), start)
-    ]
-
-
 def unused(session: Key, made: Batch, versions: Mapping[str, int]) -> list[Expect]:
     """Return the expectations that no id of the batch is in use. `versions` tells of ids whose message is hidden."""
     return [Expect(id_key(session, one), versions.get(one, 0)) for one in made.ids]
+
+
+def putting(view: View, state: State) -> Decision:
+    """Write the document, if it changes at all."""
+    return Decision([] if state == view.state else [Put(view.document, dump(state), view.tags)])
 
 
 def cutting(view: View, start: int) -> tuple[State, list[Write], int]:
@@ -144,32 +192,27 @@ def restoring(view: View, hidden: Hidden) -> tuple[State, list[Write]]:
     return state, [Append(view.side(CUT), (undone,))]
 
 
-def counting_anew(view: View, tokenizer: str, counts: int) -> tuple[State, list[Write]]:
+def counting_anew(view: View, tokenizer: str, counts: int) -> tuple[State, Decision]:
     """Put another tokenizer in force: the state that does, and the end of a stream of counts that has this length."""
+    if view.state.tokenizer == tokenizer:
+        return view.state, Decision([])  # as it was, or somebody else was first and may have counted some already
     plan = Recount(view.first, view.length)
     state = msgspec.structs.replace(view.state, tokenizer=tokenizer, recount=plan)
     # The counts of the tokenizer before are of no more use, and this one's begin where they end.
-    return state, [Truncate(view.side(COUNT), counts)]
+    key = view.side(COUNT)
+    return state, Decision([Put(view.document, dump(state), view.tags), Truncate(key, counts)], [Expect(key, counts)])
 
 
-def deleting(view: View) -> list[Write]:
-    """Return the writes that make a session go, and with it all that hangs on it but a long stream of messages."""
+def deleting(scope: Scope, session_id: str, first: int) -> list[Write]:
+    """Return the writes that make a session go: its oldest messages, its document and all that hangs on it.
+
+    The receipt of the first one tells how long the stream was then, so how far a long one is still to be removed. It is
+    never deleted as a whole: whoever opens a session of that id anew must know where it begins.
+    """
     levels = [priority_kind(level) for level in range(1, HIGHEST_PRIORITY + 1)]
     kinds = [SESSION, CUT, KEPT, SUMMARY, COUNT, VECTOR, *levels]
-    if view.length - view.first <= DELETED_AT_ONCE:
-        kinds.append(MESSAGE)
-    return [Delete(view.side(kind)) for kind in kinds]
-
-
-def deleting_rest(view: View) -> list[Write]:
-    """Return the writes that remove the messages of a long session that is gone already, to be committed one by one.
-
-    They only reach to where it ended, so a session that was opened anew meanwhile keeps what is its own.
-    """
-    if view.length - view.first <= DELETED_AT_ONCE:
-        return []
-    steps = [*range(view.first, view.length, DELETED_AT_ONCE)[1:], view.length]
-    return [Truncate(view.stream, step) for step in steps]
+    oldest = Truncate(scope.key(MESSAGE, session_id), first + DELETED_AT_ONCE)
+    return [oldest, *(Delete(scope.key(kind, session_id)) for kind in kinds)]
 
 
 def _noted(one: Draft) -> list[tuple[str, str]]:

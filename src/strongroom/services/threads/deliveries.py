@@ -5,9 +5,10 @@ Its version is the fencing token: every commit of a worker expects the version i
 past its lease can not write late. Clocks only decide when a lease may be taken over; they never decide whose write
 counts.
 
-A flag (kind "mail") says that a thread may hold something for a receiver. Raising it needs no expectation; taking it
-down expects the version that was seen before the thread was found empty, so a message that came meanwhile is not
-missed.
+A flag (kind "mail") says that a thread may hold something for a receiver. It is raised in the very commit that appends
+a message for somebody, and needs no expectation, so appends go on to commute. Whoever takes it down expects the thread
+to be as long as it was when nothing was found due: a message that came meanwhile is not missed, and what is due is
+always found by the flags alone, however many threads there are.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from strongroom.arguments import check_fields
 from strongroom.codec import encode, pack
 from strongroom.errors import InvalidInput
 from strongroom.services.threads.values import moment
-from strongroom.store import Document, Expect, Key, Put, Record
+from strongroom.store import Document, Key, Put, Record
 
 DELIVERY, MAIL, DEAD = "delivery", "mail", "dead_letter"
 
@@ -184,7 +185,3 @@ def read_dead_letter(document: Document) -> DeadLetter:
         stored.attempts,
         moment(stored.at),
     )
-
-
-def unchanged(key: Key, document: Document | None) -> Expect:
-    return Expect(key, 0 if document is None else document.version)

@@ -1,9 +1,10 @@
 """Appending to a thread in this process's memory, the short way.
 
-In process a commit's ceremony (an id, a receipt that is kept for a day, a general plan) costs several times the append
-itself, and nobody could repeat an id they never saw. So a store that keeps its data here may offer `extend`, which does
-just what one `Append` to a stream that exists would do. The usual message takes that way: a thread, names and a class
-seen before, and values that are plainly harmless. Anything else goes the long way, which decides and explains.
+In process a commit's ceremony (an id, a receipt that is kept, a general plan) costs several times the append itself,
+and nobody could repeat an id they never saw. So a store that keeps its data here may offer `extend`, which does just
+what one `Append` to a stream that exists would do. The usual message takes that way: a thread, names and a class seen
+before, a receiver whose flag is up, and values that are plainly harmless. Anything else goes the long way, which
+decides and explains.
 """
 
 from __future__ import annotations
@@ -13,24 +14,27 @@ from time import time_ns
 from typing import Any
 
 from strongroom.scope import now
+from strongroom.services.threads.deliveries import mail_key
 from strongroom.services.threads.payloads import SAFE, encode_body, kinds, seal
-from strongroom.services.threads.threads import AsyncThreads
+from strongroom.services.threads.plans import THREAD
+from strongroom.services.threads.threads import AsyncThreads, kept
 from strongroom.services.threads.values import Slot
-from strongroom.store import Record
+from strongroom.store import Key, Record
 
 
 class Here:
     """The short way for the threads of one space. `otherwise` is the long one."""
 
-    def __init__(
-        self, threads: AsyncThreads, *, extend: Callable[..., Record | None], otherwise: Callable[..., Slot]
-    ) -> None:
-        self._extend = extend
+    def __init__(self, threads: AsyncThreads, *, store: Any, otherwise: Callable[..., Slot]) -> None:
+        self._place: Callable[[Key, Key | None], object] = store.place
+        self._extend: Callable[..., Record | None] = store.extend
         self._otherwise = otherwise
+        self._scope = threads.scope
         self._clock = None if threads.scope.clock is now else threads.scope.clock
         self._limit = threads.limits.max_slots_per_thread
-        self._keys, self._names, self._firsts = threads.keys, threads.names, threads.firsts
-        self._types = threads.types
+        self._births, self._types = threads.births, threads.types
+        # Thread, sender and receiver that went the long way and were found in order; where the store has them.
+        self._ways: dict[tuple[str, str, str], object] = {}
 
     def append(
         self,
@@ -46,13 +50,13 @@ class Here:
         commit_id: str | None = None,
     ) -> Slot:
         """See `AsyncThreads.append`."""
-        kind, names = kinds.get(type(payload)), self._names
+        kind = kinds.get(type(payload))
         try:
-            key = self._keys.get(thread_id) if from_id in names and to_id in names else None
-        except TypeError:  # of what can not even be looked up
-            key = None
+            way = self._ways[thread_id, from_id, to_id]
+        except (KeyError, TypeError):  # the latter of what can not even be looked up
+            way = None
         plain = commit_id is own_name is None and not (is_self_call or usage_instructions or todo_nudge)
-        if plain and key is not None and kind is not None:
+        if plain and way is not None and kind is not None:
             name, fields = kind
             for value in fields(payload):
                 if type(value) not in SAFE:
@@ -65,12 +69,14 @@ class Here:
                     body = seal(payload)
             limit, clock = self._limit, self._clock
             if limit is not None:
-                limit += self._firsts.get(thread_id, 0)
+                # A birth that is not known only makes the limit too low, and the long way looks.
+                birth = self._births.get(thread_id)
+                limit += 0 if birth is None else birth.first
             at = time_ns() // 1000 if clock is None else clock()
-            record = self._extend(key, limit, name, body, at, from_id, to_id or None, payload)
+            record = self._extend(way, limit, name, body, at, from_id, to_id or None, payload)
             if record is not None:
                 return Slot(thread_id, record, self._types, payload)
-        return self._otherwise(
+        slot = self._otherwise(
             thread_id,
             payload,
             from_id=from_id,
@@ -81,3 +87,7 @@ class Here:
             todo_nudge=todo_nudge,
             commit_id=commit_id,
         )
+        if way is None:
+            flag = mail_key(self._scope.space, thread_id=thread_id, receiver=to_id) if to_id else None
+            kept(self._ways)[thread_id, from_id, to_id] = self._place(self._scope.key(THREAD, thread_id), flag)
+        return slot

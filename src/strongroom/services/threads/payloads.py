@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from strongroom.codec import INT_MAX, INT_MIN, Json, encode
-from strongroom.errors import Damaged, InvalidInput
+from strongroom.errors import Damaged, InvalidInput, shown
 
 T = TypeVar("T", bound=type)
 
@@ -133,7 +133,8 @@ class PayloadTypes:
     def register(self, cls: T) -> T:
         """Let payloads of this class come back as themselves. Returns it, so it can be a decorator."""
         if not isinstance(cls, type) or not _is_typed(cls):
-            raise InvalidInput(f"only a msgspec struct, a dataclass or a pydantic model can be registered, not {cls!r}")
+            told = "only a msgspec struct, a dataclass or a pydantic model can be registered"
+            raise InvalidInput(f"{told}, not {shown(cls)}")
         known = self._by_name.setdefault(cls.__name__, cls)
         if known is not cls or cls.__name__ in _PLAIN_NAMES:
             raise InvalidInput(f"another payload type is already called {cls.__name__!r}; rename one of them")

@@ -1,8 +1,10 @@
 """Decisions about threads: given what was read, what to expect and what to write. No I/O.
 
 A thread is a stream (kind "thread") and a small document (kind "thread_info") that says when it began and how it ended.
-One document a space ("thread_count") counts the live ones. All three change in one commit when a thread is born or
-ends; an append to a live thread touches the stream alone, and "the stream exists" is all it has to expect.
+One document a space ("thread_count") counts the live ones; a stream ("thread_sweep") lists what a sweep ended that may
+be repeated. All three change in one commit when a thread is born or
+ends; an append to a live thread touches the stream, and the flag of whoever is to get the message (see `deliveries`).
+That the stream exists is all it has to expect; where the length is limited, also that the thread was not born anew.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import pack
-from strongroom.errors import BudgetExceeded, NotFound
+from strongroom.errors import BudgetExceeded
+from strongroom.services.threads.deliveries import raise_flag
 from strongroom.services.threads.values import Limits, State
 from strongroom.store import (
     EXISTS,
@@ -31,7 +34,7 @@ from strongroom.store import (
     Write,
 )
 
-THREAD, INFO, COUNT = "thread", "thread_info", "thread_count"
+THREAD, INFO, COUNT, SWEEP = "thread", "thread_info", "thread_count", "thread_sweep"
 
 
 class Info(Struct):
@@ -47,6 +50,13 @@ class Count(Struct):
     live: int = 0
 
 
+class Birth(Struct, frozen=True):
+    """Where a thread's index began when it was last born, and the version of the document that says so."""
+
+    first: int = 0
+    version: int = 0
+
+
 class Found(Struct, frozen=True):
     """What a read said about one thread."""
 
@@ -59,12 +69,12 @@ class Found(Struct, frozen=True):
         return None if self.info is None else msgspec.json.decode(self.info.value, type=Info)
 
     @property
-    def first(self) -> int:
+    def birth(self) -> Birth:
         stored = self.stored
-        return 0 if stored is None else stored.first
+        return Birth() if stored is None or self.info is None else Birth(stored.first, self.info.version)
 
 
-class Plan(Struct, frozen=True):
+class Writes(Struct, frozen=True):
     """What to check and what to write. The appends come first, in the order asked for."""
 
     expects: tuple[Expect, ...]
@@ -79,7 +89,7 @@ def info_key(thread: Key) -> Key:
     return Key(thread.space, INFO, thread.id)
 
 
-def questions(keys: Iterable[Key]) -> list[Question]:
+def questions(keys: Iterable[Key]) -> list[Question[Slice | Document | None]]:
     """Say what to read before planning for these threads; `found` reads the answers."""
     return [question for key in keys for question in (Range(key, 0, 0), Get(info_key(key)))]
 
@@ -93,48 +103,67 @@ def found(keys: Sequence[Key], answers: Sequence[Slice | Document | None]) -> li
     return results
 
 
+def plan_more(key: Key, entries: Sequence[Entry], birth: Birth, limits: Limits) -> Writes:
+    """Plan an append to a thread that is alive, as far as is known. Its birth matters only where there is a limit."""
+    most = limits.max_slots_per_thread
+    if most is None:
+        return Writes((Expect(key, EXISTS),), (Append(key, tuple(entries)), *_flags(key, entries)))
+    return Writes(
+        (Expect(key, EXISTS), Expect(info_key(key), birth.version)),
+        # Slots from before the last birth do not count.
+        (Append(key, tuple(entries), birth.first + most), *_flags(key, entries)),
+    )
+
+
 def plan_appends(
     batches: Sequence[tuple[Found, Sequence[Entry]]], count: Document | None, *, limits: Limits, now: int
-) -> Plan:
+) -> Writes:
     """Plan appends to any number of threads, bringing those to life that are not.
 
     Raises `BudgetExceeded` if that would make more threads than allowed.
     """
     expects: list[Expect] = []
-    writes: list[Write] = []
-    births: list[Write] = []
+    appends: list[Write] = []
+    others: list[Write] = []
+    births = 0
     for thread, entries in batches:
-        first = thread.first
+        birth = thread.birth
+        more = plan_more(thread.key, entries, birth, limits)
+        appends.append(more.writes[0])
+        others += more.writes[1:]
         if thread.length:
-            expects.append(Expect(thread.key, EXISTS))
+            expects += more.expects
         else:
             # A thread that ended keeps the index it had reached: nobody can mistake the new slots for the old ones.
-            expects += [Expect(thread.key, 0), _unchanged(info_key(thread.key), thread.info)]
-            births.append(Put(info_key(thread.key), pack(Info("live", now, first)), {"state": "live"}))
-        writes.append(Append(thread.key, tuple(entries), ceiling(first, limits)))
+            births += 1
+            expects += [Expect(thread.key, 0), Expect(info_key(thread.key), birth.version)]
+            others.append(Put(info_key(thread.key), pack(Info("live", now, birth.first)), {"state": "live"}))
     if births:
         key = count_key(batches[0][0].key.space)
-        live = _live(count) + len(births)
+        live = _live(count) + births
         if limits.max_threads is not None and live > limits.max_threads:
             raise BudgetExceeded(
                 f"{_live(count)} threads are live and {limits.max_threads} may be; nothing changed",
                 limit=limits.max_threads,
                 needed=live,
             )
-        expects.append(_unchanged(key, count))
-        writes += [*births, Put(key, pack(Count(live)))]
-    return Plan(tuple(expects), tuple(writes))
+        expects.append(unchanged(key, count))
+        others.append(Put(key, pack(Count(live))))
+    return Writes(tuple(expects), (*appends, *others))
 
 
-def plan_end(thread: Found, count: Document | None, *, state: State, now: int) -> Plan:
+def plan_end(thread: Found, count: Document | None, *, state: State, now: int) -> Writes:
     """Plan the end of a live thread, leaving a tombstone. Whoever appends meanwhile wins."""
     stored = thread.stored
-    if stored is None or not thread.length:
-        raise NotFound(f"no thread is called {thread.key.id!r}; nothing changed", kind=THREAD, id=thread.key.id)
+    assert stored is not None and thread.length, "only what lives can end"
     tombstone = Info(state, stored.created_at, thread.length, now)
     key = count_key(thread.key.space)
-    return Plan(
-        (Expect(thread.key, thread.length), _unchanged(info_key(thread.key), thread.info), _unchanged(key, count)),
+    return Writes(
+        (
+            Expect(thread.key, thread.length),
+            Expect(info_key(thread.key), thread.birth.version),
+            unchanged(key, count),
+        ),
         (
             Delete(thread.key),
             Put(info_key(thread.key), pack(tombstone), {"state": state}),
@@ -143,14 +172,15 @@ def plan_end(thread: Found, count: Document | None, *, state: State, now: int) -
     )
 
 
-def ceiling(first: int, limits: Limits) -> int | None:
-    """Return the length a stream may reach: slots from before the thread's last birth do not count."""
-    return None if limits.max_slots_per_thread is None else first + limits.max_slots_per_thread
+def _flags(key: Key, entries: Sequence[Entry]) -> list[Put]:
+    receivers = dict.fromkeys(entry.receiver for entry in entries if entry.receiver is not None)
+    return [raise_flag(key.space, thread_id=key.id, receiver=receiver) for receiver in receivers]
 
 
 def _live(count: Document | None) -> int:
     return 0 if count is None else msgspec.json.decode(count.value, type=Count).live
 
 
-def _unchanged(key: Key, document: Document | None) -> Expect:
+def unchanged(key: Key, document: Document | None) -> Expect:
+    """Expect a document to be as it was read."""
     return Expect(key, 0 if document is None else document.version)

@@ -12,7 +12,7 @@ from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.threads.payloads import PayloadTypes
 from strongroom.services.threads.values import Slot
-from strongroom.store import AsyncStore, Key, Range, Record, Slice, Tail
+from strongroom.store import Key, Range, Record, Slice, Tail
 
 PAGE = 256
 WAIT_SECONDS = 1.0
@@ -23,13 +23,16 @@ class AsyncThread:
     """A handle on one thread. It holds nothing: every call asks the store."""
 
     def __init__(self, scope: Scope, types: PayloadTypes, key: Key) -> None:
-        self._store = scope.store
+        self._scope = scope
         self._types = types
         self._key = key
 
     @property
     def id(self) -> str:
         return self._key.id
+
+    def __repr__(self) -> str:
+        return f"AsyncThread({self.id!r})"
 
     async def length(self) -> int:
         """Return how many slots the thread shows."""
@@ -50,7 +53,7 @@ class AsyncThread:
             here = await self._read(place, place + 1)
             chosen = here.records
         else:
-            [here] = await self._store.read([Tail(self._key, -place)])
+            here = await self._scope.get(Tail(self._key, -place))
             chosen = here.records[:1] if len(here.records) == -place else ()
         if not chosen:
             raise NotFound(
@@ -82,7 +85,7 @@ class AsyncThread:
 
     async def follow(self, *, after: int = -1, idle_seconds: float | None = None) -> AsyncIterator[Slot]:
         """See `AsyncThreads.follow`."""
-        store: Any = self._store
+        store: Any = self._scope.store
         next_index, since = after + 1, monotonic()
         while True:
             here = await self._read(next_index, None, PAGE)
@@ -110,33 +113,29 @@ class AsyncThread:
                 return
 
     async def _read(self, start: int, stop: int | None, limit: int | None = None) -> Slice:
-        return await read_slice(self._store, Range(self._key, start, stop, limit))
+        return await read_slice(self._scope, Range(self._key, start, stop, limit))
 
     def _slot(self, record: Record) -> Slot:
         return Slot(self.id, record, self._types)
 
 
-async def read_slice(store: AsyncStore, question: Range) -> Slice:
+async def read_slice(scope: Scope, question: Range) -> Slice:
     """Read a part of a thread. A damaged record does not hide its neighbours: a slot that can not be opened stands in
     its place."""
     try:
-        [here] = await store.read([question])
+        return await scope.some(question)
     except Damaged:
-        [here] = await store.read([Range(question.key, 0, 0)])
+        here = await scope.get(Range(question.key, 0, 0))
         start = max(question.start, here.first)
         stop = here.length if question.stop is None else min(question.stop, here.length)
         if question.limit is not None:
             stop = min(stop, start + question.limit)
-        records = [await _read_alone(store, question.key, index) for index in range(start, stop)]
+        records = [await _read_alone(scope, question.key, index) for index in range(start, stop)]
         return Slice(here.length, here.first, tuple(records))
-    assert isinstance(here, Slice)
-    return here
 
 
-async def _read_alone(store: AsyncStore, key: Key, index: int) -> Record:
+async def _read_alone(scope: Scope, key: Key, index: int) -> Record:
     try:
-        [here] = await store.read([Range(key, index, index + 1)])
-        record: Record = here.records[0]
-        return record
+        return (await scope.get(Range(key, index, index + 1))).records[0]
     except Damaged:
         return Record(index, "", Json(b""), 0, 0, None, None, None, None, None)

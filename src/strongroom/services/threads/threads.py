@@ -9,15 +9,19 @@ that comes back goes on counting where it ended.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from strongroom.arguments import checked
-from strongroom.errors import BudgetExceeded, Conflict, Damaged, InvalidInput, NotFound
+from strongroom.codec import Json, encode, pack
+from strongroom.errors import BudgetExceeded, Damaged, InvalidInput
+from strongroom.operations import Operation, Plan, Undecided, perform
 from strongroom.scope import Scope
-from strongroom.services.threads.packs import pack_thread
+from strongroom.services.threads.endings import Endings
+from strongroom.services.threads.looking import live, look
 from strongroom.services.threads.payloads import (
     NO_META,
     Inert,
@@ -25,19 +29,18 @@ from strongroom.services.threads.payloads import (
     PayloadTypes,
     seal,
     type_name,
+    unseal,
 )
 from strongroom.services.threads.plans import (
     INFO,
     THREAD,
+    Birth,
     Info,
-    ceiling,
-    count_key,
-    found,
+    Writes,
     plan_appends,
-    plan_end,
-    questions,
+    plan_more,
 )
-from strongroom.services.threads.thread import PAGE, AsyncThread
+from strongroom.services.threads.thread import AsyncThread
 from strongroom.services.threads.values import (
     Limits,
     Slot,
@@ -48,24 +51,20 @@ from strongroom.services.threads.values import (
     moment,
 )
 from strongroom.store import (
-    EXISTS,
     MAX_NAME,
-    Append,
-    Commit,
     Document,
     Entry,
     Expect,
-    Get,
-    Key,
     Range,
+    Receipt,
     Record,
     Scan,
     Slice,
-    Tail,
-    new_id,
+    require_name,
 )
 
 T = TypeVar("T", bound=type)
+D = TypeVar("D", bound=dict[Any, Any])
 
 _KEPT = 10_000
 
@@ -78,10 +77,7 @@ class AsyncThreads:
         self.scope = scope
         self.limits = limits
         self.types = types or PayloadTypes()
-        # What was checked once: see `thread_here` for who is in such a hurry.
-        self.keys: dict[str, Key] = {}
-        self.firsts: dict[str, int] = {}
-        self.names: set[str] = set()
+        self.births: dict[str, Birth] = {}  # as last seen, so that whoever minds a limit need not look each time
 
     def limited(
         self,
@@ -121,96 +117,83 @@ class AsyncThreads:
     ) -> Slot:
         """Add one message to a thread and return its slot. The thread begins with its first message.
 
-        `commit_id` makes a repeat safe after `CommitUnknown`: the second call returns the first one's slot.
+        `commit_id` makes a repeat safe: the second call returns the first one's slot.
         """
         meta = meta_of(own_name, is_self_call, usage_instructions, todo_nudge)
-        return (await self._append(thread_id, (self.entry(payload, meta, from_id=from_id, to_id=to_id),), commit_id))[0]
+        entry = self.entry(payload, meta, from_id=from_id, to_id=to_id)
+        [slot] = await self._append("threads.append", thread_id, (entry,), commit_id)
+        return slot
 
     async def append_many(
         self, thread_id: str, payloads: Iterable[Any], *, from_id: str, to_id: str = "", commit_id: str | None = None
     ) -> tuple[Slot, ...]:
         """Add several messages in one commit: all of them, next to each other, or none."""
-        entries = tuple([self.entry(payload, from_id=from_id, to_id=to_id) for payload in payloads])
-        return await self._append(thread_id, entries, commit_id) if entries else ()
+        at = self.scope.clock()
+        entries = tuple([self.entry(payload, from_id=from_id, to_id=to_id, at=at) for payload in payloads])
+        return await self._append("threads.append_many", thread_id, entries, commit_id)
 
-    def entry(self, payload: Any, meta: Meta = NO_META, *, from_id: str, to_id: str) -> Entry:
+    def entry(self, payload: Any, meta: Meta = NO_META, *, from_id: str, to_id: str, at: int | None = None) -> Entry:
         """Turn a message into what is stored, or raise `InvalidInput`."""
-        self._check_names(from_id, to_id)
-        body = seal(payload, meta)
-        native = None if type(payload) is Inert else payload
-        return Entry(type_name(payload), body, 0, self.scope.clock(), from_id, to_id or None, None, None, native)
-
-    def _check_names(self, from_id: str, to_id: str) -> None:
         if not (_is_name(from_id) and (to_id == "" or _is_name(to_id))):
             raise InvalidInput(
                 f"from_id and to_id must be up to {MAX_NAME} printable characters, not {from_id!r:.80} and "
                 f"{to_id!r:.80}; nothing changed"
             )
-        if len(self.names) >= _KEPT:
-            self.names.clear()
-        self.names.update((from_id, to_id))
+        body = seal(payload, meta)
+        native = None if type(payload) is Inert else payload
+        now = self.scope.clock() if at is None else at
+        return Entry(type_name(payload), body, 0, now, from_id, to_id or None, None, None, native)
 
-    async def _append(self, thread_id: str, entries: tuple[Entry, ...], commit_id: str | None) -> tuple[Slot, ...]:
-        key = self.key(thread_id)
-        id = new_id() if commit_id is None else commit_id
-        while True:
-            limit = ceiling(self.firsts.get(thread_id, 0), self.limits)
-            try:
-                receipt = await self.scope.store.commit(
-                    Commit(id, (Expect(key, EXISTS),), (Append(key, entries, limit),))
-                )
-                break
-            except Conflict:
-                pass
-            except BudgetExceeded:
-                if not await self._learned(thread_id):
-                    raise
-                continue
-            length = await self._begin(thread_id, entries, id)
-            if length is not None:
-                return await self._appended(thread_id, entries, length, commit_id)
-        return await self._appended(thread_id, entries, receipt.versions[0], commit_id)
-
-    async def _appended(
-        self, thread_id: str, entries: tuple[Entry, ...], length: int, commit_id: str | None
+    async def _append(
+        self, name: str, thread_id: str, entries: tuple[Entry, ...], commit_id: str | None
     ) -> tuple[Slot, ...]:
-        """Return the slots of an append. It may be a repeat: then what is there is what the first one said."""
-        if commit_id is not None:
-            there = await self.thread(thread_id).slice(max(0, length - len(entries)), length)
-            if there:
-                return tuple(there)
-        return self._slots(thread_id, entries, length)
+        key = self.scope.key(THREAD, thread_id)
+        # One answer's worth: a repeat knows everything else that the first call stored, only not when that was.
+        answer = encode(entries[0].at) if entries and commit_id is not None else None
+        # Usually the thread is there and all that matters is known: look only after having been told otherwise.
+        blind = self.limits.max_slots_per_thread is None or thread_id in self.births
 
-    async def _begin(self, thread_id: str, entries: tuple[Entry, ...], id: str) -> int | None:
-        """Bring a thread to life with its first messages. None: somebody else just did."""
-        key = self.key(thread_id)
-        while True:
-            *state, count = await self.scope.store.read([*questions([key]), Get(count_key(self.scope.space))])
-            thread = found([key], state)[0]
-            self.firsts[thread_id] = thread.first
+        async def attempt() -> Plan[tuple[Slot, ...]] | None:
+            nonlocal blind
+            if not entries:
+                return Plan((Expect(key, (await self.scope.get(Range(key, 0, 0))).length),), (), told)
+            if blind:
+                planned: Writes | None = plan_more(key, entries, self.births.get(thread_id, Birth()), self.limits)
+            else:
+                planned = await self.plan({thread_id: entries})
+            blind = False
+            return None if planned is None else Plan(planned.expects, planned.writes, told, answer)
+
+        def told(receipt: Receipt) -> tuple[Slot, ...]:
+            return self.slots(thread_id, entries, receipt.versions[0]) if entries else ()
+
+        async def replay(receipt: Receipt) -> tuple[Slot, ...]:
+            if receipt.answer is None:  # of a call that named no id, and does not know how it ended
+                stop = receipt.versions[0] if entries else 0
+                return tuple(await self.thread(thread_id).slice(stop - len(entries), stop)) or told(receipt)
+            return tuple([slot.made_at(receipt.answer.load()) for slot in told(receipt)])
+
+        limits, more_room = limits_told(self)
+        operation = Operation(name, key, content_of(entries), commit_id, limits)
+        return await perform(self.scope, operation, attempt, replay, more_room)
+
+    async def plan(self, batches: Mapping[str, Sequence[Entry]]) -> Writes | None:
+        """Say what to write so that these messages are in their threads. None: room was made, plan again."""
+        keys = [self.scope.key(THREAD, thread_id) for thread_id in batches]
+        threads, count = await look(self.scope, keys)
+        for thread in threads:
             if thread.length:
-                return None
-            try:
-                plan = plan_appends([(thread, entries)], count, limits=self.limits, now=self.scope.clock())
-            except BudgetExceeded:
-                if self.limits.archive is None:
-                    raise
-                await self.make_room()
-                continue
-            try:
-                receipt = await self.scope.store.commit(Commit(id, plan.expects, plan.writes))
-            except Conflict:
-                continue
-            return receipt.versions[0]
+                kept(self.births)[thread.key.id] = thread.birth
+        wanted = list(zip(threads, batches.values(), strict=True))
+        try:
+            return plan_appends(wanted, count, limits=self.limits, now=self.scope.clock())
+        except BudgetExceeded:
+            if self.limits.archive is None or await self.make_room() is None:
+                raise
+            return None
 
-    async def _learned(self, thread_id: str) -> bool:
-        """Look where the thread's count went on from; True if that is news, so that the limit is worth another try."""
-        known = self.firsts.get(thread_id, 0)
-        key = self.key(thread_id)
-        self.firsts[thread_id] = found([key], await self.scope.store.read(questions([key])))[0].first
-        return self.firsts[thread_id] != known
-
-    def _slots(self, thread_id: str, entries: tuple[Entry, ...], length: int) -> tuple[Slot, ...]:
+    def slots(self, thread_id: str, entries: Sequence[Entry], length: int) -> tuple[Slot, ...]:
+        """Return the slots of messages that made a thread this long."""
         numbered = enumerate(entries, start=length - len(entries))
         return tuple([Slot(thread_id, _record(index, entry), self.types) for index, entry in numbered])
 
@@ -229,31 +212,28 @@ class AsyncThreads:
 
     async def list(self, *, after: str | None = None, limit: int = 50, state: State = "live") -> ThreadPage:
         """Return threads in order of creation: the live ones, or the tombstones of those that ended."""
-        page = await self._page(state, after, limit)
-        slices = await self.scope.store.read([Range(self.key(doc.key.id), 0, 0) for doc in page[0]])
-        return ThreadPage(tuple(map(_info, page[0], slices)), page[1])
+        scan = Scan(self.scope.space, INFO, {"state": state}, after, limit)
+        found, following, damaged = await self.scope.listed(scan, _stored)
+        slices = await self.scope.get_all([Range(self.scope.key(THREAD, id), 0, 0) for id, _ in found])
+        threads = [_info(id, stored, here) for (id, stored), here in zip(found, slices, strict=True)]
+        return ThreadPage(tuple(threads), following, damaged)
 
     async def stats(self) -> ThreadStats:
         """Count the live threads and their slots."""
-        threads = [thread async for thread in self._live()]
-        return ThreadStats(
-            len(threads),
-            sum(thread.length - thread.first for thread in threads),
-            self.limits.max_threads,
-            self.limits.max_slots_per_thread,
-        )
+        threads = slots = 0
+        async for keys in live(self.scope):
+            for here in await self.scope.get_all([Range(key, 0, 0) for key in keys]):
+                threads += 1
+                slots += here.length - here.first
+        return ThreadStats(threads, slots, self.limits.max_threads, self.limits.max_slots_per_thread)
 
     # ---- endings ----------------------------------------------------------------------------------------------------
 
-    async def delete(self, thread_id: str) -> bool:
+    async def delete(self, thread_id: str, *, commit_id: str | None = None) -> bool:
         """Remove a thread's slots for good and leave a tombstone. False if there was nothing to remove."""
-        while True:
-            try:
-                return await self._end(thread_id, "deleted")
-            except Conflict:
-                continue
+        return await Endings(self.scope, self.limits, self.types).delete(thread_id, commit_id)
 
-    async def sweep(self, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+    async def sweep(self, *, ttl_seconds: float | None = None, commit_id: str | None = None) -> tuple[str, ...]:
         """End the threads nobody has appended to for `ttl_seconds` (default: the limit's) and return their ids.
 
         Each is archived first if the limits name an archive. One that is appended to meanwhile stays.
@@ -263,96 +243,79 @@ class AsyncThreads:
             raise InvalidInput("sweep needs ttl_seconds, in the call or in the limits; nothing changed")
         if not 0 <= ttl < math.inf:
             raise InvalidInput(f"ttl_seconds must be a number, 0 or more, not {ttl!r:.40}; nothing changed")
-        edge = self.scope.clock() - int(ttl * 1_000_000)
-        ended = []
-        for last, thread_id in await self._by_use():
-            if last < edge and await self._leave(thread_id, "expired"):
-                ended.append(thread_id)
-        return tuple(ended)
+        return await Endings(self.scope, self.limits, self.types).sweep(float(ttl), commit_id)
 
-    async def make_room(self) -> str | None:
-        """Archive the thread that has waited longest for a message, and return its id."""
-        assert self.limits.archive is not None
-        for _, thread_id in await self._by_use():
-            if await self._leave(thread_id, "archived"):
-                return thread_id
-        return None
-
-    async def _leave(self, thread_id: str, state: State) -> bool:
-        handle = self.thread(thread_id)
-        length = None
-        if self.limits.archive is not None:
-            slots = [slot async for slot in handle]
-            length = slots[-1].index + 1 if slots else 0
-            self.limits.archive(thread_id, pack_thread(thread_id, slots))
-        try:
-            return await self._end(thread_id, state, length)
-        except Conflict:
-            return False
-
-    async def _end(self, thread_id: str, state: State, length: int | None = None) -> bool:
-        key = self.key(thread_id)
-        *answers, count = await self.scope.store.read([*questions([key]), Get(count_key(self.scope.space))])
-        thread = found([key], answers)[0]
-        if length is not None and thread.length != length:
-            return False
-        try:
-            plan = plan_end(thread, count, state=state, now=self.scope.clock())
-        except NotFound:
-            return False
-        await self.scope.store.commit(Commit(new_id(), plan.expects, plan.writes))
-        return True
-
-    async def _by_use(self) -> Sequence[tuple[int, str]]:
-        """List the live threads with the time of their newest slot, the one unused for longest first."""
-        used = []
-        async for batch in self._batches():
-            asked = [Tail(self.key(doc.key.id), 1) for doc in batch]
-            try:
-                slices = await self.scope.store.read(asked)
-            except Damaged:
-                slices = [await self._newest(tail) for tail in asked]
-            used += [(here.records[0].at, doc.key.id) for doc, here in zip(batch, slices, strict=True) if here.records]
-        return sorted(used)
-
-    async def _newest(self, tail: Tail) -> Slice:
-        try:
-            [here] = await self.scope.store.read([tail])
-            return here  # type: ignore[no-any-return]
-        except Damaged:
-            return Slice(0, 0, ())  # what can not be read is not thrown away either
-
-    async def _live(self) -> AsyncIterator[ThreadInfo]:
-        async for batch in self._batches():
-            slices = await self.scope.store.read([Range(self.key(doc.key.id), 0, 0) for doc in batch])
-            for doc, here in zip(batch, slices, strict=True):
-                yield _info(doc, here)
-
-    async def _batches(self) -> AsyncIterator[tuple[Document, ...]]:
-        after: str | None = None
-        while True:
-            documents, after = await self._page("live", after, PAGE)
-            if documents:
-                yield documents
-            if after is None:
-                return
-
-    async def _page(self, state: State, after: str | None, limit: int) -> tuple[tuple[Document, ...], str | None]:
-        [page] = await self.scope.store.read([Scan(self.scope.space, INFO, {"state": state}, after, limit)])
-        return page.documents, page.next
+    async def make_room(self, *, commit_id: str | None = None) -> str | None:
+        """Archive the thread that has waited longest for a message, and return its id. None if there is no thread."""
+        if self.limits.archive is None:
+            raise InvalidInput("make_room needs an archive in the limits; nothing changed")
+        return await Endings(self.scope, self.limits, self.types).make_room(commit_id)
 
     def thread(self, thread_id: str) -> AsyncThread:
         """Return a handle on a thread."""
-        return AsyncThread(self.scope, self.types, self.key(thread_id))
+        return AsyncThread(self.scope, self.types, self.scope.key(THREAD, thread_id))
 
-    def key(self, thread_id: str) -> Key:
-        """Return a thread's key. Kept, because checking a name costs more than appending to it in memory."""
-        key = self.keys.get(thread_id)
-        if key is None:
-            if len(self.keys) >= _KEPT:
-                self.keys.clear()
-            key = self.keys[thread_id] = self.scope.key(THREAD, thread_id)
-        return key
+
+def content_of(entries: Iterable[Entry]) -> Json:
+    """Return what a caller asked to append: the sealed messages, by whom and for whom."""
+    said = [[entry.type, Raw(entry.body), entry.sender, entry.receiver] for entry in entries]
+    return pack({"entries": said})
+
+
+def entries_of(threads: AsyncThreads, said: Sequence[Sequence[Any]]) -> tuple[Entry, ...]:
+    """Return the messages that a caller sealed, as they are stored here."""
+    made = []
+    for type, body, from_id, to_id in said:
+        try:
+            opened = unseal(encode(body, depth=-1))
+        except Damaged as problem:
+            raise InvalidInput(
+                f"a message is sealed as a payload and its metadata: {problem}; nothing changed"
+            ) from None
+        if opened.meta.chain:
+            raise InvalidInput("only a dispatcher says along which chain a message came; nothing changed")
+        require_name(type, "a payload's type")
+        meta = NO_META if opened.meta == NO_META else opened.meta
+        made.append(threads.entry(Inert(type, Json(opened.payload)), meta, from_id=from_id, to_id=to_id or ""))
+    return tuple(made)
+
+
+def limits_told(threads: AsyncThreads) -> tuple[Json | None, Callable[[], Awaitable[Json]] | None]:
+    """Return what a server is told of limits, and how room is made where it asks for more."""
+    limits = threads.limits
+    if limits == Limits():
+        return None, None
+    most = {"max_slots_per_thread": limits.max_slots_per_thread, "max_threads": limits.max_threads}
+    told = encode({**most, "makes_room": limits.archive is not None})
+
+    async def more_room() -> Json:
+        await threads.make_room()
+        return told
+
+    return told, None if limits.archive is None else more_room
+
+
+def limits_of(told: Mapping[str, Any] | None) -> Limits:
+    """Return the limits that a caller told. Only the caller can make room, so where it is needed it is asked to."""
+
+    def archive(thread_id: str, pack: bytes) -> None:
+        raise Undecided
+
+    if told is None:
+        return Limits()
+    makes_room = told.get("makes_room")
+    return Limits(
+        max_slots_per_thread=told.get("max_slots_per_thread"),
+        max_threads=told.get("max_threads"),
+        archive=archive if makes_room else None,
+    )
+
+
+def kept(known: D) -> D:
+    """Forget everything before what is remembered becomes too much."""
+    if len(known) >= _KEPT:
+        known.clear()
+    return known
 
 
 def _record(index: int, entry: Entry) -> Record:
@@ -361,10 +324,13 @@ def _record(index: int, entry: Entry) -> Record:
     )
 
 
-def _info(document: Document, here: Slice) -> ThreadInfo:
-    stored = msgspec.json.decode(document.value, type=Info)
+def _stored(document: Document) -> tuple[str, Info]:
+    return document.key.id, msgspec.json.decode(document.value, type=Info)
+
+
+def _info(id: str, stored: Info, here: Slice) -> ThreadInfo:
     return ThreadInfo(
-        document.key.id,
+        id,
         stored.state,
         moment(stored.created_at),
         None if stored.ended_at is None else moment(stored.ended_at),

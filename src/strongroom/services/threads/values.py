@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from strongroom.arguments import check_fields, require_positive
 from strongroom.codec import Json
@@ -120,6 +121,10 @@ class Slot(Struct, frozen=True, eq=False):
             raise NotFound(f"slot {self.index} of thread {self.thread_id!r} was erased", kind="slot", id=self.thread_id)
         return unseal(self.record.body)
 
+    def made_at(self, at: int) -> Slot:
+        """Return the same slot with the time (in microseconds) that a store knows better."""
+        return replace(self, record=replace(self.record, at=at))
+
     def __eq__(self, other: object) -> bool:
         return type(other) is Slot and self._identity() == other._identity()
 
@@ -168,10 +173,11 @@ class ThreadInfo(Struct, frozen=True):
 
 
 class ThreadPage(Struct, frozen=True):
-    """Some threads, and the cursor of the next page (None at the end)."""
+    """Some threads, the cursor of the next page (None at the end), and the ids of those that can not be read."""
 
     threads: tuple[ThreadInfo, ...]
     next: str | None
+    damaged: tuple[str, ...] = ()
 
 
 class ThreadStats(Struct, frozen=True):

@@ -17,12 +17,14 @@ import unittest
 
 from msgspec import Struct
 
+from strongroom.testing.conformance.bounds import Bounds
 from strongroom.testing.conformance.claims import Claims
 from strongroom.testing.conformance.commits import Commits, Expectations
 from strongroom.testing.conformance.documents import Documents
 from strongroom.testing.conformance.lifecycle import Lifecycle
 from strongroom.testing.conformance.moving import Moves
 from strongroom.testing.conformance.races import Races
+from strongroom.testing.conformance.repeats import Repeats
 from strongroom.testing.conformance.scans import Scans
 from strongroom.testing.conformance.searching import Searches
 from strongroom.testing.conformance.spaces import Spaces
@@ -34,6 +36,7 @@ __all__ = ["GROUPS", "Guarantee", "StoreConformance", "failures", "guarantees", 
 
 GROUPS: tuple[type[Suite], ...] = (
     Commits,
+    Repeats,
     Expectations,
     Documents,
     Streams,
@@ -45,11 +48,25 @@ GROUPS: tuple[type[Suite], ...] = (
     Lifecycle,
     Searches,
     Moves,
+    Bounds,
 )
 
 
 class StoreConformance(
-    Commits, Expectations, Documents, Streams, Windows, Scans, Claims, Spaces, Races, Lifecycle, Searches, Moves
+    Commits,
+    Repeats,
+    Expectations,
+    Documents,
+    Streams,
+    Windows,
+    Scans,
+    Claims,
+    Spaces,
+    Races,
+    Lifecycle,
+    Searches,
+    Moves,
+    Bounds,
 ):
     """Every promise of the port. Subclass it with a `make_store`. What a store does not declare to do is skipped."""
 

@@ -8,20 +8,18 @@ from strongroom.codec import encode
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, StrongroomError
 from strongroom.store import (
     EXISTS,
-    Commit,
+    AnyQuestion,
     Delete,
     Erase,
     Expect,
     Get,
     Key,
     Put,
-    Question,
     Range,
     Receipt,
     Scan,
     Truncate,
     Write,
-    new_id,
 )
 from strongroom.testing.conformance.suite import Suite, append, json_of, put, raises
 
@@ -42,7 +40,7 @@ class Commits(Suite):
         """Try every kind of write beside something that is refused, and find everything as it was."""
         document, stream, new = self.key("document"), self.key("stream"), self.key("new")
         self.do(put(document, 1, t="1"), append(stream, 1, 2, 3))
-        questions: list[Question] = [
+        questions: list[AnyQuestion] = [
             Get(document),
             Range(stream),
             Get(new),
@@ -128,61 +126,6 @@ class Commits(Suite):
         assert self.do(expects=(Expect(self.key(), 1),)).versions == ()
         with raises(Conflict):
             self.do(expects=(Expect(self.key(), 2),))
-
-    # ---- at most once -----------------------------------------------------------------------------------------------
-
-    def test_a_repeated_commit_happens_once(self) -> None:
-        """Repeating a commit returns the first receipt and changes nothing."""
-        commit = Commit(new_id(), writes=(append(self.key("s"), 1), put(self.key("d"), 1)))
-        first = self.store.commit(commit)
-        self.do(put(self.key("d"), "later"))
-        assert self.store.commit(commit) == first == Receipt(commit.id, (1, 1))
-        assert self.value(self.key("d")) == "later"
-        assert self.stream(self.key("s")).length == 1
-
-    def test_a_repeat_is_not_judged_again(self) -> None:
-        """A repeat succeeds although its expectations no longer hold: they held when it happened."""
-        commit = Commit(new_id(), (Expect(self.key(), 0),), (put(self.key()),))
-        assert self.store.commit(commit) == self.store.commit(commit)
-
-    def test_a_repeat_is_known_by_its_id_alone(self) -> None:
-        """Whatever comes under an id that was used, the answer is the first receipt."""
-        first = self.do(put(self.key(), "first"), id="same")
-        assert self.do(put(self.key("b"), "second"), append(self.key("c"), 1), id="same") == first
-        assert self.get(self.key("b")) is None
-
-    def test_a_check_without_writes_is_remembered_too(self) -> None:
-        """A commit that only checked answers the same when repeated."""
-        self.do(put(self.key()))
-        commit = Commit(new_id(), (Expect(self.key(), 1),))
-        first = self.store.commit(commit)
-        self.do(put(self.key()))
-        assert self.store.commit(commit) == first
-
-    def test_a_refused_commit_leaves_its_id_free(self) -> None:
-        """A refused commit leaves no trace: the same id may be tried again, and then it happens."""
-        commit = Commit(new_id(), (Expect(self.key("gate"), EXISTS),), (append(self.key("s"), 1),))
-        for _ in range(2):
-            with raises(Conflict):
-                self.store.commit(commit)
-        self.do(put(self.key("gate")))
-        assert self.store.commit(commit).versions == (1,)
-        assert self.stream(self.key("s")).length == 1
-
-    def test_every_refusal_leaves_the_id_free(self) -> None:
-        """The id of a commit refused for its length, shape or size may be tried again, too."""
-        self.do(append(self.key("s"), 1))
-        large = Put(self.key("d"), json_of(self.max_record_bytes + 1))
-        refused: list[Write] = [append(self.key("s"), 2, max_length=1), put(self.key("s")), large]
-        for place, bad in enumerate(refused):
-            with raises(StrongroomError):
-                self.do(bad, id=f"tried-{place}")
-            assert self.do(append(self.key("s"), place), id=f"tried-{place}").versions == (place + 2,)
-
-    def test_commit_ids_are_compared_literally(self) -> None:
-        """Two ids are the same only if they are the same characters."""
-        for length, id in enumerate(["a", "A", "a ", "%", "'", "\u00e9", "e\u0301", "x" * 255], 1):
-            assert self.do(append(self.key(), id), id=id).versions == (length,)
 
 
 class Expectations(Suite):

@@ -97,7 +97,7 @@ class Documents(Suite):
         """What is read is, byte for byte, what was written."""
         for place, value in enumerate(VALUES):
             self.do(put(self.key(str(place)), value))
-        stored = [document.value for document in self.store.read([Get(self.key(str(n))) for n in range(len(VALUES))])]
+        stored = [self.document(self.key(str(n))).value for n in range(len(VALUES))]
         assert stored == [encode(value) for value in VALUES]
         assert {type(value) for value in stored} == {Json}, "a value must come back as Json"
 

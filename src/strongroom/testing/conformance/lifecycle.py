@@ -6,7 +6,7 @@ from unittest import SkipTest
 
 from strongroom.codec import encode
 from strongroom.errors import Closed
-from strongroom.store import Commit, Durability, Get, Range, Tail, Watchable, new_id
+from strongroom.store import Commit, Durability, Get, Range, Tail, Watchable, ask, new_id
 from strongroom.testing.conformance.suite import Suite, append, put, race, raises
 
 
@@ -20,11 +20,12 @@ class Lifecycle(Suite):
 
     def test_answers_follow_the_questions(self) -> None:
         """Answers come in the order of the questions, one for each, also for one asked twice."""
-        self.do(put(self.key("a"), 1), put(self.key("b"), 2), append(self.key("s"), 3))
-        b, nothing, s, a, again = self.store.read(
-            [Get(self.key("b")), Get(self.key("x")), Tail(self.key("s")), Get(self.key("a")), Get(self.key("b"))]
+        self.do(put(self.key("b"), 2), append(self.key("s"), 3))
+        b, nothing, s, again = ask(
+            self.store, Get(self.key("b")), Get(self.key("x")), Tail(self.key("s")), Get(self.key("b"))
         )
-        assert (b.value, nothing, s.length, a.value, again) == (encode(2), None, 1, encode(1), b)
+        assert b is not None and again == b
+        assert (b.value, nothing, s.length) == (encode(2), None, 1)
 
     def test_no_question_has_no_answer(self) -> None:
         """A read without questions answers nothing and is no error."""
@@ -38,7 +39,8 @@ class Lifecycle(Suite):
     def test_an_answer_does_not_change(self) -> None:
         """What a read answered stays as it was, whatever is written later."""
         self.do(put(self.key("d"), 1, t="1"), append(self.key("s"), 1))
-        document, stream = self.store.read([Get(self.key("d")), Range(self.key("s"))])
+        document, stream = ask(self.store, Get(self.key("d")), Range(self.key("s")))
+        assert document is not None
         self.do(put(self.key("d"), 2, t="2"), append(self.key("s"), 2))
         assert (document.version, document.value, document.tags) == (1, encode(1), {"t": "1"})
         assert (stream.length, len(stream.records)) == (1, 1)

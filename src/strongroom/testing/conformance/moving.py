@@ -33,6 +33,7 @@ from strongroom.store import (
     Store,
     Truncate,
     Write,
+    ask_all,
     new_id,
 )
 from strongroom.testing.conformance.suite import Suite, raises
@@ -73,7 +74,7 @@ class Moves(Suite):
         """Everything a reader can see of what `filled` wrote."""
         scans = [Scan(self.space, "thing", tags, reverse=back) for tags in ({}, {"odd": "1"}) for back in (False, True)]
         streams = [Range(self.key(id, kind="log")) for id in ("log", "empty", "gone")]
-        pages = [page.documents for page in store.read(scans)]
+        pages = [page.documents for page in ask_all(store, scans)]
         found: list[Any] = [*pages, *store.read(streams), store.read([Get(self.key("dead"))])]
         if isinstance(self.store, Searchable) and isinstance(store, Searchable):
             for kind, text in (("log", "apple 4 secret"), ("thing", "pear secret")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strongroom.errors import InvalidInput
-from strongroom.store import Delete, Page, Scan
+from strongroom.store import Delete, Page, Scan, ask
 from strongroom.testing.conformance.documents import NAMES
 from strongroom.testing.conformance.suite import Suite, append, put, race, raises
 
@@ -45,7 +45,7 @@ class Scans(Suite):
         """A scan answers each document as `Get` would."""
         self.do(put(self.key("a"), {"x": 1}, colour="red"))
         self.do(put(self.key("a"), {"x": 2}, colour="blue"))
-        assert self.store.read([self.scan()])[0] == Page((self.document(self.key("a")),), None)
+        assert ask(self.store, self.scan()) == Page((self.document(self.key("a")),), None)
 
     def test_a_scan_sees_only_its_kind(self) -> None:
         """Documents of another kind and streams are not part of a scan."""
@@ -55,7 +55,7 @@ class Scans(Suite):
 
     def test_a_scan_of_nothing_is_empty(self) -> None:
         """A scan that finds nothing answers an empty page, and no next one."""
-        assert self.store.read([self.scan()])[0] == Page((), None)
+        assert ask(self.store, self.scan()) == Page((), None)
 
     def test_a_deleted_document_is_not_found(self) -> None:
         """A scan does not find what was deleted."""
@@ -128,8 +128,8 @@ class Scans(Suite):
     def test_the_last_page_has_no_next(self) -> None:
         """A page that ends with the last document says that there is no next one."""
         self.fill("a", "b")
-        assert self.store.read([self.scan(limit=2)])[0].next is None
-        assert self.store.read([self.scan(limit=1)])[0].next is not None
+        assert ask(self.store, self.scan(limit=2)).next is None
+        assert ask(self.store, self.scan(limit=1)).next is not None
 
     def test_pages_stand_still_while_documents_are_added(self) -> None:
         """What is created between two pages never repeats or hides a document that was there."""

@@ -122,7 +122,8 @@ class Searches(Suite):
         self.do(said(self.key("s"), *["apples"] * 9, "apples and one quince"))
         found = store.search(Find(self.space, "thing", words("apple quince"), limit=3))
         assert len(found.matches) == 3
-        assert found.matches[0].record.index == 9
+        rarest = found.matches[0].record
+        assert rarest is not None and rarest.index == 9
         assert found.counts == {"appl": 10, "quinc": 1}
         assert store.search(Find(self.space, "thing", words("apple"), limit=0)).matches == ()
 

@@ -22,14 +22,16 @@ from strongroom.store import (
     Expect,
     Get,
     Key,
-    Page,
     Put,
     Range,
     Receipt,
+    Record,
     Scan,
     Slice,
     Store,
+    Tail,
     Write,
+    ask,
     new_id,
 )
 
@@ -74,8 +76,7 @@ class Suite:
         return self.store.commit(Commit(id or new_id(), expects, writes))
 
     def get(self, key: Key) -> Document | None:
-        found: Document | None = self.store.read([Get(key)])[0]
-        return found
+        return ask(self.store, Get(key))
 
     def document(self, key: Key) -> Document:
         found = self.get(key)
@@ -86,16 +87,14 @@ class Suite:
         return self.document(key).value.load()
 
     def stream(self, key: Key) -> Slice:
-        found: Slice = self.store.read([Range(key)])[0]
-        return found
+        return ask(self.store, Range(key))
 
-    def bodies(self, question: Any) -> list[Any]:
+    def bodies(self, question: Range | Tail) -> list[Any]:
         """The bodies of the records a `Range` or `Tail` finds."""
-        return [record.body.load() for record in self.store.read([question])[0].records]
+        return [body_of(record) for record in ask(self.store, question).records]
 
     def ids(self, scan: Scan) -> list[str]:
-        page: Page = self.store.read([scan])[0]
-        return [document.key.id for document in page.documents]
+        return [document.key.id for document in ask(self.store, scan).documents]
 
     def pages(self, scan: Scan, between: Callable[[], object] = lambda: None) -> list[str]:
         """The ids on all the pages that follow from a scan; `between` runs after each."""
@@ -103,12 +102,17 @@ class Suite:
         after = scan.after
         while True:
             asked = Scan(scan.space, scan.kind, scan.tags, after, scan.limit, scan.reverse)
-            page: Page = self.store.read([asked])[0]
+            page = ask(self.store, asked)
             found += [document.key.id for document in page.documents]
             if page.next is None:
                 return found
             after = page.next
             between()
+
+
+def body_of(record: Record) -> Any:
+    assert record.body is not None, f"record {record.index} has no body"
+    return record.body.load()
 
 
 def put(key: Key, value: object = None, /, **tags: str) -> Put:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from strongroom.store import Erase, Range, Slice, Tail, Truncate
+from strongroom.store import (
+    Erase,
+    Range,
+    Slice,
+    Tail,
+    Truncate,
+    ask,
+    ask_all,
+)
 from strongroom.testing.conformance.suite import Suite, append, weighing
 
 
@@ -30,7 +38,7 @@ class Windows(Suite):
         """A range beyond the end, or one that ends before it starts, has no records but knows the length."""
         self.do(append(self.key(), *range(3)))
         for start, stop in ((3, None), (9, 12), (2, 1), (0, 0)):
-            assert self.store.read([Range(self.key(), start, stop)])[0] == Slice(3, 0, ())
+            assert ask(self.store, Range(self.key(), start, stop)) == Slice(3, 0, ())
 
     def test_a_range_starts_at_the_oldest_record_left(self) -> None:
         """A range that starts among dropped records starts at the oldest one left; its limit counts from there."""
@@ -54,7 +62,7 @@ class Windows(Suite):
         """A tail of more records than there are answers all of them; one of 0 answers none."""
         self.do(append(self.key(), *range(3)))
         assert self.bodies(Tail(self.key(), 9)) == [0, 1, 2]
-        assert self.store.read([Tail(self.key(), 0)])[0] == Slice(3, 0, ())
+        assert ask(self.store, Tail(self.key(), 0)) == Slice(3, 0, ())
 
     def test_a_tail_ends_before_an_index(self) -> None:
         """`before` moves the end of a tail: it answers the newest of the records below that index."""
@@ -68,7 +76,7 @@ class Windows(Suite):
         self.do(append(self.key(), *range(7)))
         seen: list[int] = []
         before = None
-        while found := self.store.read([Tail(self.key(), 3, before=before)])[0].records:
+        while found := ask(self.store, Tail(self.key(), 3, before=before)).records:
             seen = [record.index for record in found] + seen
             before = found[0].index
         assert seen == [0, 1, 2, 3, 4, 5, 6]
@@ -90,12 +98,12 @@ class Windows(Suite):
         """A tail by weight stops at the first record that does not fit, even if older ones would."""
         self.do(weighing(self.key(), 1, 9, 1))
         assert self.bodies(Tail(self.key(), max_weight=5)) == [1]
-        assert self.store.read([Tail(self.key(), max_weight=5)])[0].records[0].index == 2
+        assert ask(self.store, Tail(self.key(), max_weight=5)).records[0].index == 2
 
     def test_a_newest_record_that_is_too_heavy_leaves_nothing(self) -> None:
         """If the newest record alone is too heavy the tail is empty."""
         self.do(weighing(self.key(), 1, 9))
-        assert self.store.read([Tail(self.key(), max_weight=8)])[0] == Slice(2, 0, ())
+        assert ask(self.store, Tail(self.key(), max_weight=8)) == Slice(2, 0, ())
 
     def test_weightless_records_are_free(self) -> None:
         """Records of weight 0 always fit, so the longest suffix has them."""
@@ -129,13 +137,14 @@ class Windows(Suite):
         """An erased record keeps its weight, so a window does not move when content is erased."""
         self.do(weighing(self.key(), 1, 2, 3))
         self.do(Erase(self.key(), 1, 2))
-        found = self.store.read([Tail(self.key(), max_weight=5)])[0].records
+        found = ask(self.store, Tail(self.key(), max_weight=5)).records
         assert [record.index for record in found] == [1, 2]
 
     def test_a_window_tells_the_whole_length(self) -> None:
         """Every answer tells the stream's whole length and its oldest index, whatever part it shows."""
         self.do(append(self.key(), *range(6)))
         self.do(Truncate(self.key(), 2))
-        for question in (Range(self.key(), 3, 4), Tail(self.key(), 1), Tail(self.key(), max_weight=0, before=3)):
-            found = self.store.read([question])[0]
+        key = self.key()
+        questions: list[Range | Tail] = [Range(key, 3, 4), Tail(key, 1), Tail(key, max_weight=0, before=3)]
+        for found in ask_all(self.store, questions):
             assert (found.length, found.first) == (6, 2)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from strongroom.blocking import Context
 from strongroom.codec import encode
-from strongroom.store import Commit, Delete, Get, Key, Put, Scan, new_id
+from strongroom.store import Commit, Delete, Get, Key, Put, Scan, ask, new_id
 
 KIND = "milestone_token"
 
@@ -20,7 +20,7 @@ class Tokens(MutableMapping[str, tuple[str, float]]):
 
     def __getitem__(self, run_id: str) -> tuple[str, float]:
         with self._using(False) as ctx:
-            found = ctx.store.read([Get(Key(ctx.space, KIND, run_id))])[0] if ctx is not None else None
+            found = ask(ctx.store, Get(Key(ctx.space, KIND, run_id))) if ctx is not None else None
         if found is None:
             raise KeyError(run_id)
         told = found.value.load()
@@ -42,7 +42,7 @@ class Tokens(MutableMapping[str, tuple[str, float]]):
         after: str | None = None
         with self._using(False) as ctx:
             while ctx is not None:
-                [page] = ctx.store.read([Scan(ctx.space, KIND, {}, after)])
+                page = ask(ctx.store, Scan(ctx.space, KIND, {}, after))
                 yield from [document.key.id for document in page.documents]
                 after = page.next
                 if after is None:

@@ -30,7 +30,7 @@ from strongroom.compat.xml_pipeline.memory.backend_config import BackendConfig, 
 from strongroom.compat.xml_pipeline.memory.slots import deserialize_slot, serialize_slot, stored_slot
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.services.threads.values import Slot, ThreadInfo
-from strongroom.store import Commit, Delete, Get, Key, Put, Scan, new_id
+from strongroom.store import Commit, Delete, Get, Key, Put, Scan, ask, new_id
 
 __all__ = [
     "BackendConfig",
@@ -146,13 +146,13 @@ class StoreBackend:
         return Key(self.context.space, CHAIN_OF, uuid)
 
     def _pair(self, key: Key) -> dict[str, str] | None:
-        [found] = self.context.store.read([Get(key)])
+        found = ask(self.context.store, Get(key))
         return None if found is None else found.value.load()
 
     def _pairs(self) -> Iterator[dict[str, str]]:
         after: str | None = None
         while True:
-            [page] = self.context.store.read([Scan(self.context.space, CHAIN_OF, {}, after, 256)])
+            page = ask(self.context.store, Scan(self.context.space, CHAIN_OF, {}, after, 256))
             yield from (document.value.load() for document in page.documents)
             after = page.next
             if after is None:

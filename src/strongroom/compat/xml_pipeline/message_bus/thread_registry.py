@@ -15,7 +15,7 @@ import strongroom
 from strongroom.compat.xml_pipeline.memory.shared_backend import StoreBackend
 from strongroom.errors import Conflict, NotFound
 from strongroom.services.threads.registry import CHAIN, Link
-from strongroom.store import Scan
+from strongroom.store import Scan, ask
 
 
 class ThreadRegistry:
@@ -80,7 +80,7 @@ class ThreadRegistry:
         found: dict[str, str] = {}
         after: str | None = None
         while True:
-            [page] = self._context.store.read([Scan(self._context.space, CHAIN, {}, after, 256)])
+            page = ask(self._context.store, Scan(self._context.space, CHAIN, {}, after, 256))
             for document in page.documents:
                 link = msgspec.json.decode(document.value, type=Link)
                 found[_shown(document.key.id)] = ".".join(link.names)

@@ -1,0 +1,150 @@
+"""The store as the services of a server see it: no read holds more than a bound, whoever asks for it.
+
+What is asked for comes whole or not at all. Lists ask again for fewer (`fewer`), walks go on in smaller steps
+(`Scope.some`), and what is left is refused: nothing is built that was too large to begin with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from strongroom.bridge import can_search
+from strongroom.errors import BudgetExceeded
+from strongroom.store import (
+    MAX_RECORD_BYTES,
+    Answer,
+    AnyQuestion,
+    AsyncStore,
+    Commit,
+    Document,
+    Durability,
+    Find,
+    Found,
+    Key,
+    Page,
+    Part,
+    Range,
+    Receipt,
+    Record,
+    Scan,
+    Slice,
+    Tail,
+)
+
+T = TypeVar("T")
+
+MIB = 1024 * 1024
+LARGEST_READ = MAX_RECORD_BYTES + 4 * MIB  # one record of the largest kind, and what is read beside it
+
+_left: ContextVar[list[int] | None] = ContextVar("strongroom.left", default=None)
+
+
+class BoundedStore:
+    """A store whose reads are refused before they hold too much."""
+
+    def __init__(self, store: AsyncStore, most_bytes: int) -> None:
+        self._store: Any = store
+        self._most = most_bytes
+        if can_search(store):
+            self.search = self._search
+
+    @property
+    def durability(self) -> Durability:
+        stated: Durability = self._store.durability
+        return stated
+
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        if not questions:
+            return []
+        left = _left.get()
+        most = left[0] if left is not None else LARGEST_READ if _is_single(questions) else self._most
+        part: Part = await self._store.read_within(questions, most)
+        if part.cut or len(part.answers) < len(questions):
+            raise too_much(most)
+        if left is not None:
+            left[0] -= sum(map(_size, part.answers))
+            if left[0] < 0:
+                raise too_much(most)
+        return part.answers
+
+    async def commit(self, commit: Commit) -> Receipt:
+        made: Receipt = await self._store.commit(commit)
+        return made
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        await self._store.wait(key, length, timeout_seconds)
+
+    async def _search(self, find: Find) -> Found:
+        """Return the best matches, as many as there is room for; for a list, half of it, as more is read for each."""
+        left = _left.get()
+        most = self._most if left is None else left[0] // 2
+        found: Found = await self._store.search(replace(find, max_bytes=min(most, find.max_bytes or most)))
+        return found
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+async def fewer(limit: int, most_bytes: int, ask: Callable[[int], Awaitable[T]]) -> T:
+    """Ask for a page of `limit` things, or of fewer if so many of them are too large together."""
+    while True:
+        try:
+            # The last one may be as large as any.
+            with _at_most(most_bytes if limit > 1 else max(most_bytes, LARGEST_READ)):
+                return await ask(limit)
+        except BudgetExceeded:
+            if limit <= 1:
+                raise
+            limit = max(1, limit // 4)
+
+
+@contextmanager
+def _at_most(most_bytes: int) -> Iterator[None]:
+    """Bound all that is read within a block together."""
+    token = _left.set([most_bytes])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def too_much(most_bytes: int) -> BudgetExceeded:
+    return BudgetExceeded(
+        f"this would take more than {most_bytes} bytes to answer; ask for less at once",
+        limit=most_bytes,
+        needed=most_bytes + 1,
+    )
+
+
+def _is_single(questions: Sequence[AnyQuestion]) -> bool:
+    """Tell whether a read asks for so little that it can not ask for less: one thing, or two that belong together."""
+    return len(questions) <= 2 and all(_most(question) <= 1 for question in questions)
+
+
+def _most(question: AnyQuestion) -> float:
+    """Return how many things a question asks for, at most."""
+    if type(question) is Range:
+        stretch = math.inf if question.stop is None else question.stop - question.start
+        return stretch if question.limit is None else min(stretch, question.limit)
+    if type(question) is Tail:
+        return math.inf if question.count is None else question.count
+    return question.limit if type(question) is Scan else 1
+
+
+def _size(answer: Answer) -> int:
+    if type(answer) is Document:
+        return _held(answer)
+    if type(answer) is Slice:
+        return sum(map(_held, answer.records))
+    return sum(map(_held, answer.documents)) if type(answer) is Page else 0
+
+
+def _held(one: Document | Record) -> int:
+    value = one.value if type(one) is Document else one.body if type(one) is Record else None
+    return len(value or b"") + len(one.text or "")

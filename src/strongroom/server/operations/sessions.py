@@ -1,0 +1,127 @@
+"""Operations of sessions. Counts, summaries and vectors that callers made are held against what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from strongroom.errors import Conflict, InvalidInput
+from strongroom.server.operations.asked import Asked, Make, call, understood
+from strongroom.server.operations.numbers import require_numbers
+from strongroom.services.sessions import recounts, summaries, vectors
+from strongroom.services.sessions.counters import Absent, counter
+from strongroom.services.sessions.sessions import AsyncSessions
+from strongroom.services.sessions.state import COUNT, below
+from strongroom.services.sessions.view import look
+from strongroom.services.sessions.writes import Counted
+from strongroom.store import Range
+
+
+def session(method: Callable[..., Awaitable[object]]) -> Make:
+    async def made(asked: Asked) -> object:
+        session = await asked.ctx.sessions._handle(asked.id)
+        arguments = asked.arguments
+        if "tokenizer" in arguments:
+            arguments = arguments | {"tokenizer": counter(understood(str, arguments["tokenizer"]), {})}
+        return await call(asked, method, session, named=arguments)
+
+    return made
+
+
+async def open(asked: Asked) -> object:
+    named = asked.arguments.get("tokenizer")
+    arguments = asked.arguments | {"tokenizer": None if named is None else counter(understood(str, named), {})}
+    return await call(asked, AsyncSessions.open, asked.ctx.sessions, named=arguments)
+
+
+class _Counts(Struct, frozen=True):
+    tokenizer: str
+    tokens: list[int]
+
+
+def messages(method: Callable[..., Awaitable[object]]) -> Make:
+    """Append messages. Counts are believed only where the session's tokenizer is not at hand here."""
+
+    async def made(asked: Asked) -> object:
+        messages = understood(list[Any], asked.arguments.get("messages"))
+        if asked.besides is not None:
+            counts: _Counts = understood(_Counts, asked.besides)
+            messages = Counted(messages, counts.tokenizer, counts.tokens)
+        return await call(asked, method, await asked.ctx.sessions._handle(asked.id), messages, named={})
+
+    return made
+
+
+class _Block(Struct, frozen=True):
+    block: int
+    tokenizer: str
+    version: int
+    length: int
+    counts: list[int] | None
+
+
+async def recount(asked: Asked) -> object:
+    """Keep the counts of a block: our own, or the caller's of a tokenizer that is not at hand here."""
+    told: _Block = understood(_Block, asked.arguments)
+    scope = asked.ctx.scope
+    view, (end,) = await look(scope, asked.id, lambda name: counter(name, {}), Range(scope.key(COUNT, asked.id), 0, 0))
+    plan, here = view.state.recount, (view.version, view.tokenizer.name, end.length, end.length - end.first)
+    if plan is None or here != (told.version, told.tokenizer, told.length, told.block) or told.block >= plan.blocks:
+        raise Conflict(
+            f"session {asked.id!r} has changed since it was counted; nothing changed",
+            expected=told.version,
+            actual=view.version,
+            key=view.document,
+        )
+    counts = told.counts
+    if type(view.tokenizer) is not Absent:
+        counts = await recounts.count(view, plan, told.block)
+    low, high = plan.span(told.block)
+    if counts is None or len(counts) > high - low or min(counts, default=0) < 0:
+        raise InvalidInput("counts must tell of each message of the block how many it has; nothing changed")
+    return await recounts.keep(view, view.side(COUNT), told.block, told.length, counts, asked.commit_id)
+
+
+class _Summary(Struct, frozen=True):
+    summary: summaries.StoredSummary
+    tokens: int
+
+
+async def summarize(asked: Asked) -> None:
+    """Keep a caller's summary, of messages that are visible as the caller saw them."""
+    told: _Summary = understood(_Summary, asked.arguments)
+    view, _ = await look(asked.ctx.scope, asked.id, Absent)
+    summary = told.summary
+    seen = [list(pair) for pair in below(view.state.visible, summary.stop)]
+    if not 0 <= summary.covers <= summary.stop <= view.length or told.tokens < 0:
+        raise InvalidInput("a summary is of messages that there are; nothing changed", path="summary")
+    if seen != [list(pair) for pair in summary.ranges]:
+        raise Conflict("other messages are visible by now; nothing changed", expected=0, actual=0, key=view.document)
+    await summaries.keep(asked.ctx.scope, asked.id, summary, told.tokens, asked.commit_id)
+
+
+class _Vectors(Struct, frozen=True, forbid_unknown_fields=True):
+    stop: int
+    indexes: list[int]
+    vectors: str
+
+
+class _Embedded(Struct, frozen=True):
+    mark: str
+    length: int
+    block: _Vectors
+
+
+async def embed(asked: Asked) -> None:
+    """Keep the vectors that a caller's embedder made of a block of messages."""
+    told: _Embedded = understood(_Embedded, asked.arguments)
+    view, _ = await look(asked.ctx.scope, asked.id, Absent)
+    stop = told.block.stop
+    if not 0 < stop <= view.length or any(not 0 <= index < stop for index in told.block.indexes):
+        raise InvalidInput("vectors are of messages that there are; nothing changed", path="block")
+    require_numbers(told.block.vectors, "e", len(told.block.indexes))
+    block = msgspec.to_builtins(told.block)
+    await vectors.keep(asked.ctx.scope, asked.id, told.mark, told.length, block, asked.commit_id)

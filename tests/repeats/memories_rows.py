@@ -1,0 +1,103 @@
+"""Every operation of memories that writes, as rows of the table of repeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strongroom.services.memories.policy import Policy
+from tests.hashed import hashing
+from tests.repeats.rows import Call, Row
+from tests.services.memory_samples import mcr, using
+
+
+async def nothing(ctx: Any) -> None:
+    return None
+
+
+async def two_batches(ctx: Any) -> list[str]:
+    return [(await ctx.memories.propose(mcr(f"tide {n}"), proposer="agent-7")).id for n in range(2)]
+
+
+async def two_sources(ctx: Any) -> list[str]:
+    """Make known a memory from each of two sources, and one that was derived from both."""
+    requests = [mcr(f"tide {n}", source_refs=[f"feed {n}"], memory_id=f"mem_{n}") for n in range(2)]
+    both = mcr("spring tide", source_refs=["mem_0", "mem_1"])
+    await ctx.memories.commit(await ctx.memories.propose([*requests, both], proposer="agent-7"), reviewer="ana")
+    return ["feed 0", "feed 1"]
+
+
+async def no_such_call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+    pytest.skip("there is nothing that could be another one")
+
+
+def proposing(content: str = "tide", proposer: str = "agent-7", batch_id: str | None = None) -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.memories.propose(mcr(content), proposer=proposer, batch_id=batch_id, commit_id=commit_id)
+
+    return call
+
+
+def proposing_at_once(content: str = "tide", proposer: str = "agent-7") -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        trusting = await using(ctx.memories, policy=Policy(auto_commit=frozenset({"agent-7", "agent-8"})))
+        return await trusting.propose([mcr(content), mcr("ebb")], proposer=proposer, commit_id=commit_id)
+
+    return call
+
+
+def committing(place: int, reviewer: str = "ana") -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.memories.commit(state[place], reviewer=reviewer, commit_id=commit_id)
+
+    return call
+
+
+def rejecting(place: int, reason: str = "hearsay") -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.memories.reject(state[place], reason=reason, reviewer="ana", commit_id=commit_id)
+
+    return call
+
+
+def revoking(place: int, reason: str = "a hoax") -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.memories.revoke(source_ref=state[place], by="ana", reason=reason, commit_id=commit_id)
+
+    return call
+
+
+def reembedding(dimension: int) -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.memories.reembed(hashing(dimension), commit_id=commit_id)
+
+    return call
+
+
+async def sweep(ctx: Any, state: Any, commit_id: str | None) -> Any:
+    return await ctx.memories.sweep(commit_id=commit_id)
+
+
+ROWS = (
+    Row("memories.propose", nothing, proposing(), proposing("flood"), proposing(proposer="agent-8")),
+    Row(
+        "memories.propose",
+        nothing,
+        proposing(batch_id="b"),
+        proposing("flood", batch_id="b"),
+        proposing(proposer="agent-8", batch_id="c"),
+    ),
+    Row(
+        "memories.propose",
+        nothing,
+        proposing_at_once(),
+        proposing_at_once("flood"),
+        proposing_at_once(proposer="agent-8"),
+    ),
+    Row("memories.commit", two_batches, committing(0), committing(0, "ben"), committing(1)),
+    Row("memories.reject", two_batches, rejecting(0), rejecting(0, "a joke"), rejecting(1)),
+    Row("memories.revoke", two_sources, revoking(0), revoking(0, "an error"), revoking(1)),
+    Row("memories.sweep", two_sources, sweep, no_such_call, no_such_call),
+    Row("memories.reembed", two_sources, reembedding(16), reembedding(32), no_such_call),
+)

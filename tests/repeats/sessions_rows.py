@@ -1,0 +1,137 @@
+"""Every operation of sessions that writes, as rows of the table of repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from strongroom.tokens import Custom
+from tests.repeats.rows import Call, Row
+
+Act = Callable[[Any, str | None], Awaitable[Any]]
+LETTERS, HALVES = Custom(len, name="letters"), Custom(lambda text: len(text) // 2, name="halves")
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+async def two_sessions(ctx: Any) -> list[str]:
+    """Begin two conversations of three messages, of which one is pinned, and cut off another one."""
+    names = ["one", "two"]
+    for name in names:
+        session = await ctx.sessions.open(name)
+        await session.append([{**said(text), "id": text} for text in "abcd"])
+        await session.pin("b")
+        await session.truncate_from("d")
+    return names
+
+
+async def nothing(ctx: Any) -> None:
+    return None
+
+
+async def no_other_content(ctx: Any, state: Any, commit_id: str | None) -> Any:
+    pytest.skip("there is nothing about this call but its target")
+
+
+def on_session(name: str, act: Act, other: Act | None = None) -> Row:
+    """Return the row of a method of a session: of the first of two, with other content, of the second."""
+
+    def of(place: int, act: Act) -> Call:
+        async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+            return await act(await ctx.sessions.get(state[place]), commit_id)
+
+        return call
+
+    return Row(f"session.{name}", two_sessions, of(0, act), of(0, other) if other else no_other_content, of(1, act))
+
+
+async def whole(storing: Awaitable[Any]) -> list[tuple[Any, ...]]:
+    """Return messages with all that is told of them, so that they can be compared."""
+    return [(dict(one), one.id, one.index, one.at, one.tokens) for one in await storing]
+
+
+async def id_of(making: Awaitable[Any]) -> str:
+    id: str = (await making).id
+    return id
+
+
+def deleting(place: int, by_handle: bool = False) -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        there = state[place] in [info.id for info in await ctx.sessions.list()]
+        if by_handle and there:  # once it is gone there is no handle to be had; the operation is the same
+            await (await ctx.sessions.get(state[place])).delete(commit_id=commit_id)
+        else:
+            await ctx.sessions.delete(state[place], commit_id=commit_id)
+        assert state[place] not in [info.id for info in await ctx.sessions.list()]
+
+    return call
+
+
+ROWS = (
+    Row(
+        "sessions.open",
+        nothing,
+        lambda ctx, _, id: id_of(ctx.sessions.open(title="t", commit_id=id)),
+        lambda ctx, _, id: id_of(ctx.sessions.open(title="other", commit_id=id)),
+        lambda ctx, _, id: id_of(ctx.sessions.open("named", title="t", commit_id=id)),
+    ),
+    Row(
+        "sessions.open",
+        nothing,
+        lambda ctx, _, id: id_of(ctx.sessions.open("s", commit_id=id)),
+        lambda ctx, _, id: id_of(ctx.sessions.open("s", metadata={"k": 1}, commit_id=id)),
+        lambda ctx, _, id: id_of(ctx.sessions.open("other", commit_id=id)),
+    ),
+    Row("sessions.delete", two_sessions, deleting(0), no_other_content, deleting(1)),
+    Row("session.delete", two_sessions, deleting(0, True), no_other_content, deleting(1, True)),
+    on_session(
+        "append",
+        lambda session, id: whole(session.append([said("x"), {**said("y"), "id": "y"}], commit_id=id)),
+        lambda session, id: whole(session.append([said("x"), {**said("z"), "id": "y"}], commit_id=id)),
+    ),
+    on_session(
+        "replace",
+        lambda session, id: whole(session.replace([said("x"), {**said("again"), "id": "a"}], commit_id=id)),
+        lambda session, id: whole(session.replace([said("x")], commit_id=id)),
+    ),
+    on_session(
+        "truncate_from",
+        lambda session, id: session.truncate_from("b", commit_id=id),
+        lambda session, id: session.truncate_from("a", commit_id=id),
+    ),
+    on_session("restore", lambda session, id: session.restore(commit_id=id)),
+    on_session(
+        "rename",
+        lambda session, id: session.rename("new", commit_id=id),
+        lambda session, id: session.rename("newer", commit_id=id),
+    ),
+    on_session(
+        "set_metadata",
+        lambda session, id: session.set_metadata({"k": 1}, commit_id=id),
+        lambda session, id: session.set_metadata({"k": 2}, commit_id=id),
+    ),
+    on_session(
+        "pin",
+        lambda session, id: session.pin("a", commit_id=id),
+        lambda session, id: session.pin("c", commit_id=id),
+    ),
+    on_session(
+        "unpin",
+        lambda session, id: session.unpin("b", commit_id=id),
+        lambda session, id: session.unpin("a", commit_id=id),
+    ),
+    on_session(
+        "count_with",
+        lambda session, id: session.count_with(LETTERS, commit_id=id),
+        lambda session, id: session.count_with(HALVES, commit_id=id),
+    ),
+    on_session(
+        "fork",
+        lambda session, id: id_of(session.fork(commit_id=id)),
+        lambda session, id: id_of(session.fork("a", commit_id=id)),
+    ),
+)

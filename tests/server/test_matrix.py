@@ -1,0 +1,399 @@
+"""Who may do what through which door: every role, kind, port operation, operation of a service and endpoint.
+
+The tables say what is expected. They are written down here, not taken from the server's own, so that a change there has
+to be made here as well, where it is seen. The calls are generated from them; nothing can be missing, because the tables
+are held against what the server offers and what the services store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import OnLoop
+from strongroom.client import wire
+from strongroom.codec import encode
+from strongroom.context import AsyncContext
+from strongroom.operations import Operation
+from strongroom.scope import Scope as SpaceScope
+from strongroom.server.operations import OPERATIONS
+from strongroom.server.routes import ENDPOINTS
+from strongroom.store import (
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Find,
+    Get,
+    Key,
+    Put,
+    Range,
+    ReceiptOf,
+    Scan,
+    Tail,
+    Truncate,
+    new_id,
+)
+from tests.repeats.table import ROWS
+from tests.server.conftest import ROLES, client
+from tests.server.samples import request
+from tests.server.serving import Served
+
+# ---- what is expected -----------------------------------------------------------------------------------------------
+
+# The questions of the port, about each kind. Those that write to it are for admins, whatever the kind.
+KINDS = """
+kind                        reader  writer  reviewer  admin
+artifact                    yes     yes     yes       yes
+artifact-use                yes     yes     yes       yes
+blob                        yes     yes     yes       yes
+call                        -       -       -         yes
+chain                       yes     yes     yes       yes
+dead_letter                 yes     yes     yes       yes
+delivery                    -       -       -         yes
+embedding                   yes     yes     yes       yes
+episodes                    yes     yes     yes       yes
+forgetting                  -       -       -         yes
+ledger                      yes     yes     yes       yes
+mail                        yes     yes     yes       yes
+memory                      yes     yes     yes       yes
+memory_batch                yes     yes     yes       yes
+memory_decided              -       -       -         yes
+memory_index                yes     yes     yes       yes
+memory_log                  yes     yes     yes       yes
+memory_revocation           yes     yes     yes       yes
+memory_staged               -       -       -         yes
+message                     yes     yes     yes       yes
+mid                         yes     yes     yes       yes
+run                         yes     yes     yes       yes
+session                     yes     yes     yes       yes
+session_count               yes     yes     yes       yes
+session_cut                 yes     yes     yes       yes
+session_kept                yes     yes     yes       yes
+session_priority_1          yes     yes     yes       yes
+session_priority_2          yes     yes     yes       yes
+session_priority_3          yes     yes     yes       yes
+session_priority_4          yes     yes     yes       yes
+session_priority_5          yes     yes     yes       yes
+session_priority_6          yes     yes     yes       yes
+session_priority_7          yes     yes     yes       yes
+session_priority_8          yes     yes     yes       yes
+session_priority_9          yes     yes     yes       yes
+session_summary             yes     yes     yes       yes
+session_vector              yes     yes     yes       yes
+staging                     -       -       -         yes
+thread                      yes     yes     yes       yes
+thread_count                -       -       -         yes
+thread_info                 yes     yes     yes       yes
+thread_sweep                yes     yes     yes       yes
+anything else               -       -       -         yes
+"""
+
+VERBS = """
+port operation              reader  writer  reviewer  admin
+get                         kind    kind    kind      yes
+range                       kind    kind    kind      yes
+tail                        kind    kind    kind      yes
+scan                        kind    kind    kind      yes
+search                      kind    kind    kind      yes
+wait                        kind    kind    kind      yes
+receipt                     -       -       -         yes
+put                         -       -       -         yes
+append                      -       -       -         yes
+truncate                    -       -       -         yes
+erase                       -       -       -         yes
+delete                      -       -       -         yes
+"""
+
+OPERATIONS_BY_ROLE = """
+operation                   reader  writer  reviewer  admin
+runs.create                 -       yes     -         yes
+runs.open                   -       yes     -         yes
+runs.restore                -       yes     -         yes
+runs.erase                  -       -       -         yes
+run.update                  -       yes     -         yes
+run.update_with             -       yes     -         yes
+run.rollback                -       yes     -         yes
+run.record                  -       yes     -         yes
+run.fork                    -       yes     -         yes
+run.attach                  -       yes     -         yes
+run.export                  -       yes     -         yes
+run.milestone               -       yes     -         yes
+run.summarized              -       yes     -         yes
+sessions.open               -       yes     -         yes
+sessions.delete             -       yes     -         yes
+session.append              -       yes     -         yes
+session.replace             -       yes     -         yes
+session.truncate_from       -       yes     -         yes
+session.restore             -       yes     -         yes
+session.rename              -       yes     -         yes
+session.set_metadata        -       yes     -         yes
+session.pin                 -       yes     -         yes
+session.unpin               -       yes     -         yes
+session.count_with          -       yes     -         yes
+session.fork                -       yes     -         yes
+session.recount             -       yes     -         yes
+session.summarize           -       yes     -         yes
+session.embed               -       yes     -         yes
+memories.propose            -       yes     -         yes
+memories.commit             -       -       yes       yes
+memories.reject             -       -       yes       yes
+memories.revoke             -       -       yes       yes
+memories.sweep              -       -       yes       yes
+memories.agree              -       yes     -         yes
+memories.embed              -       yes     -         yes
+memories.reembed            -       -       -         yes
+threads.append              -       yes     -         yes
+threads.append_many         -       yes     -         yes
+threads.delete              -       yes     -         yes
+threads.sweep               -       yes     -         yes
+threads.expire              -       yes     -         yes
+threads.make_room           -       yes     -         yes
+registry.root               -       yes     -         yes
+registry.start              -       yes     -         yes
+registry.get_or_create      -       yes     -         yes
+registry.extend             -       yes     -         yes
+registry.cleanup            -       yes     -         yes
+dispatch.begin              -       yes     -         yes
+dispatch.replay             -       yes     -         yes
+dispatch.take               -       yes     -         yes
+dispatch.renew              -       yes     -         yes
+dispatch.release            -       yes     -         yes
+dispatch.hand_back          -       yes     -         yes
+dispatch.put_off            -       yes     -         yes
+dispatch.conclude           -       yes     -         yes
+"""
+
+# What takes more than the operation itself does, if it is named.
+NAMED_BY_ROLE = """
+argument                          reader  writer  reviewer  admin
+run.milestone memory_batch_id     -       -       -         yes
+run.summarized memory_batch_id    -       -       -         yes
+memories.propose policy           -       -       -         yes
+memories.commit policy            -       -       -         yes
+memories.reject policy            -       -       -         yes
+"""
+
+# The two that make operations are asked for one that writes.
+ENDPOINTS_BY_ROLE = """
+endpoint                                      reader  writer  reviewer  admin
+GET /health                                   yes     yes     yes       yes
+GET /ready                                    yes     yes     yes       yes
+GET /durability                               yes     yes     yes       yes
+GET /metrics                                  -       -       -         yes
+POST /runs                                    -       yes     -         yes
+GET /runs                                     yes     yes     yes       yes
+GET /runs/{run_id}                            yes     yes     yes       yes
+PATCH /runs/{run_id}                          -       yes     -         yes
+POST /runs/{run_id}/events                    -       yes     -         yes
+GET /runs/{run_id}/events                     yes     yes     yes       yes
+GET /runs/{run_id}/verify                     yes     yes     yes       yes
+GET /runs/{run_id}/at                         yes     yes     yes       yes
+GET /runs/{run_id}/diff                       yes     yes     yes       yes
+POST /runs/{run_id}/rollback                  -       yes     -         yes
+GET /runs/{run_id}/brief                      yes     yes     yes       yes
+GET /runs/{run_id}/episodes                   yes     yes     yes       yes
+POST /runs/{run_id}/milestone                 -       yes     -         yes
+POST /runs/{run_id}/fork                      -       yes     -         yes
+POST /runs/{run_id}/erase                     -       -       -         yes
+GET /runs/{run_id}/follow                     yes     yes     yes       yes
+POST /runs/boot                               -       yes     -         yes
+GET /runs/{run_id}/ws                         yes     yes     yes       yes
+POST /runs/{run_id}/step/update               -       yes     -         yes
+GET /runs/{run_id}/memory/search              yes     yes     yes       yes
+GET /runs/{run_id}/pack                       yes     yes     yes       yes
+POST /runs/restore                            -       yes     -         yes
+POST /runs/{run_id}/snapshot                  -       yes     -         yes
+POST /runs/{run_id}/resume/snapshot           -       yes     -         yes
+POST /runs/resume/load                        -       yes     -         yes
+POST /runs/{run_id}/memory/propose            -       yes     -         yes
+POST /runs/{run_id}/memory/commit             -       -       yes       yes
+POST /memories/propose                        -       yes     -         yes
+GET /memories/pending                         yes     yes     yes       yes
+GET /memories/batches/{batch_id}              yes     yes     yes       yes
+POST /memories/batches/{batch_id}/commit      -       -       yes       yes
+POST /memories/batches/{batch_id}/reject      -       -       yes       yes
+GET /memories/search                          yes     yes     yes       yes
+POST /memories/revoke                         -       -       yes       yes
+POST /memories/sweep                          -       -       yes       yes
+GET /memories/{memory_id}                     yes     yes     yes       yes
+GET /memories/{memory_id}/history             yes     yes     yes       yes
+POST /sessions                                -       yes     -         yes
+GET /sessions                                 yes     yes     yes       yes
+GET /sessions/search                          yes     yes     yes       yes
+GET /sessions/{session_id}                    yes     yes     yes       yes
+DELETE /sessions/{session_id}                 -       yes     -         yes
+POST /sessions/{session_id}/messages          -       yes     -         yes
+PUT /sessions/{session_id}/messages           -       yes     -         yes
+GET /sessions/{session_id}/messages           yes     yes     yes       yes
+GET /sessions/{session_id}/window             yes     yes     yes       yes
+GET /sessions/{session_id}/search             yes     yes     yes       yes
+POST /sessions/{session_id}/truncate          -       yes     -         yes
+POST /sessions/{session_id}/restore           -       yes     -         yes
+GET /sessions/{session_id}/follow             yes     yes     yes       yes
+GET /threads                                  yes     yes     yes       yes
+GET /threads/stats                            yes     yes     yes       yes
+POST /threads/{thread_id}/slots               -       yes     -         yes
+GET /threads/{thread_id}/slots                yes     yes     yes       yes
+DELETE /threads/{thread_id}                   -       yes     -         yes
+GET /threads/{thread_id}/follow               yes     yes     yes       yes
+GET /store                                    yes     yes     yes       yes
+POST /store/read                              yes     yes     yes       yes
+POST /store/perform                           -       yes     -         yes
+POST /store/upload                            -       yes     -         yes
+POST /store/commit                            -       -       -         yes
+POST /store/search                            yes     yes     yes       yes
+POST /store/wait                              yes     yes     yes       yes
+"""
+
+
+def table(text: str) -> dict[str, dict[str, str]]:
+    """Read a table: what, and for each role what is expected."""
+    head, *rows = [line.rsplit(maxsplit=4) for line in text.strip().splitlines()]
+    assert tuple(head[1:]) == ROLES
+    return {row[0]: dict(zip(ROLES, row[1:], strict=True)) for row in rows}
+
+
+# ---- nothing is missing ---------------------------------------------------------------------------------------------
+
+
+def test_every_endpoint_is_in_the_table() -> None:
+    assert [f"{each.method} {each.path}" for each in ENDPOINTS] == list(table(ENDPOINTS_BY_ROLE))
+
+
+def test_every_operation_is_in_the_table() -> None:
+    assert list(OPERATIONS) == list(table(OPERATIONS_BY_ROLE))
+
+
+def test_every_argument_that_takes_a_right_of_its_own_is_in_the_table() -> None:
+    named = [f"{name} {argument}" for name, row in OPERATIONS.items() for argument in row.also]
+    assert named == list(table(NAMED_BY_ROLE))
+
+
+def test_every_operation_of_the_port_is_in_the_table() -> None:
+    assert wire.QUESTIONS.keys() | wire.WRITES.keys() | {"search", "wait"} == table(VERBS).keys()
+
+
+async def test_every_kind_that_a_service_stores_is_in_the_table() -> None:
+    store = MemoryStore()
+    for place, row in enumerate(ROWS):
+        ctx: Any = AsyncContext(SpaceScope(OnLoop(store), f"{place}"))
+        await row.call(ctx, await row.prepare(ctx), None)
+    stored = {parcel.key.kind for parcel in store.unload(None, 100_000).parcels}
+    assert len(stored) > 20 and stored <= table(KINDS).keys()
+
+
+# ---- and it is so ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def anything(shared: Served) -> Iterator[dict[str, httpx.Client]]:
+    """Callers of each role in a space where an admin writes what no service can read."""
+    made = {role: client(shared.url, shared.key("anything", role)) for role in ROLES}
+    yield made
+    for one in made.values():
+        one.close()
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("verb", table(VERBS))
+def test_the_port_answers_a_role_about_the_kinds_that_are_its_own(
+    verb: str, role: str, anything: dict[str, httpx.Client]
+) -> None:
+    wrong = {}
+    for kind, readers in table(KINDS).items():
+        allowed = (readers if table(VERBS)[verb][role] == "kind" else table(VERBS)[verb])[role] == "yes"
+        path, body = asked(verb, Key("anything", kind.replace(" ", "_"), "a"))
+        status = anything[role].post(path, content=body, headers={"Content-Type": wire.MEDIA}).status_code
+        if not fits(status, allowed):
+            wrong[kind] = status
+    assert wrong == {}
+
+
+def asked(verb: str, key: Key) -> tuple[str, bytes]:
+    """Return the request that asks something about a key, or does something to it."""
+    stream = Key(key.space, key.kind, "stream")  # a key has one shape for life
+    questions: dict[str, Any] = {
+        "get": Get(key),
+        "range": Range(stream),
+        "tail": Tail(stream, 1),
+        "scan": Scan(key.space, key.kind),
+        "receipt": ReceiptOf(key.space, "some id"),
+    }
+    writes: dict[str, Any] = {
+        "put": Put(key, encode({})),
+        "append": Append(stream, (Entry("t", encode({})),)),
+        "truncate": Truncate(stream, 0),
+        "erase": Erase(stream, 0, 0),
+        "delete": Delete(Key(key.space, key.kind, "nothing")),
+    }
+    if verb in questions:
+        return "/store/read", wire.dump_questions([questions[verb]])
+    if verb in writes:
+        return "/store/commit", wire.dump_commit(Commit(new_id(), (), (writes[verb],)))
+    if verb == "search":
+        return "/store/search", wire.dump(Find(key.space, key.kind, ("word",)))
+    return "/store/wait", wire.dump(wire.Waiting(stream, 0, 0.0))
+
+
+def fits(status: int, allowed: bool) -> bool:
+    """Whatever else is wrong with a request, it is refused for its right or it is not."""
+    return status not in (401, 403) and status < 500 if allowed else status == 403
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("name", table(OPERATIONS_BY_ROLE))
+def test_a_role_may_have_done_what_its_rights_say(name: str, role: str, roles: dict[str, httpx.Client]) -> None:
+    allowed = table(OPERATIONS_BY_ROLE)[name][role] == "yes"
+    for arguments in NONSENSE:
+        answer = perform(roles[role], name, arguments)
+        assert fits(answer.status_code, allowed), (arguments, answer.text)
+
+
+# Without the right nobody learns what is wrong with these; with it, it is said, and nothing breaks.
+NONSENSE: tuple[dict[str, Any], ...] = (
+    {},
+    {"no": "such argument"},
+    {"commit_id": "mine", "self": 1, "actor": "ana", "reviewer": "ana", "proposer": "ana", "by": "ana"},
+    {"tokenizer": 7, "messages": 7, "entries": [7], "vectors": 7, "fingerprint": {}, "owner": 7, "reject": 7},
+    {"messages": [7], "entries": [["t", 7, "a", "b"]], "owner": "a", "lease_seconds": -1, "ttl_seconds": -1},
+)
+
+
+def perform(
+    http: httpx.Client, name: str, arguments: dict[str, Any], besides: dict[str, Any] | None = None
+) -> httpx.Response:
+    more = None if besides is None else encode(besides)
+    told = wire.dump_operation(Operation(name, Key("default", "any", "a"), encode(arguments), f"~{new_id()}", more))
+    if name in OPERATIONS and OPERATIONS[name].takes_file:
+        body = len(told).to_bytes(wire.HEAD_BYTES, "big") + told + b"content"
+        return http.post("/store/upload", content=body, headers={"Content-Type": wire.UPLOAD})
+    return http.post("/store/perform", content=told, headers={"Content-Type": wire.MEDIA})
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("named", table(NAMED_BY_ROLE))
+def test_an_argument_may_take_a_right_of_its_own(named: str, role: str, roles: dict[str, httpx.Client]) -> None:
+    name, argument = named.split()
+    given = {argument: "batch_1"} if argument == "memory_batch_id" else {}
+    besides = {"policy": {"review_own": True}} if argument == "policy" else None
+    answer = perform(roles[role], name, given, besides)
+    assert fits(answer.status_code, table(NAMED_BY_ROLE)[named][role] == "yes"), answer.text
+
+
+def test_what_is_not_in_the_table_does_not_exist(roles: dict[str, httpx.Client]) -> None:
+    for name in ("runs.forge", "step", "create", ""):
+        answer = perform(roles["admin"], name, {})
+        assert (answer.status_code, answer.json()["details"]) == (422, {"path": "name"})
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: f"{each.method} {each.path}")
+def test_an_endpoint_answers_the_roles_that_it_is_for(endpoint: Any, role: str, roles: dict[str, httpx.Client]) -> None:
+    expected = table(ENDPOINTS_BY_ROLE)[f"{endpoint.method} {endpoint.path}"][role]
+    assert fits(request(roles[role], endpoint)[0], expected == "yes")

@@ -1,0 +1,130 @@
+"""Generated calls with a key of every role: no answer holds anything of another space, none is over its bound.
+
+Two spaces hold the same things under the same names; what the other one says carries a canary. `make fuzz` makes more
+calls.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+
+from strongroom.client import wire
+from strongroom.server.endpoint import Endpoint
+from strongroom.server.openapi import describe
+from strongroom.server.routes import ENDPOINTS
+from strongroom.store import Find, Get, Key, Range, ReceiptOf, Scan, Tail
+from tests.server import packed
+from tests.server.conftest import ROLES, client
+from tests.server.samples import MCR
+from tests.server.serving import Served, served
+from tests.server.test_roles import name
+
+packed.register()
+CANARY = "zq9canary7"
+MOST = 200_000
+SLACK = 100_000  # what stands around what is stored: names, times, hashes
+CALLS = int(os.environ.get("STRONGROOM_CALLS", "250"))
+CALLED = [each for each in ENDPOINTS if each.media != "text/event-stream" and each.right is not None]
+KINDS = ("run", "ledger", "episode", "message", "session", "thread", "thread_info", "memory", "memory_batch", "key")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder: Path = tmp_path_factory.mktemp("walls")
+    with served(str(folder / "agent.db"), snapshots=str(folder / "s"), max_answer_bytes=MOST) as started:
+        for space, word in (("ours", "plain"), ("theirs", CANARY)):
+            with client(started.url, started.key(space)) as http:
+                _fill(http, word)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def callers(server: Served) -> Iterator[dict[str, httpx.Client]]:
+    made = {role: client(server.url, server.key("ours", role)) for role in ROLES}
+    yield made
+    for one in made.values():
+        one.close()
+
+
+def _fill(http: httpx.Client, word: str) -> None:
+    text = f"{word} " + "x" * 20_000
+    http.post("/runs", json={"objective": word, "run_id": "known"})
+    for _ in range(20):
+        told = {"tool_name": "t", "ok": True, "result": text}
+        http.post("/runs/known/events", json={"type": "TOOL_RESULT", "payload": told})
+        http.post("/sessions/known/messages", json={"messages": [{"role": "user", "content": text}]})
+        http.post("/threads/known/slots", json={"payload": text, "from_id": word})
+    request = {**MCR, "memory_id": "known", "content": f"the colour of {word} is green"}
+    http.post("/memories/propose", json={"requests": [request], "batch_id": "known"})
+    http.post("/memories/batches/known/commit", json={"reviewer": "ana"})
+    http.post("/runs/known/snapshot", headers={"Idempotency-Key": "known"})
+
+
+def _check(answer: Any, endpoint: Endpoint) -> None:
+    assert answer.status_code < 500, answer.text
+    assert CANARY.encode() not in answer.content
+    assert len(answer.content) < MOST + SLACK or endpoint.media == "application/zip"
+
+
+@pytest.mark.parametrize("endpoint", CALLED, ids=name)
+def test_no_role_gets_past_its_walls(endpoint: Endpoint, callers: dict[str, httpx.Client]) -> None:
+    operation = schemathesis.openapi.from_dict(describe(ENDPOINTS))[endpoint.path][endpoint.method]
+
+    @settings(
+        max_examples=ceil(CALLS / len(CALLED)),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    @given(case=operation.as_strategy(generation_mode=GenerationMode.POSITIVE), known=st.booleans())
+    def call(case: Any, known: bool) -> None:
+        if known:
+            case.path_parameters = dict.fromkeys(case.path_parameters or {}, "known")
+        for role in ROLES:
+            key = callers[role].headers["Authorization"]
+            answer = case.call(base_url=str(callers[role].base_url), headers={"Authorization": key}, timeout=60)
+            _check(answer, endpoint)
+
+    call()
+
+
+SPACES = st.sampled_from(["ours", "ours", "ours", "theirs", "strongroom:keys"])
+NAMES = st.builds(Key, SPACES, st.sampled_from(KINDS), st.sampled_from(["known", "main"]))
+SMALL = st.none() | st.integers(0, 30) | st.just(2**50)
+ASKED = st.lists(
+    st.builds(Get, NAMES)
+    | st.builds(Range, NAMES, st.integers(0, 30), SMALL, SMALL)
+    | st.builds(Tail, NAMES, SMALL, SMALL, SMALL)
+    | st.builds(Scan, SPACES, st.sampled_from(KINDS), limit=st.integers(0, 2**40), reverse=st.booleans())
+    | st.builds(ReceiptOf, SPACES, st.sampled_from(["known", "http:x:known"])),
+    max_size=30,
+)
+SOUGHT = st.builds(Find, SPACES, st.sampled_from(KINDS), st.just(("plain", "green")), st.none() | st.just("known"))
+READ, SEARCH = (next(each for each in ENDPOINTS if each.path == path) for path in ("/store/read", "/store/search"))
+
+
+@settings(max_examples=ceil(CALLS / 5), deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(asked=ASKED, sought=SOUGHT, role=st.sampled_from(ROLES))
+def test_the_port_has_the_same_walls(
+    callers: dict[str, httpx.Client], asked: list[Any], sought: Find, role: str
+) -> None:
+    media = {"Content-Type": wire.MEDIA}
+    for endpoint, content in ((READ, wire.dump_questions(asked)), (SEARCH, wire.dump(sought))):
+        _check(callers[role].post(endpoint.path, content=content, headers=media), endpoint)
+
+
+def test_the_canary_is_there_to_be_found(server: Served) -> None:
+    with client(server.url, server.key("theirs")) as http:
+        for path in ("/runs", "/sessions/known/messages", "/threads/known/slots", "/memories/known"):
+            assert CANARY in http.get(path).text
