@@ -18,7 +18,6 @@ from strongroom.errors import SchemaMismatch
 
 APPLICATION_ID = 0x5372746D  # "Srtm"
 FORMAT = 1
-READABLE = 1  # the oldest that can be read as it is
 INDEX_BITS = 32
 _FORMAT_MASK = 0xFF  # user_version holds the format in its lowest byte, and a stamp that only grows above it
 
@@ -111,7 +110,7 @@ def require_readable(con: apsw.Connection) -> None:
     application, version = _require_ours(con)
     if application == 0:
         raise SchemaMismatch("this file holds no store yet, and opened read-only none can be made", reason="empty")
-    if version < READABLE:
+    if version < FORMAT:
         raise SchemaMismatch(
             f"this store has format {version}, and is read as format {FORMAT}: open it once where it can be written, "
             "which brings it up to date",
