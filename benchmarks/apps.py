@@ -18,12 +18,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from tests.faults.disk import Disk
 
 from benchmarks.runs import FileRun
 from strongroom.server.app import create_app
 from strongroom.server.running import OPTIONS
 from strongroom.server.settings import Settings
-from strongroom.testing.disk import Disk
 
 SLOW_SECONDS = 0.002
 STATE = "state.json"  # what a run looks like, for those who have no store

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+from tests.faults.disk import Disk
 
 from benchmarks.measuring import Result, duel, in_turn, median, micro, rate, seconds
 from strongroom.backends.memory import MemoryStore
@@ -22,7 +23,6 @@ from strongroom.backends.sqlite import SqliteStore, schema
 from strongroom.bridge import Inline, Threaded, blocking
 from strongroom.codec import encode
 from strongroom.store import Append, AsyncStore, Commit, Entry, Get, Key, Put, Store, Tail, new_id
-from strongroom.testing.disk import Disk
 
 BODY = encode({"v": "x" * 290})
 STREAM = Key("bench", "stream", "one")

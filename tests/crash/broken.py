@@ -8,7 +8,7 @@ import apsw
 
 from strongroom.errors import StoreError
 from strongroom.store import Commit, Receipt
-from strongroom.testing.faults import Checkpointing
+from tests.faults.checks import Checkpointing
 
 
 class Hasty(Checkpointing):

@@ -21,7 +21,7 @@ def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     server that has imported everything and opened nothing: starting an interpreter took longer than most tests.
     """
     fresh = multiprocessing.get_context("forkserver")
-    fresh.set_forkserver_preload(["pytest", "strongroom", "strongroom.testing.kill9", "strongroom.testing.power"])
+    fresh.set_forkserver_preload(["pytest", "strongroom", "tests.faults.kill9", "tests.faults.power"])
     ours, theirs = fresh.Pipe(duplex=False)
     child = fresh.Process(target=_answer, args=(theirs, function, args, kwargs))
     child.start()

@@ -16,10 +16,10 @@ from strongroom.backends.sqlite import SqliteStore, group
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Unavailable
 from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, ask
-from strongroom.testing.disk import Disk, Kind
-from strongroom.testing.faults import Broken, Checkpointing, Lost, check, document, repeat, step
 from tests.crash.broken import Careless, Hasty
 from tests.crash.processes import apart, ended_well, forked
+from tests.faults.checks import Broken, Checkpointing, Lost, check, document, repeat, step
+from tests.faults.disk import Disk, Kind
 from tests.missing import not_here
 
 ALWAYS = float("inf")

@@ -17,10 +17,10 @@ import pytest
 from strongroom.backends.sqlite import SqliteStore, committer
 from strongroom.errors import CommitUnknown, Unavailable
 from strongroom.store import Answer, AnyQuestion, Commit, Get, Receipt, Slice, ask
-from strongroom.testing.faults import Broken, check, document, repeat, step
 from tests.crash.broken import Careless
 from tests.crash.processes import apart, forked
 from tests.crash.scale import ALLOCATIONS
+from tests.faults.checks import Broken, check, document, repeat, step
 
 HOUR = 3600
 DAY = 24 * HOUR

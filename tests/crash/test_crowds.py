@@ -17,9 +17,9 @@ from strongroom.backends.sqlite.log import Log
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.store import Commit, Expect, Get, Put, Range, ask
-from strongroom.testing.faults import SHARED, Broken, check, check_file, document, repeat, step
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import ROUNDS
+from tests.faults.checks import SHARED, Broken, check, check_file, document, repeat, step
 
 
 def _together(count: int, work: Callable[[int], None]) -> int:

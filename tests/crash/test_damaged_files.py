@@ -35,8 +35,8 @@ from strongroom.store import (
     Slice,
     Tail,
 )
-from strongroom.testing.faults import PAGE, Broken, check, damage, glance, step
 from tests.crash.scale import FLIPS, SEED
+from tests.faults.checks import PAGE, Broken, check, damage, glance, step
 
 DOCUMENTS = [Key("faults", "document", f"d{n}") for n in range(30)]
 STREAMS = [Key("faults", "stream", f"s{n}") for n in range(6)]

@@ -20,8 +20,8 @@ from strongroom.backends.sqlite import store as sqlite_store
 from strongroom.codec import encode
 from strongroom.errors import StoreError, StrongroomError
 from strongroom.store import AnyQuestion, Append, Commit, Entry, Find, Get, Key, Put, Range, ReceiptOf, Scan, Tail
-from strongroom.testing.faults import Broken
 from tests.crash.scale import FLIPS, SEED
+from tests.faults.checks import Broken
 
 TENANTS = ("a", "c")  # 0x61 and 0x63
 SECRET = {"a": "alpenglow", "c": "cinnabar"}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.testing.faults import Broken, Checkpointing
-from strongroom.testing.kill9 import campaign, sweep
 from tests.crash.broken import Forgetful, Halving, Hasty
 from tests.crash.processes import apart
 from tests.crash.scale import KILLS, SEED
+from tests.faults.checks import Broken, Checkpointing
+from tests.faults.kill9 import campaign, sweep
 
 
 def test_a_writer_killed_at_random_instants_loses_nothing_it_was_told(path: Path) -> None:

@@ -1,6 +1,6 @@
 """Long-term memory under kill -9: a batch is wholly committed or pending, never half, never twice.
 
-Two ways to choose the moment, as in `strongroom.testing.kill9`: just before or just after a single operation on the
+Two ways to choose the moment, as in `tests.faults.kill9`: just before or just after a single operation on the
 disk of each verb, and at random instants while two workers go through the same batches. `STRONGROOM_KILLS` how many.
 """
 
@@ -22,10 +22,10 @@ import strongroom
 from strongroom.blocking import Context
 from strongroom.services.memories.policy import Policy
 from strongroom.store import Commit, new_id
-from strongroom.testing.disk import Disk, Kind
 from tests.crash.memory_world import agree, batch
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import KILLS, SEED
+from tests.faults.disk import Disk, Kind
 from tests.hashed import hashing
 from tests.services.memory_samples import mcr
 

@@ -17,8 +17,8 @@ import pytest
 from strongroom.backends.sqlite import SqliteStore, committer, identity
 from strongroom.backends.sqlite import reading as module
 from strongroom.errors import Damaged, Unavailable
-from strongroom.testing.faults import Broken, Lost, check, check_file, repeat, step
 from tests.crash.processes import apart, ended_well, forked
+from tests.faults.checks import Broken, Lost, check, check_file, repeat, step
 
 
 @pytest.fixture(params=["events", "times"])
@@ -225,7 +225,7 @@ def _child_leaves_in_the_ordinary_way(path: Path) -> bool:
     program = """
 import os, sys
 from strongroom.backends.sqlite import SqliteStore
-from strongroom.testing.faults import check, step
+from tests.faults.checks import check, step
 store = SqliteStore(sys.argv[1])
 store.commit(step(0, 1))
 if os.fork() == 0:

@@ -13,11 +13,11 @@ import pytest
 
 from strongroom.backends.sqlite import SqliteStore, committer, receipts, schema
 from strongroom.store import ReceiptOf, ask
-from strongroom.testing.faults import SPACE, Broken, Checkpointing, check, repeat, step
-from strongroom.testing.power import NAME, Image, Make, Recorder, Replay, Report, cut, lay_out, record, spread
 from tests.crash.broken import NeverSyncing, relaxed
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import CUTS, SEED
+from tests.faults.checks import SPACE, Broken, Checkpointing, check, repeat, step
+from tests.faults.power import NAME, Image, Make, Recorder, Replay, Report, cut, lay_out, record, spread
 
 WRITERS = 4
 
@@ -214,7 +214,7 @@ def test_the_check_sees_a_repeat_that_is_acknowledged_without_fsync(tmp_path: Pa
 
 @pytest.mark.parametrize("sector", [511, 512, 1024])
 def test_a_torn_write_loses_whole_sectors_of_the_disk_only(sector: int) -> None:
-    from strongroom.testing.power import _sectors
+    from tests.faults.power import _sectors
 
     data = bytes(range(256)) * 20
     pieces = list(_sectors(sector, data))

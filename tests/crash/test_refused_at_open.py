@@ -10,7 +10,7 @@ import pytest
 from strongroom.backends.sqlite import SqliteStore, files, schema
 from strongroom.backends.sqlite import reading as module
 from strongroom.errors import SchemaMismatch, Unavailable
-from strongroom.testing.faults import check, step
+from tests.faults.checks import check, step
 
 MOUNTS = "\n".join(
     [

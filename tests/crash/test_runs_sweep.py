@@ -24,11 +24,11 @@ from strongroom.context import AsyncContext
 from strongroom.errors import NotFound
 from strongroom.scope import Scope
 from strongroom.store import Store
-from strongroom.testing.disk import Disk
 from tests.crash.agreement import agree
 from tests.crash.broken import Halving
 from tests.crash.processes import apart, forked
 from tests.crash.scale import KILLS, SEED
+from tests.faults.disk import Disk
 from tests.services.test_episodes import REQUEST
 
 CANARY = "a canary that must be gone"

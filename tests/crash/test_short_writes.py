@@ -11,8 +11,8 @@ import apsw
 
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.errors import StoreError
-from strongroom.testing.faults import Broken, Checkpointing, check, check_file, repeat
 from tests.crash.processes import apart
+from tests.faults.checks import Broken, Checkpointing, check, check_file, repeat
 
 Write = Callable[[int, int, int, int], int]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from strongroom.backends.sqlite import SqliteStore, identity
 from strongroom.errors import Damaged, Unavailable
-from strongroom.testing.disk import Disk, Operation
-from strongroom.testing.faults import Broken, check, check_file, repeat, step
 from tests.crash.processes import apart, ended_well, forked
+from tests.faults.checks import Broken, check, check_file, repeat, step
+from tests.faults.disk import Disk, Operation
 
 
 class Stopping(Disk):

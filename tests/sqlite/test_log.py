@@ -12,7 +12,7 @@ from strongroom.backends.sqlite import SqliteStore, log
 from strongroom.backends.sqlite.raw import RawFile
 from strongroom.codec import encode
 from strongroom.store import Append, Commit, Entry, Key, Range, ask, new_id
-from strongroom.testing.disk import Disk, Operation
+from tests.faults.disk import Disk, Operation
 
 LOG = Key("ana", "log", "one")
 

@@ -32,7 +32,7 @@ from strongroom.store import (
     ask,
     new_id,
 )
-from strongroom.testing.disk import Disk, Kind
+from tests.faults.disk import Disk, Kind
 
 LOG, NOTE = Key("ana", "log", "one"), Key("ana", "note", "n")
 HOUR, DAY = 3600.0, 86400.0

@@ -13,7 +13,7 @@ relies on it is noted later; an fsync is noted before it starts, so it covers no
 treated like content: a created or deleted file is so for certain only after its folder was synced, which SQLite does
 at the first fsync of a log or journal.
 
-Call these in a process of their own, or run `python -m strongroom.testing.power --cuts 20000`.
+Call these in a process of their own, or run `python -m tests.faults.power --cuts 20000`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from msgspec import Struct, json
 
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.errors import StrongroomError
-from strongroom.testing.disk import Disk, Kind, Operation
-from strongroom.testing.faults import Broken, Checkpointing, Lost, check, check_file, step
+from tests.faults.checks import Broken, Checkpointing, Lost, check, check_file, step
+from tests.faults.disk import Disk, Kind, Operation
 
 Make = Callable[[Path], SqliteStore]
 Image = dict[str, bytes]  # what is on the disk: "", "-wal" or "-journal" to content
@@ -321,7 +321,7 @@ def _fast_folder() -> str | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m strongroom.testing.power", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.power", description=__doc__)
     parser.add_argument("--cuts", type=int, default=2000)
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)

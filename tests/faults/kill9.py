@@ -5,7 +5,7 @@ Two ways to choose the moment. `campaign` kills at random instants, thousands of
 store, by a parent that never has it open meanwhile, so a cycle takes milliseconds. What a writer was told lives in
 memory it shares with the parent, which a kill does not lose.
 
-Call these in a process of their own, or run `python -m strongroom.testing.kill9 --kills 5000`.
+Call these in a process of their own, or run `python -m tests.faults.kill9 --kills 5000`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from msgspec import Struct, json
 
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.errors import StrongroomError
-from strongroom.testing.disk import Disk
-from strongroom.testing.faults import Broken, Checkpointing, check, check_file, compare, glance, repeat, step
+from tests.faults.checks import Broken, Checkpointing, check, check_file, compare, glance, repeat, step
+from tests.faults.disk import Disk
 
 Make = Callable[[Path], SqliteStore]
 PATIENCE_SECONDS = 120.0
@@ -185,7 +185,7 @@ def _die_at(path: Path, nth: int, after: bool, commits: int, make: Make, acknowl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m strongroom.testing.kill9", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.kill9", description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--writers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
