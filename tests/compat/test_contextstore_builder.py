@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,6 +94,54 @@ def test_any_object_that_encodes_can_be_a_model_tokenizer() -> None:
     assert (made.name, made.count_tokens("abc").count, made.tokenize("ab")) == ("letters", 3, [97, 98])
 
 
+def test_a_name_that_only_tiktoken_knows_is_counted_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding = SimpleNamespace(name="p50k_base", encode_ordinary=lambda text: [7] * len(text))
+    monkeypatch.setitem(sys.modules, "tiktoken", SimpleNamespace(get_encoding=lambda name: encoding))
+    found = tokenizer_from_name("p50k_base")
+    counted = found.count_tokens("four")
+    assert (found.name, counted.count, counted.approximate) == ("p50k_base", 4, False)
+
+
+def test_a_model_that_only_tiktoken_knows_is_counted_by_its_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise ValueError(name)
+
+    encoding = SimpleNamespace(name="r50k_base", encode_ordinary=str.split)
+    known = SimpleNamespace(get_encoding=unknown, encoding_for_model={"davinci": encoding}.__getitem__)
+    monkeypatch.setitem(sys.modules, "tiktoken", known)
+    assert tokenizer_from_name("davinci").count_tokens("two words").count == 2
+    assert tokenizer_from_name("nobody").count_tokens("two words").approximate
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_fallback_is_logged(
+    installed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def offline(name: str) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setitem(sys.modules, "tiktoken", SimpleNamespace(get_encoding=offline) if installed else None)
+    with caplog.at_level(logging.WARNING):
+        assert tokenizer_from_name("p50k_base", tokens_per_word=2).count_tokens("two words").count == 4
+    assert ["Falling back to word counts for 'p50k_base'" in one.getMessage() for one in caplog.records] == [True]
+
+
+def test_an_exact_tokenizer_gives_ids_too() -> None:
+    found = tokenizer_from_name("cl100k_base")
+    assert found.tokenize("hello world") == [15339, 1917]
+
+
+def test_a_builder_keeps_the_tokenizer_it_was_given() -> None:
+    builder = ContextBuilder.from_model("gpt-4")
+    assert builder.tokenizer is builder._tokenizer
+
+
+def test_metrics_hold_the_metadata_as_a_whole() -> None:
+    told: list[dict[str, Any]] = []
+    built = BUILDER.build(turns(9), 18, metrics_callback=told.append)
+    assert (told[0]["metadata"], told[0]["total_tokens"]) == (built.metadata, built.total_tokens)
+
+
 # ---- order ----------------------------------------------------------------------------------------------------------
 
 
@@ -116,6 +167,24 @@ def test_times_are_compared_as_instants() -> None:
 def test_messages_without_times_stay_in_their_order() -> None:
     plain = [{"id": one, "content": "x"} for one in ["9", "10", "b", "a"]]
     assert ids(BUILDER.build(plain, 100).messages) == ["9", "10", "b", "a"]
+
+
+def test_a_history_that_mixes_times_with_and_without_an_offset_stays_in_its_order() -> None:
+    history = [
+        {"id": "1", "role": "user", "content": "old question", "timestamp": "2024-06-01T15:00:00+00:00"},
+        {"id": "2", "role": "assistant", "content": "old answer", "timestamp": "2024-06-01T15:00:01+00:00"},
+        {"id": "3", "role": "user", "content": "new question", "timestamp": "2024-06-01T08:00:02"},
+    ]
+    assert ids(BUILDER.build(history, 100).messages) == ["1", "2", "3"]
+    assert ids(BUILDER.build(history, 3).messages) == ["3"]
+
+
+def test_times_without_an_offset_stay_in_their_order_when_the_clocks_go_back() -> None:
+    history = [
+        {"id": "1", "content": "x", "timestamp": "2024-11-03T01:59:59"},
+        {"id": "2", "content": "x", "timestamp": "2024-11-03T01:00:01"},
+    ]
+    assert ids(BUILDER.build(history, 100).messages) == ["1", "2"]
 
 
 async def test_a_question_and_its_answer_saved_together_are_never_swapped() -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 from pathlib import Path
 
+import apsw
 import pytest
 
 import strongroom
@@ -169,3 +170,37 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(strongroom.SchemaMismatch):
         SQLiteMemory(other)
     assert other.read_text() == "hello"
+
+
+def test_opening_an_old_file_leaves_nothing_but_the_store_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    write_old_file(path, [("a", [old_message(1)])])
+    memory = SQLiteMemory(path)
+    assert contents(path, "a") == ["text 1"]
+    memory.close()
+    left = {each.name.removeprefix("chat.db.strongroom") for each in tmp_path.iterdir()} - {"chat.db"}
+    assert left <= {"", "-wal", "-shm", "-queue"}
+    assert not [each for each in tmp_path.iterdir() if "partial" in each.name]
+
+
+def test_a_row_that_names_no_session_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE tb_context (id INTEGER PRIMARY KEY, session_id TEXT, context_json TEXT)")
+    connection.execute("INSERT INTO tb_context VALUES (1, NULL, '[]'), (2, 'a', NULL)")
+    connection.close()
+    assert (contents(path, "None"), contents(path, "a")) == ([], [])
+    assert import_contextstore(path, dry_run=True).sessions == 1
+
+
+def test_the_folder_of_a_database_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "not" / "there" / "chat.db"
+    asyncio.run(SQLiteMemory(path).save_context("a", [{"role": "user", "content": "x"}]))
+    assert contents(path, "a") == ["x"]
+
+
+def test_no_folder_is_made_where_no_database_may_be(tmp_path: Path) -> None:
+    memory = SQLiteMemory(tmp_path / "not" / "there" / "chat.db", create_db=False)
+    with pytest.raises(strongroom.Unavailable, match="create_db is False"):
+        asyncio.run(memory.load_context("a"))
+    assert not (tmp_path / "not").exists()

@@ -59,10 +59,32 @@ def names(found: list[RetrievedItem]) -> list[str]:
 # ---- vectors --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("vectors", "said"),
+    [
+        ("not a list", "must be a list"),
+        ([[1.0], "not a list"], "is not a list"),
+        ([[1.0, 2.0], [3.0]], "expected 2"),
+        ([[1.0, "two"]], "non-numeric"),
+    ],
+)
+def test_what_is_wrong_with_vectors_is_said_in_the_known_words(vectors: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        validate_vectors(vectors)
+
+
+def test_a_dimension_that_was_not_expected_is_said_in_the_known_words() -> None:
+    with pytest.raises(ValueError, match="Expected embedding dimension 3"):
+        validate_vectors([[1.0, 2.0]], expected_dim=3)
+    with pytest.raises(ValueError, match="empty list"):
+        infer_embedding_dim([])
+
+
 def test_vectors_are_checked() -> None:
     validate_vectors([[1.0, 2.0], [3.0, 4.0]], expected_dim=2)
     assert infer_embedding_dim(np.ones((2, 3))) == 3
-    wrong: list[Any] = [[], [[]], [[1.0], [1.0, 2.0]], [[float("nan")]], [[float("inf")]], [["a"]]]
+    validate_vectors([])
+    wrong: list[Any] = [[[]], [[1.0], [1.0, 2.0]], [[float("nan")]], [[float("inf")]], [["a"]]]
     for vectors in wrong:
         with pytest.raises(ValueError, match="vector"):
             validate_vectors(vectors)
@@ -226,14 +248,37 @@ async def test_deleted_messages_are_never_found(index: Any) -> None:
     assert names(await store.retrieve_relevant("s", "grapes")) == ["0"]
 
 
-async def test_if_embedding_fails_nothing_is_written() -> None:
+async def test_if_embedding_fails_the_messages_are_kept_and_the_caller_is_told() -> None:
     function = Counting()
     store = store_with(function)
     await store.save_context("s", talk("first"))
     function.broken = True
     with pytest.raises(RuntimeError, match="away"):
         await store.append_context("s", [{"role": "user", "content": "second"}])
-    assert [message["content"] for message in await store.load_context("s")] == ["first"]
+    with pytest.raises(RuntimeError, match="away"):
+        await store.save_context("new", talk("alone"))
+    assert [message["content"] for message in await store.load_context("s")] == ["first", "second"]
+    assert [message["content"] for message in await store.load_context("new")] == ["alone"]
+
+
+async def test_what_could_not_be_embedded_is_embedded_by_the_next_save() -> None:
+    function = Counting()
+    store = store_with(function)
+    function.broken = True
+    with pytest.raises(RuntimeError, match="away"):
+        await store.save_context("s", talk("first"))
+    function.broken = False
+    await store.save_context("s", await store.load_context("s"))
+    assert [one.metadata["text"] for one in await store.retrieve_relevant("s", "first", k=3)] == ["first"]
+
+
+@pytest.mark.parametrize("index", [InMemoryEmbeddingStore, Unforgetting])
+async def test_texts_under_an_id_that_no_message_has_go_with_their_session(index: Any) -> None:
+    store = store_with(embed, index())
+    await store.save_context("s", talk("first"))
+    await store.add_message_embedding("s", "a note", "not a message")
+    await store.delete_session("s")
+    assert await store.retrieve_relevant("s", "not a message", k=5) == []
 
 
 async def test_background_embedding_is_found_once_waited_for() -> None:

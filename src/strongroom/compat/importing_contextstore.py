@@ -71,7 +71,7 @@ def import_contextstore(source: str | Path, context: Context | None = None, *, d
         except StopIteration:
             break
         except apsw.Error as problem:
-            damaged.append(Damage("", f"the file can not be read any further: {problem}"))
+            damaged.append(Damage("", f"the file cannot be read any further: {problem}"))
             break
         if session_id in seen:
             if text != seen[session_id]:
@@ -103,18 +103,22 @@ def adopted(path: Path) -> Path:
     beside = path.with_name(path.name + SUFFIX)
     if beside.exists() or not is_contextstore(path):
         return beside if beside.exists() else path
-    partial = path.with_name(f"{path.name}{SUFFIX}.partial")
+    making = path.with_name(f"{path.name}{SUFFIX}.partial")
     with path.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not beside.exists():
-            for name in (partial.name, f"{partial.name}-wal", f"{partial.name}-shm"):
-                partial.with_name(name).unlink(missing_ok=True)
-            with strongroom.open(partial) as context:
-                report = import_contextstore(path, context)
-            partial.rename(beside)
+            # In a folder of its own: a store has companion files, and all of them go with it.
+            shutil.rmtree(making, ignore_errors=True)
+            making.mkdir()
+            try:
+                with strongroom.open(making / path.name) as context:
+                    report = import_contextstore(path, context)
+                (making / path.name).rename(beside)
+            finally:
+                shutil.rmtree(making, ignore_errors=True)
             log.info("%s: %d sessions are now in %s", path, report.sessions, beside)
             for damage in report.damaged:
-                log.warning("%s: session %r: %s", path, damage.session_id, damage.reason)
+                log.error("%s: session %r: %s", path, damage.session_id, damage.reason)
     return beside
 
 
@@ -144,7 +148,8 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes]]:
         yield from (
             (str(session_id), bytes(text or b""))
             for session_id, text in connection.execute(
-                f"SELECT session_id, CAST(context_json AS BLOB) FROM {TABLE} ORDER BY rowid"
+                f"SELECT session_id, CAST(context_json AS BLOB) FROM {TABLE}"
+                " WHERE session_id IS NOT NULL ORDER BY rowid"
             )
         )
 
@@ -188,7 +193,7 @@ def _history(text: bytes) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             encode(message)
         except InvalidInput as problem:
-            reasons.append(f"message {place} can not be stored: {problem}")
+            reasons.append(f"message {place} cannot be stored: {problem}")
             continue
         ids.add(given)
         kept.append({**message, "id": given})

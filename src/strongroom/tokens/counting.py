@@ -58,10 +58,10 @@ class Encoding:
     def __init__(self, name: str, vocabulary: Any) -> None:
         self.name = name
         # encode() would read "<|endoftext|>" in a user's text as a control token; here it is text like any other.
-        self._encode: Callable[[str], list[int]] = vocabulary.encode_ordinary
+        self.encode: Callable[[str], list[int]] = vocabulary.encode_ordinary
 
     def count(self, text: str) -> int:
-        return len(self._encode(text))
+        return len(self.encode(text))
 
 
 class Custom:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from strongroom.compat.aos_context.config import LLMConfig
@@ -25,18 +26,14 @@ class LLMClient:
         return self._complete_openai(messages, warmth, limit)
 
     def _create_client(self) -> Any:
-        name = "anthropic" if self.config.provider == "anthropic" else "openai"
+        package, client = ("anthropic", "Anthropic") if self.config.provider == "anthropic" else ("openai", "OpenAI")
         try:
-            if name == "anthropic":
-                from anthropic import Anthropic as Client  # type: ignore[import-not-found,unused-ignore]
-            else:
-                from openai import OpenAI as Client  # type: ignore[import-not-found,unused-ignore]
+            module: Any = importlib.import_module(package)
         except ImportError:
-            raise ImportError(
-                f"provider {self.config.provider!r} needs the package {name}: pip install {name}"
-            ) from None
+            needs = f"provider {self.config.provider!r} needs the package {package}: pip install {package}"
+            raise ImportError(needs) from None
         given = {"api_key": self.config.api_key, "base_url": self.config.base_url}
-        return Client(**{name: value for name, value in given.items() if value is not None})
+        return getattr(module, client)(**{name: value for name, value in given.items() if value is not None})
 
     def _complete_openai(self, messages: Messages, temperature: float, max_tokens: int) -> str:
         answer = self.client.chat.completions.create(

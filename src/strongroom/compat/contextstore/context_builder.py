@@ -21,8 +21,12 @@ class ContextBuilder(ContextBuilderInterface):
     """Builds prompts with one tokenizer. Without one, words are counted."""
 
     def __init__(self, tokenizer: Tokenizer | None = None, default_strategy: str = "truncate_oldest") -> None:
-        self.tokenizer = tokenizer or FallbackWordCountTokenizer()
-        self.default_strategy = default_strategy
+        self._tokenizer = tokenizer or FallbackWordCountTokenizer()
+        self._default_strategy = default_strategy
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
 
     @classmethod
     def from_model(cls, model_name: str, **opts: Any) -> ContextBuilder:
@@ -39,23 +43,23 @@ class ContextBuilder(ContextBuilderInterface):
         post_filter: MessageFilter | None = None,
         metrics_callback: MetricsCallback | None = None,
     ) -> BuildResult:
-        """Choose the messages to send, in order of time, at most `max_tokens` of them.
+        """Choose the messages to send, in order, at most `max_tokens` of them.
 
         Both filters run before the cut: what they leave out takes no room from what they let in.
         """
         if type(max_tokens) is not int or max_tokens < 0:
             raise InvalidInput(f"max_tokens must be a whole number, 0 or more, not {max_tokens!r:.40}")
-        chosen = get_strategy(strategy or self.default_strategy, **(strategy_opts or {}))
+        chosen = get_strategy(strategy or self._default_strategy, **(strategy_opts or {}))
         wanted = [
             message
             for message in ordered(messages)
             if all(one is None or one(message) for one in (pre_filter, post_filter))
         ]
-        before = sum(cost(message, self.tokenizer) for message in wanted)
+        before = sum(cost(message, self._tokenizer) for message in wanted)
         if before <= max_tokens and (max_tokens or not wanted):
             result = self._result(wanted, before, "none", before, {})
         else:
-            cut = chosen.apply(wanted, max_tokens, self.tokenizer)
+            cut = chosen.apply(wanted, max_tokens, self._tokenizer)
             told = {"dropped_ids": cut.dropped_ids, "summarized_ids": cut.summarized_ids, **cut.metadata}
             result = self._result(cut.messages, cut.tokens_after, chosen.name, before, told)
         if metrics_callback is not None:
@@ -66,6 +70,7 @@ class ContextBuilder(ContextBuilderInterface):
                     "max_tokens": max_tokens,
                     "approximate": result.approximate,
                     "strategy_used": result.strategy_used,
+                    "metadata": result.metadata,
                     **result.metadata,
                 }
             )
@@ -82,5 +87,5 @@ class ContextBuilder(ContextBuilderInterface):
             "iterations": 0,
             **told,
         }
-        approximate = self.tokenizer.count_tokens("").approximate
+        approximate = self._tokenizer.count_tokens("").approximate
         return BuildResult(messages, tokens, approximate, strategy, metadata)

@@ -17,27 +17,39 @@ EmbedFn = Callable[[list[str]], list[list[float]]] | Callable[[list[str]], Await
 
 
 def validate_vectors(vectors: Any, expected_dim: int | None = None) -> None:
-    """Raise `ValueError` unless these are vectors of finite numbers, all of one dimension."""
-    dimension = infer_embedding_dim(vectors)
-    if expected_dim is not None and dimension != expected_dim:
-        raise InvalidInput(f"expected vectors of {expected_dim} dimensions, got {dimension}")
+    """Raise `ValueError` unless these are lists of finite numbers, all of one dimension. No vectors are fine."""
+    if not isinstance(vectors, (list, tuple, np.ndarray)):
+        raise InvalidInput(f"vectors must be a list of lists of numbers, not a {type(vectors).__name__}")
+    for place, vector in enumerate(vectors):
+        _require_vector(place, vector)
+    dimensions = [len(vector) for vector in vectors]
+    if expected_dim is not None and dimensions and dimensions[0] != expected_dim:
+        raise InvalidInput(
+            f"Expected embedding dimension {expected_dim}: vectors must have {expected_dim} dimensions, "
+            f"not {dimensions[0]}"
+        )
+    for place, dimension in enumerate(dimensions):
+        if dimension != dimensions[0]:
+            raise InvalidInput(f"vector {place} has {dimension} dimensions, expected {dimensions[0]} as in the first")
 
 
 def infer_embedding_dim(vectors: Any) -> int:
     """Return the dimension of vectors, or raise `ValueError` if they have none in common."""
+    validate_vectors(vectors)
     if len(vectors) == 0:
-        raise InvalidInput("there are no vectors (an empty list)")
-    if len({len(vector) for vector in vectors}) > 1:
-        raise InvalidInput("vectors must all have the same dimension")
-    try:
-        matrix = np.asarray(vectors, dtype=np.float64)
-    except (TypeError, ValueError) as problem:
-        raise InvalidInput(f"vectors must be numbers: {problem}") from None
-    if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise InvalidInput("a vector must not be empty")
-    if not np.isfinite(matrix).all():
-        raise InvalidInput("vectors must be finite numbers")
-    return int(matrix.shape[1])
+        raise InvalidInput("an empty list of vectors has no dimension")
+    return len(vectors[0])
+
+
+def _require_vector(place: int, vector: Any) -> None:
+    if not isinstance(vector, (list, tuple, np.ndarray)):
+        raise InvalidInput(f"vector {place} is not a list but a {type(vector).__name__}")
+    if len(vector) == 0:
+        raise InvalidInput(f"vector {place} must not be empty")
+    if not all(isinstance(number, (int, float, np.number)) for number in vector):
+        raise InvalidInput(f"vector {place} holds non-numeric values")
+    if not np.isfinite(np.asarray(vector, dtype=np.float64)).all():
+        raise InvalidInput(f"vector {place} must hold finite numbers only")
 
 
 async def embedded(embed_fn: EmbedFn, texts: Sequence[str]) -> list[list[float]]:

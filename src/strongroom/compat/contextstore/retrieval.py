@@ -24,7 +24,8 @@ class RetrievedItem:
 
 @runtime_checkable
 class RetrievalBackend(Protocol):
-    """An index of messages. One that also has `remove(session_id, message_id)` is told of deleted messages."""
+    """An index of messages. One that also has `remove(session_id, message_id)` and `remove_session(session_id)` is told
+    what was deleted."""
 
     async def add(
         self, session_id: str, message_id: str, vector: list[float], metadata: dict[str, Any] | None = None
@@ -55,6 +56,10 @@ class InMemoryEmbeddingStore:
         """Forget a message."""
         if session_id in self._sessions:
             self._sessions[session_id].change(message_id)
+
+    async def remove_session(self, session_id: str) -> None:
+        """Forget a session."""
+        self._sessions.pop(session_id, None)
 
     async def has_embedding(self, session_id: str, message_id: str) -> bool:
         return session_id in self._sessions and message_id in self._sessions[session_id].metadata

@@ -1,13 +1,13 @@
 """SessionStore: a memory and an index of it, kept in step.
 
-Messages are embedded before they are written, in batches: if that fails, nothing has changed. A message that is deleted
-or replaced leaves the index too, or, if an index can not forget, is left out of what is found.
+Messages are embedded in batches after they were written: an embedder that raises is its caller's to see, and the
+messages are kept. What it failed at is embedded by the next save. A message that is deleted or replaced leaves the
+index too, or, if an index cannot forget, is left out of what is found.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ class SessionStore:
             raise InvalidInput("auto_embed requires a retrieval backend")
         self._tasks: set[asyncio.Task[None]] = set()
         self._gone: set[tuple[str, str]] = set()
+        # Texts may be embedded under an id that no message has; these are not found by looking at the messages.
+        self._embedded: dict[str, set[str]] = {}
 
     async def load_context(self, session_id: str, k: int | None = None) -> Messages:
         return await self.memory.load_context(session_id, k)
@@ -54,23 +56,23 @@ class SessionStore:
     async def save_context(self, session_id: str, context: Messages) -> None:
         before = await self._texts(session_id)
         context = messages(context) if self.config.auto_embed else context
-        vectors = await self._embed_messages(session_id, context, before)
         await self.memory.save_context(session_id, context)
         after = await self._texts(session_id)
-        changed = {one for one, text in before.items() if after.get(one) != text}
-        await self._forget(session_id, changed)
-        await self._index(session_id, context, vectors)
+        await self._forget(session_id, {one for one, text in before.items() if after.get(one) != text})
+        await self._embed_messages(session_id, context)
 
     async def append_context(self, session_id: str, context: Messages) -> None:
         context = messages(context) if self.config.auto_embed else context
-        vectors = await self._embed_messages(session_id, context, {})
         await self.memory.append_context(session_id, context)
-        await self._index(session_id, context, vectors)
+        await self._embed_messages(session_id, context)
 
     async def delete_session(self, session_id: str) -> None:
         before = await self._texts(session_id)
         await self.memory.delete_session(session_id)
-        await self._forget(session_id, set(before))
+        await self._forget(session_id, before.keys() | self._embedded.pop(session_id, set()))
+        remove_session = getattr(self.retrieval, "remove_session", None)
+        if remove_session is not None:
+            await remove_session(session_id)
 
     async def delete_interaction(self, session_id: str, interaction_id: str) -> None:
         before = await self._texts(session_id)
@@ -114,39 +116,33 @@ class SessionStore:
         found = await retrieve_relevant(session_id, query, embed_fn, retrieval, k + hidden if k > 0 else k)
         return [one for one in found if (session_id, one.message_id) not in self._gone][: max(k, 0)]
 
-    async def _embed_messages(
-        self, session_id: str, context: Messages, before: Mapping[str, str]
-    ) -> dict[str, list[float]]:
-        """Embed what has to be, before anything is written: new messages, and those that say something else now."""
+    async def _embed_messages(self, session_id: str, context: Messages) -> None:
+        """Embed the messages that the index does not have: new ones, and those that say something else now."""
         if not self.config.auto_embed:
-            return {}
+            return
         retrieval, embed_fn = self._searchable()
-        texts: dict[str, str] = {}
-        for message in context:
-            one, text = str(message["id"]), text_of(message)
-            same = before.get(one, text) == text
-            if text and not (same and await self._has(retrieval, session_id, one)):
-                texts[one] = text
-        vectors = await embedded(embed_fn, list(texts.values())) if texts else []
-        return dict(zip(texts, vectors, strict=True))
-
-    async def _index(self, session_id: str, context: Messages, vectors: Mapping[str, list[float]]) -> None:
-        for message in context:
-            if vectors and str(message["id"]) in vectors and self.retrieval is not None:
-                one = str(message["id"])
-                told = {"text": text_of(message), "role": message.get("role"), **(message.get("metadata") or {})}
-                await self._add(self.retrieval, session_id, one, vectors[one], told)
+        missing = [
+            message
+            for message in context
+            if text_of(message) and not await self._has(retrieval, session_id, str(message["id"]))
+        ]
+        vectors = await embedded(embed_fn, [text_of(message) for message in missing]) if missing else []
+        for message, vector in zip(missing, vectors, strict=True):
+            told = {"text": text_of(message), "role": message.get("role"), **(message.get("metadata") or {})}
+            await self._add(retrieval, session_id, str(message["id"]), vector, told)
 
     async def _add(
         self, retrieval: RetrievalBackend, session_id: str, one: str, vector: list[float], told: dict[str, Any]
     ) -> None:
         await retrieval.add(session_id, one, vector, told)
         self._gone.discard((session_id, one))
+        self._embedded.setdefault(session_id, set()).add(one)
 
     async def _has(self, retrieval: RetrievalBackend, session_id: str, one: str) -> bool:
         return (session_id, one) not in self._gone and await retrieval.has_embedding(session_id, one)
 
     async def _forget(self, session_id: str, ids: set[str]) -> None:
+        self._embedded.get(session_id, set()).difference_update(ids)
         remove = getattr(self.retrieval, "remove", None)
         for one in sorted(ids):
             if remove is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -9,10 +10,13 @@ from strongroom.compat.contextstore.tokenizer_interfaces import TokenCountResult
 from strongroom.errors import InvalidInput
 from strongroom.tokens import tokenizer as find_tokenizer
 
+log = logging.getLogger(__name__)
+
 # Writing without spaces between words (Thai, Lao, Burmese, Khmer, Chinese, Japanese, Korean): each sign is a word.
 _SIGNS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 )
+FALLBACK = "fallback_word_count"
 _WORD = re.compile(rf"[{_SIGNS}]|[^\s{_SIGNS}]+")
 
 
@@ -26,7 +30,7 @@ class FallbackWordCountTokenizer(Tokenizer):
 
     @property
     def name(self) -> str:
-        return "fallback_word_count"
+        return FALLBACK
 
     def count_tokens(self, text: str) -> TokenCountResult:
         words = sum(1 for _ in _WORD.finditer(text))
@@ -59,12 +63,34 @@ class ModelTokenizer(Tokenizer):
 
 
 def tokenizer_from_name(name: str, **opts: Any) -> Tokenizer:
-    """Return the tokenizer of a model or an encoding, exact if it can be had here, otherwise the fallback."""
-    if name not in ("fallback", "fallback_word_count"):
-        try:
-            found = find_tokenizer(name)
-        except InvalidInput:
-            found = None
-        if found is not None and not found.approximate:
+    """Return the tokenizer of a model or an encoding: exact if it can be had here, otherwise the fallback, logged.
+
+    The extra `tokens` knows the current encodings and needs no network; tiktoken, if installed, knows the others.
+    """
+    if name in ("fallback", FALLBACK):
+        return FallbackWordCountTokenizer(**opts)
+    try:
+        found = find_tokenizer(name)
+        if not found.approximate:
             return ModelTokenizer(found, found.name)
+        why = "the extra 'tokens' does not have it"
+    except InvalidInput as problem:
+        why = str(problem)
+    try:
+        return _by_tiktoken(name)
+    except ImportError:
+        pass
+    except Exception as problem:  # unknown there, or known and not to be downloaded now
+        why = f"tiktoken has no {name!r:.80} here ({type(problem).__name__})"
+    log.warning("Falling back to word counts for %.80r: %s", name, why)
     return FallbackWordCountTokenizer(**opts)
+
+
+def _by_tiktoken(name: str) -> Tokenizer:
+    import tiktoken  # type: ignore[import-not-found,unused-ignore]  # large, and not everybody has it
+
+    try:
+        encoding = tiktoken.get_encoding(name)
+    except ValueError:
+        encoding = tiktoken.encoding_for_model(name)
+    return ModelTokenizer(encoding, encoding.name)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 SORT_KEY_TIMESTAMP = "timestamp"
 SORT_KEY_ID = "id"
@@ -97,29 +97,45 @@ def deterministic_sort_key(message: Mapping[str, Any]) -> tuple[float, tuple[tup
 
 
 def ordered(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return copies of messages in order of time. One without a time stays behind the one it was given after."""
-    keyed = []
-    key: tuple[float, tuple[tuple[int, str], ...]] = (float("-inf"), ())
-    for message in messages:
-        if instant(message) is not None:
-            key = deterministic_sort_key(message)
-        keyed.append((key, dict(message)))
-    return [message for _, message in sorted(keyed, key=lambda pair: pair[0])]
+    """Return copies of messages in order of time, if each of them says at which instant it was; otherwise as given.
+
+    A time without an offset is no instant: on another machine, or in the hour when summer ends, it is another one. A
+    history of such messages, or one that mixes them with others, is already in the order in which they arrived.
+    """
+    copies = [dict(message) for message in messages]
+    if all(_is_instant(message.get(SORT_KEY_TIMESTAMP)) for message in copies):
+        copies.sort(key=deterministic_sort_key)
+    return copies
 
 
 def instant(message: Mapping[str, Any]) -> float | None:
     """Return when a message was said, in seconds, from any of the ways to write it; None if it does not say.
 
-    A time without an offset is taken for UTC: the same input has the same order on every machine.
+    A time without an offset is taken for UTC: the same message has the same key on every machine.
     """
     value = message.get(SORT_KEY_TIMESTAMP)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value) if value == value else None
+    if _is_number(value):
+        return float(value)
     try:
         time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+def _is_instant(value: Any) -> bool:
+    """Tell whether a time is the same moment everywhere: a number of seconds, or a time with an offset."""
+    if _is_number(value):
+        return True
+    try:
+        time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        return time.tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:
