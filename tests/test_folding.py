@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.folding import folded
+from strongroom.folding import folded, same_person
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,15 @@ def test_folding_twice_changes_nothing_more(name: str) -> None:
 @given(st.text())
 def test_case_never_makes_another_name(name: str) -> None:
     assert folded(name.casefold()) == folded(name)
+
+
+@pytest.mark.parametrize("spelling", ["agent_7", "Agent 7", "agent7", "agent\u20137", "(agent.7)", "\u0430gent|7"])
+def test_separators_make_no_other_person(spelling: str) -> None:
+    assert same_person(spelling, "agent-7")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("agent-7", "agent-8"), ("-", "_"), ("\u0928\u0940", "\u0928\u093e"), ("", "-")]
+)
+def test_other_letters_and_other_marks_make_another_person(one: str, other: str) -> None:
+    assert not same_person(one, other)

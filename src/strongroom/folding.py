@@ -53,6 +53,17 @@ def folded(name: str) -> str:
     return after
 
 
+def same_person(one: str, other: str) -> bool:
+    """Tell whether two names may be one person's: `agent-7`, `Agent_7` and `agent 7` are."""
+    return _bare(one) == _bare(other)
+
+
+def _bare(name: str) -> str:
+    """Return a folded name without punctuation and other separators; one that is nothing else stays as it is."""
+    seen = folded(name)
+    return "".join([char for char in seen if unicodedata.category(char)[0] not in "PSZ"]) or seen
+
+
 def _fold(name: str) -> str:
     compatible = unicodedata.normalize("NFKC", name)
     return latin("".join([char for char in compatible if not char.isspace() and not invisible(char)]))

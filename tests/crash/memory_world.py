@@ -9,9 +9,9 @@ from strongroom.blocking import Context
 from strongroom.embedders import Fingerprint
 from strongroom.errors import NotFound
 from strongroom.services.memories import keys, screening
+from strongroom.services.memories.keys import load
 from strongroom.services.memories.values import Batch, Memory, Revoked, Status
 from strongroom.services.memories.vectors import INDEX
-from strongroom.services.memories.writes import load
 from strongroom.store import Get, Key, Range, Scan, ask
 from tests.hashed import hashing
 

@@ -23,7 +23,7 @@ from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
 from strongroom.opening import open_store
 from strongroom.scope import Scope
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.trust import at_least
+from strongroom.services.memories.values import at_least
 from strongroom.store import Store
 from strongroom.values import moment
 from strongroom.vectors.local import LocalVectors

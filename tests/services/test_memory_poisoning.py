@@ -9,7 +9,7 @@ import pytest
 from strongroom.errors import BudgetExceeded, InvalidInput, StrongroomError
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.screening import flags, normal, plain
-from strongroom.services.memories.trust import at_least
+from strongroom.services.memories.values import at_least
 from tests.hashed import hashing
 from tests.services.hostile import SOURCE, attacks, malformed
 from tests.services.memory_samples import known, mcr, using
@@ -191,7 +191,20 @@ def test_an_honest_text_in_another_language_is_not_flagged(text: str) -> None:
     assert flags(text) == ()
 
 
-@pytest.mark.parametrize("spelling", ["AGENT-7", "agent-7 ", "\u0430gent-7", "agent-7\u200b", "\uff41gent-7"])
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "AGENT-7",
+        "agent-7 ",
+        "\u0430gent-7",
+        "agent-7\u200b",
+        "\uff41gent-7",
+        "agent_7",
+        "agent 7",
+        "agent7",
+        "agent\u2013#7.",
+    ],
+)
 async def test_a_proposer_does_not_approve_its_own_batch_under_another_spelling(ctx: Any, spelling: str) -> None:
     batch = await ctx.memories.propose([mcr()], proposer="agent-7")
     with pytest.raises(InvalidInput):

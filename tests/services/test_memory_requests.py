@@ -48,6 +48,10 @@ REFUSED: dict[str, Any] = {
     "two of one memory id": [mcr(memory_id="mem_1"), mcr("other", memory_id="mem_1")],
     "two that replace one": [mcr(op="supersede", supersedes=["mem_1"]) for _ in range(2)],
     "global with a user": [mcr(user_id="u1")],
+    "of a user who is not named": [mcr(scope="user")],
+    "of a user, but a project is named": [mcr(scope="user", project_id="p1")],
+    "of a project that is not named": [mcr(scope="project", user_id="u1")],
+    "replacing for a user who is not named": [mcr(op="supersede", supersedes=["mem_1"], scope="user")],
     "a date that is none": [mcr(created_at="banana")],
     "a date without a zone": [mcr(updated_at="2026-01-01T00:00:00")],
     "expired already": [mcr(expires_at="2025-12-31T23:59:59Z")],
@@ -75,6 +79,16 @@ def test_a_minimal_request_is_accepted() -> None:
     del request["_schema_version"]
     [proposal] = staged([request])
     assert proposal.request.content == request["content"]
+
+
+def test_what_was_once_known_without_its_owner_can_still_be_deprecated() -> None:
+    [proposal] = staged([mcr(op="deprecate", target_memory_id="mem_1", scope="user")])
+    assert proposal.request.user_id is None
+
+
+def test_a_policy_may_let_memories_of_nobody_pass() -> None:
+    [proposal] = stage(read_requests([mcr(scope="user")]), "b", "agent-7", Policy(require_owner=False), NOW)
+    assert proposal.request.scope == "user"
 
 
 def test_every_optional_field_is_accepted() -> None:

@@ -13,7 +13,7 @@ from strongroom.context import AsyncContext
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import Scope, now
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.trust import LABELS, at_least, lowest
+from strongroom.services.memories.values import LABELS, at_least, lowest
 from strongroom.store import Store
 from tests.colours import Awaitable
 from tests.conftest import COLOURS

@@ -201,11 +201,14 @@ async def test_vectors_need_an_embedder(ctx: Any) -> None:
 
 async def test_equal_texts_of_two_owners_tie_and_are_ordered_by_id(ctx: Any) -> None:
     requests = [mcr("tea at four", memory_id=f"mem_{n}", scope="user", user_id="u1") for n in (2,)]
-    requests += [mcr("tea at four", memory_id="mem_1"), mcr("tea at four", memory_id="mem_3", scope="project")]
+    requests += [
+        mcr("tea at four", memory_id="mem_1"),
+        mcr("tea at four", memory_id="mem_3", scope="project", project_id="p1"),
+    ]
     await known(ctx, *requests)
     memories = await using(ctx.memories, embedder=hashing())
     for mode in ("lexical", "vector", "hybrid"):
-        hits = await memories.search("tea at four", mode=mode, user_id="u1")
+        hits = await memories.search("tea at four", mode=mode, user_id="u1", project_id="p1")
         assert [hit.memory.id for hit in hits] == ["mem_1", "mem_2", "mem_3"]
 
 

@@ -8,8 +8,7 @@ import click
 
 from strongroom.cli.output import as_json, brief, done, moment, say, show, styled, wants_json, write
 from strongroom.cli.root import argument, cli, context, me
-from strongroom.services.memories.trust import Trust
-from strongroom.services.memories.values import Batch, ScopeName, Type
+from strongroom.services.memories.values import Batch, Memory, Request, ScopeName, Trust, Type
 
 BATCH = argument("batch_id", "memory_batch")
 REVIEWER = click.option("--reviewer", default=me, show_default="login name", help="Who decides.")
@@ -41,13 +40,19 @@ def list_pending(proposer: str | None, after: str | None, limit: int) -> None:
         say("[dim]more: --after {}[/]", found.next)
 
 
+def owner(known: Memory | Request) -> str:
+    """Say whose a memory is or would be."""
+    named = [f"{kind} {name}" for kind, name in (("user", known.user_id), ("project", known.project_id)) if name]
+    return ", ".join(named) or f"{known.scope}, of everybody"
+
+
 def _print(batch: Batch) -> None:
     say("[bold]{}[/]  by {}, {} {}", batch.id, batch.proposer, moment(batch.created_at),
         f"for {batch.run_id}" if batch.run_id else "")  # fmt: skip
     for place, proposal in enumerate(batch.proposals):
         asked = proposal.request
         say("  {}  [cyan]{} {}[/] ({}, confidence {}, {})",
-            place, asked.op, asked.type, asked.scope, asked.confidence, proposal.trust)  # fmt: skip
+            place, asked.op, asked.type, owner(asked), asked.confidence, proposal.trust)  # fmt: skip
         say("     {}", brief(asked.content, 400))
         say("     [dim]because {}[/]", brief(asked.rationale, 400))
         for flag in proposal.flags:
@@ -108,7 +113,7 @@ def search_memories(query: str, k: int, kind: Any, **filters: Any) -> None:
     for hit in hits:
         known = hit.memory
         say("[bold]{}[/]  [cyan]{}[/] ({}, confidence {}, {})  [dim]{}[/]",
-            known.id, known.type, known.scope, known.confidence, known.trust, hit.why)  # fmt: skip
+            known.id, known.type, owner(known), known.confidence, known.trust, hit.why)  # fmt: skip
         write(f"  {brief(known.content, 1_000)}")
     if not hits:
         say("[dim]nothing found[/]")

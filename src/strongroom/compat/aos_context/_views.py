@@ -6,9 +6,8 @@ from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from strongroom.blocking import Context
-from strongroom.services.memories.keys import MEMORY
+from strongroom.services.memories.keys import MEMORY, load
 from strongroom.services.memories.values import Memory
-from strongroom.services.memories.writes import load
 from strongroom.store import Scan, ask
 from strongroom.values import plain
 

@@ -20,7 +20,8 @@ from strongroom.services.memories.values import Committed, Memory, Status
 from strongroom.stemming import words
 
 # Here whoever proposes may also commit: the two steps are a rhythm, not a review.
-POLICY = Policy(review_own=True, max_items=10_000, max_pending_batches=1_000_000)
+# Version 2.1 knows memories of scope `user` without a user: they are everybody's.
+POLICY = Policy(review_own=True, require_owner=False, max_items=10_000, max_pending_batches=1_000_000)
 ACTOR = "aos_context"
 PAGE = 500
 STATUSES: dict[str, tuple[Status, ...]] = {

@@ -12,8 +12,7 @@ from msgspec import Struct
 from strongroom.errors import InvalidInput
 from strongroom.server.endpoint import Call, Endpoint, Limit, Nothing
 from strongroom.server.operations import said
-from strongroom.services.memories.trust import Trust
-from strongroom.services.memories.values import Batch, Change, Committed, Hit, Memory, MemoryRequest, Revoked
+from strongroom.services.memories.values import Batch, Change, Committed, Hit, Memory, MemoryRequest, Revoked, Trust
 
 
 class Proposed(Struct, frozen=True):

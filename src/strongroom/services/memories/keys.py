@@ -13,14 +13,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import blake2b, sha256
+from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode, pack
 from strongroom.folding import folded
 from strongroom.services.memories import screening
 from strongroom.services.memories.values import Batch, Memory, Request
-from strongroom.store import MAX_NAME, Append, Entry, Key, Put, Scan
+from strongroom.store import MAX_NAME, Append, Document, Entry, Key, Put, Scan
+
+T = TypeVar("T")
 
 MEMORY = "memory"
 BATCH = "memory_batch"
@@ -83,6 +87,10 @@ def log_key(space: str) -> Key:
 def can_be_id(source_ref: str) -> bool:
     """Tell whether a source could be a memory's id, which keys are stricter about than sources."""
     return 0 < len(source_ref) <= MAX_NAME and source_ref.isprintable()
+
+
+def load(document: Document, type: type[T]) -> T:
+    return msgspec.json.decode(document.value, type=type)
 
 
 def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:

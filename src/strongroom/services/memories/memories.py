@@ -37,9 +37,19 @@ from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories import packs as memory_packs
-from strongroom.services.memories import writes as memory_writes
-from strongroom.services.memories.deciding import decide, stage_or_commit, told, world_of
-from strongroom.services.memories.history import changes
+from strongroom.services.memories.batches import (
+    Remembered,
+    already_decided,
+    recalled,
+    receipt,
+    remembered,
+    same,
+    stage_or_commit,
+    told,
+    turn_down,
+)
+from strongroom.services.memories.decisions import BatchWrites, decide, looks_around, world_of
+from strongroom.services.memories.keys import load
 from strongroom.services.memories.packs import PackWrites
 from strongroom.services.memories.policy import AUTO_REVIEWER, Policy
 from strongroom.services.memories.requests import normal, read_requests, stage
@@ -57,19 +67,10 @@ from strongroom.services.memories.values import (
     Results,
     Revoked,
     Status,
+    changes,
     unreadable,
 )
 from strongroom.services.memories.vectors import Vectors
-from strongroom.services.memories.writes import (
-    BatchWrites,
-    Remembered,
-    already_decided,
-    load,
-    recalled,
-    receipt,
-    remembered,
-    same,
-)
 from strongroom.store import Document, Expect, Get, Range, Receipt, Scan, require_name
 from strongroom.values import moment
 from strongroom.vectors import VectorIndex
@@ -160,7 +161,7 @@ class AsyncMemories:
             # What is staged claims nothing, so whether it is known already is a question for the commit.
             at_once = proposer in policy.auto_commit
             decision = None
-            if at_once or memory_writes.looks_around(batch):
+            if at_once or looks_around(batch):
                 decision = await decide(scope, policy, batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
                 if decision is None:
                     return None
@@ -276,7 +277,7 @@ class AsyncMemories:
             if found.status == "committed":
                 raise already_decided(found, stored.version)
             self._policy.check_rejecter(found, reviewer)
-            plan = memory_writes.turn_down(self._scope.space, found, unchanged, reviewer, reason, self._scope.clock())
+            plan = turn_down(self._scope.space, found, unchanged, reviewer, reason, self._scope.clock())
             expects, writes = await told(self._scope, plan, reviewer or found.proposer)
             return Plan(expects, writes, lambda _: plan.batch)
 

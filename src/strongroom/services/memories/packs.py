@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from strongroom.codec import pack
 from strongroom.errors import InvalidInput
 from strongroom.services.memories import keys
+from strongroom.services.memories.decisions import World, end
 from strongroom.services.memories.values import Memory
-from strongroom.services.memories.writes import World, end
 from strongroom.store import Expect, Key, Write, require_name
 from strongroom.values import moment
 

@@ -11,9 +11,8 @@ from msgspec import Struct
 from strongroom.arguments import check_fields, require_positive
 from strongroom.codec import Json, encode
 from strongroom.errors import InvalidInput
-from strongroom.folding import folded
-from strongroom.services.memories.trust import Trust
-from strongroom.services.memories.values import Batch
+from strongroom.folding import same_person
+from strongroom.services.memories.values import Batch, Trust
 
 AUTO_REVIEWER = "policy:auto_commit"
 MOST_ITEMS = 10_000  # whose outcomes fit into a receipt
@@ -24,11 +23,13 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     `auto_commit` names proposers whose batches need no review, unless something in them was flagged or would replace
     what is trusted more: those wait like any other. `reviewers`, if given, are the only ones who may decide. `trust`
-    says how far each proposer is believed; a memory never gets more than that, whoever reviews it.
+    says how far each proposer is believed; a memory never gets more than that, whoever reviews it. `require_owner`
+    refuses a memory of scope `user` or `project` that does not say whose it is, and so would be everybody's.
     """
 
     auto_commit: frozenset[str] = frozenset()
     review_own: bool = False
+    require_owner: bool = True
     reviewers: frozenset[str] | None = None
     trust: Mapping[str, Trust] = {}
     default_trust: Trust = "unverified"
@@ -59,7 +60,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         """Raise `InvalidInput` unless this reviewer may decide this batch."""
         if self.reviewers is not None and reviewer not in self.reviewers:
             raise InvalidInput(f"{reviewer!r:.80} is not one of the reviewers of this policy; nothing changed")
-        if folded(reviewer) == folded(batch.proposer) and not self.review_own:
+        if same_person(reviewer, batch.proposer) and not self.review_own:
             raise InvalidInput(
                 f"{reviewer!r:.80} proposed batch {batch.id!r} and so may not commit it; "
                 "another reviewer must, or the policy must say review_own=True; nothing changed"

@@ -15,8 +15,7 @@ from strongroom.errors import InvalidInput
 from strongroom.services.memories import screening
 from strongroom.services.memories.keys import OUR_IDS
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.trust import Trust, lowest
-from strongroom.services.memories.values import SCHEMA_VERSION, Op, Proposal, Request, ScopeName, Type
+from strongroom.services.memories.values import SCHEMA_VERSION, Op, Proposal, Request, ScopeName, Trust, Type, lowest
 from strongroom.store import require_name
 
 UNCHANGED = "nothing changed"
@@ -135,16 +134,18 @@ def _check_rules(request: Request, policy: Policy, now: datetime) -> None:
         raise InvalidInput(f"a request may cite {policy.max_source_refs} sources")
     if any(len(ref) > 2_000 for ref in request.source_refs):
         raise InvalidInput("a source_ref is limited to 2000 characters")
-    if request.op != "add" or _names_something(request):
-        _check_names(request)
+    if policy.require_owner and request.op in ("add", "supersede"):
+        _check_owner(request)
+    _check_names(request)
     if not (request.content.isascii() and request.rationale.isascii() and not request.source_refs):
         pack(request)  # refuses lone surrogates, which no store could hold
 
 
-def _names_something(request: Request) -> bool:
-    return bool(
-        request.memory_id or request.target_memory_id or request.supersedes or request.user_id or request.project_id
-    )
+def _check_owner(request: Request) -> None:
+    """Whose a memory is stands in its own field: without it everybody would see what is said to be one's own."""
+    owner = {"user": request.user_id, "project": request.project_id}
+    if owner.get(request.scope, "") is None:
+        raise InvalidInput(f"scope {request.scope!r} needs a {request.scope}_id; without one, use scope 'global'")
 
 
 def _check_names(request: Request) -> None:

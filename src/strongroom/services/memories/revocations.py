@@ -18,8 +18,9 @@ from strongroom.errors import InvalidInput
 from strongroom.operations import NOTHING, Operation, Plan, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
+from strongroom.services.memories.decisions import end, expired
+from strongroom.services.memories.keys import load
 from strongroom.services.memories.values import End, Memory, Revoked
-from strongroom.services.memories.writes import end, expired, load
 from strongroom.store import EXISTS, Expect, Get, Key, Put, Range, Receipt, Scan, Write, require_text
 from strongroom.values import moment
 

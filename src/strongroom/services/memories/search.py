@@ -23,8 +23,9 @@ from strongroom.errors import InvalidInput, Unavailable
 from strongroom.folding import folded
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
+from strongroom.services.memories.decisions import expired
+from strongroom.services.memories.keys import load
 from strongroom.services.memories.requests import replaced
-from strongroom.services.memories.trust import Trust, at_least
 from strongroom.services.memories.values import (
     Batch,
     Hit,
@@ -34,10 +35,11 @@ from strongroom.services.memories.values import (
     Results,
     Revoked,
     ScopeName,
+    Trust,
     Type,
+    at_least,
 )
 from strongroom.services.memories.vectors import Vectors
-from strongroom.services.memories.writes import expired, load
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Document, Find, Found, Get, Key, Match, Scan, require_name
 from strongroom.values import moment

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
-
-from strongroom.services.memories.trust import Trust
+from msgspec.structs import replace
 
 SCHEMA_VERSION: Literal["2.1"] = "2.1"
 
@@ -20,6 +19,7 @@ End = Literal["superseded", "deprecated", "expired", "revoked"]
 Status = Literal["active", End]
 Mode = Literal["lexical", "vector", "hybrid"]
 Outcome = Literal["pending", "committed", "duplicate", "rejected"]
+Trust = Literal["untrusted", "unverified", "trusted"]
 
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -209,6 +209,39 @@ class Change(Struct, frozen=True, kw_only=True):
     run_id: str | None = None
 
 
+# At one instant an end comes before the beginning that caused it, and a revocation comes last.
+_ORDER = ("proposed", "superseded", "deprecated", "expired", "committed", "revoked")
+
+
+def changes(memories: Iterable[Memory]) -> list[Change]:
+    """Return every step in the lives of these memories, oldest first."""
+    found: list[Change] = []
+    for memory in memories:
+        proposed = Change(
+            at=memory.proposed_at,
+            event="proposed",
+            memory_id=memory.id,
+            by=memory.proposer,
+            content=memory.content,
+            reason=memory.rationale,
+            batch_id=memory.batch_id,
+            run_id=memory.run_id,
+        )
+        found += [proposed, replace(proposed, at=memory.created_at, event="committed", by=memory.reviewer)]
+        found.extend(
+            Change(
+                at=ended.at,
+                event=ended.status,
+                memory_id=memory.id,
+                by=ended.by,
+                content=memory.content,
+                reason=ended.reason,
+            )
+            for ended in memory.ended
+        )
+    return sorted(found, key=lambda change: (change.at, _ORDER.index(change.event), change.memory_id))
+
+
 class Results(list[T]):
     """A list that also says where the next page starts (`next`) and what it could not look at (`degraded`)."""
 
@@ -225,3 +258,17 @@ class Results(list[T]):
 def unreadable(ids: Sequence[str]) -> str | None:
     """Say what a list had to leave out."""
     return f"{len(ids)} can not be read: {', '.join(ids)}" if ids else None
+
+
+LABELS: tuple[Trust, ...] = ("untrusted", "unverified", "trusted")
+_RANK = {label: rank for rank, label in enumerate(LABELS)}
+
+
+def lowest(ceiling: Trust, others: Iterable[Trust]) -> Trust:
+    """Return the least trusting of the labels."""
+    return min((ceiling, *others), key=_RANK.__getitem__)
+
+
+def at_least(label: Trust, floor: Trust) -> bool:
+    """Tell whether `label` is trusted as much as `floor`, or more."""
+    return _RANK[label] >= _RANK[floor]

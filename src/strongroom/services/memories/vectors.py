@@ -19,8 +19,8 @@ from strongroom.errors import CommitUnknown, InvalidInput
 from strongroom.operations import Operation, Plan, made_here, nothing, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
+from strongroom.services.memories.keys import load
 from strongroom.services.memories.values import Memory
-from strongroom.services.memories.writes import load
 from strongroom.store import EXISTS, Delete, Expect, Get, Key, Put, Range, Receipt, Scan
 from strongroom.vectors import Row, Vector, VectorIndex
 

@@ -1,29 +1,25 @@
-"""What committing a batch would write, decided from what was read. Pure.
+"""What committing a batch would write: read what it depends on, decide purely, expect all of it to be unchanged.
 
-Every document a decision rests on is expected to be unchanged, so the commit holds exactly when the decision does.
+So the commit holds exactly when the decision does. Only `decide` and `world_of` read; everything else is pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import Json, pack
-from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
+from strongroom.scope import Scope
 from strongroom.services.memories import keys
+from strongroom.services.memories.keys import load
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.requests import replaced
-from strongroom.services.memories.trust import Trust, at_least, lowest
-from strongroom.services.memories.values import Batch, Committed, End, Ended, Memory, Proposal, Request
-from strongroom.store import Document, Expect, Key, Write
+from strongroom.services.memories.values import Batch, End, Ended, Memory, Proposal, Request, Trust, at_least, lowest
+from strongroom.store import Document, Expect, Get, Key, Write
 from strongroom.values import moment
-
-T = TypeVar("T")
 
 
 class World(Struct, frozen=True):
@@ -52,8 +48,55 @@ class BatchWrites(Struct, frozen=True):
     batch: Batch
 
 
-def load(document: Document, type: type[T]) -> T:
-    return msgspec.json.decode(document.value, type=type)
+async def decide(
+    scope: Scope,
+    policy: Policy,
+    batch: Batch,
+    version: int,
+    reviewer: str,
+    run_id: str | None,
+    reject: Mapping[int, str],
+    *,
+    contents: bool,
+) -> Decision | None:
+    """Decide what committing a batch writes; None if somebody decided the batch itself meanwhile."""
+    space = scope.space
+    kept = [proposal for place, proposal in enumerate(batch.proposals) if place not in reject]
+    requests = [proposal.request for proposal in kept]
+    ids = [proposal.memory_id for proposal in kept]
+    said = [keys.said(proposal.request).claim for proposal in kept if proposal.memory_id is not None and contents]
+    world = await world_of(scope, keys_to_read(space, requests, ids), said)
+    try:
+        return Decision(
+            space,
+            batch,
+            world,
+            policy=policy,
+            reviewer=reviewer,
+            run_id=run_id,
+            reject=reject,
+            now=scope.clock(),
+        )
+    except StrongroomError:
+        # What stands in the way may be this very batch, committed since we read it.
+        stored = await scope.get(Get(scope.key(keys.BATCH, batch.id)))
+        if (stored.version if stored else 0) != version:
+            return None
+        raise
+
+
+async def world_of(scope: Scope, wanted: Sequence[Key], contents: Sequence[str]) -> World:
+    """Return what the keys hold and who says the contents, from one snapshot."""
+    said = list(dict.fromkeys(contents))
+    holding = [keys.holder(scope.space, content) for content in said]
+    found, pages = await scope.read_all([Get(key) for key in wanted], holding)
+    documents: dict[Key, Document | None] = dict(zip(wanted, found, strict=True))
+    holders = {}
+    for content, page in zip(said, pages, strict=True):
+        for document in page.documents:
+            holders[content] = document.key.id
+            documents[document.key] = document
+    return World(documents, holders)
 
 
 def keys_to_read(space: str, requests: Iterable[Request], ids: Iterable[str | None]) -> list[Key]:
@@ -75,77 +118,6 @@ def looks_around(batch: Batch) -> bool:
     """Tell whether anything in a batch refers to what is already known. If not, it stands as it was proposed."""
     requests = [proposal.request for proposal in batch.proposals]
     return any(request.op != "add" or request.memory_id or request.source_refs for request in requests)
-
-
-def receipt(batch: Batch) -> Committed:
-    """Return what committing this batch did: a function of the batch, so every asker gets the same."""
-    assert batch.reviewer is not None and batch.decided_at is not None
-    done = [proposal for proposal in batch.proposals if proposal.outcome in ("committed", "duplicate")]
-    return Committed(
-        batch.id,
-        batch.reviewer,
-        batch.decided_at,
-        tuple([p.memory_id for p in done if p.outcome == "committed" and p.memory_id]),
-        tuple([target for p in done for target in replaced(p.request)]),
-        tuple([p.duplicate_of for p in done if p.duplicate_of]),
-        tuple([place for place, p in enumerate(batch.proposals) if p.outcome == "rejected"]),
-    )
-
-
-class Remembered(Struct, frozen=True):
-    """What the receipt of a proposal keeps, so that the batch can be shown as it was even after it was decided.
-
-    Requests and ids never change; trust and flags may, so they are kept: each kind once, and for each place its kind.
-    """
-
-    batch_id: str
-    pending: bool
-    kinds: list[tuple[Trust, tuple[str, ...]]]
-    places: list[int]
-
-
-def remembered(batch: Batch) -> Json:
-    found = [(proposal.trust, proposal.flags) for proposal in batch.proposals]
-    kinds = {kind: place for place, kind in enumerate(dict.fromkeys(found))}
-    return pack(Remembered(batch.id, batch.status == "pending", list(kinds), [kinds[kind] for kind in found]))
-
-
-def recalled(answer: Remembered, batch: Batch) -> Batch:
-    """Return the batch as it was when the answer was kept. One that is decided never changes again."""
-    if not answer.pending or batch.status == "pending":
-        return batch
-    proposals = [
-        Proposal(request=proposal.request, memory_id=proposal.memory_id, trust=trust, flags=flags)
-        for proposal, (trust, flags) in zip(batch.proposals, [answer.kinds[n] for n in answer.places], strict=True)
-    ]
-    return replace(batch, status="pending", proposals=tuple(proposals), reviewer=None, decided_at=None, reason="")
-
-
-def same(wanted: Batch, found: Batch) -> Batch:
-    """Return the batch that is there if it asks for the same, else raise."""
-    asked = [(proposal.request, proposal.memory_id) for proposal in wanted.proposals]
-    if wanted.proposer == found.proposer and asked == [(p.request, p.memory_id) for p in found.proposals]:
-        return found
-    raise Conflict(f"there already is another batch {found.id!r}; nothing changed", expected=0, actual=1)
-
-
-def already_decided(batch: Batch, version: int) -> Conflict:
-    return Conflict(
-        f"batch {batch.id!r} was {batch.status} by {batch.reviewer!r}; nothing changed", expected=1, actual=version
-    )
-
-
-def turn_down(
-    space: str, batch: Batch, expects: tuple[Expect, ...], reviewer: str, reason: str, now: int
-) -> BatchWrites:
-    """Return what to commit so that a batch is rejected."""
-    refused = tuple([replace(proposal, outcome="rejected", reason=reason) for proposal in batch.proposals])
-    batch = replace(
-        batch, status="rejected", proposals=refused, reviewer=reviewer, decided_at=moment(now), reason=reason
-    )
-    note = keys.log(space, "REJECTED", now, reviewer, batch_id=batch.id, reason=reason)
-    writes = (keys.put_batch(space, batch), note, keys.tally(space, keys.DECIDED, batch, now))
-    return BatchWrites(expects, writes, (), batch)
 
 
 class Decision:
@@ -170,7 +142,6 @@ class Decision:
         self.reviewer, self.run_id, self.now = reviewer, run_id or batch.run_id, now
         self.at = moment(now)
         self.ceiling = policy.ceiling(batch.proposer)
-        self.common = _blank(batch, reviewer, self.run_id, self.at)
         self.changed: dict[Key, Memory] = {}
         self.contents: dict[str, str | None] = {}
         self.said: dict[Key, keys.Said] = {}
@@ -311,22 +282,29 @@ class Decision:
             self.changed[key] = replace(self.changed[key], superseded_by=successor)
 
     def _make(self, proposal: Proposal, derived: tuple[str, ...]) -> Memory:
-        request = proposal.request
+        request, batch = proposal.request, self.batch
         assert proposal.memory_id is not None
-        return replace(
-            self.common,
+        return Memory(
             id=proposal.memory_id,
             type=request.type,
             scope=request.scope,
             content=request.content,
             rationale=request.rationale,
             confidence=request.confidence,
+            status="active",
             trust=proposal.trust,
-            source_refs=request.source_refs and tuple(dict.fromkeys(request.source_refs)),
+            proposer=batch.proposer,
+            reviewer=self.reviewer,
+            batch_id=batch.id,
+            proposed_at=batch.created_at,
+            created_at=self.at,
+            updated_at=self.at,
+            source_refs=tuple(dict.fromkeys(request.source_refs)),
             derived_from=derived,
             supersedes=request.supersedes,
             user_id=request.user_id,
             project_id=request.project_id,
+            run_id=self.run_id,
             expires_at=request.expires_at,
         )
 
@@ -342,27 +320,6 @@ class Decision:
 
     def _key(self, id: str) -> Key:
         return Key(self.space, keys.MEMORY, id)
-
-
-def _blank(batch: Batch, reviewer: str, run_id: str | None, at: datetime) -> Memory:
-    """Return what the memories of a batch have in common. To fill it in costs a fifth of making one from its parts."""
-    return Memory(
-        id="",
-        type="fact",
-        scope="global",
-        content="",
-        rationale="",
-        confidence=0.0,
-        status="active",
-        trust="untrusted",
-        proposer=batch.proposer,
-        reviewer=reviewer,
-        batch_id=batch.id,
-        proposed_at=batch.created_at,
-        created_at=at,
-        updated_at=at,
-        run_id=run_id,
-    )
 
 
 def end(memory: Memory, status: End, by: str, reason: str, at: datetime) -> Memory:
