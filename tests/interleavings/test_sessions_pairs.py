@@ -61,6 +61,8 @@ OPERATIONS: dict[str, Act] = {
     "append": on_s(lambda session, id: session.append(message("x"), commit_id=id)),
     "append-id": on_s(lambda session, id: session.append([message("y", id="d", pinned=True)], commit_id=id)),
     "replace": on_s(lambda session, id: session.replace([message("z", id="a")], commit_id=id)),
+    "replace_from": on_s(lambda session, id: session.replace_from("b", [message("z", id="c")], commit_id=id)),
+    "pop": on_s(lambda session, id: session.pop(commit_id=id)),
     "truncate": on_s(lambda session, id: session.truncate_from("b", commit_id=id)),
     "restore": on_s(lambda session, id: session.restore(commit_id=id)),
     "delete": lambda opened, id: opened.delete("s", commit_id=id),
@@ -87,6 +89,8 @@ def told(result: Any) -> Any:
         return result.id
     if isinstance(result, list):
         return [shown(one) for one in result]
+    if isinstance(result, Message):
+        return shown(result)
     return result
 
 

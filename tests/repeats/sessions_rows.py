@@ -29,6 +29,9 @@ async def two_sessions(ctx: Any) -> list[str]:
     return names
 
 
+FOREIGN = [{**said("x"), "id": "twice"}, {**said("y"), "id": "twice"}]
+
+
 async def nothing(ctx: Any) -> None:
     return None
 
@@ -51,7 +54,15 @@ def on_session(name: str, act: Act, other: Act | None = None) -> Row:
 
 async def whole(storing: Awaitable[Any]) -> list[tuple[Any, ...]]:
     """Return messages with all that is told of them, so that they can be compared."""
-    return [(dict(one), one.id, one.index, one.at, one.tokens) for one in await storing]
+    return [told(one) for one in await storing]
+
+
+async def popped(popping: Awaitable[Any]) -> tuple[Any, ...]:
+    return told(await popping)
+
+
+def told(one: Any) -> tuple[Any, ...]:
+    return dict(one), one.id, one.index, one.at, one.tokens, one.sidecar
 
 
 async def id_of(making: Awaitable[Any]) -> str:
@@ -94,10 +105,21 @@ ROWS = (
         lambda session, id: whole(session.append([said("x"), {**said("z"), "id": "y"}], commit_id=id)),
     ),
     on_session(
+        "append",
+        lambda session, id: whole(session.append(FOREIGN, sidecars=[{"v": 1}, None], ids="repeat", commit_id=id)),
+        lambda session, id: whole(session.append(FOREIGN, sidecars=[{"v": 2}, None], ids="repeat", commit_id=id)),
+    ),
+    on_session(
         "replace",
         lambda session, id: whole(session.replace([said("x"), {**said("again"), "id": "a"}], commit_id=id)),
         lambda session, id: whole(session.replace([said("x")], commit_id=id)),
     ),
+    on_session(
+        "replace_from",
+        lambda session, id: whole(session.replace_from("b", [said("x"), {**said("c"), "id": "c"}], commit_id=id)),
+        lambda session, id: whole(session.replace_from("c", [said("x"), {**said("c"), "id": "c"}], commit_id=id)),
+    ),
+    on_session("pop", lambda session, id: popped(session.pop(commit_id=id))),
     on_session(
         "truncate_from",
         lambda session, id: session.truncate_from("b", commit_id=id),

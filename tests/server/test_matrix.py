@@ -129,6 +129,8 @@ sessions.open               -       yes     -         yes
 sessions.delete             -       yes     -         yes
 session.append              -       yes     -         yes
 session.replace             -       yes     -         yes
+session.replace_from        -       yes     -         yes
+session.pop                 -       yes     -         yes
 session.truncate_from       -       yes     -         yes
 session.restore             -       yes     -         yes
 session.rename              -       yes     -         yes

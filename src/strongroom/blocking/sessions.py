@@ -43,6 +43,8 @@ class Session:
 
     append = blocking(AsyncSession.append)
     replace = blocking(AsyncSession.replace)
+    replace_from = blocking(AsyncSession.replace_from)
+    pop = blocking(AsyncSession.pop)
     truncate_from = blocking(AsyncSession.truncate_from)
     restore = blocking(AsyncSession.restore)
     delete = blocking(AsyncSession.delete)

@@ -48,6 +48,8 @@ OPERATIONS: dict[str, Row] = {
     "sessions.delete":       Row("write",  (),                of("sessions", AsyncSessions.delete, "session_id")),
     "session.append":        Row("write",  (),                sessions.messages(AsyncSession.append)),
     "session.replace":       Row("write",  (),                sessions.messages(AsyncSession.replace)),
+    "session.replace_from":  Row("write",  (),                sessions.messages(AsyncSession.replace_from)),
+    "session.pop":           Row("write",  (),                sessions.session(AsyncSession.pop)),
     "session.truncate_from": Row("write",  (),                sessions.session(AsyncSession.truncate_from)),
     "session.restore":       Row("write",  (),                sessions.session(AsyncSession.restore)),
     "session.rename":        Row("write",  (),                sessions.session(AsyncSession.rename)),

@@ -50,7 +50,8 @@ def messages(method: Callable[..., Awaitable[object]]) -> Make:
         if asked.besides is not None:
             counts: _Counts = understood(_Counts, asked.besides)
             messages = Counted(messages, counts.tokenizer, counts.tokens)
-        return await call(asked, method, await asked.ctx.sessions._handle(asked.id), messages, named={})
+        arguments = asked.arguments | {"messages": messages}
+        return await call(asked, method, await asked.ctx.sessions._handle(asked.id), named=arguments)
 
     return made
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
 from strongroom.operations import is_ours
@@ -31,6 +32,7 @@ class MessageView(Struct, frozen=True):
     at: datetime
     tokens: int
     message: dict[str, Any]
+    sidecar: Any = None
 
 
 class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +44,9 @@ class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
 
 class NewMessages(Struct, frozen=True, forbid_unknown_fields=True):
     messages: list[dict[str, Any]]
+    sidecars: list[Any] | None = None
+    ids: Literal["unique", "repeat"] = "unique"
+    expected_revision: str | None = None
 
 
 class Messages(Struct, frozen=True):
@@ -142,13 +147,15 @@ async def append(call: Call[NewMessages, Nothing]) -> Messages:
     session = await call.ctx.sessions.open(
         call.path["session_id"], commit_id=None if key is None or is_ours(key) else key
     )
-    messages = cast(Any, call.body.messages)
-    return Messages([_view(message) for message in await session.append(messages, commit_id=call.commit_id)])
+    return Messages([_view(message) for message in await session.append(**_new(call))])
 
 
 async def replace(call: Call[NewMessages, Nothing]) -> Messages:
-    session, messages = await _session(call), cast(Any, call.body.messages)
-    return Messages([_view(message) for message in await session.replace(messages, commit_id=call.commit_id)])
+    return Messages([_view(message) for message in await (await _session(call)).replace(**_new(call))])
+
+
+def _new(call: Call[NewMessages, Nothing]) -> dict[str, Any]:
+    return msgspec.structs.asdict(call.body) | {"commit_id": call.commit_id}
 
 
 async def load(call: Call[None, LoadQuery]) -> Messages:
@@ -225,7 +232,7 @@ async def _session(call: Call[Any, Any]) -> AsyncSession:
 
 
 def _view(message: Message) -> MessageView:
-    return MessageView(message.id, message.index, message.at, message.tokens, dict(message))
+    return MessageView(message.id, message.index, message.at, message.tokens, dict(message), message.sidecar)
 
 
 def _hits(found: Found) -> Hits:

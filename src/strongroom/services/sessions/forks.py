@@ -55,4 +55,4 @@ async def copying(view: View, records: Sequence[Record], target: Key, title: str
 def _draft(view: View, record: Record) -> Draft:
     message = view.message(record)
     value = dict(message)
-    return Draft(value, own_id(record), message.tokens, encode(value))
+    return Draft(value, own_id(record), message.tokens, encode(value), message.sidecar)

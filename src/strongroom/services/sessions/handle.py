@@ -23,7 +23,7 @@ from strongroom.services.sessions.recounts import recount
 from strongroom.services.sessions.state import MESSAGE, SESSION, Naming, Recount, State, bounded, parse, size
 from strongroom.services.sessions.values import Message, SessionInfo, when
 from strongroom.services.sessions.vectors import BLOCK, SLICE, Meaning
-from strongroom.services.sessions.view import View, fresh, look, look_closely, missing
+from strongroom.services.sessions.view import View, fresh, look, look_closely, missing, require_revision
 from strongroom.services.sessions.writes import Batch, Decision, putting
 from strongroom.store import Document, Expect, Get, Key, Range, Receipt, Slice
 from strongroom.tokens import Tokenizer
@@ -79,11 +79,14 @@ class Handle:
         operation: Operation,
         attempt: Callable[[View], Awaitable[Decision]],
         told: Callable[[Receipt], Awaitable[T]],
+        expected_revision: str | None = None,
     ) -> T:
         """Look, decide, commit; if the session changed meanwhile, decide again about what it is now."""
 
         async def plan() -> Plan[Receipt] | None:
             view = await look_closely(self._scope, self.id, self._counter)
+            if expected_revision is not None:
+                require_revision(view, expected_revision)
             made = await fresh(view, attempt(view))
             if made is None:
                 return None
@@ -172,4 +175,5 @@ def info(document: Document, end: Slice) -> SessionInfo:
         document.tags,
         state.pins,
         state.forked_from,
+        state.revision(document.version, end.length),
     )

@@ -68,6 +68,14 @@ async def reusable(view: View, ids: Sequence[str], notes: Sequence[Document | No
     return versions
 
 
+async def free(view: View, ids: Sequence[str]) -> dict[str, int]:
+    """Return the versions of ids that have been used before; raise for one that is in use, or that we give out."""
+    await refuse_ours(view, ids)
+    if not view.stretches:
+        return await taken(view.scope, view.document, ids)
+    return await reusable(view, ids, await view.scope.get_all([Get(id_key(view.document, one)) for one in ids]))
+
+
 async def refuse_ours(view: View, ids: Sequence[str]) -> None:
     """Refuse ids of the form we give out ourselves, unless they belonged to a message that is hidden now."""
     ours = {one: index for one in ids if (index := view.naming.index(one)) is not None}

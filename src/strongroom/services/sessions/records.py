@@ -6,6 +6,8 @@ messages it is `{}`. A body that needs a note of its own is a pair `[rest, note]
 * `parts`: the places and lengths of the text parts that `text` joins with line feeds
 * `by`: the tokenizer that counted the weight, if not the session's first
 * `mark`: a random word by which the record is found from where it was expected
+* `free`: the message's id is data of its writer's, may occur again and names nothing
+* `sidecar`: what its writer wants back with it, neither counted nor sent nor searched
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from strongroom.tokens.relevance import text_parts
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 OTHER = "other"
+SIDECAR_DEPTH = 2  # how deep a sidecar stands in the body of its record
 PLAIN = b"{}"  # the body of most messages: nothing beside a role and a text
 
 
@@ -36,18 +39,23 @@ class Draft(Struct, frozen=True):
     id: str | None
     tokens: int
     json: Json
+    sidecar: Any = None
 
 
-def draft(message: object, tokenizer: Tokenizer, tokens: int | None = None) -> Draft:
-    """Check one message and count it, unless somebody has."""
+def draft(
+    message: object, tokenizer: Tokenizer, tokens: int | None = None, *, sidecar: Any = None, named: bool = True
+) -> Draft:
+    """Check one message and count it, unless somebody has. It is `named` by its id, or that is just data."""
     if not isinstance(message, Mapping):
         raise InvalidInput(f"a message must be a mapping such as {{'role': ..., 'content': ...}}, not {message!r:.60}")
     value = dict(message)
-    given = value.get("id")
+    given = value.get("id") if named else None
     # Counting encodes what it does not know as text, which refuses whatever is not JSON; so it comes after the check.
     json = encode(value)
     count = count_message(value, tokenizer) if tokens is None else tokens
-    return Draft(value, None if given is None else check_id(given), count, json)
+    if sidecar is not None:
+        sidecar = encode(sidecar, depth=SIDECAR_DEPTH).load()
+    return Draft(value, None if given is None else check_id(given), count, json, sidecar)
 
 
 def entry(one: Draft, state: State, tokenizer: Tokenizer, at: int, mark: str | None = None) -> Entry:
@@ -64,6 +72,10 @@ def entry(one: Draft, state: State, tokenizer: Tokenizer, at: int, mark: str | N
         note["by"] = tokenizer.name
     if mark is not None:
         note["mark"] = mark
+    if one.id is None and isinstance(rest.get("id"), str):
+        note["free"] = True
+    if one.sidecar is not None:
+        note["sidecar"] = one.sidecar
     return Entry(kind, encode([rest, note] if note else rest), weight=one.tokens, at=at, text=text)
 
 
@@ -88,8 +100,12 @@ def own_id(record: Record) -> str | None:
     """Return the id a message was given by its writer, or None if it is named by its index."""
     if record.body is None or record.body == PLAIN:
         return None
-    given = opened(record)[0].get("id")
-    return given if isinstance(given, str) and 0 < len(given) <= LONGEST_ID else None
+    return _own_id(*opened(record))
+
+
+def _own_id(value: dict[str, Any], note: dict[str, Any]) -> str | None:
+    given = value.get("id")
+    return given if isinstance(given, str) and 0 < len(given) <= LONGEST_ID and "free" not in note else None
 
 
 def message(
@@ -106,13 +122,22 @@ def message(
             tokens = recounted
         elif type(tokenizer) is not Absent:
             tokens = count_message(value, tokenizer)
-    given = value.get("id")
+    return _message(record, value, note, naming, tokens)
+
+
+def message_of(record: Record, naming: Naming, tokens: int) -> Message:
+    """Return the message of a record that is known to have so many tokens."""
+    return _message(record, *opened(record), naming, tokens)
+
+
+def _message(record: Record, value: dict[str, Any], note: dict[str, Any], naming: Naming, tokens: int) -> Message:
     return Message(
         value,
-        id=given if isinstance(given, str) else naming.id(record.index),
+        id=_own_id(value, note) or naming.id(record.index),
         index=record.index,
         micros=record.at,
         tokens=tokens,
+        sidecar=note.get("sidecar"),
     )
 
 

@@ -26,7 +26,8 @@ from strongroom.services.sessions.counters import AnyTokenizer, remembered
 from strongroom.services.sessions.deletions import delete
 from strongroom.services.sessions.forks import copying
 from strongroom.services.sessions.handle import Handle, found, info
-from strongroom.services.sessions.ids import find, reclaimed, refuse_ours, reusable, taken
+from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
+from strongroom.services.sessions.records import message_of
 from strongroom.services.sessions.recounts import recount, uncounted
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.state import (
@@ -53,11 +54,14 @@ from strongroom.services.sessions.view import (
     learn,
     look,
     missing,
+    require_revision,
     visible,
 )
 from strongroom.services.sessions.windows import Filter, gather, priority_window, recent_window, relevant_window
 from strongroom.services.sessions.writes import (
+    Batch,
     Decision,
+    Ids,
     appending,
     batch,
     counter_of,
@@ -82,47 +86,127 @@ class AsyncSession(Handle):
     # ---- writing ----------------------------------------------------------------------------------------------------
     # A call repeated with the same `commit_id` changes nothing and returns what the first one returned.
 
-    async def append(self, messages: Messages, *, commit_id: str | None = None) -> list[Message]:
+    async def append(
+        self,
+        messages: Messages,
+        *,
+        sidecars: Sequence[Any] | None = None,
+        ids: Ids = "unique",
+        expected_revision: str | None = None,
+        commit_id: str | None = None,
+    ) -> list[Message]:
         """Add messages to the end and return them as stored, with their ids.
 
-        Never conflicts with other appends. An id that is in the session already is refused (`Conflict`).
+        Never conflicts with other appends. An id that is in the session already is refused (`Conflict`), unless `ids`
+        may repeat: then it is data, and the session names the message. `sidecars` has any JSON for each message, which
+        comes back as `message.sidecar` and is neither counted nor sent nor searched. With an `expected_revision`, of
+        `info`, it is refused (`Conflict`) if the session has changed since.
         """
         tokenizer = counter_of(messages, self._counter(self._state.tokenizer))
-        made = batch(messages, tokenizer)
+        made = batch(messages, tokenizer, sidecars, ids)
 
         async def attempt() -> Plan[Receipt]:
             length, versions, at = 0, dict[str, int](), self._scope.clock()
-            if made.needs_length:
+            expects, refusal = [Expect(self._key, EXISTS)], self._gone
+            if made.needs_length or expected_revision is not None:
                 notes = [Get(id_key(self._key, one)) for one in made.ids]
                 view, noted = await look(self._scope, self.id, self._counter, *notes)
+                if expected_revision is not None:
+                    require_revision(view, expected_revision)
+                    expects, refusal = [Expect(self._key, view.version), Expect(view.stream, view.length)], look_again
                 length, versions = view.length, await reusable(view, made.ids, noted)
                 await refuse_ours(view, made.ids)
             new = appending(self._scope, self.id, self._state, tokenizer, made, length, at)
-            expects = [Expect(self._key, EXISTS), *unused(self._key, made, versions)]
-            return Plan(expects, new, itself, made.answer(at), self._gone)
+            return Plan([*expects, *unused(self._key, made, versions)], new, itself, made.answer(at), refusal)
 
-        operation = self._operation("append", made.content, commit_id, made.counts(self._scope, tokenizer))
+        content = made.content(expected_revision=expected_revision)
+        operation = self._operation("append", content, commit_id, made.counts(self._scope, tokenizer))
         stored = await self._stored(made)(await perform(self._scope, operation, attempt, again))
         if stored:
             await self._appended(stored)
         return stored
 
-    async def replace(self, messages: Messages, *, commit_id: str | None = None) -> list[Message]:
+    async def replace(
+        self,
+        messages: Messages,
+        *,
+        sidecars: Sequence[Any] | None = None,
+        ids: Ids = "unique",
+        expected_revision: str | None = None,
+        commit_id: str | None = None,
+    ) -> list[Message]:
         """Hide every message and append these, in one step. `restore` brings the hidden ones back."""
         tokenizer = counter_of(messages, self._counter(self._state.tokenizer))
-        made = batch(messages, tokenizer)
+        made = batch(messages, tokenizer, sidecars, ids)
+        return await self._replace("replace", None, made, tokenizer, expected_revision, commit_id)
 
+    async def replace_from(
+        self,
+        message_id: str,
+        messages: Messages,
+        *,
+        sidecars: Sequence[Any] | None = None,
+        ids: Ids = "unique",
+        expected_revision: str | None = None,
+        commit_id: str | None = None,
+    ) -> list[Message]:
+        """Hide a message and everything after it and append these, in one step. `restore` brings back what it hid."""
+        tokenizer = counter_of(messages, self._counter(self._state.tokenizer))
+        made = batch(messages, tokenizer, sidecars, ids)
+        return await self._replace("replace_from", message_id, made, tokenizer, expected_revision, commit_id)
+
+    async def _replace(
+        self,
+        name: str,
+        message_id: str | None,
+        made: Batch,
+        tokenizer: Tokenizer,
+        expected_revision: str | None,
+        commit_id: str | None,
+    ) -> list[Message]:
         async def attempt(view: View) -> Decision:
             at = self._scope.clock()
-            state, cut, _ = cutting(view, view.first)
+            state, cut, _ = cutting(view, view.first if message_id is None else (await find(view, message_id)).index)
             # Whoever appends meanwhile would come before these messages, so has to be hidden too: then look again.
-            versions = await taken(view.scope, view.document, made.ids)
+            versions = await free(msgspec.structs.replace(view, state=state), made.ids)
             expects = [Expect(view.stream, view.length), *unused(view.document, made, versions)]
             new = appending(self._scope, self.id, state, tokenizer, made, view.length, at)
             return Decision([*new, Put(view.document, dump(state), view.tags), *cut], expects, made.answer(at))
 
-        operation = self._operation("replace", made.content, commit_id, made.counts(self._scope, tokenizer))
-        return await self._decide(operation, attempt, self._stored(made))
+        content = made.content(message_id=message_id, expected_revision=expected_revision)
+        operation = self._operation(name, content, commit_id, made.counts(self._scope, tokenizer))
+        return await self._decide(operation, attempt, self._stored(made), expected_revision)
+
+    async def pop(self, *, expected_revision: str | None = None, commit_id: str | None = None) -> Message | None:
+        """Hide the newest message and return it; None if there is none. Recorded: `restore` brings it back."""
+
+        seen: dict[int, Message] = {}
+
+        async def attempt(view: View) -> Decision:
+            if not view.stretches:
+                return Decision([], answer=encode(None))
+            newest = await backward(view, view.length, 1)
+            if not newest:
+                raise missing(self.id)
+            message = seen[newest[0].index] = view.message(newest[0])
+            state, cut, _ = cutting(view, message.index)
+            writes = [Put(view.document, dump(state), view.tags), *cut]
+            return Decision(writes, [Expect(view.stream, view.length)], encode([message.index, message.tokens]))
+
+        async def told(receipt: Receipt) -> Message | None:
+            found = None if receipt.answer is None else receipt.answer.load()
+            if found is None:
+                return None
+            index, tokens = found
+            if index in seen:
+                return seen[index]
+            part = await self._scope.get(Range(self._stream, index, index + 1))
+            if not part.records:
+                raise missing(self.id)
+            return message_of(part.records[0], self._naming, tokens)
+
+        content = encode({} if expected_revision is None else {"expected_revision": expected_revision})
+        return await self._decide(self._operation("pop", content, commit_id), attempt, told, expected_revision)
 
     async def truncate_from(self, message_id: str, *, commit_id: str | None = None) -> Cut:
         """Hide a message and everything after it. Recorded: `restore` brings them back."""
@@ -136,7 +220,7 @@ class AsyncSession(Handle):
         )
 
     async def restore(self, *, commit_id: str | None = None) -> Cut:
-        """Bring back what the newest `truncate_from` or `replace` hid; again for the one before it.
+        """Bring back what the newest `truncate_from`, `replace`, `replace_from` or `pop` hid; again for the one before.
 
         Messages come back at their place in the order of arrival. Refused (`Conflict`) if an id among them has been
         given to another message since.
@@ -392,6 +476,10 @@ class AsyncSession(Handle):
                 continue
             return 0 if self._meaning is None else (await self._meaning.catch_up(view)).embedded
         raise AssertionError("attempts() raises when it is enough")
+
+
+def look_again(conflict: Conflict) -> None:
+    """The refusal of what can tell by looking again why it was refused."""
 
 
 async def _cut(receipt: Receipt) -> Cut:

@@ -7,6 +7,7 @@ is appended next is visible, whoever cut what meanwhile.
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -89,6 +90,23 @@ class State(Struct, frozen=True, omit_defaults=True):
     def mixed(self) -> bool:
         """Whether some records may have been counted by another tokenizer than the one in force."""
         return self.recount is not None or self.tokenizer != self.counted_by
+
+    def revision(self, version: int, length: int) -> str:
+        """Return a word for what a session is while its document has this version and its stream this length.
+
+        Neither number ever goes back in the life of a session, and `created` tells one life from another.
+        """
+        return f"{self.created:x}.{version}.{length}"
+
+
+def changes(revision: str) -> int:
+    """Return how often a session had changed at a revision."""
+    match = re.fullmatch(r"[0-9a-f]{1,16}\.([0-9]{1,16})\.([0-9]{1,16})", revision, re.ASCII)
+    if match is None:
+        raise InvalidInput(
+            f"a revision must be one that session.info() told, not {revision!r:.60}", path="expected_revision"
+        )
+    return int(match[1]) + int(match[2])
 
 
 _decoder = msgspec.json.Decoder(State)

@@ -13,22 +13,37 @@ class Message(dict[str, Any]):
     """A message as it was put in, ready to send to a model: a dict of the reader's own, no part of the store.
 
     Beside it, what the store knows: `id`, `index` (its place in the order of arrival; -1 for a summary), `at` (when it
-    arrived) and `tokens`. `message["id"]` and `message["timestamp"]` answer too if the writer left them out, without
-    being among its keys.
+    arrived), `tokens`, and the `sidecar` that its writer gave along. `message["id"]` and `message["timestamp"]` answer
+    too if the writer left them out, without being among its keys.
     """
 
-    __slots__ = ("_micros", "id", "index", "tokens")
+    __slots__ = ("_micros", "id", "index", "sidecar", "tokens")
 
-    def __init__(self, value: Mapping[str, Any], *, id: str, index: int, micros: int, tokens: int) -> None:
+    def __init__(
+        self, value: Mapping[str, Any], *, id: str, index: int, micros: int, tokens: int, sidecar: Any = None
+    ) -> None:
         super().__init__(value)
         self.id = id
         self.index = index
         self.tokens = tokens
+        self.sidecar = sidecar
         self._micros = micros
 
     @property
     def at(self) -> datetime:
         return when(self._micros)
+
+    @property
+    def time(self) -> datetime:
+        """When it was said: its own `timestamp` (ISO 8601, UTC unless it says otherwise, or seconds since 1970), else
+        when it arrived."""
+        return _said_at(dict.get(self, "timestamp")) or self.at
+
+    @property
+    def name(self) -> str | None:
+        """Who said it, if the message has a name beside its role."""
+        given = dict.get(self, "name")
+        return given if isinstance(given, str) and given else None
 
     @property
     def role(self) -> Any:
@@ -51,7 +66,7 @@ class Message(dict[str, Any]):
         return default
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _message, (dict(self), self.id, self.index, self._micros, self.tokens)
+        return _message, (dict(self), self.id, self.index, self._micros, self.tokens, self.sidecar)
 
 
 class NewMessage(TypedDict, total=False):
@@ -71,7 +86,7 @@ class NewMessage(TypedDict, total=False):
     reasoning_content: object
     metadata: object
     id: str
-    timestamp: str
+    timestamp: str | float
     pinned: bool
     priority: int
 
@@ -90,7 +105,7 @@ class NewItem(TypedDict, total=False):
     status: str
     metadata: object
     id: str
-    timestamp: str
+    timestamp: str | float
     pinned: bool
     priority: int
 
@@ -99,7 +114,7 @@ Messages = NewMessage | NewItem | Message | Sequence[NewMessage | NewItem | Mess
 
 
 class SessionInfo(Struct, frozen=True):
-    """Facts about a session. `messages` counts the visible ones."""
+    """Facts about a session. `messages` counts the visible ones; `revision` is another one after every change."""
 
     id: str
     title: str
@@ -110,6 +125,7 @@ class SessionInfo(Struct, frozen=True):
     tags: dict[str, str]
     pinned: tuple[int, ...] = ()
     forked_from: str | None = None
+    revision: str = ""
 
 
 class Cut(Struct, frozen=True):
@@ -153,5 +169,18 @@ def when(micros: int) -> datetime:
     return datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000)
 
 
-def _message(value: dict[str, Any], id: str, index: int, micros: int, tokens: int) -> Message:
-    return Message(value, id=id, index=index, micros=micros, tokens=tokens)
+def _message(value: dict[str, Any], id: str, index: int, micros: int, tokens: int, sidecar: Any) -> Message:
+    return Message(value, id=id, index=index, micros=micros, tokens=tokens, sidecar=sidecar)
+
+
+def _said_at(stamp: object) -> datetime | None:
+    """Read a timestamp that a writer gave; None if it is not one."""
+    try:
+        if isinstance(stamp, str):
+            read = datetime.fromisoformat(stamp)
+            return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+        if isinstance(stamp, (int, float)) and not isinstance(stamp, bool):
+            return datetime.fromtimestamp(stamp, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None

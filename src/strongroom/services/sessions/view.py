@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from strongroom.errors import NotFound, StrongroomError
+from strongroom.errors import Conflict, NotFound, StrongroomError
 from strongroom.scope import Scope
 from strongroom.services.sessions.records import message
 from strongroom.services.sessions.state import (
@@ -24,6 +24,7 @@ from strongroom.services.sessions.state import (
     Naming,
     State,
     bounded,
+    changes,
     is_visible,
     parse,
     size,
@@ -63,6 +64,10 @@ class View(Struct, frozen=True):
     @property
     def stream(self) -> Key:
         return self.scope.key(MESSAGE, self.id)
+
+    @property
+    def revision(self) -> str:
+        return self.state.revision(self.version, self.length)
 
     @property
     def stretches(self) -> list[tuple[int, int]]:
@@ -121,6 +126,17 @@ def view_of(
 
 def missing(session_id: str) -> NotFound:
     return NotFound(f"there is no session {session_id!r:.80}", kind=SESSION, id=session_id)
+
+
+def require_revision(view: View, expected: str) -> None:
+    """Refuse a session that is no longer what a caller has seen."""
+    if view.revision != expected:
+        raise Conflict(
+            f"session {view.id!r} is at revision {view.revision}, not {expected!r:.80}; read it again; nothing changed",
+            expected=changes(expected),
+            actual=changes(view.revision),
+            key=view.document,
+        )
 
 
 async def fresh(view: View, answer: Awaitable[A]) -> A | None:

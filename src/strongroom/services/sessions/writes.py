@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -47,6 +47,8 @@ from strongroom.store import MAX_ANSWER, Append, Delete, Entry, Expect, Key, Put
 from strongroom.tokens import Tokenizer, is_built_in
 from strongroom.tokens.choosing import HIGHEST_PRIORITY, is_kept, priority
 
+Ids = Literal["unique", "repeat"]
+
 PINNED = "pinned"
 DELETED_AT_ONCE = 2000  # a commit that removes more would keep every other writer waiting
 
@@ -64,15 +66,20 @@ class Batch(Struct, frozen=True):
 
     drafts: tuple[Draft, ...]
     times: tuple[int, ...] = ()
+    ids_repeat: bool = False
 
     @property
     def ids(self) -> list[str]:
         return [one.id for one in self.drafts if one.id is not None]
 
-    @property
-    def content(self) -> Json:
-        """What the caller wants to write."""
-        return pack({"messages": [Raw(one.json) for one in self.drafts]})
+    def content(self, **more: str | None) -> Json:
+        """What the caller asks for, as arguments. Those that are as usual are left out."""
+        said: dict[str, Any] = {"messages": [Raw(one.json) for one in self.drafts]}
+        if any(one.sidecar is not None for one in self.drafts):
+            said["sidecars"] = [one.sidecar for one in self.drafts]
+        if self.ids_repeat:
+            said["ids"] = "repeat"
+        return pack(said | {name: Raw(encode(value)) for name, value in more.items() if value is not None})
 
     def counts(self, scope: Scope, tokenizer: Tokenizer) -> Json | None:
         """What to say besides where the messages are written by a server that does not have this tokenizer."""
@@ -94,7 +101,7 @@ class Batch(Struct, frozen=True):
         """Return the messages as they were stored at the end of a stream that then had this length."""
         start = length - len(self.drafts)
         return [
-            Message(one.value, id=one.id or naming.id(index), index=index, micros=at, tokens=count)
+            Message(one.value, id=one.id or naming.id(index), index=index, micros=at, tokens=count, sidecar=one.sidecar)
             for index, (one, count) in enumerate(zip(self.drafts, tokens, strict=True), start)
         ]
 
@@ -116,13 +123,28 @@ def counter_of(messages: Messages, tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def batch(messages: Messages, tokenizer: Tokenizer) -> Batch:
+def batch(messages: Messages, tokenizer: Tokenizer, sidecars: Sequence[Any] | None, ids: Ids) -> Batch:
     """Check and count what a caller wants to write."""
     if isinstance(messages, (str, bytes)):
         raise InvalidInput("messages must be mappings such as {'role': 'user', 'content': ...}, not a string")
-    many = [messages] if isinstance(messages, Mapping) else messages
+    many = [messages] if isinstance(messages, Mapping) else list(messages)
+    if sidecars is not None and len(sidecars) != len(many):
+        raise InvalidInput(
+            f"there must be a sidecar, or None, for each of {len(many)} messages, not {len(sidecars)}; nothing changed",
+            path="sidecars",
+        )
     told = messages.tokens if type(tokenizer) is Absent and isinstance(messages, Counted) else repeat(None)
-    made = Batch(tuple([draft(one, tokenizer, tokens) for one, tokens in zip(many, told, strict=False)]))
+    beside = repeat(None) if sidecars is None else sidecars
+    named = ids == "unique"
+    made = Batch(
+        tuple(
+            [
+                draft(one, tokenizer, tokens, sidecar=sidecar, named=named)
+                for one, tokens, sidecar in zip(many, told, beside, strict=False)
+            ]
+        ),
+        ids_repeat=not named,
+    )
     if len(set(made.ids)) < len(made.ids):
         raise InvalidInput("two messages of one call have the same id; nothing changed")
     return made
