@@ -24,6 +24,12 @@ def moment(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
+def microseconds(at: datetime) -> int:
+    """Turn an aware time into the clock's microseconds."""
+    passed = at - EPOCH
+    return (passed.days * 86400 + passed.seconds) * 1_000_000 + passed.microseconds
+
+
 def iso(at: datetime) -> str:
     """Write a time the one way we write times: UTC, microseconds, Z."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -10,8 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 import strongroom
 from strongroom.errors import BudgetExceeded
-from strongroom.services.runs.changes import apply, change
-from strongroom.services.runs.working_set import initial, view
+from strongroom.services.runs.working_set import apply, change, initial, view
 from strongroom.values import WorkingSet
 
 WORDS = st.text("abc ", max_size=6)

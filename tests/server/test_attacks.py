@@ -93,6 +93,22 @@ FACT = {
 }
 
 
+@pytest.mark.parametrize("type", ["RUN_START", "WS_UPDATE_APPLIED", "MILESTONE", "ERASED"])
+def test_what_only_the_service_records_is_refused_at_every_door(server: Served, type: str) -> None:
+    key = server.key(role="writer")
+    with strongroom.connect(server.url, key=key) as ctx, client(server.url, key) as http:
+        run = ctx.runs.create(objective="o", run_id="r")
+        with pytest.raises(InvalidInput, match="not by hand"):
+            run.record(type, {})
+        content = encode({"type": type, "payload": {"reason": "r"}, "actor": "ana", "parent": None})
+        assert isinstance(ctx.store, HttpStore)
+        with pytest.raises(InvalidInput, match="not by hand"):
+            ctx.store.perform(Operation("run.record", Key("default", "run", "r"), content, f"~{new_id()}"))
+        answer = http.post("/runs/r/events", json={"type": type, "payload": {"reason": "r"}})
+        assert answer.status_code in (400, 422) and "not by hand" in answer.text
+        assert len(run.events()) == 1
+
+
 def test_a_pack_that_was_never_made_is_not_recorded(server: Served, writer: strongroom.Context) -> None:
     writer.runs.create(objective="o", run_id="r")
     told = {"pack_id": f"pack_{'0' * 16}", "run_id": "r", "head": {"length": 1, "chain": "0" * 64}}

@@ -112,7 +112,7 @@ def test_an_anchor_that_the_key_does_not_vouch_for_is_named(here: Context, file:
 
 
 def test_a_signature_of_a_pack_is_none_of_an_anchor(here: Context, file: Path) -> None:
-    from strongroom.services.runs import signing
+    from strongroom.services.packs import signing
 
     run = paid(here, 1)
     told = json.loads(json.dumps({**_unsigned(run.anchor())}))

@@ -55,6 +55,16 @@ async def test_a_milestone_commits_its_memories_in_the_same_commit(ctx: Any) -> 
     assert [event.type for event in await run.events()][-2:] == ["MEMORY_COMMITTED", "MILESTONE"]
 
 
+@pytest.mark.parametrize("who", [{}, {"actor": "ana"}, {"reviewer": "agent-7"}, {"reviewer": "AGENT-7"}])
+async def test_nobody_approves_memories_by_keeping_silent_or_for_themselves(ctx: Any, who: dict[str, str]) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r")
+    batch = await ctx.memories.propose([REQUEST], proposer="agent-7", run_id="r")
+    with pytest.raises(InvalidInput, match=r"reviewer.*nothing changed"):
+        await run.milestone("learned", memory_batch_id=batch.id, **who)
+    assert list(await run.episodes()) == []
+    assert [pending.id for pending in await ctx.memories.pending()] == [batch.id]
+
+
 async def test_a_batch_that_can_not_be_committed_makes_no_milestone(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o", run_id="r")
     batch = await ctx.memories.propose([REQUEST], proposer="agent-7", run_id="another")

@@ -213,7 +213,7 @@ def test_memories_come_along(tmp_path: Path) -> None:
     memories = Memories()
     runs = Runs(AsyncRuns(Scope(Inline(open_store("memory://"))), memories=memories))
     run = runs.create(objective="o", run_id="r")
-    run.milestone("m", memory_batch_id="b")
+    run.milestone("m", memory_batch_id="b", reviewer="ana")
     run.export(tmp_path / "pack.zip")
     runs.restore(tmp_path / "pack.zip", run_id="back")
     assert memories.brought == [{"memory_id": "m1", "content": "known"}]

@@ -281,7 +281,7 @@ async def test_a_bad_field_is_refused_with_its_path(here: Any, fields: dict[str,
         ),
         (
             lambda run: run.record("TOOL_CAL", {}),
-            "no event type 'TOOL_CAL'; there are RUN_START, STEP_REQUEST, MODEL_ACTION, TOOL_CALL, TOOL_RESULT,",
+            "no event type 'TOOL_CAL'; there are STEP_REQUEST, MODEL_ACTION, TOOL_CALL, TOOL_RESULT,",
         ),
         (
             lambda run: run.record("TOOL_CALL", {"tool": "fetch"}),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from strongroom.errors import BudgetExceeded, InvalidInput, NotFound
+from strongroom.services.packs.staging import FLUSH_BYTES
 from strongroom.services.runs.artifacts import CHUNK
-from strongroom.services.runs.staging import FLUSH_BYTES
 from strongroom.store import Scan
 
 SMALL = b"a few bytes"

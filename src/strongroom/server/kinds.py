@@ -10,7 +10,8 @@ from __future__ import annotations
 from strongroom.server.keys import Role
 from strongroom.services.memories import keys as memories
 from strongroom.services.memories import vectors as memory_vectors
-from strongroom.services.runs import artifacts, ledger, staging
+from strongroom.services.packs import staging
+from strongroom.services.runs import artifacts, ledger
 from strongroom.services.runs import state as runs
 from strongroom.services.sessions import state as sessions
 from strongroom.services.threads import deliveries, plans, registry

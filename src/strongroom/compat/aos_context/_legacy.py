@@ -23,10 +23,11 @@ from strongroom.codec import encode, parse
 from strongroom.compat.aos_context import _places
 from strongroom.compat.aos_context.validation import ValidationError, assert_valid
 from strongroom.errors import InvalidInput
+from strongroom.services.packs.archive import MANIFEST, PackWriter
+from strongroom.services.packs.unzip import refused
 from strongroom.services.runs import packs, restores
 from strongroom.services.runs.ledger import GENESIS, SALT_BYTES, Identity
-from strongroom.services.runs.packs import PackReader, PackWriter
-from strongroom.services.runs.unzip import refused
+from strongroom.services.runs.packs import PackReader
 from strongroom.services.runs.working_set import require_valid
 from strongroom.values import RunConfig, iso, moment
 
@@ -155,9 +156,9 @@ def _old_entries(path: Path) -> dict[str, bytes] | None:
 
 
 def _old_manifest(archive: zipfile.ZipFile) -> Json | None:
-    if packs.MANIFEST not in archive.namelist():
+    if MANIFEST not in archive.namelist():
         return None
-    manifest = parse(_read(archive, packs.MANIFEST))
+    manifest = parse(_read(archive, MANIFEST))
     if not isinstance(manifest, dict) or "format" in manifest:
         return None
     try:

@@ -21,9 +21,9 @@ from strongroom.compat.aos_context._exports import export_ledger, extend
 from strongroom.compat.aos_context.validation import validate_instance
 from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
 from strongroom.scope import Scope
-from strongroom.services.runs.ledger import PAGE, EventTypes, Identity, body_of, entry
+from strongroom.services.runs.events import event_writes
+from strongroom.services.runs.ledger import PAGE, RESERVED, EventTypes, Identity, body_of, entry
 from strongroom.services.runs.ledger import event as event_of
-from strongroom.services.runs.state import event_writes
 from strongroom.services.runs.working_set import instant
 from strongroom.store import Append, Commit, Entry, Expect, Key, Range, Write, ask, new_id
 from strongroom.values import EPOCH, iso
@@ -131,7 +131,12 @@ class FileLedger:
 
 
 def _with_run(ctx: Context, event: dict[str, Any]) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
-    """Say what records the event in its run's own ledger, if the run is in this store."""
+    """Say what records the event in its run's own ledger, if the run is in this store.
+
+    What only Strongroom records there, because it stands for something that it did, stays in this file alone.
+    """
+    if event["event_type"] in RESERVED:
+        return (), ()
     try:
         return run(
             event_writes(

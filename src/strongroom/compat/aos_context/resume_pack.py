@@ -13,8 +13,8 @@ from strongroom.codec import encode
 from strongroom.compat.aos_context import _legacy, _places
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 from strongroom.errors import StrongroomError
-from strongroom.services.runs import packs
-from strongroom.services.runs.packs import PackReader, PackWriter
+from strongroom.services.packs.archive import MANIFEST, PackWriter
+from strongroom.services.runs.packs import PackReader
 
 
 @dataclass
@@ -58,7 +58,7 @@ def snapshot_resume_pack(
             made.unlink(missing_ok=True)
     except (OSError, ValueError, StrongroomError) as problem:
         return ResumePackResult(False, error=str(problem))
-    return ResumePackResult(True, folder, archive if zip_pack else None, folder / packs.MANIFEST, pack_id)
+    return ResumePackResult(True, folder, archive if zip_pack else None, folder / MANIFEST, pack_id)
 
 
 def load_resume_pack(*, pack_path: Path, target_run_dir: Path, new_run_id: str | None = None) -> LoadResumePackResult:
@@ -91,7 +91,7 @@ def _finish(path: Path, engine_versions: list[str] | None, pointers: Mapping[str
             manifest["pointers"] = {**pointers, **manifest["pointers"]}
             again = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
             with again.open("xb") as target, PackWriter(target) as writer:
-                for name in sorted(pack.names - {packs.MANIFEST}):
+                for name in sorted(pack.names - {MANIFEST}):
                     writer.add(name, pack.chunks(name))
                 writer.finish(encode(manifest))
             again.replace(path)

@@ -16,13 +16,14 @@ from typing import Any
 
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
+from strongroom.bridge import run as drive
 from strongroom.compat.aos_context import _legacy, _places
 from strongroom.compat.aos_context._exports import export_ledger, export_working_set
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig
 from strongroom.compat.aos_context.token_estimator import estimate_tokens
 from strongroom.compat.aos_context.validation import ValidationError, validate_instance
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, StrongroomError
-from strongroom.services.runs.brief import frame_tokens
+from strongroom.services.runs import brief, updates
 from strongroom.services.runs.working_set import IMMUTABLE, MUTABLE
 from strongroom.values import RunConfig
 
@@ -52,7 +53,7 @@ class ApplyPatchResult:
 def run_config(config: ContextConfig) -> RunConfig:
     """Return the limits as a run keeps them. There the headings of the brief count too, so they come on top."""
     return RunConfig(
-        ws_max_tokens=config.ws_max_tokens + frame_tokens(estimate_tokens),
+        ws_max_tokens=config.ws_max_tokens + brief.frame_tokens(estimate_tokens),
         pinned_context_max_items=min(config.pinned_context_max_items, 10),
     )
 
@@ -214,7 +215,7 @@ def patched(run: Run, patch: dict[str, Any], ws_path: Path) -> ApplyPatchResult:
     """Apply a patch to a run and bring its file up to date."""
     error = _problem(patch)
     if error is not None:
-        run.record("WS_UPDATE_REJECTED", {"error": error[:1000]})
+        drive(updates.reject(run._async._ref, error, updates.By("agent", None)))
         return ApplyPatchResult(False, None, error)
     try:
         changed = run.update(expected_seq=patch["expected_seq"], **patch["set"])

@@ -12,7 +12,7 @@ from msgspec import Struct
 from strongroom.errors import InvalidInput
 from strongroom.operations import Undecided
 from strongroom.server.operations.asked import Asked, Make, call, understood
-from strongroom.services.runs import elsewhere, episodes, exports
+from strongroom.services.runs import episodes, packs, updates
 from strongroom.services.runs.ledger import EventTypes
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
@@ -47,9 +47,9 @@ async def update(asked: Asked) -> object:
 
 
 async def update_with(asked: Asked) -> object:
-    decision = None if asked.besides is None else understood(elsewhere.Decision, asked.besides)
+    decision = None if asked.besides is None else understood(updates.Decision, asked.besides)
     run, by = await _the_run(asked), understood(By, [asked.arguments.get("actor"), asked.arguments.get("parent")])
-    return await run._update_decided(by, elsewhere.decided(decision), asked.commit_id)
+    return await run._update_decided(by, updates.decided(decision), asked.commit_id)
 
 
 async def record(asked: Asked) -> object:
@@ -84,10 +84,10 @@ async def export(asked: Asked) -> object:
     async def written() -> Pack:
         if asked.besides is None:
             raise Undecided
-        return await elsewhere.require_written(run._ref, understood(Pack, asked.besides))
+        return await packs.require_written(run._ref, understood(Pack, asked.besides))
 
     where, actor = asked.arguments.get("where"), asked.arguments["actor"]
-    return await exports.told(run._ref, str(where), written, actor=actor, commit_id=asked.commit_id)
+    return await packs.told(run._ref, str(where), written, actor=actor, commit_id=asked.commit_id)
 
 
 async def restore(asked: Asked) -> object:

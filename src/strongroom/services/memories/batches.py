@@ -19,7 +19,7 @@ from strongroom.services.memories.decisions import BatchWrites, Decision
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.requests import replaced
 from strongroom.services.memories.values import Batch, Committed, Proposal, Trust
-from strongroom.services.runs.state import event_writes
+from strongroom.services.runs.events import event_writes
 from strongroom.store import Expect, Write
 from strongroom.values import moment
 

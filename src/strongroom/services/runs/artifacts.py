@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -23,9 +23,12 @@ from msgspec import Struct
 
 from strongroom.codec import encode
 from strongroom.errors import Damaged, NotFound
+from strongroom.files import name_of, reading
+from strongroom.operations import Operation
 from strongroom.scope import Scope
-from strongroom.services.runs.staging import Staging
-from strongroom.services.runs.state import Attached, Ref
+from strongroom.services.packs.staging import Staging
+from strongroom.services.runs.state import Attached, Ref, Stored
+from strongroom.services.runs.updates import Ask, By, Outcome, Request
 from strongroom.store import Delete, Document, Entry, Expect, Get, Key, Put, Range, Scan, Write
 from strongroom.values import ArtifactRef, iso, moment
 
@@ -79,6 +82,47 @@ def preview(scope: Scope, content: Upload, pointer: ArtifactRef, max_tokens: int
         "timestamp": iso(moment(scope.clock())),
         "priority": priority,
     }
+
+
+async def attach(
+    ref: Ref,
+    source: str | os.PathLike[str] | bytes,
+    *,
+    type: str,
+    path: str | None,
+    preview_tokens: int,
+    priority: int,
+    by: By,
+    commit_id: str | None,
+    update: Callable[[Operation, By, Ask], Awaitable[Outcome]],
+) -> ArtifactRef:
+    """Store content and point to it from the working set, in one commit of `update`."""
+    scope = ref.scope
+    with reading(source) as chunks:
+        content = await upload(scope, ref.run_id, chunks)
+    name = name_of(source) if path is None else path
+    pointer = ArtifactRef(type=type, id=f"art_{os.urandom(8).hex()}", path=name, sha256=content.sha256)
+    append: dict[str, list[Any]] = {"artifact_refs": [pointer]}
+    if preview_tokens:
+        append["sliding_context"] = [preview(scope, content, pointer, preview_tokens, priority)]
+
+    async def ask(stored: Stored) -> Request:
+        expects, writes = await store_writes(scope, ref.run_id, pointer, content)
+        told = (attached(pointer, content.size),)
+        return Request(append=append, expects=expects, writes=writes, answer=encode(pointer.id), attached=told)
+
+    told = {"type": type, "path": name, "sha256": content.sha256, "preview_tokens": preview_tokens}
+    asked = encode({**told, "priority": priority, **by._asdict()})
+    operation = Operation("run.attach", ref.key, asked, commit_id, source=lambda: reading(source))
+    try:
+        done = await update(operation, by, ask)
+    except BaseException:
+        await content.staging.abandon()
+        raise
+    if done.stored is None:
+        await content.staging.abandon()
+    assert done.answer is not None
+    return msgspec.structs.replace(pointer, id=done.answer.load())
 
 
 async def stage(staging: Staging, key: Key, chunks: Iterable[bytes]) -> tuple[str, int]:

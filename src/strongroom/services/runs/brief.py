@@ -19,8 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.errors import BudgetExceeded, InvalidInput, shown
-from strongroom.services.runs.changes import WorkingSetJson
-from strongroom.services.runs.working_set import ranked
+from strongroom.services.runs.working_set import WorkingSetJson, ranked
 from strongroom.tokens import Tokenizer
 from strongroom.values import Brief, BriefReceipt, LeftOut
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import inspect
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -19,13 +19,11 @@ from strongroom.codec import Json, encode
 from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, Undecided, perform
 from strongroom.services.runs import history
-from strongroom.services.runs.changes import WorkingSetJson
+from strongroom.services.runs.history import episode_digest
 from strongroom.services.runs.ledger import event, recorded
-from strongroom.services.runs.long_term import LongTerm, MemoryWrites
 from strongroom.services.runs.state import Ref, Stored, erased, record, stored_in
-from strongroom.services.runs.story import episode_digest
-from strongroom.services.runs.working_set import view
-from strongroom.store import Append, Entry, Expect, Get, Range, Receipt, Record, Slice, Tail
+from strongroom.services.runs.working_set import WorkingSetJson, view
+from strongroom.store import Append, Entry, Expect, Get, Range, Receipt, Record, Slice, Tail, Write
 from strongroom.values import Episode, Event, Listing, moment
 
 TYPE = "episode"
@@ -87,7 +85,7 @@ async def make(
     reason: str,
     memory_batch_id: str | None = None,
     next_entry_point: str = "",
-    reviewer: str,
+    reviewer: str | None = None,
     summarizer: Summarizer | Summarized | None = None,
     actor: str,
     parent: str | None = None,
@@ -160,7 +158,7 @@ async def make_if_due(ref: Ref, *, actor: str) -> bool:
         if len(errors) >= config.milestone_error_cap:
             reason = f"automatic: {config.milestone_error_cap} errors"
     if reason:
-        await make(ref, reason=reason, reviewer=actor, actor=actor)
+        await make(ref, reason=reason, actor=actor)
     return bool(reason)
 
 
@@ -173,9 +171,17 @@ def _last(past: Slice) -> Episode | None:
     return read(past.records[0]) if past.records else None
 
 
-async def _batch(memories: LongTerm | None, batch_id: str | None, reviewer: str, run_id: str) -> MemoryWrites | None:
+async def _batch(
+    memories: LongTerm | None, batch_id: str | None, reviewer: str | None, run_id: str
+) -> MemoryWrites | None:
     if batch_id is None:
         return None
+    if reviewer is None:
+        raise InvalidInput(
+            "a batch of memories is committed by somebody: name a reviewer, who is not its proposer unless the policy "
+            "says review_own=True; nothing changed",
+            path="reviewer",
+        )
     if memories is None:
         raise InvalidInput("this context has no long-term memory to commit a batch to; nothing changed")
     return await memories.batch_writes(batch_id, reviewer=reviewer, run_id=run_id)
@@ -224,3 +230,46 @@ async def _since(stored: Stored, last: Episode | None) -> list[Event]:
     start = last.last_event if last else 0
     found = [event(kept, stored.working_set) async for kept in history.records(stored.ref, start, stored.length)]
     return [told for told in found if last is None or told.payload.get("episode_id") != last.episode_id]
+
+
+# ---- what runs need of long-term memory -----------------------------------------------------------------------------
+
+
+class MemoryWrites(Protocol):
+    """What to join to a commit so that memories are made with it."""
+
+    @property
+    def expects(self) -> tuple[Expect, ...]: ...
+    @property
+    def writes(self) -> tuple[Write, ...]: ...
+    @property
+    def memory_ids(self) -> tuple[str, ...]: ...
+
+
+class LongTerm(Protocol):
+    """Memory that outlives a run."""
+
+    def inline(self) -> LongTerm:
+        """Return the same for code without an event loop."""
+        ...
+
+    async def batch_writes(self, batch_id: str, *, reviewer: str, run_id: str | None = None) -> MemoryWrites:
+        """Say what commits a batch; write nothing."""
+        ...
+
+    async def search(self, query: str, k: int = 8, *, user_id: str | None, project_id: str | None) -> Sequence[Any]:
+        """Return hits, best first; each has a `memory` with `id`, `content` and `confidence`."""
+        ...
+
+
+@runtime_checkable
+class Packable(Protocol):
+    """Long-term memory that can travel in a resume pack."""
+
+    async def pack_items(self, memory_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """Return memories as plain JSON."""
+        ...
+
+    async def unpack_writes(self, items: Sequence[Mapping[str, Any]]) -> MemoryWrites:
+        """Say what brings memories from a pack back, leaving those already known alone; write nothing."""
+        ...

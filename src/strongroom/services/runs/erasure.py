@@ -14,12 +14,12 @@ import msgspec
 from strongroom.codec import encode
 from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, made_here, perform, step
-from strongroom.services.runs import artifacts, history, staging
-from strongroom.services.runs.changes import WorkingSetJson
+from strongroom.services.packs import staging
+from strongroom.services.runs import artifacts, history
 from strongroom.services.runs.ledger import Tombstone, body_of, tombstone
 from strongroom.services.runs.state import Mark, Ref, RunState, Stored, beginning, put, record, stored_in
 from strongroom.services.runs.verifying import ERASED
-from strongroom.services.runs.working_set import LISTS
+from strongroom.services.runs.working_set import LISTS, WorkingSetJson
 from strongroom.store import Append, Delete, Entry, Erase, Expect, Get, Range, Receipt
 from strongroom.values import Erasure, moment
 

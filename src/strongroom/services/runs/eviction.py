@@ -19,8 +19,7 @@ from typing import Any
 
 from strongroom.errors import BudgetExceeded
 from strongroom.services.runs.brief import fixed_parts, frame_tokens, sliding_line
-from strongroom.services.runs.changes import WorkingSetJson
-from strongroom.services.runs.working_set import ranked
+from strongroom.services.runs.working_set import WorkingSetJson, ranked
 from strongroom.tokens import Tokenizer
 from strongroom.values import EvictedItem, Eviction
 

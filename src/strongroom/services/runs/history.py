@@ -6,21 +6,19 @@ only grow along a ledger), then rebuilt from the last whole state before it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from time import monotonic
+from collections.abc import AsyncIterator, Iterable, Mapping
+from hashlib import sha256
 from typing import Any
 
-from strongroom.errors import Damaged, InvalidInput, NotFound
-from strongroom.services.runs import changes
-from strongroom.services.runs.changes import WorkingSetJson
-from strongroom.services.runs.ledger import PAGE, body_of, event
-from strongroom.services.runs.state import Ref, Stored, load_of
-from strongroom.services.runs.working_set import view
-from strongroom.store import Get, Range, Record
-from strongroom.values import Diff, Event, FieldChange, Listing, Step
+import msgspec
 
-MAX_EVENTS = 1000
-WAIT_SECONDS = 5.0
+from strongroom.codec import Json
+from strongroom.errors import Damaged, InvalidInput, NotFound
+from strongroom.services.runs.ledger import PAGE, body_of, event
+from strongroom.services.runs.state import Attached, Ref, Stored
+from strongroom.services.runs.working_set import WorkingSetJson, apply, view
+from strongroom.store import Range, Record
+from strongroom.values import Diff, FieldChange, RunConfig, Step
 
 
 async def at(stored: Stored, seq: int) -> WorkingSetJson:
@@ -51,42 +49,6 @@ async def replay(stored: Stored) -> AsyncIterator[Step]:
         yield Step(event(record, stored.working_set), shown)
 
 
-async def follow(ref: Ref, ids: Mapping[str, Any], after: int, idle_seconds: float | None) -> AsyncIterator[Event]:
-    """Yield the events with a sequence id above `after`, then new ones as they come, until none has for long enough."""
-    store: Any = ref.scope.store
-    start, since = after, monotonic()
-    while True:
-        page = await ref.scope.some(Range(ref.ledger, start, None, PAGE))
-        for record in page.records:
-            yield event(record, ids)
-        if page.records:
-            start, since = page.records[-1].index + 1, monotonic()
-            continue
-        left = WAIT_SECONDS if idle_seconds is None else since + idle_seconds - monotonic()
-        if left <= 0:
-            return
-        await store.wait(ref.ledger, max(start, page.length), min(left, WAIT_SECONDS))
-
-
-async def events(ref: Ref, after: int, limit: int, types: Sequence[str] | None) -> Listing[Event]:
-    """Return up to `limit` events with a sequence id above `after`, of some types or all."""
-    if type(limit) is not int or not 0 < limit <= MAX_EVENTS:
-        raise InvalidInput(f"limit must be 1 to {MAX_EVENTS}, not {limit!r:.40}")
-    found: list[Event] = []
-    start = after
-    while True:
-        document, page = await ref.scope.read(Get(ref.key), Range(ref.ledger, start, None, limit))
-        working_set = load_of(ref, document).working_set
-        for record in page.records:
-            start = record.index + 1
-            if types is None or record.type in types:
-                found.append(event(record, working_set))
-                if len(found) == limit:
-                    return Listing(found, str(start) if start < page.length else None)
-        if start >= page.length or not page.records:
-            return Listing(found)
-
-
 async def records(ref: Ref, start: int, stop: int) -> AsyncIterator[Record]:
     """Yield the records of a ledger, a page at a time."""
     while start < stop:
@@ -109,7 +71,7 @@ def told(state: WorkingSetJson | None, detail: Mapping[str, Any]) -> WorkingSetJ
         found: WorkingSetJson = detail["state"]
         return found
     if "change" in detail and state is not None:
-        return {**changes.apply(state, detail["change"]), "_update_seq": detail["seq"]}
+        return {**apply(state, detail["change"]), "_update_seq": detail["seq"]}
     return state
 
 
@@ -152,3 +114,70 @@ async def _first_version(ref: Ref, start: int, stop: int) -> Record | None:
 def detail_of(record: Record) -> dict[str, Any]:
     """Return what Strongroom added to an event (nothing, if that was erased)."""
     return (body_of(record.body).detail if record.body is not None else None) or {}
+
+
+# ---- the story a ledger tells ---------------------------------------------------------------------------------------
+#
+# Everything of a run is told in its chain: the state by what each update changed, the configuration by the event the
+# run began with, an episode by the hash in the event of its milestone, content by the event that attached it. Events
+# that begin a run anew (it was started, restored, erased) tell all of it at once. So whatever is kept beside the ledger
+# can be held against it.
+
+
+def episode_digest(at: int, body: Json) -> str:
+    """Return what the event of a milestone tells of its episode."""
+    return sha256(b"strongroom/episode/1\0" + at.to_bytes(8, "big", signed=True) + body).hexdigest()
+
+
+def all_digest(digests: Iterable[str]) -> tuple[int, str]:
+    """Return how many episodes there are and one hash over all of them, for an event that tells them at once."""
+    known = list(digests)
+    return len(known), sha256(b"strongroom/episodes/1\0" + "".join(known).encode()).hexdigest()
+
+
+class Story:
+    """A ledger that is being told. `hear` raises ValueError where an event says what none can say."""
+
+    def __init__(self) -> None:
+        self.state: WorkingSetJson | None = None
+        self.config: RunConfig | None = None
+        self.whole = -1  # the place of the last event with a whole state
+        self.attached: dict[str, Attached] = {}
+        self._brought = all_digest(())
+        self._made: list[str] = []
+
+    def hear(self, record: Record) -> None:
+        """Take in the next event. Of one that was erased nothing is left to take in."""
+        try:
+            self._hear(record)
+        except (msgspec.ValidationError, LookupError, TypeError, AttributeError, ValueError) as problem:
+            raise ValueError(f"the event says what no event can say ({problem})") from None
+
+    def _hear(self, record: Record) -> None:
+        if record.body is None:
+            self.state = None
+            return
+        detail = detail_of(record)
+        self.state = told(self.state, detail)
+        if "state" in detail:
+            self.whole = record.index
+        if "config" in detail:
+            self.config = msgspec.convert(detail["config"], RunConfig)
+            self.attached = {}
+            self._brought = msgspec.convert(detail.get("episodes", all_digest(())), tuple[int, str])
+            self._made = []
+        for one in msgspec.convert(detail.get("attached", []), list[Attached]):
+            self.attached[one.id] = one
+        if "episode_sha256" in detail:
+            self._made.append(str(detail["episode_sha256"]))
+
+    def wrong_episode(self, digests: list[str]) -> int | None:
+        """Return the place of the first episode, of those that are there, that is missing, exchanged or too many."""
+        count, brought = self._brought
+        if all_digest(digests[:count]) != (count, brought):
+            return 0
+        there, told = digests[count:], self._made
+        for place in range(max(len(there), len(told))):
+            if there[place : place + 1] != told[place : place + 1]:
+                return count + place
+        return None

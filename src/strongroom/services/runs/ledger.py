@@ -44,6 +44,10 @@ PAGE = 256
 
 # Those that only Strongroom writes: each stands for something that happened in the same commit.
 RESERVED = {
+    "RUN_START": "ctx.runs.create",
+    "WS_UPDATE_APPLIED": "run.update",
+    "WS_UPDATE_REJECTED": "run.update",
+    "MILESTONE": "run.milestone",
     "MEMORY_PROPOSED": "ctx.memories.propose",
     "MEMORY_COMMITTED": "ctx.memories.commit",
     "MEMORY_REJECTED": "ctx.memories.reject",
@@ -99,7 +103,8 @@ class EventTypes:
     def check(self, type: str, payload: object) -> Json:
         """Return the payload as it will be stored; raise `InvalidInput` unless a user may record this."""
         if type in RESERVED:
-            raise InvalidInput(f"{type} is recorded by {RESERVED[type]}, not by hand; nothing changed", path="type")
+            told = f"{type} is recorded by {RESERVED[type]}, not by hand; {_allowed()}; nothing changed"
+            raise InvalidInput(told, path="type")
         if type not in self._custom:
             return check_payload(type, payload)
         stored = encode(payload, depth=1)
@@ -113,11 +118,15 @@ def check_payload(type: object, payload: object) -> Json:
     known = parts("ledger_event")
     if not isinstance(type, str) or type == "custom_type" or type not in known:
         custom = str(type).startswith("custom.")
-        others = ", ".join(name for name in known if name not in RESERVED and name != "custom_type")
-        hint = "register it with ctx.runs.register_event first" if custom else f"there are {others} and custom. ones"
+        hint = "register it with ctx.runs.register_event first" if custom else _allowed()
         raise InvalidInput(f"no event type {type!r:.80}; {hint}; nothing changed", path="type")
     check_schema("ledger_event", payload, part=type, path="payload")
     return stored
+
+
+def _allowed() -> str:
+    own = ", ".join(name for name in parts("ledger_event") if name not in RESERVED and name != "custom_type")
+    return f"there are {own} and custom. ones"
 
 
 def entry(

@@ -9,107 +9,52 @@
 | `artifacts/<sha256>` | contents |
 | `manifest.json` | size and sha256 of each of them, the ledger's head, where it is from, perhaps a signature |
 
-Entries are stored, not compressed: salts do not compress, and a pack that can not blow up is one that a reader may be
-strict about. The same run gives the same bytes: times and ids come from its content.
+The same run gives the same bytes: times and ids come from its content.
 """
 
 from __future__ import annotations
 
-import zipfile
+import os
+import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, BinaryIO
 
 import msgspec
 
-from strongroom.codec import encode, parse
-from strongroom.errors import InvalidInput
+from strongroom.codec import Json, encode, pack
+from strongroom.errors import Conflict, Damaged, InvalidInput
+from strongroom.files import path_of, writing
+from strongroom.operations import Operation, Plan, perform
 from strongroom.schemas import check as check_schema
-from strongroom.services.runs.ledger import SALT_BYTES, Identity, Tombstone, check_payload, commitment, entry, event_id
-from strongroom.services.runs.unzip import MAX_ENTRIES, Unzip, refused
+from strongroom.services.packs import signing
+from strongroom.services.packs.archive import MANIFEST, MAX_PACK_BYTES, Archive, PackWriter
+from strongroom.services.packs.unzip import refused
+from strongroom.services.runs import artifacts, episodes, history
+from strongroom.services.runs.episodes import LongTerm, Packable
+from strongroom.services.runs.ledger import (
+    GENESIS,
+    SALT_BYTES,
+    Identity,
+    Tombstone,
+    body_of,
+    check_payload,
+    commitment,
+    entry,
+    event,
+    event_id,
+)
+from strongroom.services.runs.state import Ref, Stored, read, record, recording
+from strongroom.services.runs.verifying import ERASED, Tombstones
 from strongroom.services.runs.working_set import instant
-from strongroom.store import MAX_RECORD_BYTES, Entry
-from strongroom.values import EPOCH, Event
+from strongroom.store import Document, Entry, Range, Receipt
+from strongroom.values import Event, Head, Pack, iso, microseconds, moment
 
 FORMAT = 1
 ENGINE = "aos-context/2.1.0"
-MANIFEST, WORKING_SET, LEDGER, MEMORIES = "manifest.json", "working_set.json", "run.jsonl", "memories.jsonl"
+WORKING_SET, LEDGER, MEMORIES = "working_set.json", "run.jsonl", "memories.jsonl"
 EPISODES, ARTIFACTS = "episodes/", "artifacts/"
-# A line holds a record and what the format adds to it.
-MAX_LINE = MAX_RECORD_BYTES + (1 << 20)
-MAX_DOCUMENT = MAX_RECORD_BYTES
-MAX_PACK_BYTES = (1 << 32) - 1
-
-Json = dict[str, Any]
-
-
-class PackWriter:
-    """Writes entries one after the other, hashing as it goes; the manifest last."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=False)
-        self.files: dict[str, str] = {}
-        self.sizes: dict[str, int] = {}
-
-    def __enter__(self) -> PackWriter:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        # After a failure the file is thrown away; the zip must still let go of it.
-        with suppress(*((OSError, ValueError) if kind else ())):
-            self._zip.close()
-
-    def add(self, path: str, chunks: Iterable[bytes]) -> None:
-        """Write one entry."""
-        with self.adding(path) as entry:
-            for chunk in chunks:
-                entry.write(chunk)
-
-    def adding(self, path: str) -> EntryWriter:
-        """Open one entry, for content that comes bit by bit."""
-        if len(self.files) + 2 > MAX_ENTRIES:
-            raise InvalidInput(f"a pack holds at most {MAX_ENTRIES} entries; nothing changed")
-        return EntryWriter(self, path)
-
-    def finish(self, manifest: bytes) -> None:
-        """Write the manifest, which is the last entry."""
-        self.add(MANIFEST, [manifest])
-
-
-class EntryWriter:
-    """One entry being written."""
-
-    def __init__(self, pack: PackWriter, path: str) -> None:
-        self._pack, self._path = pack, path
-        self._hash, self._size = sha256(), 0
-        info = zipfile.ZipInfo(path)
-        info.external_attr = 0o600 << 16
-        self._file = pack._zip.open(info, "w")
-
-    def write(self, chunk: bytes) -> None:
-        try:
-            self._file.write(chunk)
-        except (RuntimeError, zipfile.LargeZipFile):
-            raise _too_large() from None
-        self._hash.update(chunk)
-        self._size += len(chunk)
-
-    def __enter__(self) -> EntryWriter:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        try:
-            self._file.close()
-        except (RuntimeError, zipfile.LargeZipFile):
-            raise _too_large() from None
-        self._pack.files[self._path] = self._hash.hexdigest()
-        self._pack.sizes[self._path] = self._size
-
-
-def _too_large() -> InvalidInput:
-    return InvalidInput("an entry of a pack holds at most 2 GiB, and a pack at most 4 GiB; nothing was exported")
 
 
 # ---- events as lines ------------------------------------------------------------------------------------------------
@@ -128,7 +73,7 @@ def erased_line(event: Event, kept: Tombstone) -> bytes:
     return encode({**line, "erased": msgspec.to_builtins(kept)}) + b"\n"
 
 
-def entry_of(line: Json, number: int, identity: Identity) -> tuple[Entry, bool]:
+def entry_of(line: dict[str, Any], number: int, identity: Identity) -> tuple[Entry, bool]:
     """Return what to append for a line of run.jsonl, and whether to erase it again at once.
 
     The commitment is made for the run it will belong to, from the salt that came along: the same run in the same
@@ -160,7 +105,7 @@ def entry_of(line: Json, number: int, identity: Identity) -> tuple[Entry, bool]:
     return made, False
 
 
-def _erased(line: Json, place: str, identity: Identity) -> Entry:
+def _erased(line: dict[str, Any], place: str, identity: Identity) -> Entry:
     try:
         kept = msgspec.convert(line["erased"], Tombstone)
         type, at = str(line["event_type"]), _microseconds(line["timestamp"])
@@ -179,84 +124,204 @@ def _is_salt(salt: object) -> bool:
 def _microseconds(text: object) -> int:
     if not isinstance(text, str):
         raise refused("an event has no time")
-    passed = instant(text, "timestamp") - EPOCH
-    return (passed.days * 86400 + passed.seconds) * 1_000_000 + passed.microseconds
+    return microseconds(instant(text, "timestamp"))
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-class PackReader:
-    """A pack whose structure was checked. Content is checked as it is read, against zip and manifest."""
+class PackReader(Archive):
+    """A resume pack whose structure was checked; one without a manifest is a working set with its ledger."""
 
     def __init__(self, file: BinaryIO, *, max_bytes: int = MAX_PACK_BYTES) -> None:
-        self._zip = Unzip(file, max_bytes=max_bytes)
-        self.names = set(self._zip.members)
-        self.manifest: Json | None = None
-        if MANIFEST in self.names:
-            self.manifest = self._manifest()
-        elif not {WORKING_SET} <= self.names <= {WORKING_SET, LEDGER}:
-            raise refused("it has no manifest, and is not a plain working set with its ledger")
-
-    def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield an entry's content; raise at its end unless it is what the manifest says."""
-        total = sha256()
-        for chunk in self._zip.read(name):
-            total.update(chunk)
-            yield chunk
-        if self.manifest is not None and name != MANIFEST and total.hexdigest() != self.manifest["files"][name].lower():
-            raise refused(f"{name!r} is not what the manifest says")
-
-    def document(self, name: str) -> Any:
-        """Return a small JSON entry."""
-        if self._zip.members[name].size > MAX_DOCUMENT:
-            raise refused(f"{name!r} is larger than any such entry")
-        try:
-            return parse(b"".join(self.chunks(name)))
-        except InvalidInput as problem:
-            raise problem if "refused" in str(problem) else refused(f"{name!r}: {problem}") from None
-
-    def lines(self, name: str) -> Iterator[Json]:
-        """Yield the objects of a JSON-lines entry (nothing, if it is not there)."""
-        if name not in self.names:
+        super().__init__(file, max_bytes=max_bytes)
+        if self.manifest is None:
+            if not {WORKING_SET} <= self.names <= {WORKING_SET, LEDGER}:
+                raise refused("it has no manifest, and is not a plain working set with its ledger")
             return
-        for number, raw in enumerate(self._split(name), 1):
-            try:
-                value = parse(raw)
-            except InvalidInput as problem:
-                raise refused(f"{name}:{number}: {problem}") from None
-            if not isinstance(value, dict):
-                raise refused(f"{name}:{number} is not an object")
-            yield value
-
-    def under(self, folder: str) -> list[str]:
-        """Return the entries of a folder, in order."""
-        return sorted(name for name in self.names if name.startswith(folder))
-
-    def _split(self, name: str) -> Iterator[bytes]:
-        rest = b""
-        for chunk in self.chunks(name):
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from (line for line in whole if line.strip())
-            if len(rest) > MAX_LINE:
-                raise refused(f"{name!r} has a line that is longer than any event")
-        if rest.strip():
-            yield rest
-
-    def _manifest(self) -> Json:
-        found = self.document(MANIFEST)
-        check_schema("manifest", found, path=MANIFEST)
-        told: Json = found
-        if told.get("format") != FORMAT or "sizes" not in told or "origin" not in told or "ledger_head" not in told:
+        if self.manifest.get("format") != FORMAT or not {"origin", "ledger_head"} <= self.manifest.keys():
             raise refused("its manifest is not of a format known here")
-        if set(told["files"]) != self.names - {MANIFEST} or set(told["sizes"]) != set(told["files"]):
-            raise refused("its entries are not those the manifest lists")
-        for name, size in told["sizes"].items():
-            if self._zip.members[name].size != size:
-                raise refused(f"{name!r} has not the size the manifest says")
         for name in self.names - {MANIFEST, WORKING_SET, LEDGER, MEMORIES}:
             if not name.startswith((EPISODES, ARTIFACTS)) or name.count("/") != 1:
                 raise refused(f"{name!r} is not an entry of a pack")
         if not {WORKING_SET, LEDGER} <= self.names:
             raise refused("it holds no working set, or no ledger")
-        return told
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+PAGE = 16
+_NAMED = re.compile(r"pack_[0-9a-f]{16} [0-9a-f]{64}")
+
+
+async def to_file(
+    ref: Ref,
+    path: str | os.PathLike[str],
+    *,
+    memories: LongTerm | None,
+    signing_key: bytes | None,
+    actor: str,
+    commit_id: str | None,
+) -> Pack:
+    """Write the run to a file and tell so in its ledger."""
+
+    async def written() -> Pack:
+        return await unrecorded(ref, path, memories=memories, signing_key=signing_key)
+
+    # The key itself never leaves this process, nor does the path: what an id stands for is told by their hashes.
+    said = [os.fsencode(path_of(path).absolute()).hex(), None if signing_key is None else signing_key.hex()]
+    return await told(ref, sha256(encode(said)).hexdigest(), written, actor=actor, commit_id=commit_id)
+
+
+async def told(
+    ref: Ref, where: str, written: Callable[[], Awaitable[Pack]], *, actor: str, commit_id: str | None
+) -> Pack:
+    """Tell in the ledger of a pack that has been written."""
+
+    async def attempt() -> Plan[Pack]:
+        made = await written()
+        length, chain = made.head.length, made.head.chain
+        told = {"pack_id": made.pack_id, "length": length, "chain": chain, "manifest_sha256": made.manifest_sha256}
+        return recording(ref, record(ref, "SNAPSHOT", told, actor=actor), lambda receipt: made, pack(made))
+
+    async def replay(receipt: Receipt) -> Pack:
+        assert receipt.answer is not None
+        return msgspec.json.decode(receipt.answer, type=Pack)
+
+    async def decide() -> Json:
+        return pack(await written())
+
+    operation = Operation("run.export", ref.key, encode({"where": where, "actor": actor}), commit_id)
+    return await perform(ref.scope, operation, attempt, replay, decide)
+
+
+async def require_written(ref: Ref, pack: Pack) -> Pack:
+    """Return what is said of a pack, if it was made of this run's own ledger, or raise `InvalidInput`."""
+    length = pack.head.length
+    here = await ref.scope.get(Range(ref.ledger, length - 1, length)) if length else None
+    chain = here.records[0].chain if here is not None and here.records else GENESIS
+    if pack.run_id != ref.run_id or (chain or GENESIS).hex() != pack.head.chain:
+        raise InvalidInput("this pack was not made of the run's ledger; nothing changed", path="head")
+    if not _NAMED.fullmatch(f"{pack.pack_id} {pack.manifest_sha256}"):
+        raise InvalidInput("a pack is named after its manifest; nothing changed", path="pack_id")
+    return pack
+
+
+async def unrecorded(
+    ref: Ref, path: str | os.PathLike[str], *, memories: LongTerm | None, signing_key: bytes | None
+) -> Pack:
+    """Write the run to a file. In the store nothing changes."""
+    with writing(path) as file:
+        return await export(ref, file, memories=memories, signing_key=signing_key)
+
+
+async def export(ref: Ref, file: BinaryIO, *, memories: LongTerm | None, signing_key: bytes | None) -> Pack:
+    """Write the run as it is now. What is recorded while it is being written is not in the pack."""
+    stored = await read(ref)
+    with PackWriter(file) as pack:
+        pack.add(WORKING_SET, [encode(stored.working_set)])
+        chain, at, named = await _ledger(stored, pack)
+        named |= await _episodes(ref, pack)
+        await _memories(sorted(named), memories, pack)
+        uses = await artifacts.uses(ref.scope, run=ref.run_id)
+        await _artifacts(ref, uses, pack)
+        await _require_not_erased(stored)
+        manifest = _manifest(stored, pack, Head(stored.length, chain.hex()), at, uses)
+        if signing_key is not None:
+            manifest["signature"] = signing.sign(manifest, signing_key)
+        raw = encode(manifest)
+        pack.finish(raw)
+    return Pack(
+        pack_id=manifest["pack_id"],
+        run_id=ref.run_id,
+        head=Head(stored.length, chain.hex()),
+        manifest_sha256=sha256(raw).hexdigest(),
+        signed=signing_key is not None,
+    )
+
+
+def _manifest(stored: Stored, pack: PackWriter, head: Head, at: int, uses: list[Document]) -> dict[str, Any]:
+    """Return the manifest, named after its own content."""
+    ref = stored.ref
+    manifest: dict[str, Any] = {
+        "_schema_version": "2.1",
+        "format": FORMAT,
+        "created_at": iso(moment(at)),
+        "compatible_engine_versions": [ENGINE],
+        "files": pack.files,
+        "sizes": pack.sizes,
+        "origin": {"space": ref.scope.space, "run_id": ref.run_id},
+        "ledger_head": msgspec.to_builtins(head),
+        "config": msgspec.to_builtins(stored.state.config),
+        "pointers": {"artifacts": sorted((_pointer(ref, use) for use in uses), key=lambda each: str(each["id"]))},
+    }
+    return {**manifest, "pack_id": "pack_" + sha256(encode(manifest)).hexdigest()[:16]}
+
+
+async def _ledger(stored: Stored, pack: PackWriter) -> tuple[bytes, int, set[str]]:
+    """Write the events; return the chain, the time of the last one and the memories they name."""
+    tombstones, named = Tombstones(stored.ref), set[str]()
+    chain, at = GENESIS, 0
+    with pack.adding(LEDGER) as entry:
+        async for kept in history.records(stored.ref, 0, stored.length):
+            told = event(kept, stored.working_set)
+            if kept.body is None:
+                stone = await tombstones.get(kept.index)
+                if stone is None:
+                    raise Damaged(f"event {told.sequence_id} is blank and no erasure was recorded", reason="gap")
+                entry.write(erased_line(told, stone))
+            else:
+                entry.write(line_of(told, body_of(kept.body).salt))
+                if kept.type == "MEMORY_COMMITTED":
+                    named.update(told.payload["memory_ids"])
+            chain, at = kept.chain or chain, kept.at
+    return chain, at, named
+
+
+async def _episodes(ref: Ref, pack: PackWriter) -> set[str]:
+    named, place = set[str](), 0
+    while True:
+        page = await ref.scope.some(Range(ref.episodes, place, None, PAGE))
+        for kept in page.records:
+            made = episodes.read(kept)
+            if made is None:
+                continue
+            named.update(made.memory_commits)
+            more = {"reason": made.reason, "first_event": made.first_event, "last_event": made.last_event}
+            name = f"{EPISODES}{kept.index:08d}-{made.episode_id}.json"
+            pack.add(name, [encode({**made.to_dict(), **more})])
+        place = page.records[-1].index + 1 if page.records else page.length
+        if place >= page.length:
+            return named
+
+
+async def _memories(ids: list[str], memories: LongTerm | None, pack: PackWriter) -> None:
+    items: Sequence[Mapping[str, Any]] = ()
+    if ids and isinstance(memories, Packable):
+        items = await memories.pack_items(ids)
+    pack.add(MEMORIES, (encode(dict(item)) + b"\n" for item in items))
+
+
+async def _artifacts(ref: Ref, uses: list[Document], pack: PackWriter) -> None:
+    for digest in sorted({use.value.load()["sha256"] for use in uses}):
+        with pack.adding(ARTIFACTS + digest) as entry:
+            async for chunk in artifacts.content(ref.scope, digest):
+                entry.write(chunk)
+
+
+def _pointer(ref: Ref, use: Document) -> dict[str, Any]:
+    return {**use.value.load(), "id": use.key.id.removeprefix(f"{ref.run_id}/")}
+
+
+async def _require_not_erased(stored: Stored) -> None:
+    """Refuse to finish if the run was erased meanwhile: the pack would hold what is gone, or half of it."""
+    now = await read(stored.ref)
+    async for kept in history.records(stored.ref, stored.length, now.length):
+        if kept.type == ERASED:
+            raise Conflict(
+                f"run {stored.ref.run_id!r} was erased while it was being exported; nothing was exported",
+                expected=stored.length,
+                actual=now.length,
+                key=stored.ref.key,
+            )

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, BinaryIO
 
@@ -19,23 +17,23 @@ from msgspec import Struct
 
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput
-from strongroom.files import CHUNK
 from strongroom.operations import Operation, Plan, perform
 from strongroom.schemas import check as check_schema
 from strongroom.scope import Scope
-from strongroom.services.runs import artifacts, packs, signing
-from strongroom.services.runs.changes import WorkingSetJson
+from strongroom.services.packs import signing
+from strongroom.services.packs.archive import whole
+from strongroom.services.packs.staging import Staging, sweep
+from strongroom.services.packs.unzip import refused
+from strongroom.services.runs import artifacts, packs
 from strongroom.services.runs.episodes import TYPE as EPISODE
+from strongroom.services.runs.episodes import LongTerm, MemoryWrites, Packable
+from strongroom.services.runs.history import Story, all_digest, episode_digest
 from strongroom.services.runs.ledger import GENESIS, Identity, recorded
-from strongroom.services.runs.long_term import LongTerm, MemoryWrites, Packable
 from strongroom.services.runs.packs import PackReader
-from strongroom.services.runs.staging import Staging, sweep
 from strongroom.services.runs.state import Attached, Mark, Ref, RunState, beginning, find, point_to, put, record, taken
-from strongroom.services.runs.story import Story, all_digest, episode_digest
-from strongroom.services.runs.unzip import refused
-from strongroom.services.runs.working_set import instant, require_id, require_valid
+from strongroom.services.runs.working_set import WorkingSetJson, instant, require_id, require_valid
 from strongroom.store import Append, Entry, Erase, Expect, Get, Receipt, Write
-from strongroom.values import EPOCH, Head, RunConfig
+from strongroom.values import Head, RunConfig, microseconds
 
 _EPISODE = re.compile(re.escape(packs.EPISODES) + r"[0-9]{8}-(ep_[0-9a-f]+)\.json")
 _EPISODE_EXTRAS = ("reason", "first_event", "last_event")
@@ -145,7 +143,7 @@ async def restore(
         "max_bytes": max_bytes,
     }
     operation = Operation(
-        "runs.restore", ref.key, encode({**said, "actor": actor}), commit_id, encode(demands), lambda: _whole(file)
+        "runs.restore", ref.key, encode({**said, "actor": actor}), commit_id, encode(demands), lambda: whole(file)
     )
     try:
         return await perform(scope, operation, attempt, replay)
@@ -195,9 +193,9 @@ def _episode(pack: PackReader, name: str) -> tuple[dict[str, Any], int]:
         raise refused(f"{name!r} is not the episode its name says")
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise refused(f"{name!r} does not say which events it covers")
-    passed = instant(found.pop("created_at"), name) - EPOCH
+    at = microseconds(instant(found.pop("created_at"), name))
     found.pop("_schema_version")
-    return {**found, **extras}, (passed.days * 86400 + passed.seconds) * 1_000_000 + passed.microseconds
+    return {**found, **extras}, at
 
 
 def _digest(body: dict[str, Any], at: int) -> str:
@@ -228,13 +226,6 @@ def _pointers(pack: PackReader, manifest: dict[str, Any]) -> list[Attached]:
         if packs.ARTIFACTS + pointer["sha256"] not in pack.names:
             raise refused(f"the content of artifact {pointer['id'][:60]!r} is missing")
     return msgspec.convert(pointers, list[Attached])
-
-
-@contextmanager
-def _whole(file: BinaryIO) -> Iterator[Iterator[bytes]]:
-    """Offer the file from its beginning."""
-    file.seek(0)
-    yield iter(lambda: file.read(CHUNK), b"")
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------

@@ -5,40 +5,35 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Unpack
 
 import msgspec
-from msgspec import Raw
 
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
-from strongroom.codec import Json, encode, pack
-from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound, Unavailable
-from strongroom.files import name_of, reading
-from strongroom.operations import Operation, Plan, made_here, perform
+from strongroom.codec import encode
+from strongroom.errors import CommitUnknown, Conflict, InvalidInput, Unavailable
+from strongroom.operations import Operation, made_here
 from strongroom.services.runs import (
-    anchors,
     artifacts,
     brief,
-    elsewhere,
     episodes,
-    exports,
+    events,
     history,
+    packs,
     starts,
     updates,
     verifying,
 )
-from strongroom.services.runs.anchors import Seal, kept
-from strongroom.services.runs.ledger import EventTypes, event, recorded
-from strongroom.services.runs.long_term import LongTerm
-from strongroom.services.runs.state import Ref, RunState, Stored, load_of, read, record, recording
+from strongroom.services.runs.episodes import LongTerm
+from strongroom.services.runs.ledger import EventTypes
+from strongroom.services.runs.state import Ref, RunState, Stored, read
 from strongroom.services.runs.updates import By, Outcome, Request
+from strongroom.services.runs.verifying import Seal, kept
 from strongroom.services.runs.working_set import view
-from strongroom.store import Get, Range, Receipt
 from strongroom.values import (
     Anchor,
     ArtifactRef,
@@ -162,20 +157,10 @@ class AsyncRun:
 
         What `decide` says is not part of what a `commit_id` stands for: a repeat does not ask it.
         """
-
-        async def ask(stored: Stored) -> Request | None:
-            answer = decide(view(stored.working_set))
-            fields: object = await answer if inspect.isawaitable(answer) else answer
-            if fields is not None and not isinstance(fields, Mapping):
-                raise InvalidInput(f"a decision must be a mapping of fields, not {type(fields).__name__}")
-            return None if fields is None else Request(fields)
-
-        async def decided() -> Json:
-            stored = await read(self._ref)
-            request = await ask(stored)
-            return elsewhere.decision(stored, request)
-
-        return await self._update_decided(By(actor or self._actor, parent), ask, commit_id, decided)
+        ask = updates.asking(decide)
+        return await self._update_decided(
+            By(actor or self._actor, parent), ask, commit_id, updates.deciding(self._ref, ask)
+        )
 
     async def _update_decided(
         self, by: By, ask: updates.Ask, commit_id: str | None, decide: updates.Decide | None = None
@@ -194,17 +179,10 @@ class AsyncRun:
     ) -> WorkingSet:
         """Make the run what it was after update `seq`, as a new update. Nothing in the past changes."""
         by = By(actor or self._actor, parent)
-
-        async def ask(stored: Stored) -> Request:
-            old = await history.at(stored, seq)
-            payload = {"to_seq": seq, "new_seq": stored.seq + 1}
-            told = record(self._ref, "ROLLED_BACK", payload, **by._asdict())
-            return Request(updates.back_to(old), events=(told,))
-
         expected = self.seq if expected_seq is None else expected_seq
         content, besides = encode({"seq": seq, **by._asdict()}), encode({"expected_seq": expected})
         operation = Operation("run.rollback", self._ref.key, content, commit_id, besides)
-        return (await self._update(operation, by, ask, expected)).working_set
+        return (await self._update(operation, by, updates.back_to(self._ref, seq, by), expected)).working_set
 
     async def _update(
         self,
@@ -234,7 +212,7 @@ class AsyncRun:
     async def _sealed(self) -> None:
         if self._seal.path is not None:
             try:
-                await anchors.anchor(self._ref, self._seal.path, self._seal.signing_key)
+                await verifying.anchor(self._ref, self._seal.path, self._seal.signing_key)
             except Unavailable as problem:
                 raise Unavailable(f"the milestone was made; its anchor was not: {problem}", reason="io") from None
 
@@ -251,22 +229,9 @@ class AsyncRun:
     ) -> Event:
         """Add an event to the ledger. Its type and payload are checked. It never conflicts, whoever else records."""
         told = self._types.check(type, dict(payload) if isinstance(payload, Mapping) else payload)
-        ref, who = self._ref, actor or self._actor
-
-        async def attempt() -> Plan[Event]:
-            entry = record(ref, type, told, actor=who, parent=parent)
-            return recording(ref, entry, lambda made: event(recorded(entry, made.versions[0] - 1), self._ids))
-
-        async def replay(receipt: Receipt) -> Event:
-            length = receipt.versions[0]
-            document, page = await ref.scope.read(Get(ref.key), Range(ref.ledger, length - 1, length))
-            if page.records[0].body is None:
-                raise NotFound(f"event {length} of run {self.id!r} was erased since", kind="event", id=str(length))
-            return event(page.records[0], load_of(ref, document).working_set)
-
-        content = pack({"type": type, "payload": Raw(told), "actor": who, "parent": parent})
-        operation = Operation("run.record", ref.key, content, commit_id)
-        made = await perform(ref.scope, operation, attempt, replay)
+        made = await events.record(
+            self._ref, self._ids, type, told, actor=actor or self._actor, parent=parent, commit_id=commit_id
+        )
         if self._known is not None and self._known.length < made.sequence_id:
             self._known = msgspec.structs.replace(self._known, length=made.sequence_id)
         if type == "ERROR" and self._config.milestone_error_cap is not None:
@@ -277,26 +242,26 @@ class AsyncRun:
         self, *, after: Cursor = None, limit: int = 100, types: Sequence[str] | None = None
     ) -> Listing[Event]:
         """Return events in order, from the first one after sequence id `after`, or after a page: its `next`."""
-        return await history.events(self._ref, place_of(after), limit, types)
+        return await events.events(self._ref, place_of(after), limit, types)
 
     async def follow(self, *, after: Cursor = None, idle_seconds: float | None = None) -> AsyncIterator[Event]:
         """Yield the events after sequence id `after`, then each new one as it is recorded, by whatever process.
 
         Ends only if `idle_seconds` pass without a new event.
         """
-        async for told in history.follow(self._ref, self._ids, place_of(after), idle_seconds):
+        async for told in events.follow(self._ref, self._ids, place_of(after), idle_seconds):
             yield told
 
     async def head(self) -> Head:
         """Return the ledger's length and hash, to keep elsewhere and give to `verify` later."""
-        return await anchors.head(self._ref)
+        return await verifying.head(self._ref)
 
     async def anchor(self, path: str | os.PathLike[str] | None = None, *, signing_key: bytes | None = None) -> Anchor:
         """Seal the ledger's head: add it to the end of a file, sign it with an Ed25519 key (32 bytes), or both.
 
         Keep the file where whoever can write the store can not, and give it to `verify`.
         """
-        return await anchors.anchor(self._ref, path, signing_key)
+        return await verifying.anchor(self._ref, path, signing_key)
 
     async def verify(
         self,
@@ -363,35 +328,17 @@ class AsyncRun:
 
         `preview_tokens` leaves the beginning of it in the sliding context, for a tool result too large to keep there.
         """
-        with reading(source) as chunks:
-            content = await artifacts.upload(self._ref.scope, self.id, chunks)
-        name = name_of(source) if path is None else path
-        pointer = ArtifactRef(type=type, id=f"art_{os.urandom(8).hex()}", path=name, sha256=content.sha256)
-        append: dict[str, list[Any]] = {"artifact_refs": [pointer]}
-        if preview_tokens:
-            shown = artifacts.preview(self._ref.scope, content, pointer, preview_tokens, priority)
-            append["sliding_context"] = [shown]
-        by = By(actor or self._actor, parent)
-        told = {"type": type, "path": name, "sha256": content.sha256, "preview_tokens": preview_tokens}
-        told |= {"priority": priority, **by._asdict()}
-
-        async def ask(stored: Stored) -> Request:
-            expects, writes = await artifacts.store_writes(self._ref.scope, self.id, pointer, content)
-            attached = artifacts.attached(pointer, content.size)
-            return Request(
-                append=append, expects=expects, writes=writes, answer=encode(pointer.id), attached=(attached,)
-            )
-
-        operation = Operation("run.attach", self._ref.key, encode(told), commit_id, source=lambda: reading(source))
-        try:
-            done = await self._update(operation, by, ask)
-        except BaseException:
-            await content.staging.abandon()
-            raise
-        if done.stored is None:
-            await content.staging.abandon()
-        assert done.answer is not None
-        return msgspec.structs.replace(pointer, id=done.answer.load())
+        return await artifacts.attach(
+            self._ref,
+            source,
+            type=type,
+            path=path,
+            preview_tokens=preview_tokens,
+            priority=priority,
+            by=By(actor or self._actor, parent),
+            commit_id=commit_id,
+            update=self._update,
+        )
 
     async def artifact(self, artifact_id: str) -> AsyncIterator[bytes]:
         """Yield an artifact's content in chunks; raise `Damaged` if it is not what was stored."""
@@ -415,8 +362,8 @@ class AsyncRun:
         if not record:
             if commit_id is not None:
                 raise InvalidInput("what is not recorded is no commit and takes no commit_id; nothing was exported")
-            return await exports.unrecorded(self._ref, path, memories=self._memories, signing_key=signing_key)
-        return await exports.to_file(
+            return await packs.unrecorded(self._ref, path, memories=self._memories, signing_key=signing_key)
+        return await packs.to_file(
             self._ref,
             path,
             memories=self._memories,
@@ -439,14 +386,17 @@ class AsyncRun:
         parent: str | None = None,
         commit_id: str | None = None,
     ) -> Episode:
-        """Freeze what happened since the last milestone; commit a batch of memories with it. All in one commit."""
+        """Freeze what happened since the last milestone; commit a batch of memories with it. All in one commit.
+
+        A batch needs a `reviewer`, as with `ctx.memories.commit`: nobody approves what they proposed themselves.
+        """
         made = await episodes.make(
             self._ref,
             self._memories,
             reason=reason,
             memory_batch_id=memory_batch_id,
             next_entry_point=next_entry_point,
-            reviewer=reviewer or actor or self._actor,
+            reviewer=reviewer,
             summarizer=summarizer,
             actor=actor or self._actor,
             parent=parent,

@@ -10,13 +10,13 @@ from strongroom.arguments import checked
 from strongroom.errors import Damaged
 from strongroom.files import opened
 from strongroom.scope import Scope
+from strongroom.services.packs.archive import MAX_PACK_BYTES
 from strongroom.services.runs import erasure, restores, starts
-from strongroom.services.runs.anchors import Seal
+from strongroom.services.runs.episodes import LongTerm
 from strongroom.services.runs.ledger import EventTypes
-from strongroom.services.runs.long_term import LongTerm
-from strongroom.services.runs.packs import MAX_PACK_BYTES
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import KIND, Ref, RunState, find, load, refs
+from strongroom.services.runs.verifying import Seal
 from strongroom.services.runs.working_set import require_id
 from strongroom.store import Scan
 from strongroom.values import Erasure, Head, Listing, RunConfig, Status

@@ -24,10 +24,10 @@ from strongroom.codec import Json, encode, pack
 from strongroom.errors import Conflict, Damaged, NotFound
 from strongroom.operations import Plan
 from strongroom.scope import Scope
-from strongroom.services.runs.changes import WorkingSetJson, change
 from strongroom.services.runs.ledger import KIND as LEDGER
-from strongroom.services.runs.ledger import Identity, check_payload, entry
-from strongroom.store import EXISTS, Append, Document, Entry, Expect, Get, Key, Put, Range, Receipt, Write
+from strongroom.services.runs.ledger import Identity, entry
+from strongroom.services.runs.working_set import WorkingSetJson, change
+from strongroom.store import EXISTS, Append, Document, Entry, Expect, Get, Key, Put, Range, Receipt
 from strongroom.values import Eviction, RunConfig
 
 KIND = "run"
@@ -225,16 +225,6 @@ def erased(ref: Ref, what: str) -> NotFound:
         kind=what,
         id=ref.run_id,
     )
-
-
-async def event_writes(
-    scope: Scope, run_id: str, type: str, payload: dict[str, Any], *, actor: str, parent: str | None = None
-) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
-    """Say what to join to a commit of your own so that it records an event in a run's ledger too."""
-    told = check_payload(type, payload)
-    ref, _ = await find(scope, run_id)
-    added = record(ref, type, told, actor=actor, parent=parent)
-    return (Expect(ref.key, EXISTS),), (Append(ref.ledger, (added,)),)
 
 
 class Attached(Struct, frozen=True, kw_only=True):

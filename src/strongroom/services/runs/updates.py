@@ -7,6 +7,7 @@ nobody is ever refused for what is no longer so.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import Conflict, InvalidInput, StrongroomError
-from strongroom.operations import NOTHING, Operation, Plan, made_here, perform, step
+from strongroom.operations import NOTHING, Operation, Plan, Undecided, made_here, perform, step
 from strongroom.scope import Scope
 from strongroom.services.runs import history
 from strongroom.services.runs.eviction import make_room
@@ -35,7 +36,7 @@ from strongroom.services.runs.state import (
 )
 from strongroom.services.runs.working_set import MUTABLE, changed, data, view
 from strongroom.store import Append, Entry, Expect, Get, Range, Receipt, Write
-from strongroom.values import Eviction, WorkingSet
+from strongroom.values import Eviction, UpdateFields, WorkingSet
 
 MAX_ERROR = 1000
 
@@ -73,6 +74,7 @@ class Outcome(Struct, frozen=True):
     answer: Json | None = None
 
 
+Fields = UpdateFields | Mapping[str, Any]
 Ask = Callable[[Stored], Awaitable[Request | None]]
 Decide = Callable[[], Awaitable[Json]]
 
@@ -116,7 +118,10 @@ async def update(
         return await perform(ref.scope, operation, attempt, lambda receipt: _made_before(ref, receipt), decide)
     except StrongroomError as problem:
         if problem is refused:
-            await _reject(ref, problem, by)
+            try:
+                await reject(ref, f"{problem.code}: {problem}", by)
+            except StrongroomError as failure:
+                problem.add_note(f"this refusal could not be recorded: {failure}")
         raise
 
 
@@ -169,9 +174,28 @@ def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
     return Plan((stored.unchanged, *request.expects), writes, outcome, request.answer)
 
 
-def back_to(old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that make a run what it was."""
-    return {name: old[name] for name in MUTABLE}
+def asking(decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None]) -> Ask:
+    """Ask for what a callback decides."""
+
+    async def ask(stored: Stored) -> Request | None:
+        answer = decide(view(stored.working_set))
+        fields: object = await answer if inspect.isawaitable(answer) else answer
+        if fields is not None and not isinstance(fields, Mapping):
+            raise InvalidInput(f"a decision must be a mapping of fields, not {type(fields).__name__}")
+        return None if fields is None else Request(fields)
+
+    return ask
+
+
+def back_to(ref: Ref, seq: int, by: By) -> Ask:
+    """Ask for what makes a run what it was."""
+
+    async def ask(stored: Stored) -> Request:
+        old = await history.at(stored, seq)
+        told = record(ref, "ROLLED_BACK", {"to_seq": seq, "new_seq": stored.seq + 1}, **by._asdict())
+        return Request({name: old[name] for name in MUTABLE}, events=(told,))
+
+    return ask
 
 
 async def _made_before(ref: Ref, receipt: Receipt) -> Outcome:
@@ -191,15 +215,48 @@ async def _made_before(ref: Ref, receipt: Receipt) -> Outcome:
     return Outcome(view(working_set), eviction=eviction, answer=receipt.answer)
 
 
-async def _reject(ref: Ref, refusal: StrongroomError, by: By) -> None:
+async def reject(ref: Ref, error: str, by: By) -> None:
     """Record that an update was refused, and why."""
-    told = {"error": f"{refusal.code}: {refusal}"[:MAX_ERROR]}
+    told = {"error": error[:MAX_ERROR]}
 
     async def attempt() -> Plan[None]:
         event = record(ref, "WS_UPDATE_REJECTED", told, **by._asdict())
         return recording(ref, event, lambda receipt: None)
 
-    try:
-        await step(ref.scope, ref.key, attempt)
-    except StrongroomError as failure:
-        refusal.add_note(f"this refusal could not be recorded: {failure}")
+    await step(ref.scope, ref.key, attempt)
+
+
+# ---- decisions of clients -------------------------------------------------------------------------------------------
+#
+# A client decides about the run as it saw it, and says what it saw. What does not fit any more is not done: `Undecided`
+# sends the question back.
+
+
+class Decision(Struct, frozen=True):
+    """What `update_with` was told by its callback, about a run after so many updates. None: nothing to do."""
+
+    fields: dict[str, Any] | None
+    seq: int
+
+
+def deciding(ref: Ref, ask: Ask) -> Decide:
+    """Say what is decided about a run as it is now."""
+
+    async def decide() -> Json:
+        stored = await read(ref)
+        request = await ask(stored)
+        fields = None if request is None else {name: data(value) for name, value in request.fields.items()}
+        return encode({"fields": fields, "seq": stored.seq})
+
+    return decide
+
+
+def decided(made: Decision | None) -> Ask:
+    """Ask for what was decided, if it is about the run as it is."""
+
+    async def ask(stored: Stored) -> Request | None:
+        if made is None or made.seq != stored.seq:
+            raise Undecided
+        return None if made.fields is None else Request(made.fields)
+
+    return ask

@@ -5,21 +5,25 @@ The first event that is wrong is named; where the ledger is as it was recorded, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import encode
-from strongroom.errors import BudgetExceeded, Damaged, StrongroomError
-from strongroom.services.runs import anchors, artifacts
+from strongroom.codec import encode, parse
+from strongroom.errors import BudgetExceeded, Damaged, InvalidInput, StrongroomError
+from strongroom.files import add_line, read_lines
+from strongroom.services.packs import signing
+from strongroom.services.runs import artifacts
 from strongroom.services.runs.episodes import TYPE as EPISODE
+from strongroom.services.runs.history import Story, episode_digest
 from strongroom.services.runs.ledger import GENESIS, PAGE, Tombstone, body_of, commitment, tombstone
 from strongroom.services.runs.state import Ref, load_of, tags_of
-from strongroom.services.runs.story import Story, episode_digest
-from strongroom.store import Document, Get, Range, Record, Slice
-from strongroom.values import Head, Verification
+from strongroom.store import Document, Get, Range, Record, Slice, Tail
+from strongroom.values import Anchor, Head, Verification, iso, moment
 
 ERASED = "ERASED"
 EPISODES_PAGE = 16
@@ -63,7 +67,7 @@ class Tombstones:
         return [] if told is None else msgspec.convert(body_of(told).payload["tombstones"], list[Tombstone])
 
 
-async def verify(ref: Ref, head: Head | None = None, sealed: anchors.Kept | None = None) -> Verification:
+async def verify(ref: Ref, head: Head | None = None, sealed: Kept | None = None) -> Verification:
     """Recompute every commitment and the chain; then hold everything else of the run against what the ledger tells.
 
     `head` and `sealed` are what was kept elsewhere: the ledger must have been each of them.
@@ -76,7 +80,7 @@ async def verify(ref: Ref, head: Head | None = None, sealed: anchors.Kept | None
     return replace(found, anchored=max((one.length for one in sealed.heads), default=0), note=sealed.note)
 
 
-async def _verify(ref: Ref, heads: Sequence[Head], sealed: anchors.Kept | None) -> Verification:
+async def _verify(ref: Ref, heads: Sequence[Head], sealed: Kept | None) -> Verification:
     kept: dict[int, set[str]] = {}
     for head in (*heads, *(sealed.heads if sealed else ())):
         kept.setdefault(head.length, set()).add(head.chain)
@@ -255,3 +259,89 @@ def _recomputed(record: Record) -> Tombstone | None:
         return tombstone(body) if encode(msgspec.to_builtins(body)) == record.body else None
     except (msgspec.DecodeError, msgspec.ValidationError, StrongroomError, ValueError):
         return None
+
+
+# ---- anchors --------------------------------------------------------------------------------------------------------
+#
+# A hash chain has no key: somebody who can write the whole file can write a whole new chain. An anchor is the head of
+# a ledger, on a line of a file of the user's choice and perhaps signed; a rewritten chain does not go through it.
+#
+# | what was done | found with anchors |
+# |---|---|
+# | an event up to the anchored length was changed, taken out, or put in | yes |
+# | the end of the ledger was cut off, below an anchored length | yes |
+# | events were added after the last anchor by somebody with the right to write | no: that is what writing is |
+# | events after the last anchor were rewritten | no: anchor more often |
+# | lines were taken out of the file of anchors | no: keep it where it can only grow |
+# | a line was changed or invented, and the key was not stolen | yes, if `public_key` is given |
+
+
+Place = str | os.PathLike[str]
+
+
+class Seal(Struct):
+    """Where the heads of a context's runs go whenever a milestone is made (nowhere, unless somebody says so)."""
+
+    path: Place | None = None
+    signing_key: bytes | None = None
+
+
+class Kept(Struct, frozen=True):
+    """What a file of anchors says of one run: heads, or why it can not be relied on; and the lines left out."""
+
+    heads: tuple[Head, ...] = ()
+    problem: str = ""
+    note: str = ""
+
+
+async def head(ref: Ref) -> Head:
+    """Return a ledger's length and hash."""
+    tail = await ref.scope.get(Tail(ref.ledger, 1))
+    chain = tail.records[0].chain if tail.records else None
+    return Head(tail.length, (chain or GENESIS).hex())
+
+
+async def anchor(ref: Ref, path: Place | None, signing_key: bytes | None) -> Anchor:
+    """Seal a ledger's head, and add it to a file; it is on disk when this returns."""
+    now = await head(ref)
+    told = {
+        "space": ref.scope.space,
+        "run": ref.run_id,
+        "length": now.length,
+        "chain": now.chain,
+        "time": iso(moment(ref.scope.clock())),
+    }
+    signature = None if signing_key is None else signing.sign(told, signing_key, signing.ANCHOR)
+    line = encode({**told, "signature": signature})
+    if path is not None:
+        add_line(path, line)
+    return msgspec.json.decode(line, type=Anchor)
+
+
+def kept(ref: Ref, anchors: Place | Sequence[Anchor], public_key: bytes | None) -> Kept:
+    """Return what anchors say of a run."""
+    known, note = _from_file(anchors) if isinstance(anchors, (str, os.PathLike)) else (tuple(anchors), "")
+    if not all(isinstance(one, Anchor) for one in known):
+        raise InvalidInput("anchors must be a path, or a list of what run.anchor returned")
+    own = [one for one in known if (one.space, one.run) == (ref.scope.space, ref.run_id)]
+    for one in own:
+        told = msgspec.to_builtins(one)
+        if told["signature"] is None:
+            del told["signature"]
+        wrong = signing.problem(told, public_key, signing.ANCHOR)
+        if wrong:
+            return Kept(problem=f"the anchor of length {one.length} can not be relied on: {wrong}", note=note)
+    if not own:
+        return Kept(problem="no anchor speaks of this run", note=note)
+    return Kept(tuple(Head(one.length, one.chain) for one in own), note=note)
+
+
+def _from_file(path: Place) -> tuple[tuple[Anchor, ...], str]:
+    """Return the anchors in a file, and which lines are none: what a process that was killed left of its last one."""
+    found, torn = [], []
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            found.append(msgspec.convert(parse(line), Anchor))
+        except (InvalidInput, msgspec.ValidationError):
+            torn.append(str(number))
+    return tuple(found), f"line {', '.join(torn[:10])} of the anchors is torn and was left out" if torn else ""

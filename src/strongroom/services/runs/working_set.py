@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +19,9 @@ from strongroom.codec import MAX_DEPTH, encode
 from strongroom.errors import BudgetExceeded, Damaged, Immutable, InvalidInput
 from strongroom.schemas import check as check_schema
 from strongroom.schemas import no_field
-from strongroom.services.runs.changes import WorkingSetJson
 from strongroom.values import ArtifactRef, PinnedItem, RunConfig, SlidingItem, WorkingSet
+
+WorkingSetJson = dict[str, Any]
 
 MAX_RUN_ID = 160
 IMMUTABLE = ("_schema_version", "_update_seq", "task_id", "thread_id", "run_id", "objective")
@@ -27,6 +29,8 @@ LISTS = ("acceptance_criteria", "constraints", "blockers", "artifact_refs", "pin
 MUTABLE = ("status", "current_stage", "next_action", "last_action_summary", *LISTS)
 # How a caller may name an immutable field: as the JSON does, or as the attribute of WorkingSet.
 _ATTRIBUTES = {"seq": "_update_seq", "schema_version": "_schema_version"}
+# Above this many differing items a single splice is written: matching costs the product of both lengths.
+MAX_MATCHED = 2000
 _LEAP = re.compile(r":60(?=[.+\-Zz])")
 
 
@@ -194,3 +198,51 @@ def _without(items: list[Any], wanted: list[Any]) -> list[Any]:
         for item in items
         if not (item in ids if isinstance(item, str) else item["id"] in ids) and item not in whole
     ]
+
+
+# ---- the difference between two states ------------------------------------------------------------------------------
+#
+# A change is JSON, as small as what really changed: `{"set": {field: value}, "lists": {field: [[start, stop, items],
+# ...]}}`. A splice replaces old[start:stop] by items; the splices of a list are ascending, do not overlap, and speak
+# about the list before any of them.
+
+
+def change(before: WorkingSetJson, after: WorkingSetJson) -> dict[str, Any]:
+    """Return what turns `before` into `after`. Both have the same fields."""
+    fields: dict[str, Any] = {}
+    lists: dict[str, Any] = {}
+    for name, value in after.items():
+        old = before[name]
+        if old == value:
+            continue
+        if isinstance(value, list):
+            lists[name] = _splices(old, value)
+        else:
+            fields[name] = value
+    return {"set": fields, "lists": lists}
+
+
+def apply(state: WorkingSetJson, change: dict[str, Any]) -> WorkingSetJson:
+    """Return a new state with the change made; the given one stays as it is."""
+    after = {**state, **change["set"]}
+    for name, splices in change["lists"].items():
+        items = list(state[name])
+        for start, stop, replacement in reversed(splices):
+            items[start:stop] = replacement
+        after[name] = items
+    return after
+
+
+def _splices(old: list[Any], new: list[Any]) -> list[list[Any]]:
+    shortest = min(len(old), len(new))
+    head = 0
+    while head < shortest and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    left, right = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not left or not right or len(left) * len(right) > MAX_MATCHED**2:
+        return [[head, head + len(left), right]]
+    matcher = SequenceMatcher(None, [encode(item) for item in left], [encode(item) for item in right], autojunk=False)
+    return [[head + a, head + b, right[c:d]] for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]

@@ -130,7 +130,13 @@ def step_update(run_id: str, req: PatchRequest) -> PatchResponse:
 def milestone(run_id: str, req: MilestoneRequest) -> MilestoneResponse:
     """Make an episode. A batch given here is committed with it; without one, a token lets one be committed soon."""
     with ROOT.run(run_id) as run:
-        episode = run.milestone(req.reason, memory_batch_id=req.memory_batch_id, next_entry_point=req.next_entry_point)
+        # Who commits a batch is not said in this API: it is whoever calls it, as it always was.
+        episode = run.milestone(
+            req.reason,
+            memory_batch_id=req.memory_batch_id,
+            next_entry_point=req.next_entry_point,
+            reviewer="agent" if req.memory_batch_id is not None else None,
+        )
     path = write_episode(_run_dir(run_id) / "episodes", episode.to_dict())
     if req.memory_batch_id is not None:
         _clear_milestone_token(run_id)
