@@ -98,6 +98,16 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /threads", {"query": {"limit": 10}}),
     ("GET /threads/stats", {}),
     ("DELETE /threads/{thread_id}", {}),
+    ("PUT /files", {"body": {"path": "/notes/limits.md", "text": "example.com: one request a second\n",
+        "expected_version": 0}}),
+    ("GET /files", {"query": {"folder": "/notes", "limit": 10}}),
+    ("GET /files/text", {"query": {"path": "/notes/limits.md"}}),
+    ("GET /files/search", {"query": {"q": "requests a second", "k": 1}}),
+    ("POST /files/rename", {"body": {"path": "/notes/limits.md", "to": "/notes/hosts.md"}}),
+    ("POST /files/restore", {"body": {"path": "/notes/limits.md", "version": 1}}),
+    ("GET /files/history", {"query": {"path": "/notes/limits.md"}}),
+    ("POST /files/delete", {"body": {"path": "/notes/limits.md"}}),
+    ("POST /files/erase", {"body": {"path": "/notes/limits.md"}}),
 )  # fmt: skip
 HERE = "http://localhost"
 USUAL = {

@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Generator
 from typing import Any
 
 from strongroom.scope import Scope
+from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.runs.runs import AsyncRuns
 from strongroom.services.sessions.sessions import AsyncSessions
@@ -24,6 +25,7 @@ class AsyncContext:
         self.sessions = AsyncSessions(scope)
         self.threads = AsyncThreads(scope)
         self.registry = AsyncRegistry(scope)
+        self.files = AsyncFiles(scope)
 
     @property
     def store(self) -> AsyncStore:

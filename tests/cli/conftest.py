@@ -54,6 +54,8 @@ def furnish(path: Path, text: str) -> None:
             session.append({"role": ("user", "assistant")[n % 2], "content": f"message {n} {text}"})
         for n in range(5):
             ctx.threads.append("errands", {"n": n, "note": text}, from_id=f"boss {n}", to_id="clerk")
+        ctx.files.write("/notes/a.md", f"a note about {text}")
+        path.with_name("note.txt").write_text(f"another note about {text}")
         for batch in ("batch_first", "batch_second"):
             fact: strongroom.MemoryRequest = {
                 "op": "add", "type": "fact", "scope": "global", "confidence": 0.9, "source_refs": [],

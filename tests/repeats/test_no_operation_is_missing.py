@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from strongroom.blocking.files import Files
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.registry import Registry
 from strongroom.blocking.runs import Run, Runs
@@ -17,6 +18,7 @@ from strongroom.blocking.threads import Threads
 from strongroom.bridge import run
 from strongroom.dispatch import AsyncDispatcher, Dispatcher
 from strongroom.errors import StrongroomError
+from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
@@ -35,6 +37,7 @@ CLASSES: dict[str, tuple[type, ...]] = {
     "memories": (AsyncMemories, Memories),
     "threads": (AsyncThreads, Threads),
     "registry": (AsyncRegistry, Registry),
+    "files": (AsyncFiles, Files),
     "dispatcher": (AsyncDispatcher, Dispatcher),
 }
 # What only looks, hands out another handle, or says what somebody else might write. What some of these store is derived
@@ -53,6 +56,7 @@ READS = {
     },
     "threads": {"entry", "follow", "get", "limited", "list", "plan", "register", "slots", "stats", "thread"},
     "registry": {"lookup", "prune"},
+    "files": {"at", "history", "limited", "list", "read", "search"},
     # A worker's commits are its own, and nobody could repeat them: see `dispatch.delivery`.
     "dispatcher": {"bind", "close", "dead_letters", "drain", "handler", "run", "stop"},
 }  # fmt: skip

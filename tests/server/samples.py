@@ -44,6 +44,11 @@ BODIES: dict[str, Any] = {
     "PUT /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Hello"}]},
     "POST /sessions/{session_id}/truncate": {"message_id": "m1"},
     "POST /threads/{thread_id}/slots": {"payload": {"text": "hi"}, "from_id": "a", "to_id": "b"},
+    "PUT /files": {"path": "/notes/a.md", "text": "hi"},
+    "POST /files/restore": {"path": "/notes/nothing.md", "version": 1},
+    "POST /files/rename": {"path": "/notes/nothing.md", "to": "/notes/b.md"},
+    "POST /files/delete": {"path": "/notes/nothing.md"},
+    "POST /files/erase": {"path": "/notes/nothing.md"},
 }
 QUERIES: dict[str, dict[str, Any]] = {
     "GET /runs/{run_id}/at": {"seq": 0},
@@ -53,6 +58,9 @@ QUERIES: dict[str, dict[str, Any]] = {
     "GET /sessions/search": {"q": "anything"},
     "GET /sessions/{session_id}/search": {"q": "anything"},
     "GET /sessions/{session_id}/window": {"max_tokens": 1000},
+    "GET /files/text": {"path": "/notes/nothing.md"},
+    "GET /files/history": {"path": "/notes/nothing.md"},
+    "GET /files/search": {"q": "anything"},
 }
 
 

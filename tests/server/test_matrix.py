@@ -58,6 +58,10 @@ dead_letter                 yes     yes     yes       yes
 delivery                    -       -       -         yes
 embedding                   yes     yes     yes       yes
 episodes                    yes     yes     yes       yes
+file                        yes     yes     yes       yes
+file_history                yes     yes     yes       yes
+file_text                   yes     yes     yes       yes
+file_tree                   -       -       -         yes
 forgetting                  -       -       -         yes
 ledger                      yes     yes     yes       yes
 mail                        yes     yes     yes       yes
@@ -161,6 +165,11 @@ registry.start              -       yes     -         yes
 registry.get_or_create      -       yes     -         yes
 registry.extend             -       yes     -         yes
 registry.cleanup            -       yes     -         yes
+files.write                 -       yes     -         yes
+files.restore               -       yes     -         yes
+files.delete                -       yes     -         yes
+files.rename                -       yes     -         yes
+files.erase                 -       -       -         yes
 dispatch.begin              -       yes     -         yes
 dispatch.replay             -       yes     -         yes
 dispatch.take               -       yes     -         yes
@@ -244,6 +253,15 @@ POST /threads/{thread_id}/slots               -       yes     -         yes
 GET /threads/{thread_id}/slots                yes     yes     yes       yes
 DELETE /threads/{thread_id}                   -       yes     -         yes
 GET /threads/{thread_id}/follow               yes     yes     yes       yes
+GET /files                                    yes     yes     yes       yes
+PUT /files                                    -       yes     -         yes
+GET /files/text                               yes     yes     yes       yes
+GET /files/history                            yes     yes     yes       yes
+GET /files/search                             yes     yes     yes       yes
+POST /files/restore                           -       yes     -         yes
+POST /files/rename                            -       yes     -         yes
+POST /files/delete                            -       yes     -         yes
+POST /files/erase                             -       -       -         yes
 GET /store                                    yes     yes     yes       yes
 POST /store/read                              yes     yes     yes       yes
 POST /store/perform                           -       yes     -         yes

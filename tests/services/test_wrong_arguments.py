@@ -32,6 +32,7 @@ JUNK: list[Any] = [
     ("a",), {}, {"a": object()}, {0: None}, {1, 2}, object(), *DEEP,
 ]  # fmt: skip
 FACT = mcr("tides turn", source_refs=["doc:1"])
+FILES = {"path": "/notes/a.md", "to": "/notes/b.md"}  # where elsewhere a path is one of the disk
 # They wait, or hand out another object of the same class.
 LEFT_OUT = {"close", "follow", "inline", "using", "wait"}
 
@@ -51,6 +52,7 @@ class World:
         self.session = self.ctx.sessions.open("s1")
         [self.message] = self.session.append({"role": "user", "content": "hi"})
         self.ctx.threads.append("t1", {"a": 1}, from_id="a", to_id="b")
+        self.ctx.files.write("/notes/a.md", "tides")
         for number, id in enumerate(("b1", "b2")):
             self.ctx.memories.propose(FACT | {"content": f"tide {number}"}, proposer="p", batch_id=id)
         self.ctx.memories.commit("b1", reviewer="r")
@@ -68,7 +70,7 @@ class World:
             "run_id": self.run.id, "session_id": "s1", "thread_id": "t1", "batch_id": "b2",
             "message_id": self.message.id, "messages": {"role": "user", "content": "x"}, "requests": [FACT],
             "metadata": {}, "payload": {}, "payloads": [], "type": "ERROR", "source_ref": "doc:1", "path": "pack",
-            "source": "file", "seq": 0, "decide": lambda _: None,
+            "source": "file", "seq": 0, "version": 1, "decide": lambda _: None,
         }  # fmt: skip
         return usual.get(parameter, "x")
 
@@ -85,6 +87,10 @@ class World:
             session.window(max_tokens=100)
         for thread in ctx.threads.list().threads:
             ctx.threads.get(thread.thread_id).slice()
+        for file in ctx.files.list():
+            ctx.files.read(file.path)
+            ctx.files.history(file.path)
+        ctx.files.search("tides")
         ctx.memories.pending()
         ctx.memories.sweep()
         ctx.memories.search("tides")
@@ -96,7 +102,7 @@ class World:
 
 def methods() -> Iterator[Any]:
     world = World()
-    for part in ("runs", "run", "sessions", "session", "threads", "thread", "memories"):
+    for part in ("runs", "run", "sessions", "session", "threads", "thread", "memories", "files"):
         for name in dir(world.part(part)):
             method = getattr(world.part(part), name)
             if not name.startswith("_") and name not in LEFT_OUT and callable(method):
@@ -127,6 +133,8 @@ def _parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _call(method: Callable[..., Any], world: World, wrong: str, junk: Any) -> None:
     given = {each.name: world.usual(each.name) for each in _parameters(method) if each.default is each.empty}
+    if "Files." in method.__qualname__:
+        given |= {name: value for name, value in FILES.items() if name in given}
     answer = method(**{**given, wrong: junk})
     if inspect.isgenerator(answer):
         next(answer, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strongroom.blocking.files import Files
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.registry import Registry
 from strongroom.blocking.runs import Runs
@@ -22,6 +23,7 @@ class Context:
         self.sessions = Sessions(context.sessions)
         self.threads = Threads(context.threads)
         self.registry = Registry(context.registry)
+        self.files = Files(context.files)
 
     @property
     def store(self) -> Store:

@@ -21,6 +21,7 @@ Commands:
   copy      Copy everything from one store to an empty one, and compare.
   demo      Watch an agent work, be killed, and carry on.
   doctor    Tell what is here, what it promises, and what could be better.
+  files     Notes of agents: a path to text, every version kept.
   import    Bring in what other systems kept in files.
   keys      Who may use the server.
   memories  What is known for longer than a run.

@@ -33,6 +33,7 @@ MODULES = {
     "copy": "commands",
     "demo": "commands",
     "doctor": "commands",
+    "files": "files",
     "import": "importing",
     "keys": "serving",
     "memories": "memories",

@@ -8,6 +8,7 @@ did under which id. An admin reads everything in its space.
 from __future__ import annotations
 
 from strongroom.server.keys import Role
+from strongroom.services.files import paths as files
 from strongroom.services.memories import keys as memories
 from strongroom.services.memories import vectors as memory_vectors
 from strongroom.services.packs import staging
@@ -40,6 +41,9 @@ SHOWN = frozenset(
         memories.LOG,
         memory_vectors.EMBEDDING,
         memory_vectors.INDEX,
+        files.FILE,
+        files.HISTORY,
+        files.TEXT,
         plans.THREAD,
         plans.INFO,
         plans.SWEEP,
@@ -51,6 +55,7 @@ SHOWN = frozenset(
 KEPT = frozenset(
     {
         staging.KIND,
+        files.TREE,
         memories.STAGED,
         memories.DECIDED,
         plans.COUNT,

@@ -12,8 +12,9 @@ from __future__ import annotations
 import msgspec
 
 from strongroom.server.keys import Right
-from strongroom.server.operations import memories, runs, sessions, threads, workers
+from strongroom.server.operations import files, memories, runs, sessions, threads, workers
 from strongroom.server.operations.asked import Asked, Row, of, said
+from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
@@ -83,6 +84,12 @@ OPERATIONS: dict[str, Row] = {
     "registry.get_or_create": Row("write",  (),               of("registry", AsyncRegistry.get_or_create, "root")),
     "registry.extend":        Row("write",  (),               of("registry", AsyncRegistry.extend, "id")),
     "registry.cleanup":       Row("write",  (),               of("registry", AsyncRegistry.cleanup, "id")),
+
+    "files.write":   Row("write",  (),                        files.limited(AsyncFiles.write)),
+    "files.restore": Row("write",  (),                        files.limited(AsyncFiles.restore)),
+    "files.delete":  Row("write",  (),                        files.limited(AsyncFiles.delete)),
+    "files.rename":  Row("write",  (),                        files.limited(AsyncFiles.rename)),
+    "files.erase":   Row("admin",  (),                        of("files", AsyncFiles.erase, "path")),
 
     "dispatch.begin":      Row("write",  (),                  threads.begin),
     "dispatch.replay":     Row("write",  (),                  threads.replay),

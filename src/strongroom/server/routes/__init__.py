@@ -1,7 +1,7 @@
 """The table of endpoints, a file for each resource."""
 
 from strongroom.server.endpoint import Endpoint
-from strongroom.server.routes import classic, memories, ops, packs, runs, sessions, store, threads
+from strongroom.server.routes import classic, files, memories, ops, packs, runs, sessions, store, threads
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *ops.ENDPOINTS,
@@ -11,5 +11,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *memories.ENDPOINTS,
     *sessions.ENDPOINTS,
     *threads.ENDPOINTS,
+    *files.ENDPOINTS,
     *store.ENDPOINTS,
 )

@@ -1,0 +1,30 @@
+"""Files: the blocking twin of AsyncFiles."""
+
+from __future__ import annotations
+
+from strongroom.bridge import blocking
+from strongroom.services.files.files import AsyncFiles
+
+
+class Files:
+    """The files of one space. `limited()` gives a view under a budget."""
+
+    def __init__(self, files: AsyncFiles) -> None:
+        self._async = files
+
+    def limited(
+        self, *, max_files: int | None = None, max_bytes: int | None = None, max_file_bytes: int | None = None
+    ) -> Files:
+        """Return the same files under a budget: how much a top folder may hold, and one file."""
+        return Files(self._async.limited(max_files=max_files, max_bytes=max_bytes, max_file_bytes=max_file_bytes))
+
+    write = blocking(AsyncFiles.write)
+    restore = blocking(AsyncFiles.restore)
+    delete = blocking(AsyncFiles.delete)
+    rename = blocking(AsyncFiles.rename)
+    erase = blocking(AsyncFiles.erase)
+    read = blocking(AsyncFiles.read)
+    at = blocking(AsyncFiles.at)
+    list = blocking(AsyncFiles.list)
+    history = blocking(AsyncFiles.history)
+    search = blocking(AsyncFiles.search)

@@ -1,0 +1,1 @@
+"""Files: paths to text, with every version kept."""

@@ -1,0 +1,68 @@
+"""Finding files by their words. The store says where words stand; the order is ours and the same on every store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strongroom import retrieval
+from strongroom.bridge import can_search
+from strongroom.errors import InvalidInput
+from strongroom.scope import Scope
+from strongroom.services.files.paths import FILE, TEXT, inside
+from strongroom.services.files.values import FileHit, head_of
+from strongroom.stemming import words
+from strongroom.store import MOST_WORDS, Document, Find, Found, Get, Key, Match, Scan
+
+POOL = 100
+PAGE = 500
+EXCERPT = 200
+
+
+async def search(scope: Scope, query: str, folder: str, k: int) -> list[FileHit]:
+    """Return the `k` files of a folder that answer a query best."""
+    if k < 0:
+        raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
+    wanted = tuple(dict.fromkeys(words(query)))[:MOST_WORDS]
+    if not wanted or not k:
+        return []
+    found = await _find(scope, wanted, folder, max(POOL, 4 * k))
+    documents = [match.document for match in found.matches if match.document is not None]
+    texts = [words(document.text or "") for document in documents]
+    scores = retrieval.bm25(wanted, texts, found.total, found.counts)
+    ranked = sorted(zip(scores, documents, strict=True), key=lambda pair: (-pair[0], pair[1].key.id))[:k]
+    # What is there now decides: a file may have gone since it was found.
+    heads = await scope.get_all([Get(scope.key(FILE, document.key.id)) for _, document in ranked])
+    return [
+        _hit(wanted, document, score, head_of(head).version)
+        for (score, document), head in zip(ranked, heads, strict=True)
+        if head is not None
+    ]
+
+
+async def _find(scope: Scope, wanted: tuple[str, ...], folder: str, limit: int) -> Found:
+    if can_search(scope.store):
+        asked = Find(scope.space, TEXT, wanted, tags=inside(folder), limit=limit)
+        found: Found = await scope.store.search(asked)  # type: ignore[attr-defined]
+        return found
+    places: dict[str, list[Key]] = {word: [] for word in wanted}
+    documents: dict[Key, Document] = {}
+    total = 0
+    async for page in scope.pages(Scan(scope.space, TEXT, inside(folder), limit=PAGE, reverse=True)):
+        total += len(page)
+        for document in page:
+            for word in places.keys() & words(document.text or ""):
+                places[word].append(document.key)
+                documents[document.key] = document
+    newest = {word: held[: retrieval.MOST_PLACES] for word, held in places.items()}
+    total = min(total, retrieval.MOST_PLACES)
+    matches = tuple(Match(key, document=documents[key]) for key in retrieval.choose(total, newest, limit))
+    return Found(total, {word: len(held) for word, held in newest.items()}, matches)
+
+
+def _hit(wanted: Sequence[str], document: Document, score: float, version: int) -> FileHit:
+    """Show the line that holds most of the words; line 0 is the path itself."""
+    lines = (document.text or "").split("\n")
+    held = [len(set(wanted) & set(words(line))) for line in lines]
+    best = max(range(len(lines)), key=lambda place: (held[place], place > 0, -place))
+    why = f"words ({score:.3f})"
+    return FileHit(document.key.id, version, score, why, best, lines[best].strip()[:EXCERPT])

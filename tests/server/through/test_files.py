@@ -1,0 +1,1 @@
+from tests.services.test_files import *  # noqa: F403
