@@ -1,4 +1,4 @@
-"""The store on a Redis or Valkey server, in both colours."""
+"""The store on a Redis or Valkey server, blocking and async."""
 
 from strongroom.errors import InvalidInput
 

@@ -1,8 +1,8 @@
-"""The store without a colour: what to send, what to do when no answer comes, what to remember.
+"""What both stores share: what to send, what to do when no answer comes, what to remember.
 
 Theory of operation
 -------------------
-* A verb is one script call. `layout` says where things are, `encoding` and `decoding` are pure, `wire` does the I/O.
+* A verb is one script call. `layout` says where things are, `encoding` and `decoding` are pure, `connections` does I/O.
 * A commit whose answer is lost is sent again under the same id: the script finds the first one's receipt or applies it
   now. So most cuts heal. If the time is up first, the outcome is `CommitUnknown`, and the caller's own repeat resolves
   it in the same way. A copy that was refused after an earlier one was lost voids the earlier one (commit.lua).
@@ -22,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from strongroom.backends.redis.connections import Command, Connections, Node, Signal
 from strongroom.backends.redis.decoding import decode_answers, decode_commit, decode_part
 from strongroom.backends.redis.encoding import (
     Attempt,
@@ -39,9 +40,7 @@ from strongroom.backends.redis.guarantees import (
     weakest,
 )
 from strongroom.backends.redis.layout import Address, Layout
-from strongroom.backends.redis.resp import Command
 from strongroom.backends.redis.scripts import COMMIT, READ, Script
-from strongroom.backends.redis.wire import Node, Signal, Wire
 from strongroom.errors import Closed, CommitUnknown, StoreError, Unavailable
 from strongroom.store import (
     Answer,
@@ -70,11 +69,11 @@ T = TypeVar("T")
 
 
 class Core:
-    """Everything a Redis store does, over a wire of either colour."""
+    """Everything a Redis store does, over connections of either kind."""
 
     def __init__(
         self,
-        wire: Wire,
+        connections: Connections,
         address: Address,
         *,
         require_durable: bool,
@@ -85,8 +84,8 @@ class Core:
     ) -> None:
         self.shown = address.shown
         self.durability = UNKNOWN
-        self._wire = wire
-        wire.judge = self._judge
+        self._connections = connections
+        connections.judge = self._judge
         self.layout = Layout(address.prefix)
         self._require_durable = require_durable
         self._wait_aof = wait_aof
@@ -111,9 +110,9 @@ class Core:
     async def open(self) -> None:
         """Reach the server once and judge its settings."""
         try:
-            await self.persist(lambda _: self._wire.exchange([("PING",)], None), patient=False)
+            await self.persist(lambda _: self._connections.exchange([("PING",)], None), patient=False)
         except BaseException:
-            await self._wire.close()
+            await self._connections.close()
             raise
 
     async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
@@ -189,7 +188,7 @@ class Core:
         """
         deadline = time.monotonic() + timeout_seconds
         call = encode_questions(self.layout, [Range(key, 0, 0)])
-        signal = self._wire.signal()
+        signal = self._connections.signal()
         watcher = (key, signal)
         self._watchers.add(watcher)
         pause = POLLS[0]
@@ -206,7 +205,7 @@ class Core:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return
-                await self._wire.pause(min(left, pause), signal)
+                await self._connections.pause(min(left, pause), signal)
                 pause = min(pause * 1.5, POLLS[1])
         finally:
             self._watchers.discard(watcher)
@@ -219,8 +218,8 @@ class Core:
         self._wake(None)
         deadline = time.monotonic() + self._timeout
         while self._under_way and time.monotonic() < deadline:
-            await self._wire.pause(0.002)
-        await self._wire.close()
+            await self._connections.pause(0.002)
+        await self._connections.close()
 
     # ---- one answer, whatever it takes ------------------------------------------------------------------------------
 
@@ -248,7 +247,7 @@ class Core:
                     again = patient and isinstance(problem, (Unsent, Lost))
                 if not again or self._closed or time.monotonic() + pause > deadline:
                     break
-                await self._wire.pause(pause)
+                await self._connections.pause(pause)
                 pause = min(pause * 2, PAUSES[1])
         finally:
             self._under_way.discard(token)
@@ -295,15 +294,15 @@ class Core:
     ) -> list[Any]:
         before: Sequence[Command] = ASKING if asking else ()
         rest = (len(call.keys), *call.keys, *call.arguments)
-        replies = await self._wire.exchange([*before, (b"EVALSHA", script.sha, *rest), *then], node)
+        replies = await self._connections.exchange([*before, (b"EVALSHA", script.sha, *rest), *then], node)
         first = replies[len(before)]
         if type(first) is Refused and first.word == "NOSCRIPT":
-            replies = await self._wire.exchange([*before, (b"EVAL", script.text, *rest), *then], node)
+            replies = await self._connections.exchange([*before, (b"EVAL", script.text, *rest), *then], node)
         return replies[len(before) :] if before else replies
 
     async def ask(self, command: Command, node: Node | None) -> Any:
         """Return a node's answer to a command that may be repeated."""
-        (reply,) = await self.persist(lambda _: self._wire.exchange([command], node))
+        (reply,) = await self.persist(lambda _: self._connections.exchange([command], node))
         return reply
 
     # ---- nodes ------------------------------------------------------------------------------------------------------

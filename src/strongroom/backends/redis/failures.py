@@ -31,10 +31,6 @@ class Refused(Exception):
         self.text = text
 
 
-class Garbled(OSError):
-    """What came in is not what a server says: the connection is of no more use."""
-
-
 DRIVER_ERRORS = (redis.RedisError, OSError)
 
 # The driver takes the word away from the errors it has a class for.

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from strongroom.arguments import checked, require_positive
-from strongroom.backends.redis.carrying import Carrier
+from strongroom.backends.redis.connections import AsyncConnections, BlockingConnections, ConnectionSettings
 from strongroom.backends.redis.core import Core
 from strongroom.backends.redis.layout import parse_address
-from strongroom.backends.redis.wire import AsyncWire, BlockingWire, Dial
+from strongroom.backends.redis.moving import Mover
 from strongroom.bridge import finish, run
 from strongroom.store import (
     MAX_RECORD_BYTES,
@@ -62,7 +62,7 @@ class RedisStore:
         kept = kept_seconds(repeats)
         address = parse_address(url, prefix)
         self._core = Core(
-            BlockingWire(Dial(address, timeout_seconds, max_connections)),
+            BlockingConnections(ConnectionSettings(address, timeout_seconds, max_connections)),
             address,
             require_durable=require_durable,
             wait_aof=wait_aof,
@@ -70,7 +70,7 @@ class RedisStore:
             max_record_bytes=max_record_bytes,
             kept_seconds=kept,
         )
-        self._carrier = Carrier(self._core)
+        self._mover = Mover(self._core)
         run(self._core.open())
 
     @property
@@ -100,11 +100,11 @@ class RedisStore:
 
     def unload(self, after: str | None, limit: int) -> Shipment:
         """Return the next parcels of everything there is, of all spaces."""
-        return run(self._carrier.unload(after, limit))
+        return run(self._mover.unload(after, limit))
 
     def load(self, parcels: Sequence[Parcel]) -> None:
         """Put parcels of another store in place as they are."""
-        run(self._carrier.load(parcels))
+        run(self._mover.load(parcels))
 
     def close(self) -> None:
         """Let what is under way finish, then let go of the server."""
@@ -125,7 +125,7 @@ class AsyncRedisStore:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._carrier = Carrier(core)
+        self._mover = Mover(core)
 
     @classmethod
     @checked
@@ -147,7 +147,7 @@ class AsyncRedisStore:
         kept = kept_seconds(repeats)
         address = parse_address(url, prefix)
         core = Core(
-            AsyncWire(Dial(address, timeout_seconds, max_connections)),
+            AsyncConnections(ConnectionSettings(address, timeout_seconds, max_connections)),
             address,
             require_durable=require_durable,
             wait_aof=wait_aof,
@@ -185,11 +185,11 @@ class AsyncRedisStore:
 
     async def unload(self, after: str | None, limit: int) -> Shipment:
         """Return the next parcels of everything there is, of all spaces."""
-        return await self._carrier.unload(after, limit)
+        return await self._mover.unload(after, limit)
 
     async def load(self, parcels: Sequence[Parcel]) -> None:
         """Put parcels of another store in place as they are."""
-        await self._carrier.load(parcels)
+        await self._mover.load(parcels)
 
     async def close(self) -> None:
         """Let what is under way finish, then let go of the server."""
