@@ -11,7 +11,6 @@ import pytest
 
 from strongroom.backends.postgres import commits
 from strongroom.backends.postgres.address import Address, parse
-from strongroom.backends.postgres.wire import adapters_map
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, Unavailable
 from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Get, Key, Put, Range, ReceiptOf, new_id
@@ -172,7 +171,7 @@ def test_a_repeat_waits_for_the_copy_that_still_runs(
     store.commit(append())
     commit, call, address = append(expected=1), commits.new_call(), parse(postgres)
     sql, arguments = address.sql(commits.CALL), commits.arguments(commit, 60, 60)
-    with psycopg.connect(address.conninfo, context=adapters_map()) as first, ThreadPoolExecutor(1) as other:
+    with psycopg.connect(address.conninfo) as first, ThreadPoolExecutor(1) as other:
         assert commits.settled(commit, first.execute(sql, (*arguments, call, 1)).fetchone()).versions == (2,)
         repeat = other.submit(_alone, address, sql, (*arguments, call, 2))
         wait_for_a_lock(postgres_server)
@@ -182,7 +181,7 @@ def test_a_repeat_waits_for_the_copy_that_still_runs(
 
 
 def _alone(address: Address, sql: str, arguments: tuple[Any, ...]) -> Any:
-    with psycopg.connect(address.conninfo, context=adapters_map()) as con:
+    with psycopg.connect(address.conninfo) as con:
         return con.execute(sql, arguments).fetchone()
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.backends.postgres.wire import adapters_map, bigints, blobs, escaped, labels, texts, unescaped
+from strongroom.backends.postgres.wire import bigints, escaped, labels, texts, unescaped
 from strongroom.errors import InvalidInput
 
 unicode = st.text(st.characters(codec="utf-8") | st.sampled_from("\0\ufdd001"))
@@ -18,12 +18,12 @@ unicode = st.text(st.characters(codec="utf-8") | st.sampled_from("\0\ufdd001"))
 
 @pytest.fixture(scope="module")
 def con(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_url, autocommit=True, context=adapters_map()) as con:
+    with psycopg.connect(postgres_url, autocommit=True) as con:
         yield con
 
 
-def echo(con: psycopg.Connection[Any], value: Any) -> Any:
-    row = con.cursor(binary=True).execute("SELECT %s", (value,)).fetchone()
+def echo(con: psycopg.Connection[Any], value: Any, type: LiteralString) -> Any:
+    row = con.cursor(binary=True).execute(f"SELECT %b::{type}[]", (value,)).fetchone()
     assert row is not None
     return row[0]
 
@@ -31,7 +31,7 @@ def echo(con: psycopg.Connection[Any], value: Any) -> Any:
 def test_numbers_arrive_as_they_are(con: psycopg.Connection[Any]) -> None:
     @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5))
     def run(numbers: list[int]) -> None:
-        assert echo(con, bigints(numbers)) == numbers
+        assert echo(con, bigints(numbers), "bigint") == numbers
 
     run()
 
@@ -39,7 +39,7 @@ def test_numbers_arrive_as_they_are(con: psycopg.Connection[Any]) -> None:
 def test_bytes_arrive_as_they_are(con: psycopg.Connection[Any]) -> None:
     @given(st.lists(st.none() | st.binary(max_size=50), max_size=5))
     def run(items: list[bytes | None]) -> None:
-        assert echo(con, blobs(items)) == items
+        assert echo(con, items, "bytea") == items
 
     run()
 
@@ -47,7 +47,7 @@ def test_bytes_arrive_as_they_are(con: psycopg.Connection[Any]) -> None:
 def test_text_arrives_as_it_is_although_it_holds_nul(con: psycopg.Connection[Any]) -> None:
     @given(st.lists(st.none() | unicode, max_size=5))
     def run(items: list[str | None]) -> None:
-        assert [unescaped(item) for item in echo(con, texts(items))] == items
+        assert [unescaped(item) for item in echo(con, texts(items), "text")] == items
 
     run()
 

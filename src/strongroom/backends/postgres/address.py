@@ -10,7 +10,6 @@ import psycopg
 from msgspec import Struct
 from psycopg.conninfo import conninfo_to_dict
 
-from strongroom.backends.postgres.wire import adapters_map
 from strongroom.errors import InvalidInput
 
 SCHEMA = "strongroom"
@@ -37,7 +36,6 @@ class Address(Struct, frozen=True):
         options: dict[str, Any] = {
             "autocommit": True,
             "prepare_threshold": None,
-            "context": adapters_map(),
             "fallback_application_name": "strongroom",
         }
         if "connect_timeout" not in self.given:

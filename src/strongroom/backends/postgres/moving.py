@@ -10,13 +10,13 @@ import msgspec
 
 from strongroom.backends.postgres.reads import Row, decode_tags, record
 from strongroom.backends.postgres.tokens import tokens_of
-from strongroom.backends.postgres.wire import MAX, bigints, blobs, labels, texts, unescaped
+from strongroom.backends.postgres.wire import MAX, bigints, labels, texts, unescaped
 from strongroom.codec import encode, trusted
 from strongroom.errors import InvalidInput
 from strongroom.store import Key, Parcel, Record, Shipment
 
 UNLOAD = "SELECT * FROM :schema.unload(%s, %s, %s, %s)"
-LOAD = f"SELECT :schema.load({', '.join(['%s'] * 26)})"
+LOAD = f"SELECT :schema.load({', '.join(['%b'] * 26)})"
 
 _cursor = msgspec.json.Decoder(tuple[str, int, int])
 
@@ -64,13 +64,13 @@ def arguments(parcels: Sequence[Parcel]) -> tuple[Any, ...]:
         bigints([int(parcel.alive) for parcel in parcels]),
         bigints([_end(parcel) for parcel in parcels]),
         bigints([parcel.version if parcel.stream else 0 for parcel in parcels]),
-        blobs([parcel.value for parcel in parcels]),
-        blobs([encode(parcel.tags) if parcel.tags else None for parcel in parcels]),
-        blobs([labels(parcel.tags) if parcel.alive else None for parcel in parcels]),
+        [parcel.value for parcel in parcels],
+        [encode(parcel.tags) if parcel.tags else None for parcel in parcels],
+        [labels(parcel.tags) if parcel.alive else None for parcel in parcels],
         texts([parcel.text for parcel in parcels]),
         texts([tokens_of(found.key, found.text, found.tags) if found else None for found in documents]),
-        blobs([parcel.chain for parcel in parcels]),
-        blobs([parcel.records[-1].chain if parcel.records else parcel.chain for parcel in parcels]),
+        [parcel.chain for parcel in parcels],
+        [parcel.records[-1].chain if parcel.records else parcel.chain for parcel in parcels],
         bigints([place for place, _, _ in records]),
         *_columns([record for _, _, record in records]),
         texts([tokens_of(key, record.text) for _, key, record in records]),
@@ -81,14 +81,14 @@ def _columns(records: list[Record]) -> tuple[Any, ...]:
     return (
         bigints([record.index for record in records]),
         texts([record.type for record in records]),
-        blobs([record.body for record in records]),
+        [record.body for record in records],
         bigints([record.weight for record in records]),
         bigints([record.at for record in records]),
         texts([record.sender for record in records]),
         texts([record.receiver for record in records]),
         texts([record.text for record in records]),
-        blobs([record.commitment for record in records]),
-        blobs([record.chain for record in records]),
+        [record.commitment for record in records],
+        [record.chain for record in records],
     )
 
 

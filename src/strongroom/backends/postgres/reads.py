@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from strongroom.backends.postgres.wire import MAX, bigints, blobs, labels, texts, unescaped
+from strongroom.backends.postgres.wire import MAX, bigints, labels, texts, unescaped
 from strongroom.codec import trusted
 from strongroom.errors import Damaged
 from strongroom.store import (
@@ -36,7 +36,7 @@ GET, RANGE, TAIL, SCAN, RECEIPT = 1, 2, 3, 4, 5
 STREAM, ALIVE = 1, 2
 EMPTY = Slice(0, 0, ())
 
-CALL = f"SELECT * FROM :schema.read({', '.join(['%s'] * 10)})"
+CALL = f"SELECT * FROM :schema.read({', '.join(['%b'] * 10)})"
 
 Row = tuple[Any, ...]
 _tags = msgspec.json.Decoder(dict[str, str])
@@ -55,7 +55,7 @@ def arguments(questions: Sequence[AnyQuestion], max_bytes: int = -1) -> tuple[An
         bigints(tos),
         bigints(counts),
         bigints(rooms),
-        blobs(digests),
+        list(digests),
         min(max_bytes, MAX),
     )
 
