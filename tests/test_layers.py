@@ -36,6 +36,7 @@ RANK = {
     "config": 9,
     "dispatch": 9,
     "client": 9,
+    "mcp": 9,
     "": 10,
     "testing": 11,
     "copying": 11,

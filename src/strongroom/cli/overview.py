@@ -24,6 +24,7 @@ Commands:
   files     Notes of agents: a path to text, every version kept.
   import    Bring in what other systems kept in files.
   keys      Who may use the server.
+  mcp       Serve an assistant over standard input and output (MCP).
   memories  What is known for longer than a run.
   runs      What agents do and did: state, ledger, history.
   serve     Serve the store over HTTP.

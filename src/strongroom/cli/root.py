@@ -36,6 +36,7 @@ MODULES = {
     "files": "files",
     "import": "importing",
     "keys": "serving",
+    "mcp": "mcp",
     "memories": "memories",
     "runs": "runs",
     "serve": "serving",

@@ -1,0 +1,145 @@
+"""`strongroom mcp`: serve an assistant, and tell assistants about it."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strongroom import __version__
+from strongroom.cli.output import as_json, say, wants_json
+from strongroom.cli.root import KEY, SPACE, URL, cli, file_of, is_server, me
+from strongroom.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from strongroom.context import AsyncContext
+    from strongroom.mcp import Profile
+    from strongroom.mcp.clients import Client, Entry
+    from strongroom.mcp.install import Change
+
+PROFILES = ["agent", "reviewer", "reader"]
+CLIENTS = ["claude-desktop", "claude-code", "cursor", "vscode", "codex"]
+PROFILE_HELP = "agent: proposes and records. reviewer: decides, and nothing else. reader: looks."
+
+
+@cli.group(invoke_without_command=True)
+@click.option("--profile", default="agent", show_default=True, type=click.Choice(PROFILES), help=PROFILE_HELP)
+@click.option("--name", default=None, help="Who is recorded (default: assistant; for a reviewer your login name).")
+@click.pass_context
+def mcp(given: click.Context, profile: Profile, name: str | None) -> None:
+    """Serve an assistant over standard input and output (MCP).
+
+    Data is in --url, STRONGROOM_URL, or a file of your own: ~/.local/share/strongroom/agent.db. Several assistants may
+    share it.
+    """
+    if given.invoked_subcommand is not None:
+        return
+    try:
+        from strongroom.mcp.stdio import serve
+    except ImportError:
+        raise InvalidInput("MCP needs more packages: pip install 'strongroom[mcp]'") from None
+    who = name or (me() if profile == "reviewer" else "assistant")
+
+    async def run() -> None:
+        async with await _opened(given) as ctx:
+            await serve(ctx, name=who, profile=profile, version=__version__)
+
+    asyncio.run(run())
+
+
+async def _opened(given: click.Context) -> AsyncContext:
+    from strongroom import aconnect, aopen
+    from strongroom.mcp.default import default_file, made_ready
+
+    url, space, key = given.meta.get(URL), given.meta.get(SPACE), given.meta.get(KEY)
+    if url is not None and is_server(str(url)):
+        ctx = await aconnect(str(url), key=key)
+        if space not in (None, ctx.space):
+            await ctx.close()
+            raise InvalidInput(f"this key opens the space {ctx.space!r}, not {space!r}; the space comes from the key")
+        return ctx
+    if url is not None:
+        file_of(str(url))  # refuses what is no address at all
+    return await aopen(str(url or made_ready(default_file())), space=space or "default")
+
+
+@mcp.command("install")
+@click.argument("client", type=click.Choice(CLIENTS))
+@click.option("--profile", default="agent", show_default=True, type=click.Choice(PROFILES), help=PROFILE_HELP)
+@click.option("--as", "entry_name", default=None, help="What the entry is called (default: strongroom).")
+@click.option("--file", "file_name", default=None, type=click.Path(dir_okay=False), help="Another configuration file.")
+@click.option("--print", "print_only", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--undo", is_flag=True, help="Take the entry out again.")
+@click.pass_context
+def install(
+    given: click.Context,
+    client: str,
+    profile: Profile,
+    entry_name: str | None,
+    file_name: str | None,
+    print_only: bool,
+    undo: bool,
+) -> None:
+    """Add `strongroom mcp` to an assistant's configuration, or take it out (--undo)."""
+    from strongroom.mcp import install as installing
+    from strongroom.mcp.clients import CLIENTS as KNOWN
+    from strongroom.mcp.default import default_file
+
+    chosen = KNOWN[client]
+    name = installing.check_name(entry_name or ("strongroom" if profile != "reviewer" else "strongroom-review"))
+    file = Path(file_name).absolute() if file_name else chosen.file(os.environ)
+    record = installing.record_of(default_file().parent, chosen, file, name)
+    if undo:
+        change = installing.removing(chosen, file, name, record)
+    else:
+        change = installing.adding(chosen, file, name, _entry(given, chosen, profile))
+    changed = change.before != change.after
+    if changed and not print_only:
+        if undo:
+            installing.restore(change, record)
+        else:
+            installing.write(change, record)
+    _tell(change, chosen, done=changed and not print_only, undo=undo, secret=given.meta.get(KEY))
+
+
+def _entry(given: click.Context, client: Client, profile: Profile) -> Entry:
+    from strongroom.mcp.clients import Entry
+    from strongroom.mcp.install import our_command
+
+    command, *arguments = our_command()
+    named = [] if profile == "reviewer" else ["--name", client.name]
+    env = {}
+    if url := given.meta.get(URL):
+        file = None if is_server(str(url)) else file_of(str(url))
+        env["STRONGROOM_URL"] = str(url) if file is None else str(file.absolute())
+    if space := given.meta.get(SPACE):
+        env["STRONGROOM_SPACE"] = str(space)
+    if key := given.meta.get(KEY):
+        env["STRONGROOM_API_KEY"] = str(key)
+    return Entry(command, (*arguments, "mcp", "--profile", profile, *named), env)
+
+
+def _tell(change: Change, client: Client, *, done: bool, undo: bool, secret: str | None) -> None:
+    """Say what was changed, line by line; a key is not for the screen."""
+    before, after = change.before or "", change.after or ""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
+    shown = "\n".join(lines)
+    if secret:
+        shown = shown.replace(secret, "srk_***")
+    if wants_json():
+        as_json({"client": client.name, "file": str(change.file), "changed": done, "diff": shown})
+        return
+    if change.before == change.after:
+        say("nothing to change in {}", change.file)
+        return
+    say("{}", shown)
+    if not done:
+        say("[yellow]nothing was written[/]; this is what would change in {}", change.file)
+        return
+    say("[green]written:[/] {}", change.file) if change.after is not None else say("[green]removed:[/] {}", change.file)
+    if not undo:
+        say("{}", f"{client.note} `strongroom mcp install {client.name} --undo` takes it out again.".strip())

@@ -1,0 +1,76 @@
+"""Asking the person at the assistant, in both families of the protocol.
+
+In 2025-11-25 the server sends a request of its own and waits for the answer. In 2026-07-28 it answers "input required",
+and the client calls again with what the person said. A client that can do neither is asked nothing: `ask` returns None
+and the tool takes its plain path.
+
+Nothing is sealed into the state that travels with the question: the second call names the same batch as the first, and
+what a batch proposes never changes. So any worker can take the second call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from mcp.server.context import ServerRequestContext
+from mcp_types import CallToolRequestParams, ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import Struct
+
+ANSWER = "answer"  # what the one question of a call is called
+LONGEST_MESSAGE = 8_000
+
+
+class Reply(Struct, frozen=True):
+    """What a person did with a form: filled it in, declined, or closed it."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Mapping[str, Any]
+
+
+class InputRequired(Exception):
+    """The call cannot go on before a person has answered; `result` is what the client is told."""
+
+    def __init__(self, result: InputRequiredResult) -> None:
+        super().__init__("input required")
+        self.result = result
+
+
+class Elicitation(Protocol):
+    """Asks a person."""
+
+    async def ask(self, message: str, form: dict[str, Any]) -> Reply | None:
+        """Return what the person answered, or None if this client asks nobody."""
+        ...
+
+
+class ClientElicitation:
+    """Asks through the client that made a call."""
+
+    def __init__(self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> None:
+        self._context = context
+        self._params = params
+
+    async def ask(self, message: str, form: dict[str, Any]) -> Reply | None:
+        session = self._context.session
+        capabilities = session.client_capabilities
+        if capabilities is None or capabilities.elicitation is None:
+            return None
+        shown = message[:LONGEST_MESSAGE]
+        if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return self._answered(shown, form)
+        if not session.can_send_request:
+            return None
+        return _reply(await session.elicit_form(shown, form, related_request_id=self._context.request_id))
+
+    def _answered(self, message: str, form: dict[str, Any]) -> Reply:
+        given = (self._params.input_responses or {}).get(ANSWER)
+        if isinstance(given, ElicitResult):
+            return _reply(given)
+        question = ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=form))
+        raise InputRequired(InputRequiredResult(input_requests={ANSWER: question}))
+
+
+def _reply(result: ElicitResult) -> Reply:
+    return Reply(result.action, result.content or {})

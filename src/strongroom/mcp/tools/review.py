@@ -1,0 +1,227 @@
+"""Tools of a reviewer: what waits, decide, stop believing a source.
+
+A decision is a person's. Where the client can ask its person, the person is asked, whatever the model has put into the
+arguments; where it cannot, the arguments decide. Either way the memories refuse a reviewer who is the proposer.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from strongroom.errors import InvalidInput
+from strongroom.mcp.data import beginning, fitting
+from strongroom.mcp.elicitation import Reply
+from strongroom.mcp.principals import REVIEWER
+from strongroom.mcp.tool import KIB, ROOM, After, Answer, Arguments, Call, CommitId, Id, Tool
+from strongroom.mcp.tools.memories import ProposedBatch, shown_batch
+from strongroom.services.memories.values import Batch
+
+ASKED_PROPOSALS, ASKED_BYTES = 10, 500
+Decision = Literal["approve", "reject"]
+Reason = Annotated[str, Meta(max_length=2_000)]
+
+
+class Pending(Arguments, frozen=True, kw_only=True):
+    proposer: Id | None = None
+    limit: Annotated[int, Meta(ge=1, le=20)] = 10
+    after: After = None
+
+
+class PendingBatches(Answer, frozen=True, kw_only=True):
+    """Batches that wait, oldest first. One that is larger than the room for it shows its first proposals."""
+
+    batches: list[ProposedBatch]
+    next: str | None = None
+
+
+async def pending(call: Call, wanted: Pending) -> PendingBatches:
+    memories = call.who.ctx.memories
+    limit = wanted.limit
+    while True:
+        found = await memories.pending(proposer=wanted.proposer, after=wanted.after, limit=limit)
+        shown = [shown_batch(batch, ROOM - 2 * KIB) for batch in found]
+        if len(fitting(shown, ROOM)) == len(shown):
+            return PendingBatches(batches=shown, next=found.next)
+        limit = max(1, limit // 2)  # a page ends where a cursor is, so a smaller one is asked for
+
+
+class Decide(Arguments, frozen=True, kw_only=True):
+    batch_id: Id
+    decision: Annotated[
+        Decision | None,
+        Meta(description="What the reviewer decided. If the client can ask the person itself, it does so instead."),
+    ] = None
+    reason: Annotated[Reason, Meta(description="Why; needed to reject.")] = ""
+    commit_id: CommitId = None
+
+
+class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    batch_id: str
+    status: Literal["committed", "rejected", "pending"]
+    reviewer: str
+    asked_person: bool
+    memory_ids: list[str] = []
+    ended_ids: list[str] = []
+    decided_at: datetime | None = None
+
+
+async def decide(call: Call, wanted: Decide) -> Decided:
+    who = call.who
+    batch = await who.ctx.memories.batch(wanted.batch_id)
+    reply = await call.person.ask(question(batch), form(wanted)) if batch.status == "pending" else None
+    decision, reason = _decision(reply, wanted)
+    asked = reply is not None
+    if decision is None:
+        return Decided(batch_id=batch.id, status=batch.status, reviewer=who.name, asked_person=asked)
+    commit_id = who.commit_id(wanted.commit_id)
+    if decision == "approve":
+        done = await who.ctx.memories.commit(batch.id, reviewer=who.name, commit_id=commit_id)
+        return Decided(
+            batch_id=batch.id,
+            status="committed",
+            reviewer=done.reviewer,
+            asked_person=asked,
+            memory_ids=list(done.memory_ids),
+            ended_ids=list(done.ended_ids),
+            decided_at=done.at,
+        )
+    if not reason:
+        raise InvalidInput("a rejection needs a reason; nothing changed", path="reason")
+    rejected = await who.ctx.memories.reject(batch.id, reason=reason, reviewer=who.name, commit_id=commit_id)
+    return Decided(
+        batch_id=batch.id,
+        status="rejected",
+        reviewer=rejected.reviewer or who.name,
+        asked_person=asked,
+        decided_at=rejected.decided_at,
+    )
+
+
+def _decision(reply: Reply | None, wanted: Decide) -> tuple[Decision | None, str]:
+    """Return what was decided and why; None if the person did not decide. A person who was asked is believed alone."""
+    if reply is None:
+        if wanted.decision is None:
+            raise InvalidInput(
+                "this client cannot ask its person, so say the decision, approve or reject, yourself; nothing changed",
+                path="decision",
+            )
+        return wanted.decision, wanted.reason
+    if reply.action != "accept":
+        return None, ""
+    try:
+        given = msgspec.convert(dict(reply.content), Form)
+    except msgspec.ValidationError as problem:
+        raise InvalidInput(f"the form came back wrong: {problem}; nothing changed") from None
+    return given.decision, given.reason
+
+
+class Form(Struct, frozen=True):
+    """What the person fills in."""
+
+    decision: Decision
+    reason: Reason = ""
+
+
+def form(wanted: Decide) -> dict[str, Any]:
+    """Return the form: only flat fields are allowed in one. There is no default decision."""
+    return {
+        "type": "object",
+        "properties": {
+            "decision": {
+                "type": "string",
+                "title": "Decision",
+                "description": "approve: these memories can be found from now on",
+                "enum": ["approve", "reject"],
+            },
+            "reason": {
+                "type": "string",
+                "title": "Reason",
+                "description": "Needed to reject",
+                "default": wanted.reason,
+            },
+        },
+        "required": ["decision"],
+    }
+
+
+def question(batch: Batch) -> str:
+    """Return what the person is shown: every proposal in its proposer's own words, quoted."""
+    lines = [f"{batch.proposer!r} proposes to remember ({len(batch.proposals)} in batch {batch.id}):"]
+    for place, one in enumerate(batch.proposals[:ASKED_PROPOSALS]):
+        request = one.request
+        what = f"{place}. {request.op} {request.type} ({request.scope}, trust {one.trust})"
+        odd = f" FLAGGED: {', '.join(one.flags)}" if one.flags else ""
+        lines.append(f"{what}{odd}: {_quoted(request.content)} because {_quoted(request.rationale)}")
+    if len(batch.proposals) > ASKED_PROPOSALS:
+        lines.append(f"... and {len(batch.proposals) - ASKED_PROPOSALS} more; memory_status shows them")
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(beginning(text, ASKED_BYTES)).decode() + ("..." if len(text) > ASKED_BYTES else "")
+
+
+class Revoke(Arguments, frozen=True, kw_only=True):
+    source_ref: Annotated[str, Meta(min_length=1, max_length=2_000, description="A source, or a memory's own id.")]
+    reason: Annotated[Reason, Meta(min_length=1)]
+    commit_id: CommitId = None
+
+
+class Revocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    source_ref: str
+    by: str
+    at: datetime
+    done: bool
+    memories: int
+
+
+async def revoke(call: Call, wanted: Revoke) -> Revocation:
+    who = call.who
+    made = await who.ctx.memories.revoke(
+        source_ref=wanted.source_ref, by=who.name, reason=wanted.reason, commit_id=who.commit_id(wanted.commit_id)
+    )
+    return Revocation(source_ref=made.source_ref, by=made.by, at=made.at, done=made.done, memories=made.memories)
+
+
+TOOLS = (
+    Tool(
+        name="memory_pending",
+        title="What waits for review",
+        description="List the batches of proposed memories that wait for a decision, with what is odd about each.",
+        profiles=REVIEWER,
+        kind="reads",
+        takes=Pending,
+        gives=PendingBatches,
+        call=pending,
+    ),
+    Tool(
+        name="memory_decide",
+        title="Decide on proposed memories",
+        description=(
+            "Approve or reject a batch. The person at this client is asked if the client can do that; else pass their "
+            "decision, never your own. Whoever proposed a batch is refused."
+        ),
+        profiles=REVIEWER,
+        kind="changes",
+        takes=Decide,
+        gives=Decided,
+        call=decide,
+    ),
+    Tool(
+        name="memory_revoke",
+        title="Stop believing a source",
+        description=(
+            "Stop believing a source or a memory: it and whatever was derived from it is found no more. This cannot be "
+            "undone."
+        ),
+        profiles=REVIEWER,
+        kind="destroys",
+        takes=Revoke,
+        gives=Revocation,
+        call=revoke,
+    ),
+)
