@@ -110,19 +110,25 @@ async def test_a_slot_can_not_be_changed(ctx: Any) -> None:
     slot = await ctx.threads.append("t", "x", from_id="a")
     with pytest.raises(AttributeError):
         slot.thread_id = "other"
-    with pytest.raises(AttributeError):
-        slot.metadata.from_id = "other"
+    slot.metadata["from_id"] = "other"
+    assert slot.metadata == {}
 
 
 async def test_metadata_comes_back_whole(ctx: Any) -> None:
-    told = {"own_name": "b", "is_self_call": True, "usage_instructions": "use it", "todo_nudge": "do it"}
-    slot = await ctx.threads.append("t", Text("x"), from_id="a", to_id="b", **told)
+    told = {"nudge": "do it", "is_self_call": True, "nested": [1, None, {"deep": "x"}]}
+    slot = await ctx.threads.append("t", Text("x"), from_id="a", to_id="b", metadata=told)
     [stored] = await (await ctx.threads.get("t")).slice()
-    known = msgspec.structs.asdict(stored.metadata)
-    assert known == msgspec.structs.asdict(slot.metadata)
-    assert {name: known[name] for name in told} == told
-    assert (known["thread_id"], known["from_id"], known["to_id"], known["slot_index"]) == ("t", "a", "b", 0)
-    assert (known["payload_type"], known["at"].utcoffset().total_seconds()) == ("Text", 0)
+    assert slot.metadata == stored.metadata == told
+    for one in (slot, stored):
+        assert (one.thread_id, one.from_id, one.to_id, one.index, one.type) == ("t", "a", "b", 0, "Text")
+        assert (one.chain, one.at.utcoffset().total_seconds()) == (("a", "b"), 0)
+
+
+@pytest.mark.parametrize("metadata", [{"chain": ["a"]}, {"x": object()}, {"x": float("nan")}, {"x": "\ud800"}, {1: 2}])
+async def test_metadata_that_can_not_be_stored_is_refused(ctx: Any, metadata: Any) -> None:
+    with pytest.raises(InvalidInput):
+        await ctx.threads.append("t", "x", from_id="a", metadata=metadata)
+    assert await (await ctx.threads.get("t")).length() == 0
 
 
 @pytest.mark.parametrize(
@@ -233,7 +239,7 @@ async def test_one_id_for_two_threads_is_two_messages(ctx: Any) -> None:
 
 async def test_one_id_for_two_messages_is_refused_and_nothing_changes(ctx: Any) -> None:
     await ctx.threads.append("t", "x", from_id="a", commit_id="once")
-    for other in ({"payload": "y"}, {"from_id": "b"}, {"to_id": "c"}, {"todo_nudge": "do it"}):
+    for other in ({"payload": "y"}, {"from_id": "b"}, {"to_id": "c"}, {"metadata": {"nudge": "do it"}}):
         with pytest.raises(InvalidInput, match="other content"):
             await ctx.threads.append("t", **{"payload": "x", "from_id": "a", **other}, commit_id="once")
     assert await (await ctx.threads.get("t")).length() == 1

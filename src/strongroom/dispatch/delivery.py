@@ -114,7 +114,7 @@ class Round:
         attempt = attempts(self._hold.state, record)
         try:
             payload = slot.payload
-            assert slot.metadata is not None
+            assert slot.chain
         except StrongroomError as unreadable:
             await self._give_up(record, Dead(str(unreadable), attempt))
             return 0

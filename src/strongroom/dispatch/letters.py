@@ -8,7 +8,7 @@ from strongroom.codec import encode
 from strongroom.errors import NotFound
 from strongroom.operations import NOTHING, Operation, Plan, perform
 from strongroom.services.threads.deliveries import DEAD, DeadLetterPage, read_dead_letter
-from strongroom.services.threads.payloads import NO_META, Inert, unseal
+from strongroom.services.threads.payloads import Inert, unseal
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.registry import plan_start
 from strongroom.services.threads.threads import AsyncThreads, content_of, limits_told
@@ -91,6 +91,5 @@ class Letters:
         body = slot.record.body
         assert body is not None, "a slot that can be read has a body"
         opened = unseal(body)
-        meta = NO_META if opened.meta == NO_META else opened.meta
         payload = Inert(slot.type, type(body)(bytes(opened.payload)))
-        return self._threads.entry(payload, meta, from_id=slot.from_id, to_id=slot.to_id)
+        return self._threads.entry(payload, opened.metadata, from_id=slot.from_id, to_id=slot.to_id)

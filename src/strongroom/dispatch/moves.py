@@ -31,13 +31,13 @@ from strongroom.services.threads.deliveries import (
     released,
     taken,
 )
-from strongroom.services.threads.payloads import NO_META, Inert, Meta, seal, type_name, unseal
+from strongroom.services.threads.payloads import CHAIN, Inert, seal, type_name, unseal
 from strongroom.services.threads.plans import THREAD, Writes
-from strongroom.services.threads.registry import CHAIN, Step, call_key, plan_call
+from strongroom.services.threads.registry import Step, call_key, chain_key, plan_call
 from strongroom.services.threads.thread import read_slice
 from strongroom.services.threads.threads import AsyncThreads, limits_told
 from strongroom.services.threads.values import Slot
-from strongroom.store import Delete, Entry, Expect, Get, Key, Put, Range, Receipt, Record, Write
+from strongroom.store import Delete, Entry, Expect, Get, Put, Range, Receipt, Record, Write
 
 T = TypeVar("T")
 
@@ -255,7 +255,7 @@ class Moves:
     def _chain(self, record: Record) -> tuple[str, ...]:
         slot = Slot(self._thread.id, record, self._threads.types)
         try:
-            return slot.metadata.chain
+            return slot.chain
         except StrongroomError:
             return slot.from_id, slot.to_id
 
@@ -264,7 +264,7 @@ class Moves:
             return Writes((), ())
         thread_id, space, me = self._thread.id, self._scope.space, record.receiver or ""
         calls = {item.to: call_key(space, parent=thread_id, name=item.to) for item in answers if isinstance(item, Send)}
-        link, *known = await self._scope.get_all([Get(Key(space, CHAIN, thread_id)), *map(Get, calls.values())])
+        link, *known = await self._scope.get_all([Get(chain_key(space, thread_id)), *map(Get, calls.values())])
         steps = {
             to: plan_call(key, document, parent=thread_id, names=(*chain, to))
             for (to, key), document in zip(calls.items(), known, strict=True)
@@ -273,8 +273,8 @@ class Moves:
         batches: dict[str, list[Entry]] = {}
         for item in answers:
             where, to, path = _address(item, chain, steps, home)
-            meta = NO_META if path == (me, to) else Meta(chain=path)
-            batches.setdefault(where, []).append(self._threads.entry(item.payload, meta, from_id=me, to_id=to))
+            metadata = None if path == (me, to) else {CHAIN: path}
+            batches.setdefault(where, []).append(self._threads.entry(item.payload, metadata, from_id=me, to_id=to))
         plan = await self._threads.plan(batches)
         if plan is None:
             return None

@@ -21,6 +21,7 @@ from strongroom.dispatch.routes import Call, Outgoing, Respond, Route, Send, out
 from strongroom.opening import open_store
 from strongroom.scope import Scope
 from strongroom.services.threads.payloads import PLAIN, Inert, seal, type_name, unseal
+from strongroom.services.threads.values import Slot
 
 Answer = tuple[str | None, str, bytes]
 Place = tuple[str, str]
@@ -97,21 +98,18 @@ def answers(packed: Sequence[Answer]) -> list[Outgoing]:
     return found
 
 
-def call(slot: Any, *, name: str, attempt: int, thread: Any) -> Call:
+def call(slot: Slot, *, name: str, attempt: int, thread: Any) -> Call:
     """Make what a function is told about a message."""
-    known = slot.metadata
     return Call(
-        thread_id=known.thread_id,
-        from_id=known.from_id,
-        to_id=known.to_id,
-        slot_index=known.slot_index,
-        at=known.at,
-        payload_type=known.payload_type,
-        own_name=known.own_name or name,
-        is_self_call=known.is_self_call or known.from_id == name,
-        usage_instructions=known.usage_instructions,
-        todo_nudge=known.todo_nudge,
-        chain=known.chain,
+        own_name=name,
+        thread_id=slot.thread_id,
+        from_id=slot.from_id,
+        to_id=slot.to_id,
+        slot_index=slot.index,
+        at=slot.at,
+        payload_type=slot.type,
+        chain=slot.chain,
+        metadata=slot.metadata,
         attempt=attempt,
         thread=thread,
     )

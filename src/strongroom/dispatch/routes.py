@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
 from strongroom.services.threads.deliveries import DeliveryFailed, Retry
-from strongroom.services.threads.values import Metadata
 
 Function = Callable[[Any, Any], Any]
 
 
-class Call(Metadata, frozen=True, kw_only=True):
-    """What a function is told besides the payload. `thread` is a handle on the message's own thread, and no other."""
+class Call(Struct, frozen=True, kw_only=True):
+    """What a function is told besides the payload.
 
+    `own_name` is the function's, `metadata` what the sender gave along, `thread` a handle on the message's own thread
+    and no other.
+    """
+
+    own_name: str
+    thread_id: str
+    from_id: str
+    to_id: str
+    slot_index: int
+    at: datetime
+    payload_type: str
+    chain: tuple[str, ...]
+    metadata: dict[str, Any]
     attempt: int = 1
     thread: Any = None
 

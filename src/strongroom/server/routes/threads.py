@@ -17,10 +17,7 @@ class NewSlot(Struct, frozen=True, forbid_unknown_fields=True):
     payload: Any
     from_id: str
     to_id: str = ""
-    own_name: str | None = None
-    is_self_call: bool = False
-    usage_instructions: str = ""
-    todo_nudge: str = ""
+    metadata: dict[str, Any] = {}
 
 
 class SlotView(Struct, frozen=True):
@@ -62,10 +59,7 @@ async def append(call: Call[NewSlot, Nothing]) -> SlotView:
         wanted.payload,
         from_id=wanted.from_id,
         to_id=wanted.to_id,
-        own_name=wanted.own_name,
-        is_self_call=wanted.is_self_call,
-        usage_instructions=wanted.usage_instructions,
-        todo_nudge=wanted.todo_nudge,
+        metadata=wanted.metadata,
         commit_id=call.commit_id,
     )
     return _view(slot)

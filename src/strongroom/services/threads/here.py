@@ -9,7 +9,7 @@ decides and explains.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import time_ns
 from typing import Any
 
@@ -43,10 +43,7 @@ class Here:
         *,
         from_id: str,
         to_id: str = "",
-        own_name: str | None = None,
-        is_self_call: bool = False,
-        usage_instructions: str = "",
-        todo_nudge: str = "",
+        metadata: Mapping[str, Any] | None = None,
         commit_id: str | None = None,
     ) -> Slot:
         """See `AsyncThreads.append`."""
@@ -55,8 +52,7 @@ class Here:
             way = self._ways[thread_id, from_id, to_id]
         except (KeyError, TypeError):  # the latter of what can not even be looked up
             way = None
-        plain = commit_id is own_name is None and not (is_self_call or usage_instructions or todo_nudge)
-        if plain and way is not None and kind is not None:
+        if commit_id is None and metadata is None and way is not None and kind is not None:
             name, fields = kind
             for value in fields(payload):
                 if type(value) not in SAFE:
@@ -76,17 +72,7 @@ class Here:
             record = self._extend(way, limit, name, body, at, from_id, to_id or None, payload)
             if record is not None:
                 return Slot(thread_id, record, self._types, payload)
-        slot = self._otherwise(
-            thread_id,
-            payload,
-            from_id=from_id,
-            to_id=to_id,
-            own_name=own_name,
-            is_self_call=is_self_call,
-            usage_instructions=usage_instructions,
-            todo_nudge=todo_nudge,
-            commit_id=commit_id,
-        )
+        slot = self._otherwise(thread_id, payload, from_id=from_id, to_id=to_id, metadata=metadata, commit_id=commit_id)
         if way is None:
             flag = mail_key(self._scope.space, thread_id=thread_id, receiver=to_id) if to_id else None
             kept(self._ways)[thread_id, from_id, to_id] = self._place(self._scope.key(THREAD, thread_id), flag)

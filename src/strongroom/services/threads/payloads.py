@@ -9,7 +9,7 @@ data.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from types import NoneType
 from typing import Any, TypeVar
@@ -54,32 +54,26 @@ class Inert(Struct, frozen=True):
         return f"Inert({self.type!r}, {self.raw.decode(errors='replace'):.200})"
 
 
-class Meta(Struct, frozen=True, omit_defaults=True):
-    """What a slot's receiver is told besides the payload."""
-
-    own_name: str | None = None
-    is_self_call: bool = False
-    usage_instructions: str = ""
-    todo_nudge: str = ""
-    chain: tuple[str, ...] = ()
-
-
-NO_META = Meta()
+CHAIN = "chain"  # the one key of a slot's metadata that is not its sender's: along which calls it came
 
 
 class Opened(Struct, array_like=True):
-    """A slot's body as it is stored, `[payload]` or `[payload, meta]`, with the payload still closed."""
+    """A slot's body as it is stored, `[payload]` or `[payload, metadata]`, with the payload still closed."""
 
     payload: Raw
-    meta: Meta = NO_META
+    metadata: dict[str, Any] = {}
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        return tuple(self.metadata.get(CHAIN, ()))
 
 
 _opener = msgspec.json.Decoder(Opened)
 
 
-def seal(payload: Any, meta: Meta = NO_META) -> Json:
+def seal(payload: Any, metadata: Mapping[str, Any] | None = None) -> Json:
     """Encode a slot, or raise `InvalidInput` saying what in it can not be stored."""
-    body = (payload,) if meta is NO_META else (payload, meta)
+    body = (payload, Raw(encode(dict(metadata), depth=1))) if metadata else (payload,)
     _, fields = kinds.get(type(payload)) or learn(type(payload))
     try:
         # msgspec writes a struct in C, but lets through what would come back changed: NaN, huge integers, bottomless

@@ -80,6 +80,11 @@ def call_key(space: str, *, parent: str | None, name: str) -> Key:
     return Key(space, CALL, sha256(encode([parent, name])).hexdigest())
 
 
+def chain_key(space: str, id: str) -> Key:
+    """Return where a chain is kept."""
+    return Key(space, CHAIN, id)
+
+
 def plan_call(key: Key, known: Document | None, *, parent: str | None, names: tuple[str, ...]) -> Step:
     """Decide the id of a call: the one it already has, or a fresh one with what to write for it."""
     if known is not None:
@@ -91,7 +96,7 @@ def plan_call(key: Key, known: Document | None, *, parent: str | None, names: tu
         (Expect(key, 0),),
         (
             Put(key, encode({"id": id})),
-            Put(Key(key.space, CHAIN, id), pack(link), {"parent": parent} if parent else {}),
+            Put(chain_key(key.space, id), pack(link), {"parent": parent} if parent else {}),
         ),
     )
 
@@ -259,7 +264,7 @@ class AsyncRegistry:
         return await perform(self.scope, Operation(operation, target, content, commit_id), attempt, _told)
 
     def _key(self, id: str) -> Key:
-        return self.scope.key(CHAIN, id)
+        return chain_key(self.scope.space, id)
 
     def _call_of(self, chain: Document) -> Key:
         return self.scope.key(CALL, msgspec.json.decode(chain.value, type=Link).call)

@@ -23,9 +23,8 @@ from strongroom.scope import Scope
 from strongroom.services.threads.endings import Endings
 from strongroom.services.threads.looking import live, look
 from strongroom.services.threads.payloads import (
-    NO_META,
+    CHAIN,
     Inert,
-    Meta,
     PayloadTypes,
     seal,
     type_name,
@@ -109,18 +108,17 @@ class AsyncThreads:
         *,
         from_id: str,
         to_id: str = "",
-        own_name: str | None = None,
-        is_self_call: bool = False,
-        usage_instructions: str = "",
-        todo_nudge: str = "",
+        metadata: Mapping[str, Any] | None = None,
         commit_id: str | None = None,
     ) -> Slot:
         """Add one message to a thread and return its slot. The thread begins with its first message.
 
-        `commit_id` makes a repeat safe: the second call returns the first one's slot.
+        `metadata` is any JSON object, and comes back as `slot.metadata`. `commit_id` makes a repeat safe: the second
+        call returns the first one's slot.
         """
-        meta = meta_of(own_name, is_self_call, usage_instructions, todo_nudge)
-        entry = self.entry(payload, meta, from_id=from_id, to_id=to_id)
+        if metadata and CHAIN in metadata:
+            raise InvalidInput("only a dispatcher says along which chain a message came; nothing changed", path=CHAIN)
+        entry = self.entry(payload, metadata, from_id=from_id, to_id=to_id)
         [slot] = await self._append("threads.append", thread_id, (entry,), commit_id)
         return slot
 
@@ -132,14 +130,22 @@ class AsyncThreads:
         entries = tuple([self.entry(payload, from_id=from_id, to_id=to_id, at=at) for payload in payloads])
         return await self._append("threads.append_many", thread_id, entries, commit_id)
 
-    def entry(self, payload: Any, meta: Meta = NO_META, *, from_id: str, to_id: str, at: int | None = None) -> Entry:
+    def entry(
+        self,
+        payload: Any,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        from_id: str,
+        to_id: str,
+        at: int | None = None,
+    ) -> Entry:
         """Turn a message into what is stored, or raise `InvalidInput`."""
         if not (_is_name(from_id) and (to_id == "" or _is_name(to_id))):
             raise InvalidInput(
                 f"from_id and to_id must be up to {MAX_NAME} printable characters, not {from_id!r:.80} and "
                 f"{to_id!r:.80}; nothing changed"
             )
-        body = seal(payload, meta)
+        body = seal(payload, metadata)
         native = None if type(payload) is Inert else payload
         now = self.scope.clock() if at is None else at
         return Entry(type_name(payload), body, 0, now, from_id, to_id or None, None, None, native)
@@ -272,11 +278,11 @@ def entries_of(threads: AsyncThreads, said: Sequence[Sequence[Any]]) -> tuple[En
             raise InvalidInput(
                 f"a message is sealed as a payload and its metadata: {problem}; nothing changed"
             ) from None
-        if opened.meta.chain:
+        if opened.chain:
             raise InvalidInput("only a dispatcher says along which chain a message came; nothing changed")
         require_name(type, "a payload's type")
-        meta = NO_META if opened.meta == NO_META else opened.meta
-        made.append(threads.entry(Inert(type, Json(opened.payload)), meta, from_id=from_id, to_id=to_id or ""))
+        payload = Inert(type, Json(opened.payload))
+        made.append(threads.entry(payload, opened.metadata, from_id=from_id, to_id=to_id or ""))
     return tuple(made)
 
 
@@ -337,13 +343,6 @@ def _info(id: str, stored: Info, here: Slice) -> ThreadInfo:
         here.first if here.length else stored.first,
         here.length or stored.first,
     )
-
-
-def meta_of(own_name: str | None, is_self_call: bool, usage_instructions: str, todo_nudge: str) -> Meta:
-    """Make a slot's metadata; the usual empty one costs nothing."""
-    if own_name is None and not (is_self_call or usage_instructions or todo_nudge):
-        return NO_META
-    return Meta(own_name, is_self_call, usage_instructions, todo_nudge)
 
 
 def _is_name(name: object) -> bool:

@@ -1,4 +1,4 @@
-"""What a user of threads sees: slots, their metadata, limits and figures. All frozen.
+"""What a user of threads sees: slots, limits and figures. All frozen.
 
 The guard against edits: `slot.payload` is the very object that was appended for as long as it still encodes to the
 bytes that were stored. Once somebody has edited it, the slot hands out a fresh one made from those bytes instead, so an
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from strongroom.arguments import check_fields, require_positive
 from strongroom.codec import Json
 from strongroom.errors import InvalidInput, NotFound
-from strongroom.services.threads.payloads import Inert, Opened, PayloadTypes, build, unedited, unseal
+from strongroom.services.threads.payloads import CHAIN, Inert, Opened, PayloadTypes, build, unedited, unseal
 from strongroom.store import Record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,25 +26,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def moment(microseconds: int) -> datetime:
     """Turn the store's microseconds into an aware UTC time."""
     return _EPOCH + timedelta(microseconds=microseconds)
-
-
-class Metadata(Struct, frozen=True, kw_only=True):
-    """What is known about a slot besides its payload.
-
-    `chain` is the call chain the message belongs to, the receiver last.
-    """
-
-    thread_id: str
-    from_id: str
-    to_id: str
-    slot_index: int
-    at: datetime
-    payload_type: str
-    own_name: str | None = None
-    is_self_call: bool = False
-    usage_instructions: str = ""
-    todo_nudge: str = ""
-    chain: tuple[str, ...] = ()
 
 
 class Slot(Struct, frozen=True, eq=False):
@@ -99,21 +80,14 @@ class Slot(Struct, frozen=True, eq=False):
         return Inert(self.type, Json(bytes(self._opened.payload))).data
 
     @property
-    def metadata(self) -> Metadata:
-        meta = self._opened.meta
-        return Metadata(
-            thread_id=self.thread_id,
-            from_id=self.from_id,
-            to_id=self.to_id,
-            slot_index=self.index,
-            at=self.at,
-            payload_type=self.type,
-            own_name=meta.own_name,
-            is_self_call=meta.is_self_call,
-            usage_instructions=meta.usage_instructions,
-            todo_nudge=meta.todo_nudge,
-            chain=meta.chain or (self.from_id, self.to_id),
-        )
+    def metadata(self) -> dict[str, Any]:
+        """What the sender gave along with the payload, fresh at each access."""
+        return {name: value for name, value in self._opened.metadata.items() if name != CHAIN}
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """The call chain the message belongs to, the receiver last."""
+        return self._opened.chain or (self.from_id, self.to_id)
 
     @property
     def _opened(self) -> Opened:

@@ -23,6 +23,7 @@ from strongroom.compat.xml_pipeline.memory.slots import (
     slot_to_handler_metadata,
     stored_slot,
     told_in,
+    told_of,
 )
 from strongroom.compat.xml_pipeline.memory.thread_context import ThreadContext
 from strongroom.compat.xml_pipeline.message_bus.message_state import HandlerMetadata
@@ -162,16 +163,8 @@ class ContextBuffer:
         if self._backend is not None and type(payload) not in self._known:
             self._learn(type(payload))
         try:
-            slot = self._append(
-                thread_id,
-                payload,
-                from_id=from_id,
-                to_id=to_id,
-                own_name=own_name,
-                is_self_call=is_self_call,
-                usage_instructions=usage_instructions,
-                todo_nudge=todo_nudge,
-            )
+            metadata = told_of(own_name, is_self_call, usage_instructions, todo_nudge)
+            slot = self._append(thread_id, payload, from_id=from_id, to_id=to_id, metadata=metadata)
         except BudgetExceeded:
             raise MemoryError(f"Thread {thread_id} exceeded max slots ({self._max_slots})") from None
         if self._empty:

@@ -10,7 +10,7 @@ import msgspec
 
 from strongroom.compat.xml_pipeline.message_bus.message_state import HandlerMetadata
 from strongroom.errors import Damaged
-from strongroom.services.threads.payloads import NO_META, PayloadTypes, seal, type_name, unseal
+from strongroom.services.threads.payloads import PayloadTypes, seal, type_name, unseal
 from strongroom.services.threads.values import Slot
 
 
@@ -66,19 +66,9 @@ class _StoredSlot(BufferSlot):
 
     @property
     def metadata(self) -> SlotMetadata:
-        told = self._slot.metadata
-        return SlotMetadata(
-            told.thread_id,
-            told.from_id,
-            told.to_id,
-            told.slot_index,
-            told.at.isoformat(),
-            told.payload_type,
-            told.own_name,
-            told.is_self_call,
-            told.usage_instructions,
-            told.todo_nudge,
-        )
+        slot = self._slot
+        known = (slot.thread_id, slot.from_id, slot.to_id, slot.index, slot.at.isoformat(), slot.type)
+        return SlotMetadata(*known, **slot.metadata)
 
     @property
     def index(self) -> int:
@@ -103,6 +93,21 @@ def stored_slot(slot: Slot) -> BufferSlot:
     return made
 
 
+def told_of(
+    own_name: str | None, is_self_call: bool, usage_instructions: str, todo_nudge: str
+) -> dict[str, Any] | None:
+    """Return the metadata that is stored with a message: what is not as usual, None if everything is."""
+    if own_name is None and not (is_self_call or usage_instructions or todo_nudge):
+        return None
+    told = {
+        "own_name": own_name,
+        "is_self_call": is_self_call,
+        "usage_instructions": usage_instructions,
+        "todo_nudge": todo_nudge,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
 def told_in(metadata: SlotMetadata | HandlerMetadata) -> dict[str, Any]:
     """Return what another message's metadata says about a new one."""
     names = ("from_id", "own_name", "is_self_call", "usage_instructions", "todo_nudge")
@@ -112,7 +117,7 @@ def told_in(metadata: SlotMetadata | HandlerMetadata) -> dict[str, Any]:
 
 def serialize_slot(slot: BufferSlot) -> bytes:
     """Return a slot as JSON."""
-    payload = msgspec.Raw(unseal(seal(slot.payload, NO_META)).payload)
+    payload = msgspec.Raw(unseal(seal(slot.payload)).payload)
     return msgspec.json.encode({"type": type_name(slot.payload), "payload": payload, "metadata": slot.metadata})
 
 
