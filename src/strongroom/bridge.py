@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from weakref import WeakKeyDictionary
 
 from strongroom.errors import StrongroomError
 from strongroom.store import (
@@ -226,7 +227,7 @@ class Threaded:
     def __init__(self, store: Grouping, *, readers: int = 4) -> None:
         self.blocking = store
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="strongroom-read")
-        self._bell = _Bell(store.changed)
+        self._bells: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = WeakKeyDictionary()
         if isinstance(store, Movable):
             self.unload, self.load = self._unload, self._load
 
@@ -263,18 +264,19 @@ class Threaded:
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream is longer than `length`, or the time is up. Any number of tasks share one thread."""
-        self._bell.waiting += 1
+        bell = self._bells.setdefault(asyncio.get_running_loop(), _Bell(self.blocking.changed))
+        bell.waiting += 1
         try:
             async with asyncio.timeout(timeout_seconds):  # not wait_for, which can swallow a cancellation on 3.11
                 while True:
-                    news = self._bell.next()
+                    news = bell.next()
                     if ask(self.blocking, Range(key, 0, 0)).length > length:
                         return
                     await news.wait()
         except TimeoutError:
             return
         finally:
-            self._bell.waiting -= 1
+            bell.waiting -= 1
 
     async def require_usable(self) -> None:
         """Look at the files: readers go on although somebody has taken them away."""
@@ -292,6 +294,64 @@ class Threaded:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.blocking.close)
         self._readers.shutdown(wait=False)
+
+
+class Pooled:
+    """A blocking store for any number of event loops: each call waits on a thread of its own.
+
+    What an async driver does better, but only on the loop that it was opened on.
+    """
+
+    def __init__(self, store: Store, *, threads: int = 16) -> None:
+        self.blocking = store
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="strongroom-call")
+        # Those who wait may be many and take long, so they stand in nobody's way.
+        self._watchers = ThreadPoolExecutor(256, thread_name_prefix="strongroom-wait")
+        if isinstance(store, Movable):
+            self.unload, self.load = self._unload, self._load
+        if hasattr(store, "perform"):
+            self.perform = self._perform
+
+    def __repr__(self) -> str:
+        return repr(self.blocking)
+
+    @property
+    def durability(self) -> Durability:
+        return self.blocking.durability
+
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        return await self._call(self.blocking.read, questions)
+
+    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        return await self._call(_bounded(self.blocking).read_within, questions, max_bytes)
+
+    async def commit(self, commit: Commit) -> Receipt:
+        return await finish(self._call(self.blocking.commit, commit))
+
+    async def search(self, find: Find) -> Found:
+        return await self._call(_searchable(self.blocking).search, find)
+
+    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        wait = cast("Watchable", self.blocking).wait
+        await asyncio.get_running_loop().run_in_executor(self._watchers, wait, key, length, timeout_seconds)
+
+    async def _perform(self, operation: Any) -> Receipt | None:
+        made: Receipt | None = await finish(self._call(cast("Any", self.blocking).perform, operation))
+        return made
+
+    async def _unload(self, after: str | None, limit: int) -> Shipment:
+        return await self._call(_movable(self.blocking).unload, after, limit)
+
+    async def _load(self, parcels: Sequence[Parcel]) -> None:
+        await finish(self._call(_movable(self.blocking).load, parcels))
+
+    async def close(self) -> None:
+        await self._call(self.blocking.close)
+        self._pool.shutdown(wait=False)
+        self._watchers.shutdown(wait=False)
+
+    async def _call(self, call: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *given)
 
 
 def _is_quick(question: AnyQuestion) -> bool:

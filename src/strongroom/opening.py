@@ -17,10 +17,10 @@ import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from strongroom.bridge import OnLoop, Threaded
+from strongroom.bridge import Grouping, OnLoop, Pooled, Threaded
 from strongroom.errors import InvalidInput
 from strongroom.files import path_of
 from strongroom.store import AsyncStore, Store, kept_seconds
@@ -47,6 +47,16 @@ async def open_async_store(address: Address, **options: Any) -> AsyncStore:
     if options:
         _check(make, options)
     return await make_async(**options)
+
+
+def for_loops(store: Store) -> AsyncStore:
+    """Return a store that was opened for blocking code as async code sees it, from any event loop."""
+    from strongroom.backends.memory import MemoryStore
+
+    if isinstance(store, MemoryStore):
+        return OnLoop(store)
+    # A SQLite store queues commits itself, so that hundreds of tasks share an fsync.
+    return Threaded(cast("Grouping", store)) if hasattr(store, "submit") else Pooled(store)
 
 
 def _find(address: Address) -> tuple[Maker, AsyncMaker]:

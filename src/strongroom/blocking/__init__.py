@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
+import msgspec
+
 from strongroom.blocking.files import Files
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.registry import Registry
@@ -10,6 +14,7 @@ from strongroom.blocking.sessions import Sessions
 from strongroom.blocking.threads import Threads
 from strongroom.bridge import Inline, run
 from strongroom.context import AsyncContext
+from strongroom.opening import for_loops
 from strongroom.store import Durability, Store
 
 
@@ -24,6 +29,16 @@ class Context:
         self.threads = Threads(context.threads)
         self.registry = Registry(context.registry)
         self.files = Files(context.files)
+
+    @cached_property
+    def awaitable(self) -> AsyncContext:
+        """The same store and space for async code: from any thread and any event loop, beside blocking calls.
+
+        `strongroom.aopen` is for a program that is async throughout: on Postgres and Redis it needs no threads, but
+        belongs to the event loop that it was opened on.
+        """
+        scope = self._async.scope
+        return AsyncContext(msgspec.structs.replace(scope, store=for_loops(self.store)))
 
     @property
     def store(self) -> Store:
