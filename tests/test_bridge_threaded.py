@@ -12,7 +12,7 @@ import pytest
 
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore
-from strongroom.backends.sqlite.group import Ticket
+from strongroom.backends.sqlite.group_commit import Ticket
 from strongroom.bridge import Inline, Threaded
 from strongroom.codec import encode
 from strongroom.errors import Closed, CommitUnknown, Conflict, InvalidInput

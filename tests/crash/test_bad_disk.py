@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from strongroom.backends.sqlite import SqliteStore, group
+from strongroom.backends.sqlite import SqliteStore, group_commit
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Unavailable
 from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, ask
@@ -203,7 +203,7 @@ def test_a_slow_disk_is_only_slow_and_those_who_wait_share_an_fsync(store: Sqlit
 def test_a_store_that_does_not_share_needs_an_fsync_for_each(
     store: SqliteStore, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group, "MAX_BATCH", 1)
+    monkeypatch.setattr(group_commit, "MAX_BATCH", 1)
     assert _sixteen_at_once(store, disk) >= 16
 
 

@@ -21,7 +21,7 @@ from strongroom.opening import open_async_store
 from strongroom.server.keys import Keys
 from strongroom.server.running import run
 from tests.server.serving import PATIENCE_SECONDS
-from tests.test_group import wait_for
+from tests.sqlite.test_group_commit import wait_for
 
 
 class Served:

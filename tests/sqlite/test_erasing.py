@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 import strongroom
-from strongroom.backends.sqlite import SqliteStore, cleaner
+from strongroom.backends.sqlite import SqliteStore, erasure
 from strongroom.codec import encode
 from strongroom.store import Append, Commit, Delete, Entry, Erase, Key, Range, Receipt, Write, ask, new_id
 
@@ -24,8 +24,8 @@ LOG = Key("s", "chat", "one")
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaner, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr(cleaner, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(erasure, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(erasure, "PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_what_is_deleted_in_a_commit_that_erases_leaves_the_files_too(store: Sql
 def test_a_large_file_rests_between_two_rewritings(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaner, "RESTING_BYTES_A_SECOND", 1)
+    monkeypatch.setattr(erasure, "RESTING_BYTES_A_SECOND", 1)
     seen = rewritings(store, monkeypatch)
     assert do(store, Erase(LOG, 0, 1)).pending is None
     for n in range(1, 60):

@@ -1,4 +1,5 @@
-"""Is a file whole? Everything that a read could come across, and everything that could keep it from coming across it.
+"""How much does a file hold, and is it whole? Everything that a read could come across is looked at, and everything
+that could keep it from coming across it.
 
 A row's checksum shows that the row was altered, never that a damaged index leads past it. So indexes are compared with
 the rows they are about, entry by entry, and the words of the full-text index with the words of the texts.
@@ -8,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import apsw
 from msgspec import Struct
 
 from strongroom.backends.memory import link
-from strongroom.backends.sqlite.duty import pending
+from strongroom.backends.sqlite.erasure import pending
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS
-from strongroom.backends.sqlite.labels import label, tags_of
 from strongroom.backends.sqlite.receipts import unsealed
-from strongroom.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, record_sum, stored_key
+from strongroom.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, label, record_sum, stored_key, tags_of
 from strongroom.backends.sqlite.schema import INDEX_BITS, differences
 from strongroom.backends.sqlite.search import terms
 from strongroom.errors import Damaged
@@ -52,6 +53,48 @@ class Check(Struct, frozen=True):
     records: int
     problems: tuple[str, ...]
     pending: str | None = None
+
+
+class Stats(Struct, frozen=True):
+    """How much a store holds, in numbers and bytes, and whether an erasure in it is not complete."""
+
+    documents: int
+    streams: int
+    records: int
+    spaces: int
+    receipts: int
+    file_bytes: int
+    log_bytes: int
+    free_bytes: int
+    pending: str | None = None
+
+
+def stats(con: apsw.Connection, path: Path) -> Stats:
+    """Count. Records are counted by their index, without visiting them."""
+    heads: Any = con.execute(
+        "SELECT count(*) FILTER (WHERE stream = 0 AND alive), count(*) FILTER (WHERE stream = 1 AND alive), "
+        "count(DISTINCT space) FROM head"
+    ).fetchone()
+    records: Any = con.execute("SELECT count(*) FROM record").fetchone()
+    receipts: Any = con.execute("SELECT count(*) FROM receipt").fetchone()
+    return Stats(
+        documents=heads[0],
+        streams=heads[1],
+        spaces=heads[2],
+        records=records[0],
+        receipts=receipts[0],
+        file_bytes=_size(path),
+        log_bytes=_size(Path(f"{path}-wal")),
+        free_bytes=con.pragma("freelist_count") * con.pragma("page_size"),
+        pending=pending(con),
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def check(con: apsw.Connection) -> Check:

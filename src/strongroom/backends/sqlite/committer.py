@@ -8,7 +8,10 @@
 * After any failure the connection is thrown away. The next commit opens a fresh one, so a full disk or a bad fsync
   heals without a restart.
 
-One thread at a time runs anything in here; `group.Group` sees to it.
+* A log that somebody removed after copying all of it into the file (another copy of SQLite in this process does that
+  when it closes the file) is replaced by a new one, and what was being written is written again.
+
+One thread at a time runs anything in here; `group_commit.GroupCommit` sees to it.
 """
 
 from __future__ import annotations
@@ -17,17 +20,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from typing import Protocol
 
 import apsw
 from msgspec import structs
 
-from strongroom.backends.sqlite.cleaner import Cleaner
+from strongroom.backends.sqlite.erasure import Cleaner
+from strongroom.backends.sqlite.export import load
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, keep_errno, translate, translate_commit
 from strongroom.backends.sqlite.files import Queue
-from strongroom.backends.sqlite.group import Ticket
-from strongroom.backends.sqlite.identity import Identity
+from strongroom.backends.sqlite.group_commit import Ticket
+from strongroom.backends.sqlite.identity import Identity, LogRemovedError
 from strongroom.backends.sqlite.log import Log
-from strongroom.backends.sqlite.moving import load
 from strongroom.backends.sqlite.receipts import Confirm, Retention
 from strongroom.backends.sqlite.schema import stamp
 from strongroom.backends.sqlite.search import catch_up
@@ -36,6 +40,7 @@ from strongroom.errors import CommitUnknown, Damaged, StoreError, StrongroomErro
 from strongroom.store import Find, Parcel, Receipt
 
 SWEEP_EVERY = 1024  # commits
+MOST_REMOVALS = 5  # of the log, while one thing is being written
 
 
 class Committer:
@@ -44,7 +49,8 @@ class Committer:
     def __init__(
         self,
         identity: Identity,
-        connect: Callable[[], apsw.Connection],
+        connections: Connections,
+        log: Log,
         queue: Queue,
         timeout_seconds: float,
         retention: Retention,
@@ -53,19 +59,20 @@ class Committer:
         self.about_to_wait: Callable[[], None] = lambda: None  # called before each wait for the disk or for others
         self.settled: Callable[[], None] = lambda: None  # called after each batch
         self.batches = 0
-        self._connect = connect
+        self._store = connections
         self._queue = queue
         self._timeout = timeout_seconds
         self._retention = retention
         self._identity = identity
         self._writer: Writer | None = None
-        self._log = Log()
+        self._log = log
         self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and until when
         self._unswept = 0
         self._begun: Writer | None = None  # whose transaction is open
-        self._cleaner = Cleaner(self._log)
+        self._cleaner = Cleaner()
         self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
+        self._reconnecting = False  # whether a removed log is known to be in the file, and not replaced yet
 
     @property
     def connections(self) -> list[apsw.Connection]:
@@ -73,11 +80,12 @@ class Committer:
 
     def close(self) -> None:
         self._identity.close()
+        self._log.close()
 
     def apply(self, batch: list[Ticket]) -> None:
         """Settle every ticket of a batch."""
         try:
-            self._end(self._write(batch, patient=True), batch, upkeep=True)
+            self._until_kept(lambda: self._end(self._write(batch, patient=True), batch, upkeep=True))
         except BaseException as error:
             self._failed(batch, error)
 
@@ -101,13 +109,10 @@ class Committer:
             return  # it failed, and every ticket is marked
         try:
             self._end(writer, batch)
+        except _NotKeptError:
+            self.apply(batch)
         except BaseException as error:
             self._failed(batch, error)
-
-    @property
-    def quick(self) -> bool:
-        """Whether the next commit is nothing but itself: the log need not be emptied."""
-        return not self._log.nearly_full
 
     def _failed(self, batch: list[Ticket], error: BaseException) -> None:
         """Tell everybody in the batch; raise what is not about the batch."""
@@ -125,17 +130,11 @@ class Committer:
 
     def catch_up(self, find: Find) -> None:
         """Index part of what a search needs and the index lacks."""
-        with self._transaction() as writer:
-            catch_up(writer.con, find)
-            writer.forget()
-            self._make_durable(writer)
+        self._until_kept(lambda: self._change(lambda con: catch_up(con, find)))
 
     def load(self, parcels: Sequence[Parcel]) -> None:
         """Put parcels from another store in place."""
-        with self._transaction() as writer:
-            load(writer.con, parcels)
-            writer.forget()
-            self._make_durable(writer)
+        self._until_kept(lambda: self._change(lambda con: load(con, parcels)))
 
     def compact(self) -> None:
         """Rewrite the file without its free space."""
@@ -149,6 +148,30 @@ class Committer:
             writer.roll_back()
             if self._cleaner.duty is not None:
                 self._clean(writer)
+
+    def look_for_log(self) -> None:
+        """Replace a log that was removed, for those who read: what they see must not stay what it was for ever."""
+        if self.failed is not None:
+            raise self.failed
+        try:
+            self._identity.look()
+        except LogRemovedError as removed:
+            self._replace_log(removed)
+
+    def _until_kept(self, work: Callable[[], None]) -> None:
+        """Do something that commits, and again if its log was removed at that moment."""
+        for _ in range(MOST_REMOVALS):
+            try:
+                return work()
+            except _NotKeptError:
+                pass
+        raise Unavailable("the log is removed over and over by somebody else; nothing changed", reason="locked")
+
+    def _change(self, change: Callable[[apsw.Connection], None]) -> None:
+        with self._transaction() as writer:
+            change(writer.con)
+            writer.forget()
+            self._make_durable(writer)
 
     def _write(self, batch: list[Ticket], *, patient: bool) -> Writer:
         """Begin a transaction and apply every commit in it."""
@@ -203,8 +226,17 @@ class Committer:
         self._ending = False
         if self.failed is not None:
             raise self.failed
+        try:
+            self._stamp |= self._identity.check()
+        except Damaged as damage:
+            self.failed = damage
+            raise
+        except LogRemovedError as removed:
+            if not patient:
+                raise _WouldWaitError from None
+            self._replace_log(removed)
         if self._writer is None:
-            self._writer = Writer(self._connect(), self._retention)
+            self._writer = Writer(self._store.connect_to_write(), self._retention)
         writer = self._writer
         try:
             if not self._queue.empty:
@@ -218,6 +250,7 @@ class Committer:
             if writer.start():
                 self._check_not_older(writer)
                 self._cleaner.look(writer.con)
+                self._log.measure(self._store.anchor)
         except BaseException as error:
             self._abandon(error)
             raise
@@ -247,8 +280,6 @@ class Committer:
                 time.sleep(0.0002)
 
     def _make_durable(self, writer: Writer) -> None:
-        if self._log.wanted:
-            self._log.extend(writer.con)
         self._ending = True
         self.about_to_wait()
         try:
@@ -264,15 +295,36 @@ class Committer:
                 reason="cut",
             )
             raise self.failed
-        self._log.due -= 1
-        if self._log.due < 0:
-            self._log.look(writer.con)
         try:
             self._stamp = self._identity.check()
         except Damaged as damage:
             # What was just written went into a file nobody will find.
             self.failed = damage
             raise
+        except LogRemovedError as removed:
+            self._replace_log(removed, writer)
+            raise _NotKeptError from None
+        self._log.look(writer.con)
+
+    def _replace_log(self, removed: LogRemovedError, writing: Writer | None = None) -> None:
+        """Begin a new log, if everything that was acknowledged is in the file; else stop.
+
+        What `writing` has just written is not acknowledged, and in nobody's way.
+        """
+        if not self._reconnecting:
+            anchor = self._store.anchor
+            if writing is None:
+                self._log.measure(anchor)
+            if not self._log.is_in_file(anchor):
+                self.failed = self._identity.replaced(str(removed))
+                raise self.failed
+            self._reconnecting = True
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            drop(writer.con, files_are_lost=True)
+        self._log.close()
+        self._store.reconnect()
+        self._reconnecting = False
 
     def _check_not_older(self, writer: Writer) -> None:
         if self._last is None:
@@ -310,6 +362,20 @@ class Committer:
             except apsw.Error:
                 pass
             drop(writer.con, self.failed is not None)
+
+
+class Connections(Protocol):
+    """What the store does for its committer."""
+
+    @property
+    def anchor(self) -> apsw.Connection: ...
+    def connect_to_write(self) -> apsw.Connection: ...
+    def reconnect(self) -> None:
+        """Close everything that still knows a log that was removed, and open the file again."""
+
+
+class _NotKeptError(Exception):
+    """What was committed is in a log that nobody will find. There is a new one now: do it again."""
 
 
 class _WouldWaitError(Exception):

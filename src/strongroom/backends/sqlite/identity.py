@@ -4,6 +4,7 @@
   folder stands for all files, which are asked only when it has changed: asking Linux (6.13 and later) for a file's
   times makes the next write stamp it afresh, and the next fdatasync then costs a journal commit more (measured: 60 us,
   half of a whole commit).
+* A log that went away without the file need not have taken anything along: see `SqliteStore._reconnect`.
 * An older copy written over the database in place keeps the file and loses what is in it. Every state that reaches
   the file itself carries a greater stamp than those before (`schema.stamp`), so a smaller one tells.
 """
@@ -13,13 +14,12 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import apsw
-
 from strongroom.backends.sqlite.files import filesystem_of
-from strongroom.backends.sqlite.raw import RawFile
 from strongroom.errors import Damaged
 
 # Where every change passes through this kernel, so that its events tell of all of them.
@@ -28,39 +28,58 @@ _NAMES_CHANGE = 0xFC0  # inotify: moved from or to, created, deleted; the folder
 _WRITTEN_TO = 0x2
 _COARSE_NS = 50_000_000
 _SIDECARS = ("", "-wal", "-shm")
-_STAMP_AT = 60  # where SQLite keeps user_version
+
+
+class LogRemovedError(Exception):
+    """The log is gone, or another one; the file is the one that was opened. Whether anything is lost is not known."""
 
 
 class Identity:
-    """Which files a store opened. `anchor` is a connection that stays open as long as this is in use."""
+    """Which files a store opened. `read_stamp` reads the stamp in the file itself, past the log."""
 
-    def __init__(self, path: Path, anchor: apsw.Connection) -> None:
+    def __init__(self, path: Path, read_stamp: Callable[[], int]) -> None:
         self._path = path
+        self._read_stamp = read_stamp
         self._watch = _watch(path)
+        self._lock = threading.Lock()  # nobody may act on news that somebody else has taken, and not looked at yet
         self._names = [f"{path}{suffix}" for suffix in _SIDECARS]
+        self._stamp = -1
+        self._news = False
+        self._removed = False
+        self.renew()
+
+    def renew(self) -> None:
+        """Take the files that are there now for ours."""
         self._ids = [_inode(name) for name in self._names]
-        self._file = RawFile(anchor, apsw.SQLITE_FCNTL_FILE_POINTER)
-        self._stamp = self._read_stamp()
+        self._removed = False
+        self._stamp = max(self._stamp, self._read_stamp())
 
     def check(self) -> bool:
-        """Raise `Damaged` if the files are not ours any more; tell whether they may have been written to."""
-        if not self._watch.changed():
-            return False
-        self._stamp = self.look()
-        return True
+        """Raise `Damaged` or `LogRemovedError` if the files are not ours any more; tell whether they may have been
+        written to since this was asked last."""
+        with self._lock:
+            if not self._watch.changed() and not self._news:
+                return False
+            self._news = True
+            self._stamp = self.look()
+            self._news = False
+            return True
+
+    def is_log_removed(self) -> bool:
+        """Tell those who read whether the log they read from is the one that others write to."""
+        with self._lock:
+            if self._watch.changed() or self._removed:
+                self._news = True  # for `check`
+                self._removed = self._changed_name() in self._names[1:]
+            return self._removed
 
     def look(self) -> int:
-        """Raise `Damaged` if the files are not ours any more; return the stamp in them. Takes nobody's news away."""
-        for name, known in zip(self._names, self._ids, strict=True):
-            found = _inode(name)
-            if found != known:
-                happened = "deleted" if found is None else "replaced"
-                raise Damaged(
-                    f"{name} was {happened} while the store was open; it has stopped writing, so that what is "
-                    "there now is not damaged further. Commits acknowledged before this may be missing from the "
-                    "file. Stop every process that uses it, restore a backup, and open it again",
-                    reason="replaced",
-                )
+        """Raise as `check` does; return the stamp in the file. Takes nobody's news away."""
+        name = self._changed_name()
+        if name == self._names[0]:
+            raise self.replaced(name)
+        if name is not None:
+            raise LogRemovedError(name)
         stamp = self._read_stamp()
         if stamp < self._stamp:
             raise Damaged(
@@ -70,12 +89,25 @@ class Identity:
             )
         return stamp
 
+    def replaced(self, name: str) -> Damaged:
+        """Return what to tell of a file that is not ours any more."""
+        happened = "replaced" if Path(name).exists() else "deleted"
+        return Damaged(
+            f"{name} was {happened} while the store was open; it has stopped writing, so that what is "
+            "there now is not damaged further. Commits acknowledged before this may be missing from the "
+            "file. Stop every process that uses it, restore a backup, and open it again",
+            reason="replaced",
+        )
+
     def close(self) -> None:
         self._watch.close()
 
-    def _read_stamp(self) -> int:
-        found = self._file.read(4, _STAMP_AT)
-        return -1 if found is None else int.from_bytes(found, "big")
+    def _changed_name(self) -> str | None:
+        """Return the name that no longer leads to our file, if there is one."""
+        for name, known in zip(self._names, self._ids, strict=True):
+            if _inode(name) != known:
+                return name
+        return None
 
 
 def _inode(name: str) -> tuple[int, int] | None:

@@ -16,13 +16,12 @@ from typing import TypeVar
 
 import apsw
 
-from strongroom.backends.sqlite.checks import Check, check
+from strongroom.backends.sqlite.checks import Check, Stats, check, stats
+from strongroom.backends.sqlite.export import backup, unload
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate
 from strongroom.backends.sqlite.files import refuse_folder, refuse_hard_link, refuse_network
-from strongroom.backends.sqlite.moving import unload
 from strongroom.backends.sqlite.receipts import find
 from strongroom.backends.sqlite.rows import answer
-from strongroom.backends.sqlite.upkeep import Stats, backup, stats
 from strongroom.errors import Closed, Unavailable
 from strongroom.files import path_of
 from strongroom.store import Answer, AnyQuestion, Budget, Get, Part, ReceiptOf, Shipment, within

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
 from zlib import crc32
@@ -10,7 +12,6 @@ from zlib import crc32
 import apsw
 import msgspec
 
-from strongroom.backends.sqlite.labels import label, tags_of
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json
 from strongroom.errors import Damaged, InvalidInput
@@ -33,6 +34,7 @@ MASK = (1 << INDEX_BITS) - 1
 EMPTY = Slice(0, 0, ())
 
 _pack = msgspec.msgpack.Encoder().encode
+_tags = msgspec.json.Decoder(dict[str, str])
 _LAST = (1 << 63) - 1
 _FOUND = "SELECT h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"
 _LIVING = "h.space = ?1 AND h.kind = ?2 AND h.stream = 0 AND h.alive = 1"
@@ -156,6 +158,8 @@ def top_ref(con: apsw.Connection) -> int:
     row: Any = con.execute(
         "SELECT max((SELECT coalesce(max(ref), 0) FROM head), (SELECT coalesce(max(pos), 0) >> 32 FROM record))"
     ).fetchone()
+    if not 0 <= row[0] < 1 << 31:
+        raise Damaged("the numbers of what the file holds are damaged; restore a backup", reason="corrupt")
     return int(row[0])
 
 
@@ -175,6 +179,17 @@ def checksum(columns: tuple[Any, ...]) -> int:
 def record_sum(columns: tuple[Any, ...], receipt: bytes | None) -> int:
     """Return the CRC-32 of a record; its receipt counts only if there is one, as in files that knew none."""
     return crc32(_pack(columns if receipt is None else (*columns, receipt)))
+
+
+@lru_cache(4096)
+def label(space: str, kind: str, name: str, value: str) -> bytes:
+    """Return the 16 bytes that stand for a tag of the documents of a kind: no text for the index to compare."""
+    return blake2b(f"{space}\0{kind}\0{name}\0{value}".encode(), digest_size=16).digest()
+
+
+def tags_of(stored: bytes | None) -> dict[str, str]:
+    """Return a document's tags from the column of its row."""
+    return _tags.decode(stored) if stored else {}
 
 
 def _get(con: apsw.Connection, key: Key) -> Document | None:

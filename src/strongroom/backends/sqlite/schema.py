@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from strongroom.errors import SchemaMismatch
+from strongroom.errors import Damaged, SchemaMismatch
 
 APPLICATION_ID = 0x5372746D  # "Srtm"
 FORMAT = 1
@@ -40,7 +40,7 @@ CREATE UNIQUE INDEX head_by_name ON head (space, kind, id);
 CREATE INDEX head_by_order ON head (space, kind, ref) WHERE stream = 0 AND alive = 1;
 
 CREATE TABLE tag (                     -- which living documents carry a tag
-    label BLOB NOT NULL,               -- the tag and where it counts, see labels.py
+    label BLOB NOT NULL,               -- the tag and where it counts, see rows.py
     ref   INTEGER NOT NULL,            -- head.ref
     PRIMARY KEY (label, ref)
 ) STRICT, WITHOUT ROWID;
@@ -125,6 +125,8 @@ def _require_ours(con: apsw.Connection) -> tuple[int, int]:
         strange = application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(con))
     if strange:
         raise SchemaMismatch("this SQLite file belongs to another program; nothing was changed", reason="foreign")
+    if application == APPLICATION_ID and version == 0:
+        raise Damaged("the number of this store's format is lost; restore a backup", reason="corrupt")
     if version > FORMAT:
         raise SchemaMismatch(
             f"this store has format {version}, and this Strongroom knows formats up to {FORMAT}; "
@@ -172,9 +174,7 @@ def differences(con: apsw.Connection) -> Iterator[str]:
         expected, found = ({row[:3]: row[3] for row in each.execute(_SCHEMA).fetchall()} for each in (fresh, con))
     finally:
         fresh.close()
-    if con.pragma("user_version") & _FORMAT_MASK < FORMAT:
-        expected.pop(("table", "duty", "duty"))
-    for name in sorted({*expected, *found}):
+    for name in sorted({*expected, *found}, key=repr):  # in a damaged file a name may be anything
         if expected.get(name) != found.get(name):
             yield f"{name[0]} {name[1]!r}"
 

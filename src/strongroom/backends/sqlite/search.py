@@ -19,13 +19,13 @@ from typing import Any
 
 import apsw
 
-from strongroom.backends.sqlite.labels import tags_of
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
     MASK,
     RECORD_COLUMNS,
     require_sound,
     stored_key,
+    tags_of,
     to_document,
     to_record,
 )

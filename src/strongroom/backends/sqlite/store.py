@@ -2,14 +2,16 @@
 
 Theory of operation
 -------------------
-* One connection writes (`committer`). Commits queue in `group`, whose leader takes all that wait into one transaction,
-  so that they share an fsync.
+* One connection writes (`committer`). Commits queue in `group_commit`, whose leader takes all that wait into one
+  transaction, so that they share an fsync.
 * Readers use connections of their own (`reading`).
 * One more connection stays open and idle. While it is there nobody else can be the last to close the database, so the
   sidecar files stay the same ones, and a change of them means trouble.
 
-STOP AND READ: never open the file with another copy of SQLite (such as Python's own sqlite3) in a process that has it
-open here. Closing that other copy drops this one's POSIX locks.
+STOP AND READ: do not open the file with another copy of SQLite (such as Python's own sqlite3) in a process that has it
+open here. Closing that other copy drops this one's POSIX locks and removes the log from under it, which is noticed and
+mended (`reconnect`): nothing is lost. But opening it while a thread reads here cuts the shared index of the log for a
+moment, and the kernel may end the process for that.
 """
 
 from __future__ import annotations
@@ -18,19 +20,21 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import quote
 
 import apsw
 
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.committer import Committer, drop
-from strongroom.backends.sqlite.duty import owed
+from strongroom.backends.sqlite.erasure import owed
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translated
 from strongroom.backends.sqlite.files import Queue
-from strongroom.backends.sqlite.group import Group
-from strongroom.backends.sqlite.identity import Identity
-from strongroom.backends.sqlite.log import FULL
+from strongroom.backends.sqlite.group_commit import GroupCommit
+from strongroom.backends.sqlite.identity import Identity, LogRemovedError
+from strongroom.backends.sqlite.log import FULL, Log
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.receipts import Confirm, Retention
 from strongroom.backends.sqlite.search import is_behind, search
@@ -57,12 +61,15 @@ from strongroom.store import (
     kept_seconds,
 )
 
+T = TypeVar("T")
+
 DURABLE = Durability("durable", True, True, "nothing")
 RELAXED = Durability("relaxed", True, False, "the last commits before a power cut; never the file's consistency")
 
 _WRITER_PRAGMAS = f"PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = {FULL}"
 
 
+STAMP_LOOKS = 3
 MOST_ROUNDS = 10_000  # of catching up, 2,000 records each, before a search: more is a list that never gets shorter
 
 
@@ -90,7 +97,7 @@ class SqliteStore(Reader):
         self._watch = Watch(self._connect_to_read)
         with translated(reading=True):
             try:
-                self._anchor = self._open_first()
+                self.anchor = self._open_first()
             except apsw.CantOpenError as error:
                 if not self.path.exists() or os.access(self.path.parent, os.W_OK):
                     raise
@@ -99,15 +106,16 @@ class SqliteStore(Reader):
                     "read_only=True opens it for reading",
                     reason="read_only",
                 ) from error
-        self._identity = Identity(self.path, self._anchor)
+        self._identity = Identity(self.path, self._read_stamp)
         self._committer = Committer(
             self._identity,
-            lambda: self._connect(writer=True),
+            self,
+            Log(self.path),
             self._queue,
             timeout_seconds,
             Retention(self.kept_seconds, clock),
         )
-        self._group = Group(self._committer)
+        self._group = GroupCommit(self._committer)
         self._committer.about_to_wait = self._group.tell
         self._committer.settled = self._watch.note
         keep_from_forks(self)
@@ -138,7 +146,11 @@ class SqliteStore(Reader):
         self._check_usable(writing=True)
         if self._committer.failed is not None:
             raise self._committer.failed
-        self._identity.look()
+        try:
+            self._identity.look()
+        except LogRemovedError:
+            with self._group.alone(), translated():
+                self._committer.look_for_log()
 
     def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, sharing its fsync with whoever else is committing now."""
@@ -220,7 +232,7 @@ class SqliteStore(Reader):
     def _settle_duty(self) -> None:
         """Finish an erasure that somebody else, or we, could not finish; if we can not either, it stays on record."""
         try:
-            if owed(self._anchor) is not None:
+            if owed(self.anchor) is not None:
                 with self._group.alone():
                     self._committer.settle_duty()
         except (StrongroomError, *DRIVER_ERRORS):
@@ -250,6 +262,54 @@ class SqliteStore(Reader):
             raise
         return con
 
+    def reconnect(self) -> None:
+        """Let go of a log that was removed, and open the file with the one that is there now. The caller has the lead.
+
+        SQLite keeps what belongs to a log as long as anybody in this process has it open, readers that are under way
+        and other stores too: only when it makes new files does nobody use the old ones any more.
+        """
+        deadline = time.monotonic() + self._timeout
+        drop(self.anchor, files_are_lost=True)
+        while True:
+            while self._readers:
+                drop(self._readers.pop(), files_are_lost=True)
+            self.anchor = self._open_first()
+            if all(Path(f"{self.path}{suffix}").exists() for suffix in ("-wal", "-shm")):
+                break
+            drop(self.anchor, files_are_lost=True)
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    "somebody else in this process still uses a log that was removed, by another copy of SQLite "
+                    "perhaps; nothing changed, and nothing is lost",
+                    reason="locked",
+                )
+            time.sleep(0.001)
+        self._identity.renew()
+
+    def connect_to_write(self) -> apsw.Connection:
+        return self._connect(writer=True)
+
+    def _ask(self, work: Callable[[apsw.Connection], T]) -> T:
+        if self._identity.is_log_removed():
+            with self._group.alone(), translated():
+                self._committer.look_for_log()
+        return super()._ask(work)
+
+    def _read_stamp(self) -> int:
+        """Return the stamp in the file itself, past its log; -1 if it cannot be read."""
+        for _ in range(STAMP_LOOKS):  # somebody may be copying the log into it just now
+            try:
+                name = f"file:{quote(str(self.path))}?mode=ro&immutable=1"
+                con = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+                try:
+                    con.execute("PRAGMA writable_schema = ON")  # or a file that is shorter than it says is refused
+                    return int(con.pragma("user_version"))
+                finally:
+                    con.close()
+            except DRIVER_ERRORS:
+                continue
+        return -1
+
     def _connect(self, *, writer: bool) -> apsw.Connection:
         con = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         # The writer waits in its own fair way; a reader is only ever kept by a recovery, for moments.
@@ -264,7 +324,7 @@ class SqliteStore(Reader):
         return self._connect(writer=False)
 
     def _connections(self) -> list[apsw.Connection]:
-        return [*self._readers, *self._committer.connections, self._anchor]
+        return [*self._readers, *self._committer.connections, self.anchor]
 
     def _let_go_in_child(self) -> None:
         self._queue.close()  # else we would keep our parent's turn for it, even after it was killed

@@ -12,25 +12,24 @@ from typing import Any
 import apsw
 
 from strongroom.backends.memory import link
-from strongroom.backends.sqlite import duty
-from strongroom.backends.sqlite.labels import label, tags_of
-from strongroom.backends.sqlite.places import Place
+from strongroom.backends.sqlite import erasure
+from strongroom.backends.sqlite.cache import MAX_KEYS, Cache, State
 from strongroom.backends.sqlite.receipts import Confirm, Receipts, Retention, can_carry, carried
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
     MASK,
-    RECORD_COLUMNS,
     checksum,
+    label,
     record_sum,
     require_sound,
     stored_key,
-    to_record,
+    tags_of,
     top_ref,
 )
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.backends.sqlite.search import unindex_document, unindex_records
 from strongroom.codec import encode, pack
-from strongroom.errors import Damaged, InvalidInput
+from strongroom.errors import InvalidInput
 from strongroom.store import (
     Append,
     Claim,
@@ -51,16 +50,9 @@ from strongroom.store import (
     wrong_shape,
 )
 
-MAX_PLACES = 4096
 FEW = 8  # so many keys are looked up one by one
 
 
-_HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
-_HEADS = f"""
-SELECT id, {HEAD_COLUMNS}
-FROM head WHERE space = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))"""
-_ANYBODY = "SELECT 1 FROM head WHERE space = ? AND kind = ? AND id BETWEEN ? AND ? LIMIT 1"
-_LAST = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC LIMIT 1"
 _NEW_HEAD = """
 INSERT INTO head (space, kind, id, ref, stream, alive, version, value, tags, text, chain, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -98,7 +90,7 @@ class Writer:
         self.writing = False  # whether a commit is half applied
         self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and until when it is kept
         self._removed = False  # whether the commit that is being applied took content away
-        self._places: dict[Key, Place] = {}
+        self._cache = Cache(self.execute)
         self._top = 0  # the greatest ref in use, once it is known
         # Rows that only add are collected, and written at the end of a commit: one call for all of a table.
         self._heads: list[tuple[Any, ...]] = []
@@ -113,14 +105,14 @@ class Writer:
         self.wrote = self.writing = False
         version = self.con.data_version()
         self._alone = version == self._version
-        if not self._alone or len(self._places) > MAX_PLACES:
+        if not self._alone or len(self._cache) > MAX_KEYS:
             self.forget()
             self._version = version
         return not self._alone
 
     def forget(self) -> None:
         """Drop what is known: something else than a commit changed it, or it has become too much."""
-        self._places.clear()
+        self._cache.clear()
         self._top = 0
         self.receipts.forget()
 
@@ -155,28 +147,27 @@ class Writer:
             receipt = repeat_of(commit, first)
             self._make_durable(space, id)
             return receipt
+        cache = self._cache
         if len(commit.expects) + len(commit.writes) > FEW:
-            self._look_up({part.key for part in (*commit.expects, *commit.writes)})
-        places = self._places
+            cache.look_up({part.key for part in (*commit.expects, *commit.writes)})
         for expect in commit.expects:
-            place = places.get(expect.key) or self._find(expect.key)
-            if expect.version != (seen := place.seen):
+            if expect.version != (seen := cache[expect.key].seen):
                 check_expectation(expect, seen)
         if claims:
             self._check_claims(commit, claims)
-        steps = [(write, places.get(write.key) or self._find(write.key)) for write in commit.writes]
+        steps = [(write, cache[write.key]) for write in commit.writes]
         _check(steps)
         self.wrote = self.writing = True
         self._removed = False
         short = self.receipts.fresh
         if short is None or not self._alone or not _ends_with_append(steps) or not can_carry(commit):
-            versions = tuple([self._write(write, place) for write, place in steps])
+            versions = tuple([self._write(write, state) for write, state in steps])
             self._flush()
             self.receipts.keep(commit, versions)
         else:
             versions = self._write_and_carry(steps, short, commit.digest)
         if self._removed and erases(commit):
-            duty.note(self.con, self.receipts.retention.now())
+            erasure.note(self.con, self.receipts.retention.now())
         self.last = (space, id, self.receipts.retention.until(commit.keep))
         self.writing = False
         return Receipt(id, versions, commit.digest, commit.answer)
@@ -193,80 +184,65 @@ class Writer:
             if holder not in settled:
                 raise claimed(wanted[found])
 
-    def _write_and_carry(self, steps: Sequence[tuple[Write, Place]], id: bytes, digest: bytes) -> tuple[int, ...]:
+    def _write_and_carry(self, steps: Sequence[tuple[Write, State]], id: bytes, digest: bytes) -> tuple[int, ...]:
         """Write what ends with an append, which takes the receipt along."""
         append, stream = steps[-1]
         assert type(append) is Append
-        before = [self._write(write, place) for write, place in steps[:-1]]
+        before = [self._write(write, state) for write, state in steps[:-1]]
         versions = (*before, stream.length + len(append.entries))
         self._append(append, stream, carried(id, digest, versions))
         if self._heads or self._tags or self._texts:
             self._flush()
         return versions
 
-    def _write(self, write: Write, place: Place) -> int:
+    def _write(self, write: Write, state: State) -> int:
         if type(write) is Append:
-            return self._append(write, place)
+            return self._append(write, state)
         if type(write) is Put:
-            return self._put(write, place)
-        if not place.ref:
+            return self._put(write, state)
+        if not state.ref:
             return 0
         self.receipts.file()  # before the records that may carry them are gone
         if type(write) is Delete:
-            return self._delete(write.key, place)
+            return self._delete(write.key, state)
         if type(write) is Truncate:
-            cut = min(max(write.before, place.first), place.length)
-            self._drop(write.key, place, cut)
+            cut = min(max(write.before, state.first), state.length)
+            self._drop(write.key, state, cut)
         elif type(write) is Erase:
-            self._erase(write, place)
-        return place.length
+            self._erase(write, state)
+        return state.length
 
-    def _create(self, write: Put, place: Place) -> int:
-        """Put a document where nothing ever was: what `_put` does, without looking at what was there."""
-        key, ref = write.key, self._new_ref()
-        tags = bytes(pack(write.tags)) if write.tags else None
-        place.ref, place.alive, place.version, place.tags, place.text = ref, 1, 1, tags, write.text
-        row = (key.space, key.kind, key.id, ref, 0, 1, 1, bytes(write.value), tags, write.text, None)
-        self._heads.append((*row, checksum(row)))
-        for name, value in write.tags.items():
-            self._tags.append((label(key.space, key.kind, name, value), ref))
-        if write.text is not None:
-            self._texts.append((ref, 0))
-        return 1
-
-    def _put(self, write: Put, place: Place) -> int:
-        if not place.ref:
-            return self._create(write, place)
-        self._removed = True
+    def _put(self, write: Put, state: State) -> int:
+        self._removed |= bool(state.ref)
         tags = pack(write.tags) if write.tags else None
-        old_tags, old_text = place.tags, place.text
+        old_tags, old_text = state.tags, state.text
         if old_text is not None and (tags != old_tags or write.text != old_text):
-            self._unindex_document(write.key, place)
-        place.tags, place.text = tags, write.text
-        self._save_head(write.key, place, alive=1, version=place.version + 1, value=write.value)
+            self._unindex_document(write.key, state)
+        state.tags, state.text = tags, write.text
+        self._save_head(write.key, state, alive=1, version=state.version + 1, value=write.value)
         if tags != old_tags:
-            self._retag(write.key, place.ref, tags_of(old_tags), write.tags)
+            self._retag(write.key, state.ref, tags_of(old_tags), write.tags)
         if write.text is not None and (write.text != old_text or tags != old_tags):
-            self._texts.append((place.ref, 0))
-        return place.version
+            self._texts.append((state.ref, 0))
+        return state.version
 
-    def _append(self, write: Append, place: Place, receipt: bytes | None = None) -> int:
-        if not place.ref or not place.alive:
-            place.stream = 1
-            self._save_head(write.key, place, alive=1, version=place.first)
-        start = (place.ref << INDEX_BITS) + place.length
-        last = place.length + len(write.entries) - 1
-        if receipt is not None and place.carrying != self.receipts.filings:
-            self.receipts.carry(place.ref, last)
-            place.carrying = self.receipts.filings
+    def _append(self, write: Append, state: State, receipt: bytes | None = None) -> int:
+        if not state.ref or not state.alive:
+            state.stream = 1
+            self._save_head(write.key, state, alive=1, version=state.first)
+        start = (state.ref << INDEX_BITS) + state.length
+        last = state.length + len(write.entries) - 1
+        if receipt is not None and state.carrying != self.receipts.filings:
+            self.receipts.carry(state.ref, last)
+            state.carrying = self.receipts.filings
         rows = []
         for pos, entry in enumerate(write.entries, start):
             text, commitment = entry.text, entry.commitment
-            if text is not None and not place.unindexed:
-                self.execute(_LATER, (place.ref, pos & MASK))
-                place.unindexed = True
+            if text is not None and not state.unindexed:
+                self.execute(_LATER, (state.ref, pos & MASK))
+                state.unindexed = True
             if commitment is not None:
-                place.chain = link(place.chain, commitment)
+                state.chain = link(state.chain, commitment)
             row = (
                 pos,
                 entry.type,
@@ -277,7 +253,7 @@ class Writer:
                 entry.receiver,
                 text,
                 commitment,
-                place.chain,
+                state.chain,
             )
             taken = receipt if pos & MASK == last else None
             rows.append((*row, taken, record_sum(row, taken)))
@@ -285,40 +261,40 @@ class Writer:
             self.execute(_ADD, rows[0])
         else:
             self.con.executemany(_ADD, rows)
-        place.length = last + 1
-        return place.length
+        state.length = last + 1
+        return state.length
 
-    def _delete(self, key: Key, place: Place) -> int:
-        self._removed |= bool(place.alive)
-        if place.stream:
-            self._drop(key, place, place.length, alive=0)
-            return place.length
-        if place.alive:
-            self._unindex_document(key, place)
-            old = tags_of(place.tags)
-            place.tags = place.text = None
-            self._save_head(key, place, alive=0, version=place.version + 1)
-            self._retag(key, place.ref, old, {})
-        return place.version
+    def _delete(self, key: Key, state: State) -> int:
+        self._removed |= bool(state.alive)
+        if state.stream:
+            self._drop(key, state, state.length, alive=0)
+            return state.length
+        if state.alive:
+            self._unindex_document(key, state)
+            old = tags_of(state.tags)
+            state.tags = state.text = None
+            self._save_head(key, state, alive=0, version=state.version + 1)
+            self._retag(key, state.ref, old, {})
+        return state.version
 
-    def _drop(self, key: Key, place: Place, before: int, alive: int = 1) -> None:
-        base = place.ref << INDEX_BITS
-        if before > place.first:
+    def _drop(self, key: Key, state: State, before: int, alive: int = 1) -> None:
+        base = state.ref << INDEX_BITS
+        if before > state.first:
             self._removed = True
             kept = self.execute("SELECT chain FROM record WHERE pos = ?", (base + before - 1,)).fetchone()
-            place.base_chain = kept[0]
-            unindex_records(self.con, key, place.ref, place.first, before)
-            self.execute("DELETE FROM record WHERE pos >= ? AND pos < ?", (base + place.first, base + before))
-        place.first = before
-        self._save_head(key, place, alive=alive and place.alive, version=before)
+            state.base_chain = kept[0]
+            unindex_records(self.con, key, state.ref, state.first, before)
+            self.execute("DELETE FROM record WHERE pos >= ? AND pos < ?", (base + state.first, base + before))
+        state.first = before
+        self._save_head(key, state, alive=alive and state.alive, version=before)
 
-    def _erase(self, write: Erase, place: Place) -> None:
-        base = place.ref << INDEX_BITS
-        start, stop = max(write.start, place.first), min(write.stop, place.length)
+    def _erase(self, write: Erase, state: State) -> None:
+        base = state.ref << INDEX_BITS
+        start, stop = max(write.start, state.first), min(write.stop, state.length)
         if self.execute(_CONTENT + " LIMIT 1", (base + start, base + stop)).fetchone() is None:
             return  # nothing to do is nothing done
         self._removed = True
-        unindex_records(self.con, write.key, place.ref, start, stop, erase=True)
+        unindex_records(self.con, write.key, state.ref, start, stop, erase=True)
         for kept in self.execute(_CONTENT, (base + start, base + stop)).fetchall():
             pos, type_, weight, at, commitment, chain, receipt = kept
             total = record_sum((pos, type_, None, weight, at, None, None, None, commitment, chain), receipt)
@@ -327,35 +303,35 @@ class Writer:
                 (total, pos),
             )
 
-    def _save_head(self, key: Key, place: Place, *, alive: int, version: int, value: bytes | None = None) -> None:
-        new = not place.ref
+    def _save_head(self, key: Key, state: State, *, alive: int, version: int, value: bytes | None = None) -> None:
+        new = not state.ref
         if new:
-            place.ref = self._new_ref()
-        turned = place.alive != alive
-        place.alive = alive
-        if not place.stream:
-            place.version = version
+            state.ref = self._new_ref()
+        turned = state.alive != alive
+        state.alive = alive
+        if not state.stream:
+            state.version = version
         # The packer in checksum() knows plain bytes only.
-        tail = (version, value and bytes(value), place.tags and bytes(place.tags), place.text, place.base_chain)
-        row = (key.space, key.kind, key.id, place.ref, place.stream, alive, *tail)
+        tail = (version, value and bytes(value), state.tags and bytes(state.tags), state.text, state.base_chain)
+        row = (key.space, key.kind, key.id, state.ref, state.stream, alive, *tail)
         if new:
             self._heads.append((*row, checksum(row)))
         else:
             self._flush()  # it may be among the new ones
-            self.execute(_SET_HEAD, (*tail, checksum(row), place.ref))
+            self.execute(_SET_HEAD, (*tail, checksum(row), state.ref))
             if turned:
-                self.execute(_SET_ALIVE, (alive, place.ref))
+                self.execute(_SET_ALIVE, (alive, state.ref))
 
     def _new_ref(self) -> int:
         # Chosen here and not by SQLite, because the checksum covers it. We hold the write lock.
         self._top = 1 + (self._top or top_ref(self.con))
         return self._top
 
-    def _unindex_document(self, key: Key, place: Place) -> None:
-        if place.text is not None:
+    def _unindex_document(self, key: Key, state: State) -> None:
+        if state.text is not None:
             self._flush()
-            tags = tags_of(place.tags)
-            unindex_document(self.con, key, place.ref, place.text, tags)
+            tags = tags_of(state.tags)
+            unindex_document(self.con, key, state.ref, state.text, tags)
 
     def _retag(self, key: Key, ref: int, old: dict[str, str], new: dict[str, str]) -> None:
         space, kind = key.space, key.kind
@@ -372,70 +348,33 @@ class Writer:
                 self.con.executemany(sql, rows)
                 rows.clear()
 
-    def _find(self, key: Key) -> Place:
-        return self._learn(key, self.execute(_HEAD, (key.space, key.kind, key.id)).fetchone())
-
-    def _look_up(self, keys: Iterable[Key]) -> None:
-        """Learn about many keys at once: a statement for each kind, not for each key."""
-        unknown: dict[tuple[str, str], dict[str, Key]] = {}
-        for key in keys:
-            if key not in self._places:
-                unknown.setdefault((key.space, key.kind), {})[key.id] = key
-        for where, by_id in unknown.items():
-            found = {}
-            # New things are often neighbours by name, and then one look tells that none of them is there.
-            if self.execute(_ANYBODY, (*where, min(by_id), max(by_id))).fetchone():
-                rows: list[Any] = self.execute(_HEADS, (*where, encode([*by_id]).decode())).fetchall()
-                found = {row[0]: row[1:] for row in rows}
-            for id, key in by_id.items():
-                if id in found:
-                    self._learn(key, found[id])
-                else:
-                    self._places[key] = Place(None, None)
-
-    def _learn(self, key: Key, head: tuple[Any, ...] | None) -> Place:
-        last = None
-        if head is not None:
-            require_sound(key, head)
-            if head[1]:
-                ref = head[0]
-                last = self.execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
-                if last is not None:
-                    to_record(key, last, last[0] & MASK)  # what is appended goes on from its place and its chain
-        place = Place(head, last)
-        if place.stream and place.alive and place.length == 0:
-            # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
-            raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
-        self._places[key] = place
-        return place
-
 
 def erases(work: Commit | Confirm) -> bool:
     """Tell whether what a commit takes away must leave the files, too."""
     return type(work) is Commit and any(type(write) is Erase for write in work.writes)
 
 
-def _ends_with_append(steps: Sequence[tuple[Write, Place]]) -> bool:
+def _ends_with_append(steps: Sequence[tuple[Write, State]]) -> bool:
     return bool(steps) and type(steps[-1][0]) is Append
 
 
-def _check(steps: Sequence[tuple[Write, Place]]) -> None:
+def _check(steps: Sequence[tuple[Write, State]]) -> None:
     """Refuse what does not fit what is there, or what earlier writes of the same commit will have put there."""
     if len(steps) == 1:
-        write, place = steps[0]
-        if type(write) is Append and place.stream and write.max_length is None and place.length < MASK // 2:
+        write, state = steps[0]
+        if type(write) is Append and state.stream and write.max_length is None and state.length < MASK // 2:
             return  # by far the most frequent commit needs no dictionaries
     shapes: dict[Key, bool] = {}
     lengths: dict[Key, int] = {}
-    for write, place in steps:
+    for write, state in steps:
         if type(write) is Delete:
             continue
         wants_stream = type(write) is not Put
-        is_stream = bool(place.stream) if place.ref else shapes.setdefault(write.key, wants_stream)
+        is_stream = bool(state.stream) if state.ref else shapes.setdefault(write.key, wants_stream)
         if is_stream != wants_stream:
             raise wrong_shape(write.key, is_stream)
         if type(write) is Append:
-            length = lengths.get(write.key, place.length)
+            length = lengths.get(write.key, state.length)
             check_length(write, length)
             lengths[write.key] = length + len(write.entries)
             if lengths[write.key] > MASK:

@@ -22,12 +22,6 @@ An event loop must not wait for a disk. Its commits wait in the same queue until
 writes them itself, all in one transaction, and leaves nothing but the COMMIT to a thread, which tells it when that is
 done. (When the thread did the writing too, it fought the loop for the interpreter at each of its statements.) What may
 take long the thread does alone.
-
-Even so the way to the thread and back is longer than a fast disk takes (150 us of 670, for a request to a server). So a
-loop whose commits come one by one makes them whole, as long as they are quick: it stands still for a moment at most.
-Every few commits it looks whether another comes before it has turned round once. Then there is company to share an
-fsync with, or a task that does nothing but commit and lets nobody else run, and the thread is asked for a while. So it
-is after a slow one.
 """
 
 from __future__ import annotations
@@ -49,8 +43,6 @@ MAX_BATCH = 512
 LOOK_AROUND_SECONDS = 0.5
 SLOW_SECONDS = 0.001  # a batch that took this long is worth waiting a little for company
 PAUSE_SECONDS = 0.0002
-BRISK = 8  # after so many quick batches in a row a loop makes its commits itself, and as often it looks for company
-COMPANY = 64  # quick batches more, after it found some
 SHORT = 8  # a commit of more writes or records is too long for a loop
 
 
@@ -91,11 +83,9 @@ class Commits(Protocol):
     def apply(self, batch: list[Ticket]) -> None: ...
     def begin(self, batch: list[Ticket]) -> bool: ...
     def finish(self, batch: list[Ticket]) -> None: ...
-    @property
-    def quick(self) -> bool: ...
 
 
-class Group:
+class GroupCommit:
     """The queue in front of a committer, which marks every ticket it is given, and may call `tell` while it waits."""
 
     def __init__(self, committer: Commits) -> None:
@@ -105,9 +95,6 @@ class Group:
         self._settled: list[Ticket] = []  # marked, but not told; the leader's
         self._crowd = 0  # how many shared the last batch, if it was slow
         self._patience_seconds = 0.0
-        self._brisk = 0  # how many batches in a row were quick
-        self._alone = 0  # how many commits a loop has made itself since it last looked for company
-        self._looking = False  # whether it is looking, from a commit until it has turned round once
         self._called: asyncio.AbstractEventLoop | None = None  # the loop that is about to write what waits
         self._begun: list[Ticket] | None = None  # written by a loop; the thread finishes it, and has the lead
         self._starting = threading.Lock()
@@ -153,44 +140,15 @@ class Group:
         return ticket.result()
 
     def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> Promise:
-        """Make a commit now if that is quick, else queue it for the writer thread; the promise is kept on its loop."""
+        """Queue a commit that an event loop waits for; the promise is kept on that loop."""
         promise = Promise(loop=loop)
-        ticket = Ticket(commit, promise)
-        if self._brisk >= BRISK and not self._waiting and _is_short(commit) and self._lead_for(ticket, loop):
-            _keep([ticket])
-            return promise
-        self._waiting.append(ticket)
+        self._waiting.append(Ticket(commit, promise))
         if self._thread is None:
             self._start()
         if self._called is not loop:
             self._called = loop
             loop.call_soon(self._write)
         return promise
-
-    def _lead_for(self, ticket: Ticket, loop: asyncio.AbstractEventLoop) -> bool:
-        """Settle a single commit on its loop, unless that means to wait for others; tell whether it is settled."""
-        if self._looking:
-            self._brisk = -COMPANY
-            return False
-        if not self._committer.quick or not self._lead.acquire(blocking=False):
-            return False
-        began = time.monotonic()
-        try:
-            if not self._committer.begin([ticket]):
-                return False
-            self._committer.finish([ticket])
-            return True
-        finally:
-            if time.monotonic() - began > SLOW_SECONDS:
-                self._brisk = 0
-            self._let_go()
-            self._alone += 1
-            if self._alone >= BRISK:
-                self._alone, self._looking = 0, True
-                loop.call_soon(self._looked)
-
-    def _looked(self) -> None:
-        self._looking = False
 
     def _write(self) -> None:
         """On a loop: write what waits and have the thread make it durable, unless somebody leads who will see to it."""
@@ -254,7 +212,7 @@ class Group:
             self._settled = batch
             self._patience_seconds = time.monotonic() - began
             slow = self._patience_seconds > SLOW_SECONDS
-            self._crowd, self._brisk = (len(batch), 0) if slow else (0, self._brisk + 1)
+            self._crowd = len(batch) if slow else 0
 
     def _take(self) -> list[Ticket]:
         if self._crowd > 1:
@@ -289,16 +247,16 @@ class Group:
         if not self._waiting:
             return
         try:
-            heir = self._waiting[0]
+            next_leader = self._waiting[0]
         except IndexError:  # somebody was quicker, and looks after the rest
             return
-        sleep = heir.sleep
+        sleep = next_leader.sleep
         if sleep is not None:
             _poke(sleep)
             return
         try:
-            if heir.promise is not None:
-                heir.promise.get_loop().call_soon_threadsafe(self._write)
+            if next_leader.promise is not None:
+                next_leader.promise.get_loop().call_soon_threadsafe(self._write)
                 return
         except RuntimeError:
             pass  # its loop is closed

@@ -1,9 +1,12 @@
 """Erasing from the files: rewrite the database without what was erased, then empty its log.
 
 `secure_delete` alone does not do it: it zeroes deleted cells, but not the copies that balancing a B-tree leaves in the
-gaps of its pages. Rewriting costs as much as the file is large, and everybody who writes waits for it. So one rewriting
-stands for all erasures before it, and a large file rests between two. Emptying the log takes a moment when nobody reads
-from it, which may have to be waited for. Until both are done the file itself says that they are not (`duty`).
+gaps of its pages. Those may lie in any page, and no public door of SQLite leads to single pages: so the whole file is
+rewritten, and everybody who writes waits for it. One rewriting stands for all erasures before it, and a large file
+rests between two. Emptying the log takes a moment when nobody reads from it, which may have to be waited for.
+
+Until both are done the file itself says that they are not: a row of `duty`, written in the transaction that erases.
+Whoever comes next, in whatever process, finds it and goes on.
 """
 
 from __future__ import annotations
@@ -13,28 +16,66 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-
-from strongroom.backends.sqlite.duty import Duty, note_done, note_rewritten, owed
-from strongroom.backends.sqlite.log import Log
+from msgspec import Struct
 
 PATIENCE_SECONDS = 2.0  # for those who read, when somebody waits for an erasure
 PAUSE_SECONDS = 1.0  # between looks whether they are gone, when nobody does
-RESTING_BYTES_A_SECOND = (
-    4 << 20
-)  # a file of 400 MB is rewritten every 100 seconds at most; a smaller one than this always
+# A file of 400 MB is rewritten every 100 seconds at most; one smaller than this always.
+RESTING_BYTES_A_SECOND = 4 << 20
 
 _READER = "somebody reads from the log, in this process or another; it is emptied once they are done"
 _REST = "the file was rewritten a moment ago for an erasure before this one, and is again after a rest"
 _FAILED = "the file could not be rewritten ({})"
 
 
+_NOTE = """
+INSERT INTO duty (id, since, mark, rewritten) VALUES (1, ?, 1, 0)
+ON CONFLICT DO UPDATE SET mark = mark + 1, rewritten = 0"""
+
+
+class Duty(Struct, frozen=True):
+    """Erased content may still lie in free space of the file and in the log or, once `rewritten`, in the log alone."""
+
+    mark: int
+    rewritten: bool
+
+
+def note(con: apsw.Connection, now: int) -> None:
+    """Inside a transaction that erases: owe the rest."""
+    con.execute(_NOTE, (now,))
+
+
+def owed(con: apsw.Connection) -> Duty | None:
+    """Return what is still to be done, if anything."""
+    row: Any = con.execute("SELECT mark, rewritten FROM duty").fetchone()
+    return None if row is None else Duty(row[0], bool(row[1]))
+
+
+def note_rewritten(con: apsw.Connection, duty: Duty) -> None:
+    """Remember that the file was rewritten, unless more was erased meanwhile."""
+    con.execute("UPDATE duty SET rewritten = 1 WHERE mark = ?", (duty.mark,))
+
+
+def note_done(con: apsw.Connection, duty: Duty) -> None:
+    """Cross it out, unless more was erased meanwhile."""
+    con.execute("DELETE FROM duty WHERE mark = ? AND rewritten = 1", (duty.mark,))
+
+
+def pending(con: apsw.Connection) -> str | None:
+    """Return what a person should know of it, if there is anything."""
+    left = owed(con)
+    if left is None:
+        return None
+    where = "the log" if left.rewritten else "free space of the file and in the log"
+    return f"an erasure is not complete: erased content may still lie in {where}"
+
+
 class Cleaner:
     """What this process knows of the duty, and when it tries again."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self) -> None:
         self.duty: Duty | None = None
         self.pending: str | None = None  # what is in the way
-        self._log = log
         self._next = 0.0
         self._next_rewrite = 0.0
 
@@ -76,9 +117,7 @@ class Cleaner:
             rest = size / RESTING_BYTES_A_SECOND if size > RESTING_BYTES_A_SECOND else 0.0
             self._next_rewrite = time.monotonic() + rest
         busy: Any = con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if not busy[0]:
-            self._log.truncated()
-            if duty is not None:
-                note_done(con, duty)
+        if not busy[0] and duty is not None:
+            note_done(con, duty)
         self.duty = owed(con)
         self.pending = None if self.duty is None else _READER

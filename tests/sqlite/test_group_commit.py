@@ -10,8 +10,8 @@ from queue import Queue
 
 import pytest
 
-from strongroom.backends.sqlite import group as module
-from strongroom.backends.sqlite.group import Group, Ticket
+from strongroom.backends.sqlite import group_commit as module
+from strongroom.backends.sqlite.group_commit import GroupCommit, Ticket
 from strongroom.codec import encode
 from strongroom.store import Commit, Key, Put, Receipt
 
@@ -24,7 +24,7 @@ class Stage:
     def __init__(self) -> None:
         self.begun: Queue[list[str]] = Queue()
         self.go: Queue[None] = Queue()
-        self.group = Group(self)
+        self.group = GroupCommit(self)
         self.pool = ThreadPoolExecutor(8)
 
     def commit(self, id: str) -> Future[Receipt]:
@@ -49,7 +49,6 @@ class Stage:
         raise AssertionError("no loop is here")
 
     finish = apply
-    quick = False
 
 
 def settle(batch: list[Ticket]) -> None:

@@ -1,26 +1,30 @@
-"""Carrying everything out of a file, or into one, exactly as it is stored."""
+"""Everything out of a file, or into one, exactly as it is stored: as parcels, or as a copy of the file."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import apsw
 
-from strongroom.backends.sqlite.labels import label, tags_of
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
     MASK,
     RECORD_COLUMNS,
     checksum,
+    label,
     record_sum,
     require_sound,
     stored_key,
+    tags_of,
     to_record,
     top_ref,
 )
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json, encode
+from strongroom.errors import InvalidInput
 from strongroom.store import Parcel, Shipment
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
@@ -107,3 +111,37 @@ def _load_records(con: apsw.Connection, ref: int, parcel: Parcel) -> None:
             f"INSERT OR IGNORE INTO record ({RECORD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*row, None, record_sum(row, None)),  # receipts stay behind
         )
+
+
+def backup(source: apsw.Connection, target: Path) -> None:
+    """Copy the database as it is now into a new file, while others go on. The copy appears whole or not at all."""
+    if target.exists():
+        raise InvalidInput(f"{target} exists already; a backup never overwrites (nothing changed)")
+    if not target.parent.is_dir():
+        raise InvalidInput(f"the folder {target.parent} does not exist (nothing changed)")
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        copy = apsw.Connection(str(partial))
+        try:
+            with copy.backup("main", source, "main") as running:
+                while not running.done:
+                    running.step(1024)
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, no sidecars
+        finally:
+            copy.close()
+        _sync(partial)
+        os.link(partial, target)  # unlike a rename, this refuses to overwrite what appeared meanwhile
+        _sync(target.parent)
+    except FileExistsError:
+        raise InvalidInput(f"{target} exists already; a backup never overwrites (nothing changed)") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from strongroom.backends.sqlite import group as module
-from strongroom.backends.sqlite.group import BRISK, COMPANY, SHORT, Group, Ticket
+from strongroom.backends.sqlite import group_commit as module
+from strongroom.backends.sqlite.group_commit import SHORT, GroupCommit, Ticket
 from strongroom.codec import encode
 from strongroom.store import Append, Commit, Delete, Entry, Key, Receipt
-from tests.test_group import commit, settle, wait_for
+from tests.sqlite.test_group_commit import commit, settle, wait_for
 
 LOG = Key("acme", "log", "a")
 Told = tuple[str, list[str], bool]  # what was called, with which commits, and whether on the loop's own thread
@@ -25,20 +25,13 @@ class Stage:
     def __init__(self) -> None:
         self.told: list[Told] = []
         self.main = threading.current_thread()
-        self.quick = True
         self.free = True  # whether the write lock can be had at once
         self.during: Callable[[], object] = lambda: None  # while it writes
         self.seconds = 0.0  # that the disk takes
-        self.group = Group(self)
+        self.group = GroupCommit(self)
 
     def submit(self, *commits: Commit) -> list[asyncio.Future[Receipt]]:
         return [self.group.submit(commit, asyncio.get_running_loop()) for commit in commits]
-
-    async def make_brisk(self) -> None:
-        for n in range(BRISK):
-            await asyncio.gather(*self.submit(commit(f"brisk-{n}")))
-        await self.quiet()
-        self.told.clear()
 
     async def quiet(self) -> None:
         """Wait until the thread has let go of the lead, which it does only after it has told everybody."""
@@ -108,7 +101,6 @@ async def test_when_somebody_else_has_the_lock_the_thread_waits_for_it(stage: St
     ids=["many records", "many writes", "a removal"],
 )
 async def test_what_may_take_long_is_not_done_on_the_loop(stage: Stage, long: Commit) -> None:
-    await stage.make_brisk()
     assert await all_of(stage.submit(long)) == ["long"]
     assert stage.told == [("apply", ["long"], False)]
 
@@ -126,7 +118,7 @@ async def test_a_thread_that_looks_around_does_not_wait_for_a_loop_that_waits_fo
     assert await all_of(stage.submit(commit("b"))) == ["b"]
 
 
-class Slow(Group):
+class Slow(GroupCommit):
     """A group that is interrupted at the worst moments, where a loop leaves a batch to the thread."""
 
     _left: list[Ticket] | None = None
@@ -177,65 +169,12 @@ async def test_what_came_too_late_for_the_thread_is_settled_without_it(stage: St
     assert await all_of(stage.submit(commit("b"))) == ["b"]
 
 
-async def test_on_a_fast_disk_a_commit_that_is_alone_is_made_at_once(stage: Stage) -> None:
-    await stage.make_brisk()
-    [promise] = stage.submit(commit("a"))
-    assert promise.done()
-    assert stage.told == [("begin", ["a"], True), ("finish", ["a"], True)]
-
-
-async def test_a_lock_that_somebody_else_has_keeps_no_loop_waiting(stage: Stage) -> None:
-    await stage.make_brisk()
-    stage.free = False
-    [promise] = stage.submit(commit("a"))
-    assert not promise.done()
-    assert await all_of([promise]) == ["a"]
-
-
-async def test_a_log_that_is_full_is_emptied_by_the_thread(stage: Stage) -> None:
-    await stage.make_brisk()
-    stage.quick = False
-    assert await all_of(stage.submit(commit("a"))) == ["a"]
-    assert stage.told == [("begin", ["a"], True), ("finish", ["a"], False)]
-
-
-async def test_those_who_come_together_are_soon_written_together(stage: Stage) -> None:
-    await stage.make_brisk()
-    await all_of(stage.submit(*[commit(str(n)) for n in range(40)]))
-    assert max(len(ids) for _, ids, _ in stage.told) >= 40 - 2 * BRISK
-    await stage.quiet()
-    await all_of(stage.submit(commit("a")))
-    assert stage.told[-1] == ("finish", ["a"], False)  # the thread is asked for a while
-
-
-async def test_company_is_forgotten_after_a_while(stage: Stage) -> None:
-    await stage.make_brisk()
-    await all_of(stage.submit(*[commit(str(n)) for n in range(40)]))
-    for n in range(COMPANY + 2 * BRISK):
-        await all_of(stage.submit(commit(f"later-{n}")))
-        await asyncio.sleep(0)  # nobody comes before the loop has turned round, also where awaiting what is done is not
-    stage.group.stop()  # a thread that wakes up late may have the lead for a moment, just when it is asked for
-    [promise] = stage.submit(commit("a"))
-    assert promise.done()
-
-
 async def test_a_task_that_does_nothing_but_commit_lets_others_run(stage: Stage) -> None:
-    await stage.make_brisk()
     ran = asyncio.Event()
     asyncio.get_running_loop().call_soon(ran.set)
-    for n in range(2 * BRISK):
+    for n in range(16):
         await all_of_these(stage.submit(commit(str(n))))
     assert ran.is_set()
-
-
-async def test_a_slow_commit_sends_the_next_ones_to_the_thread(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    await stage.make_brisk()
-    monkeypatch.setattr(module, "SLOW_SECONDS", 0.01)
-    stage.seconds = 0.02
-    assert await all_of(stage.submit(commit("slow"))) == ["slow"]
-    assert stage.told[-1] == ("finish", ["slow"], True)
-    assert await all_of(stage.submit(commit("next"))) == ["next"]
-    assert stage.told[-1] == ("finish", ["next"], False)
 
 
 def test_a_loop_that_ended_before_it_wrote_keeps_no_other_from_writing(stage: Stage) -> None:
