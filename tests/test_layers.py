@@ -35,6 +35,7 @@ RANK = {
     "blocking": 8,
     "config": 9,
     "dispatch": 9,
+    "protocol": 8,
     "client": 9,
     "mcp": 9,
     "": 10,
@@ -49,6 +50,8 @@ RANK = {
 }
 # Backends share the reference store's pure helpers; services see neither backends nor drivers.
 FORBIDDEN = {"services": {"apsw", "psycopg", "redis", "threading", "asyncio", "socket", "sqlite3", "pickle"}}
+# What both sides of the wire say is `protocol`'s.
+APART = {"server": "strongroom.client", "client": "strongroom.server", "protocol": "strongroom.client"}
 
 
 def layer(path: Path) -> str:
@@ -99,6 +102,16 @@ def test_services_do_no_input_or_output_of_their_own() -> None:
         for path in modules()
         for module in imports(path)
         if module.split(".")[0] in FORBIDDEN.get(layer(path), set())
+    ]
+    assert wrong == []
+
+
+def test_a_server_and_a_client_share_the_protocol_and_nothing_else() -> None:
+    wrong = [
+        f"{path.relative_to(SRC)} imports {module}"
+        for path in modules()
+        for module in imports(path)
+        if module.startswith(APART.get(layer(path), "-"))
     ]
     assert wrong == []
 

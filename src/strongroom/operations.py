@@ -248,13 +248,26 @@ async def step(scope: Scope, target: Key, attempt: Callable[[], Awaitable[Plan[T
     return await perform(scope, Operation("step", target, NOTHING), attempt, replay)
 
 
+_new_id: ContextVar[Callable[[], str]] = ContextVar("strongroom_new_id", default=new_id)
+
+
+@contextmanager
+def making_ids(make: Callable[[], str]) -> Iterator[None]:
+    """Have the ids of operations without one made by somebody else inside of the block: a server marks them."""
+    token = _new_id.set(make)
+    try:
+        yield
+    finally:
+        _new_id.reset(token)
+
+
 def identify(operation: Operation) -> tuple[str, bytes]:
     """Return the id that the store sees, and the digest of what was asked for."""
     given, target = operation.commit_id, operation.target
     about = _joined(operation.name, target.kind, target.id, operation.life)
     digest = blake2b(about + operation.content, digest_size=DIGEST_BYTES).digest()
     if given is None:
-        return new_id(), digest
+        return _new_id.get()(), digest
     if is_ours(require_name(given, "a commit id")):
         return given[1:], digest
     return _CHOSEN + blake2b(about + given.encode(), digest_size=DIGEST_BYTES).hexdigest(), digest

@@ -13,7 +13,7 @@ from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import OnLoop
 from strongroom.client.store import AsyncHttpStore, HttpStore
 from strongroom.errors import Closed
-from strongroom.server.app import furnish
+from strongroom.server.app import use_store
 from strongroom.store import Answer, AnyQuestion, AsyncStore, Commit, Durability, Key, Receipt, ReceiptOf, Scan, Store
 from strongroom.testing import Driven, StoreConformance
 from tests.server.serving import Served, served
@@ -22,7 +22,7 @@ from tests.server.serving import Served, served
 @pytest.fixture(autouse=True, scope="module")
 def server() -> Iterator[None]:
     with served() as started:
-        furnish(started.app, OnLoop(MemoryStore(max_record_bytes=TestHttp.max_record_bytes)))
+        use_store(started.app, OnLoop(MemoryStore(max_record_bytes=TestHttp.max_record_bytes)))
         TestHttp.server = started
         yield
 

@@ -24,12 +24,12 @@ from strongroom.backends.redis.scripts import COMMIT, Script
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.blocking import Context
 from strongroom.bridge import Inline, OnLoop, Threaded, run
-from strongroom.client.trying import Ask
+from strongroom.client.retry import Request
 from strongroom.context import AsyncContext
 from strongroom.errors import CommitUnknown
 from strongroom.opening import open_async_store, open_store
 from strongroom.scope import Scope
-from strongroom.server.app import furnish
+from strongroom.server.app import use_store
 from strongroom.store import Commit, Parcel, Receipt
 from tests.colours import Awaitable as Seen
 from tests.server.serving import Served
@@ -51,8 +51,8 @@ class Line:
     def tap(self, store: Any, *, blocks: bool) -> None:
         """Listen to a store of either colour, or to a client of a server."""
         tap = self._tap if blocks else self._tap_async
-        if hasattr(store, "ask"):
-            tap(store, "ask", self._writes, self._writes)
+        if hasattr(store, "send"):
+            tap(store, "send", self._writes, self._writes)
         else:
             tap(store, "commit", lambda commit: True, lambda commit: commit.keep)
 
@@ -82,10 +82,10 @@ class Line:
         setattr(store, verb, tapped)
 
     @staticmethod
-    def _writes(ask: Ask) -> bool:
+    def _writes(ask: Request) -> bool:
         return ask.commit_id is not None
 
-    def _answered(self, asked: Commit | Ask, answer: Any, counts: bool) -> Any:
+    def _answered(self, asked: Commit | Request, answer: Any, counts: bool) -> Any:
         if isinstance(asked, Commit) and asked.keep:
             self.made.append(answer)
         if counts:
@@ -142,11 +142,11 @@ class House:
         if self._server is None:
             self.line.tap(store, blocks=self.blocks)
         else:
-            await self._over_there(self._furnish(store))
+            await self._over_there(self._use_store(store))
 
-    async def _furnish(self, store: Any) -> None:
+    async def _use_store(self, store: Any) -> None:
         assert self._server is not None
-        furnish(self._server.app, store)
+        use_store(self._server.app, store)
 
     async def enter(self, space: str) -> Any:
         """Return a context of a space, to be awaited in either colour."""

@@ -6,7 +6,7 @@ import msgspec
 import schemathesis
 from hypothesis import strategies as st
 
-from strongroom.client import wire
+from strongroom.protocol import wire
 
 PLAIN = st.recursive(
     st.none()

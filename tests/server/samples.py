@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx
 
-from strongroom.client import wire
 from strongroom.codec import encode
 from strongroom.operations import Operation
-from strongroom.server.endpoint import Endpoint
+from strongroom.protocol import wire
+from strongroom.server.router import Endpoint
 from strongroom.services.memories.values import MemoryRequest
 from strongroom.store import Commit, Find, Get, Key, Put, new_id
 

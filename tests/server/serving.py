@@ -19,9 +19,9 @@ import httpx
 import uvicorn
 
 from strongroom.opening import open_async_store
-from strongroom.server.app import create_app, furnish
+from strongroom.server.app import create_app, use_store
 from strongroom.server.keys import Keys
-from strongroom.server.protocol import Protocol
+from strongroom.server.running import Connection
 from strongroom.server.settings import Settings
 
 PATIENCE_SECONDS = 120  # a limit for what hangs, not for what is slow
@@ -32,7 +32,7 @@ class Served:
 
     def __init__(self, settings: Settings) -> None:
         self.app = create_app(settings)
-        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error", lifespan="on", http=Protocol)
+        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error", lifespan="on", http=Connection)
         self._server = uvicorn.Server(config)
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)
@@ -61,7 +61,7 @@ class Served:
 
     async def _exchange(self, url: str) -> None:
         await self.app.state.store.close()
-        furnish(self.app, await open_async_store(url))
+        use_store(self.app, await open_async_store(url))
 
     def key(self, space: str = "default", role: str = "admin") -> str:
         """Make a key."""
@@ -70,7 +70,7 @@ class Served:
 
     def close(self) -> None:
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self.app.state.closing.set)
+            self._loop.call_soon_threadsafe(self.app.state.shutdown.begun.set)
         self._server.should_exit = True
         self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "the server did not stop"

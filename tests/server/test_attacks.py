@@ -9,15 +9,15 @@ import httpx
 import pytest
 
 import strongroom
-from strongroom.client import wire
 from strongroom.client.store import HttpStore
 from strongroom.codec import encode, pack
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.operations import Operation
+from strongroom.protocol import wire
 from strongroom.scope import Scope
-from strongroom.server.endpoint import own_id
+from strongroom.server.ids import own_id
 from strongroom.server.keys import Caller
-from strongroom.server.tokens import name_of
+from strongroom.server.oidc import name_of
 from strongroom.services.runs.ledger import KIND as LEDGER
 from strongroom.services.runs.state import Ref, RunState, find, put, record
 from strongroom.store import Append, Commit, Get, Key, Put, ReceiptOf, Write, new_id

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 import strongroom
-from strongroom.client import wire
 from strongroom.client.store import HttpStore
 from strongroom.codec import encode
+from strongroom.protocol import wire
 from strongroom.store import AnyQuestion, Append, Commit, Entry, Find, Get, Key, Put, Range, Scan, Tail, ask, new_id
 from tests.server.conftest import client
 from tests.server.serving import Served, served

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 import strongroom
-from strongroom.client.trying import Ask, Tries
-from strongroom.client.wire import ERRORS, facts, revive
+from strongroom.client.retry import Request, Retry
 from strongroom.errors import (
     BudgetExceeded,
     Closed,
@@ -29,6 +28,7 @@ from strongroom.errors import (
     StrongroomError,
     Unavailable,
 )
+from strongroom.protocol.errors import ERRORS, facts, revive
 from strongroom.store import Key
 from tests.server.line import Line
 from tests.server.samples import MCR
@@ -90,7 +90,7 @@ def test_a_context_over_http_says_where_it_is_and_keeps_its_secrets(server: Serv
 
 
 def test_importing_strongroom_does_not_import_the_client() -> None:
-    check = "import sys, strongroom; print('httpx' in sys.modules, 'fastapi' in sys.modules)"
+    check = "import sys, strongroom; print('httpx' in sys.modules, 'starlette' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", check], text=True).split() == ["False", "False"]
 
 
@@ -187,8 +187,8 @@ def test_a_client_lives_through_a_restart_of_the_server(tmp_path: Path) -> None:
 # ---- deciding whether to try again ----------------------------------------------------------------------------------
 
 
-def tries(patience: float = 10.0, commit_id: str | None = None) -> Tries:
-    return Tries(Ask("/store/commit", commit_id=commit_id), patience, lambda: 0.0)
+def tries(patience: float = 10.0, commit_id: str | None = None) -> Retry:
+    return Retry(Request("/store/commit", commit_id=commit_id), patience, lambda: 0.0)
 
 
 def test_the_first_repeat_comes_at_once_and_later_ones_wait() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from strongroom.client import wire
 from strongroom.client.store import AsyncHttpStore, HttpStore
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
+from strongroom.protocol import wire
 from strongroom.services.memories import keys as memory_keys
 from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Key, Put, Receipt, ReceiptOf, new_id
 from tests.server.line import Line

@@ -63,7 +63,7 @@ def test_the_whole_walk(http: httpx.Client, run_id: str) -> None:
     kept = http.post(f"/runs/{run_id}/snapshot").json()
     name = Path(kept["pack_path"]).name
     assert kept["ok"] is True and name.startswith("task_") and "_resume_" in name and name.endswith(".zip")
-    assert http.get("/health").json() == {"status": "ok", "service": "aos-context-server"}
+    assert http.get("/health").json() == {"status": "ok", "service": "strongroom"}
     restored = http.post("/runs/resume/load", json={"pack_path": kept["pack_path"], "new_run_id": "again"}).json()
     assert restored["ok"] is True and restored["ws"]["run_id"] == "again"
 

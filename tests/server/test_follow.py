@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from strongroom.server.leaving import end
+from strongroom.server.shutdown import end
 from tests.server.conftest import client
 from tests.server.serving import Process, Served, process
 

@@ -22,8 +22,8 @@ from strongroom.opening import open_async_store
 from strongroom.server import gate
 from strongroom.server.keys import Keys
 from strongroom.server.limits import Rates
+from strongroom.server.oidc import KEPT_SECONDS, PAUSE_SECONDS, IssuerKeys
 from strongroom.server.settings import Settings, from_environment, is_loopback
-from strongroom.server.tokens import KEPT_SECONDS, PAUSE_SECONDS, IssuerKeys
 from strongroom.store import AsyncStore
 from tests.conftest import STORES
 from tests.server.conftest import client
@@ -331,7 +331,7 @@ def test_while_the_issuer_is_away_what_it_said_last_holds() -> None:
 
 
 def test_half_an_issuer_is_a_mistake() -> None:
-    from strongroom.server.tokens import TokenVerifier
+    from strongroom.server.oidc import TokenVerifier
 
     with pytest.raises(ValueError, match="STRONGROOM_JWT_AUDIENCE"):
         TokenVerifier(Settings(jwt_keys_url="http://localhost/keys", jwt_issuer=ISSUER))

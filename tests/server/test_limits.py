@@ -16,9 +16,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from strongroom.server import asking, leaving
+from strongroom.server import request, shutdown
 from strongroom.server.limits import Rates
-from strongroom.server.wire import Refusal
+from strongroom.server.responses import Refusal
 from tests.server.conftest import client
 from tests.server.serving import Served, served
 
@@ -201,20 +201,20 @@ def test_headers_over_the_limit_are_431(http: httpx.Client, headers: dict[str, s
 
 
 def test_a_body_that_trickles_is_not_waited_for(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "WHOLE_SECONDS", 0.2)
+    monkeypatch.setattr(request, "WHOLE_SECONDS", 0.2)
     with trickling(small) as raw:
         assert raw.recv(1000).startswith(b"HTTP/1.1 408")
 
 
 def test_a_body_that_trickles_does_not_keep_a_server_from_leaving() -> None:
     with served() as started, trickling(started) as raw:
-        until(lambda: started.app.state.room._left < started.app.state.settings.max_bodies_bytes)
-        started.do(_set(started.app.state.closing))
+        until(lambda: started.app.state.held._left < started.app.state.settings.max_bodies_bytes)
+        started.do(_set(started.app.state.shutdown.begun))
         assert raw.recv(1000).startswith(b"HTTP/1.1 503")
 
 
 def test_whatever_is_still_open_a_while_after_the_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(shutdown, "GRACE_SECONDS", 0.0)
     ended: list[str] = []
     with served() as started, client(started.url) as http:
 
@@ -228,8 +228,8 @@ def test_whatever_is_still_open_a_while_after_the_end_is_ended(monkeypatch: pyte
         monkeypatch.setattr(started.app.state.gate, "admit", endless)
         asked = threading.Thread(target=lambda: http.get("/runs"))
         asked.start()
-        until(lambda: bool(started.app.state.guests._tasks))
-        started.do(_set(started.app.state.closing))
+        until(lambda: bool(started.app.state.shutdown._requests))
+        started.do(_set(started.app.state.shutdown.begun))
         asked.join(60)
         assert ended == ["cancelled"]
 
@@ -251,7 +251,7 @@ def test_whoever_hangs_up_in_the_middle_leaves_nothing_behind(caplog: pytest.Log
     head = b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
     with served() as started, caplog.at_level(logging.INFO, "strongroom.server"):
         host, port = started.url.removeprefix("http://").split(":")
-        room = started.app.state.room
+        room = started.app.state.held
         full = room._left
         with socket.create_connection((host, int(port)), timeout=60) as raw:
             raw.sendall(head + b"x" * 50_000)

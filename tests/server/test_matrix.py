@@ -15,10 +15,10 @@ import pytest
 
 from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import OnLoop
-from strongroom.client import wire
 from strongroom.codec import encode
 from strongroom.context import AsyncContext
 from strongroom.operations import Operation
+from strongroom.protocol import wire
 from strongroom.scope import Scope as SpaceScope
 from strongroom.server.operations import OPERATIONS
 from strongroom.server.routes import ENDPOINTS
@@ -193,13 +193,9 @@ memories.reject policy            -       -       -         yes
 # The two that make operations are asked for one that writes.
 ENDPOINTS_BY_ROLE = """
 endpoint                                      reader  writer  reviewer  admin
-GET /health                                   yes     yes     yes       yes
-GET /ready                                    yes     yes     yes       yes
-GET /durability                               yes     yes     yes       yes
-GET /metrics                                  -       -       -         yes
 POST /runs                                    -       yes     -         yes
-GET /runs                                     yes     yes     yes       yes
 GET /runs/{run_id}                            yes     yes     yes       yes
+GET /runs                                     yes     yes     yes       yes
 PATCH /runs/{run_id}                          -       yes     -         yes
 POST /runs/{run_id}/events                    -       yes     -         yes
 GET /runs/{run_id}/events                     yes     yes     yes       yes
@@ -213,6 +209,53 @@ POST /runs/{run_id}/milestone                 -       yes     -         yes
 POST /runs/{run_id}/fork                      -       yes     -         yes
 POST /runs/{run_id}/erase                     -       -       -         yes
 GET /runs/{run_id}/follow                     yes     yes     yes       yes
+POST /sessions                                -       yes     -         yes
+GET /sessions                                 yes     yes     yes       yes
+GET /sessions/search                          yes     yes     yes       yes
+GET /sessions/{session_id}                    yes     yes     yes       yes
+POST /sessions/{session_id}/messages          -       yes     -         yes
+PUT /sessions/{session_id}/messages           -       yes     -         yes
+GET /sessions/{session_id}/messages           yes     yes     yes       yes
+GET /sessions/{session_id}/window             yes     yes     yes       yes
+GET /sessions/{session_id}/search             yes     yes     yes       yes
+POST /sessions/{session_id}/truncate          -       yes     -         yes
+POST /sessions/{session_id}/restore           -       yes     -         yes
+DELETE /sessions/{session_id}                 -       yes     -         yes
+GET /sessions/{session_id}/follow             yes     yes     yes       yes
+GET /store                                    yes     yes     yes       yes
+POST /store/read                              yes     yes     yes       yes
+POST /store/commit                            -       -       -         yes
+POST /store/perform                           -       yes     -         yes
+POST /store/upload                            -       yes     -         yes
+POST /store/search                            yes     yes     yes       yes
+POST /store/wait                              yes     yes     yes       yes
+POST /runs/{run_id}/memory/propose            -       yes     -         yes
+POST /memories/propose                        -       yes     -         yes
+POST /runs/{run_id}/memory/commit             -       -       yes       yes
+GET /memories/pending                         yes     yes     yes       yes
+GET /memories/batches/{batch_id}              yes     yes     yes       yes
+POST /memories/batches/{batch_id}/commit      -       -       yes       yes
+POST /memories/batches/{batch_id}/reject      -       -       yes       yes
+GET /memories/search                          yes     yes     yes       yes
+GET /memories/{memory_id}                     yes     yes     yes       yes
+GET /memories/{memory_id}/history             yes     yes     yes       yes
+POST /memories/revoke                         -       -       yes       yes
+POST /memories/sweep                          -       -       yes       yes
+POST /threads/{thread_id}/slots               -       yes     -         yes
+GET /threads/{thread_id}/slots                yes     yes     yes       yes
+GET /threads                                  yes     yes     yes       yes
+GET /threads/stats                            yes     yes     yes       yes
+DELETE /threads/{thread_id}                   -       yes     -         yes
+GET /threads/{thread_id}/follow               yes     yes     yes       yes
+GET /files                                    yes     yes     yes       yes
+GET /files/text                               yes     yes     yes       yes
+GET /files/history                            yes     yes     yes       yes
+GET /files/search                             yes     yes     yes       yes
+PUT /files                                    -       yes     -         yes
+POST /files/restore                           -       yes     -         yes
+POST /files/rename                            -       yes     -         yes
+POST /files/delete                            -       yes     -         yes
+POST /files/erase                             -       -       -         yes
 POST /runs/boot                               -       yes     -         yes
 GET /runs/{run_id}/ws                         yes     yes     yes       yes
 POST /runs/{run_id}/step/update               -       yes     -         yes
@@ -222,53 +265,10 @@ POST /runs/restore                            -       yes     -         yes
 POST /runs/{run_id}/snapshot                  -       yes     -         yes
 POST /runs/{run_id}/resume/snapshot           -       yes     -         yes
 POST /runs/resume/load                        -       yes     -         yes
-POST /runs/{run_id}/memory/propose            -       yes     -         yes
-POST /runs/{run_id}/memory/commit             -       -       yes       yes
-POST /memories/propose                        -       yes     -         yes
-GET /memories/pending                         yes     yes     yes       yes
-GET /memories/batches/{batch_id}              yes     yes     yes       yes
-POST /memories/batches/{batch_id}/commit      -       -       yes       yes
-POST /memories/batches/{batch_id}/reject      -       -       yes       yes
-GET /memories/search                          yes     yes     yes       yes
-POST /memories/revoke                         -       -       yes       yes
-POST /memories/sweep                          -       -       yes       yes
-GET /memories/{memory_id}                     yes     yes     yes       yes
-GET /memories/{memory_id}/history             yes     yes     yes       yes
-POST /sessions                                -       yes     -         yes
-GET /sessions                                 yes     yes     yes       yes
-GET /sessions/search                          yes     yes     yes       yes
-GET /sessions/{session_id}                    yes     yes     yes       yes
-DELETE /sessions/{session_id}                 -       yes     -         yes
-POST /sessions/{session_id}/messages          -       yes     -         yes
-PUT /sessions/{session_id}/messages           -       yes     -         yes
-GET /sessions/{session_id}/messages           yes     yes     yes       yes
-GET /sessions/{session_id}/window             yes     yes     yes       yes
-GET /sessions/{session_id}/search             yes     yes     yes       yes
-POST /sessions/{session_id}/truncate          -       yes     -         yes
-POST /sessions/{session_id}/restore           -       yes     -         yes
-GET /sessions/{session_id}/follow             yes     yes     yes       yes
-GET /threads                                  yes     yes     yes       yes
-GET /threads/stats                            yes     yes     yes       yes
-POST /threads/{thread_id}/slots               -       yes     -         yes
-GET /threads/{thread_id}/slots                yes     yes     yes       yes
-DELETE /threads/{thread_id}                   -       yes     -         yes
-GET /threads/{thread_id}/follow               yes     yes     yes       yes
-GET /files                                    yes     yes     yes       yes
-PUT /files                                    -       yes     -         yes
-GET /files/text                               yes     yes     yes       yes
-GET /files/history                            yes     yes     yes       yes
-GET /files/search                             yes     yes     yes       yes
-POST /files/restore                           -       yes     -         yes
-POST /files/rename                            -       yes     -         yes
-POST /files/delete                            -       yes     -         yes
-POST /files/erase                             -       -       -         yes
-GET /store                                    yes     yes     yes       yes
-POST /store/read                              yes     yes     yes       yes
-POST /store/perform                           -       yes     -         yes
-POST /store/upload                            -       yes     -         yes
-POST /store/commit                            -       -       -         yes
-POST /store/search                            yes     yes     yes       yes
-POST /store/wait                              yes     yes     yes       yes
+GET /health                                   yes     yes     yes       yes
+GET /ready                                    yes     yes     yes       yes
+GET /durability                               yes     yes     yes       yes
+GET /metrics                                  -       -       -         yes
 """
 
 

@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 import strongroom
-from strongroom.client import wire
 from strongroom.codec import encode
-from strongroom.server.limits import Room
-from strongroom.server.wire import Refusal
+from strongroom.protocol import wire
+from strongroom.server.limits import HeldBytes
+from strongroom.server.responses import Refusal
 from strongroom.store import AnyQuestion, Append, Commit, Entry, Get, Key, Put, Range, Scan, Tail, new_id
 from tests.server.conftest import client
 from tests.server.serving import Process, process
@@ -197,7 +197,7 @@ def test_a_small_request_makes_a_server_hold_little(heavy: Process, path: str) -
 
 
 def test_room_is_given_back() -> None:
-    room = Room(10)
+    room = HeldBytes(10)
     room.take(6)
     with pytest.raises(Refusal) as busy:
         room.take(5)

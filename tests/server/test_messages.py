@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from strongroom.server.responses import Tidy
 from strongroom.server.settings import Settings, folders
-from strongroom.server.wire import Tidy
 from tests.server.conftest import client
 from tests.server.serving import served
 

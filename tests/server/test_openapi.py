@@ -17,11 +17,12 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from strongroom.server.app import create_app
-from strongroom.server.endpoint import Endpoint, Nothing
 from strongroom.server.openapi import describe
+from strongroom.server.request import Nothing
+from strongroom.server.responses import JSON
+from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
 from strongroom.server.settings import Settings
-from strongroom.server.wire import JSON
 from tests.server import packed
 from tests.server.conftest import client
 from tests.server.samples import MCR

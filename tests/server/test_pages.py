@@ -8,7 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from strongroom.server.app import create_app
 from strongroom.server.settings import Settings
@@ -47,8 +48,7 @@ def test_the_root_leads_to_the_page(http: httpx.Client) -> None:
 
 
 async def test_below_another_path_the_page_names_what_is_there(tmp_path: Path) -> None:
-    outer = FastAPI()
-    outer.mount("/memory", create_app(Settings(url=str(tmp_path / "agent.db"))))
+    outer = Starlette(routes=[Mount("/memory", create_app(Settings(url=str(tmp_path / "agent.db"))))])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(outer), base_url="http://localhost") as http:
         page = (await http.get("/memory/docs")).text
     assert all("".join(pair).startswith("/memory/") for pair in named_in(page))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import strongroom
 from strongroom.backends.memory import MemoryStore
-from strongroom.client import paging, wire
-from strongroom.client.paging import Reading
 from strongroom.codec import encode
+from strongroom.protocol import paging, wire
+from strongroom.protocol.paging import Reading
 from strongroom.store import (
     AnyQuestion,
     Append,

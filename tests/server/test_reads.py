@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from strongroom.server.endpoint import Endpoint
+from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
 from tests.server.conftest import client
 from tests.server.samples import MCR, request

@@ -8,10 +8,10 @@ import jsonschema_rs
 import pytest
 from docs.recording import record, shape
 
-from strongroom.server.endpoint import Endpoint
 from strongroom.server.openapi import describe, examples
+from strongroom.server.responses import JSON
+from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
-from strongroom.server.wire import JSON
 from tests.server.test_roles import name
 
 SPOKEN = [endpoint for endpoint in ENDPOINTS if endpoint.media == JSON == endpoint.accepts]
@@ -30,7 +30,7 @@ def test_a_server_answers_as_in_the_examples() -> None:
 def schemas(endpoint: Endpoint) -> list[tuple[Any, Any]]:
     """Return each example of an endpoint with the schema it must fit."""
     operation = DESCRIPTION["paths"][endpoint.path][endpoint.method.lower()]
-    contents = [operation["responses"][str(endpoint.status)]["content"][JSON]]
+    contents = [operation["responses"]["200"]["content"][JSON]]
     if endpoint.body is not None:
         contents.append(operation["requestBody"]["content"][JSON])
     contents += [parameter for parameter in operation["parameters"] if "example" in parameter]

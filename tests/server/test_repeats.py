@@ -13,7 +13,7 @@ from docs.recording import STEP, STORY, TOLD, USUAL, resolved
 from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import OnLoop
 from strongroom.errors import CommitUnknown
-from strongroom.server.app import furnish
+from strongroom.server.app import use_store
 from strongroom.server.routes import ENDPOINTS
 from strongroom.store import Commit, Receipt, new_id
 from tests.server.conftest import client
@@ -46,6 +46,10 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "PUT /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Something else"}]},
     "POST /sessions/{session_id}/truncate": {"message_id": "m2"},
     "POST /threads/{thread_id}/slots": {"payload": {"text": "something else"}},
+    "PUT /files": {"text": "something else"},
+    "POST /files/restore": {"version": 2},
+    "POST /files/rename": {"to": "/elsewhere.md"},
+    "POST /files/delete": {"recursive": True},
 }
 # The body says nothing but the target, or nothing that changes what is done.
 NOTHING_ELSE = {
@@ -56,6 +60,7 @@ NOTHING_ELSE = {
     "POST /sessions/{session_id}/restore",
     "DELETE /sessions/{session_id}",
     "DELETE /threads/{thread_id}",
+    "POST /files/erase",
 }
 
 
@@ -169,7 +174,7 @@ class Losing(OnLoop):
 def test_an_unknown_outcome_names_what_to_repeat_with(key: str | None) -> None:
     store = Losing(MemoryStore())
     with served() as server, client(server.url) as http:
-        furnish(server.app, store)
+        use_store(server.app, store)
 
         def record(key: str | None) -> httpx.Response:
             headers = {} if key is None else {"Idempotency-Key": key}

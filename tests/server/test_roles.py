@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from strongroom.server.endpoint import Endpoint
 from strongroom.server.keys import RIGHTS
+from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
 from tests.server.conftest import ROLES, client
 from tests.server.samples import MCR, request

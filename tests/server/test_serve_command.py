@@ -124,7 +124,7 @@ def test_a_port_that_is_taken_is_one_line_and_nothing_is_announced(tmp_path: Pat
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", "strongroom", "serve", "--port", str(port), *options]
         refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_SECONDS)
-    told = f"strongroom: can not listen on 127.0.0.1, port {port}: Address already in use; is another"
+    told = f"strongroom: cannot listen on 127.0.0.1, port {port}: Address already in use; is another"
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert refused.stderr.startswith(told)
 
@@ -166,5 +166,5 @@ def _refuses(host: str, port: int) -> bool:
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 300, "\0", "\udc80", "1.2.3.4.5"])
 def test_a_host_that_is_none_is_refused_in_words(host: str) -> None:
-    with pytest.raises(InvalidInput, match="can not listen on"):
+    with pytest.raises(InvalidInput, match="cannot listen on"):
         run(host, 0, workers=1, log_level="info", announce=pytest.fail)

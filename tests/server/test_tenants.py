@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 import strongroom
-from strongroom.client import wire
 from strongroom.codec import encode
-from strongroom.server.endpoint import Endpoint
+from strongroom.protocol import wire
+from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
 from strongroom.store import Commit, Expect, Find, Get, Key, Put, Range, Scan, new_id
 from tests.server.conftest import client

@@ -14,7 +14,7 @@ from strongroom.bridge import Inline
 from strongroom.embedders import Fingerprint
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
-from strongroom.server.operations.numbers import require_numbers
+from strongroom.server.operations.invocation import require_numbers
 from strongroom.services.memories.vectors import EMBEDDING, Vectors
 from strongroom.store import MOST_WORDS, Find, Get
 

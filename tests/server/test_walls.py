@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
-from strongroom.client import wire
-from strongroom.server.endpoint import Endpoint
+from strongroom.protocol import wire
 from strongroom.server.openapi import describe
+from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
 from strongroom.store import Find, Get, Key, Range, ReceiptOf, Scan, Tail
 from tests.server import packed

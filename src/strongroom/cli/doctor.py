@@ -13,7 +13,7 @@ from strongroom.store import OUR_SECONDS, Store, in_words
 # Extra, the module that shows it is there, and what it brings.
 EXTRAS = (
     ("tokens", "splintr", "exact token counts"),
-    ("server", "fastapi", "strongroom serve"),
+    ("server", "starlette", "strongroom serve"),
     ("postgres", "psycopg", "postgresql:// stores"),
     ("redis", "redis", "redis:// stores"),
     ("qdrant", "qdrant_client", "memories in Qdrant"),

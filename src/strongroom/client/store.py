@@ -1,4 +1,4 @@
-"""A store on the other side of HTTP, in both colours. Everything above the port runs unchanged on top of it."""
+"""A store on the other side of HTTP, blocking and async. Everything above the port runs unchanged on top of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import chain
 from typing import Any
 
 from strongroom.bridge import finish
-from strongroom.client import wire
-from strongroom.client.paging import Reading
-from strongroom.client.trying import Ask, Tries
-from strongroom.client.wire import HEAD_BYTES, UPLOAD
+from strongroom.client.retry import Request, Retry
 from strongroom.errors import Closed, InvalidInput
 from strongroom.operations import Operation
+from strongroom.protocol import wire
+from strongroom.protocol.paging import Reading
+from strongroom.protocol.wire import HEAD_BYTES, UPLOAD
 from strongroom.store import Answer, AnyQuestion, Commit, Durability, Find, Found, Key, Receipt
 
 try:
@@ -23,13 +23,13 @@ try:
 except ImportError:
     raise InvalidInput("connecting to a server needs httpx: pip install 'strongroom[client]'") from None
 
-ABOUT = Ask("/store", method="GET")
+ABOUT = Request("/store", method="GET")
 LONG_POLL_SECONDS = 20.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
 
 class _Known:
-    """What both colours know of their server."""
+    """What both kinds know of their server."""
 
     _http: httpx.Client | httpx.AsyncClient
 
@@ -51,7 +51,7 @@ class HttpStore(_Known):
         self._http = httpx.Client(**_options(url, key))
         self._retry_seconds = retry_seconds
         try:
-            about = wire.load(self.ask(ABOUT), wire.About)
+            about = wire.load(self.send(ABOUT), wire.About)
         except BaseException:
             self._http.close()
             raise
@@ -64,40 +64,40 @@ class HttpStore(_Known):
             return []
         reading = Reading(questions)
         while asked := reading.next():
-            reading.answered(asked, self.ask(_reading(asked)))
+            reading.answered(asked, self.send(_reading(asked)))
         return reading.answers()
 
     def commit(self, commit: Commit) -> Receipt:
-        made: Receipt = wire.load(self.ask(_committing(commit)), Receipt)
+        made: Receipt = wire.load(self.send(_committing(commit)), Receipt)
         return made
 
     def perform(self, operation: Operation) -> Receipt | None:
         """Have the server make an operation of a service. None: it is for the caller to decide."""
-        made: Receipt | None = wire.load(self.ask(_performing(operation)), Receipt | None)
+        made: Receipt | None = wire.load(self.send(_performing(operation)), Receipt | None)
         return made
 
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         end = time.monotonic() + timeout_seconds
-        while (left := end - time.monotonic()) > 0 and not wire.load(self.ask(_waiting(key, length, left)), bool):
+        while (left := end - time.monotonic()) > 0 and not wire.load(self.send(_waiting(key, length, left)), bool):
             pass
 
     def _search(self, find: Find) -> Found:
-        found: Found = wire.load(self.ask(Ask("/store/search", wire.dump(find))), Found)
+        found: Found = wire.load(self.send(Request("/store/search", wire.dump(find))), Found)
         return found
 
-    def ask(self, ask: Ask) -> bytes:
+    def send(self, request: Request) -> bytes:
         """Send a request until it is answered, or patience ends."""
-        tries = Tries(ask, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
+        retry = Retry(request, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
         while True:
             try:
-                with _body(ask) as body:
-                    answer = self._http.request(**_request(ask), content=body)
+                with _body(request) as body:
+                    answer = self._http.request(**_fields(request), content=body)
             except httpx.TransportError as error:
-                pause: float | None = tries.lost(error, sent=not isinstance(error, _NEVER_SENT))
+                pause: float | None = retry.lost(error, sent=not isinstance(error, _NEVER_SENT))
             except RuntimeError as error:
-                raise _closed(error, ask) from None
+                raise _closed(error, request) from None
             else:
-                pause = tries.answered(answer.status_code, answer.headers, answer.content)
+                pause = retry.answered(answer.status_code, answer.headers, answer.content)
                 if pause is None:
                     return answer.content
             time.sleep(pause or 0)
@@ -120,7 +120,7 @@ class AsyncHttpStore(_Known):
     async def open(cls, url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> AsyncHttpStore:
         store = cls(httpx.AsyncClient(**_options(url, key)), retry_seconds)
         try:
-            about = wire.load(await store.ask(ABOUT), wire.About)
+            about = wire.load(await store.send(ABOUT), wire.About)
         except BaseException:
             await store._http.aclose()
             raise
@@ -134,43 +134,43 @@ class AsyncHttpStore(_Known):
             return []
         reading = Reading(questions)
         while asked := reading.next():
-            reading.answered(asked, await self.ask(_reading(asked)))
+            reading.answered(asked, await self.send(_reading(asked)))
         return reading.answers()
 
     async def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, all or nothing. A cancelled caller waits until it has landed or failed."""
-        made: Receipt = wire.load(await finish(self.ask(_committing(commit))), Receipt)
+        made: Receipt = wire.load(await finish(self.send(_committing(commit))), Receipt)
         return made
 
     async def perform(self, operation: Operation) -> Receipt | None:
         """See `HttpStore.perform`. A cancelled caller waits, as with `commit`."""
-        made: Receipt | None = wire.load(await finish(self.ask(_performing(operation))), Receipt | None)
+        made: Receipt | None = wire.load(await finish(self.send(_performing(operation))), Receipt | None)
         return made
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         end = time.monotonic() + timeout_seconds
         while (left := end - time.monotonic()) > 0:
-            if wire.load(await self.ask(_waiting(key, length, left)), bool):
+            if wire.load(await self.send(_waiting(key, length, left)), bool):
                 return
 
     async def _search(self, find: Find) -> Found:
-        found: Found = wire.load(await self.ask(Ask("/store/search", wire.dump(find))), Found)
+        found: Found = wire.load(await self.send(Request("/store/search", wire.dump(find))), Found)
         return found
 
-    async def ask(self, ask: Ask) -> bytes:
+    async def send(self, request: Request) -> bytes:
         """Send a request until it is answered, or patience ends."""
-        tries = Tries(ask, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
+        retry = Retry(request, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
         while True:
             try:
-                with _body(ask) as body:
+                with _body(request) as body:
                     content = body if body is None or isinstance(body, bytes) else _each(body)
-                    answer = await self._http.request(**_request(ask), content=content)
+                    answer = await self._http.request(**_fields(request), content=content)
             except httpx.TransportError as error:
-                pause: float | None = tries.lost(error, sent=not isinstance(error, _NEVER_SENT))
+                pause: float | None = retry.lost(error, sent=not isinstance(error, _NEVER_SENT))
             except RuntimeError as error:
-                raise _closed(error, ask) from None
+                raise _closed(error, request) from None
             else:
-                pause = tries.answered(answer.status_code, answer.headers, answer.content)
+                pause = retry.answered(answer.status_code, answer.headers, answer.content)
                 if pause is None:
                     return answer.content
             await asyncio.sleep(pause or 0)
@@ -191,39 +191,39 @@ def _options(url: str, key: str | None) -> dict[str, Any]:
     }
 
 
-def _request(ask: Ask) -> dict[str, Any]:
+def _fields(request: Request) -> dict[str, Any]:
     return {
-        "method": ask.method,
-        "url": ask.path,
-        "headers": {"Content-Type": ask.media} if ask.body is not None else {},
-        "timeout": ask.timeout_seconds,
+        "method": request.method,
+        "url": request.path,
+        "headers": {"Content-Type": request.media} if request.body is not None else {},
+        "timeout": request.timeout_seconds,
     }
 
 
-def _reading(questions: Sequence[AnyQuestion]) -> Ask:
-    return Ask("/store/read", wire.dump_questions(questions))
+def _reading(questions: Sequence[AnyQuestion]) -> Request:
+    return Request("/store/read", wire.dump_questions(questions))
 
 
-def _committing(commit: Commit) -> Ask:
-    return Ask("/store/commit", wire.dump_commit(commit), commit_id=commit.id)
+def _committing(commit: Commit) -> Request:
+    return Request("/store/commit", wire.dump_commit(commit), commit_id=commit.id)
 
 
-def _performing(operation: Operation) -> Ask:
+def _performing(operation: Operation) -> Request:
     told = wire.dump_operation(operation)
     if operation.source is None:
-        return Ask("/store/perform", told, commit_id=operation.commit_id)
+        return Request("/store/perform", told, commit_id=operation.commit_id)
     head = len(told).to_bytes(HEAD_BYTES, "big") + told
-    return Ask("/store/upload", head, UPLOAD, commit_id=operation.commit_id, source=operation.source)
+    return Request("/store/upload", head, UPLOAD, commit_id=operation.commit_id, source=operation.source)
 
 
 @contextmanager
-def _body(ask: Ask) -> Iterator[bytes | Iterator[bytes] | None]:
+def _body(request: Request) -> Iterator[bytes | Iterator[bytes] | None]:
     """Offer what a request sends, from its beginning at each try."""
-    if ask.source is None:
-        yield ask.body
+    if request.source is None:
+        yield request.body
         return
-    with ask.source() as chunks:
-        yield chain([ask.body or b""], chunks)
+    with request.source() as chunks:
+        yield chain([request.body or b""], chunks)
 
 
 async def _each(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -231,11 +231,11 @@ async def _each(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _waiting(key: Key, length: int, left: float) -> Ask:
+def _waiting(key: Key, length: int, left: float) -> Request:
     poll = min(left, LONG_POLL_SECONDS)
-    return Ask("/store/wait", wire.dump(wire.Waiting(key, length, poll)), timeout_seconds=poll + 30.0)
+    return Request("/store/wait", wire.dump(wire.Waiting(key, length, poll)), timeout_seconds=poll + 30.0)
 
 
-def _closed(error: RuntimeError, ask: Ask) -> Exception:
-    nothing = "" if ask.commit_id is None else "; nothing changed"
+def _closed(error: RuntimeError, request: Request) -> Exception:
+    nothing = "" if request.commit_id is None else "; nothing changed"
     return Closed(f"this connection is closed{nothing}") if "closed" in str(error) else error

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
-    app: FastAPI
+    app: Starlette
 
 
 def __getattr__(name: str) -> Any:

@@ -123,7 +123,7 @@ def too_much(most_bytes: int) -> BudgetExceeded:
 
 
 def _is_single(questions: Sequence[AnyQuestion]) -> bool:
-    """Tell whether a read asks for so little that it can not ask for less: one thing, or two that belong together."""
+    """Tell whether a read asks for so little that it cannot ask for less: one thing, or two that belong together."""
     return len(questions) <= 2 and all(_most(question) <= 1 for question in questions)
 
 

@@ -18,12 +18,13 @@ from collections import OrderedDict
 from functools import lru_cache
 from hashlib import sha256
 
-from strongroom.server.asking import Asking
+from starlette.requests import HTTPConnection
+
 from strongroom.server.keys import Caller, Keys, Right
 from strongroom.server.limits import Rates
+from strongroom.server.oidc import TokenVerifier
+from strongroom.server.responses import Refusal
 from strongroom.server.settings import Settings, is_loopback
-from strongroom.server.tokens import TokenVerifier
-from strongroom.server.wire import Refusal
 from strongroom.store import AsyncStore
 
 REMEMBER_SECONDS = 5.0  # a revoked key works for at most this long in another process
@@ -53,20 +54,20 @@ class Gate:
         self._locked = self._tokens is not None  # whether there were keys when we last looked
         self._made = -1  # how many had been made by then
 
-    async def admit(self, asking: Asking, right: Right | None) -> Caller:
+    async def admit(self, request: HTTPConnection, right: Right | None) -> Caller:
         """Return the caller, or refuse."""
         if right is None:
             return NOBODY
-        header = asking.headers.get("authorization", "")
+        header = request.headers.get("authorization", "")
         if header:
             try:
                 caller = await self._identify(header)
             except Refusal:
-                self._wrong.take(asking.host)
+                self._wrong.take(_host(request))
                 raise
         else:
             await self._look()
-            caller = self._neighbour(asking)
+            caller = self._neighbour(request)
         self._rates.take(caller.name)
         if not caller.may(right):
             raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
@@ -91,13 +92,13 @@ class Gate:
             raise _unauthorised("this key is not known, or no longer valid")
         return caller
 
-    def _neighbour(self, asking: Asking) -> Caller:
+    def _neighbour(self, request: HTTPConnection) -> Caller:
         """Somebody without a key: fine on this machine as long as nobody has made one."""
-        headers = asking.headers
+        headers = request.headers
         if self._locked:
             raise _unauthorised("a key is needed: send 'Authorization: Bearer <key>'")
         proxied = any(name in PROXIED or name.startswith(FORWARDED) for name in headers)
-        if proxied or not is_loopback(asking.host):
+        if proxied or not is_loopback(_host(request)):
             raise _unauthorised("without keys only this machine is served; make one with `strongroom keys create`")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if origin is not None and origin.lower() in self._origins:
@@ -128,6 +129,10 @@ class Gate:
             if len(self._known) > MOST_REMEMBERED:
                 self._known.popitem(last=False)
         return caller
+
+
+def _host(request: HTTPConnection) -> str:
+    return request.client.host if request.client is not None else ""
 
 
 @lru_cache(64)

@@ -66,7 +66,7 @@ class Keys:
         self._scope = Scope(store, SPACE)
 
     async def create(self, *, space: str, role: str, label: str = "") -> tuple[str, StoredKey]:
-        """Make a key. The text is returned this once and can not be had again."""
+        """Make a key. The text is returned this once and cannot be had again."""
         if role not in RIGHTS:
             raise InvalidInput(f"a role must be one of {', '.join(RIGHTS)}, not {role!r:.40}; nothing was created")
         Key(space, KIND, "-")

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from strongroom.server.wire import Refusal
+from strongroom.server.responses import Refusal
 
 BURST_SECONDS = 10.0
 MOST_CALLERS = 100_000
@@ -19,14 +19,14 @@ class Rates:
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = per_second
         self._clock = clock
-        self._room = per_second * BURST_SECONDS
+        self._burst = per_second * BURST_SECONDS
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str) -> None:
         """Let a request pass, or refuse it with the time to wait."""
         now = self._clock()
-        left, since = self._buckets.pop(caller, (self._room, now))
-        left = min(self._room, left + (now - since) * self._rate)
+        left, since = self._buckets.pop(caller, (self._burst, now))
+        left = min(self._burst, left + (now - since) * self._rate)
         self._buckets[caller] = (max(left - 1, 0), now)
         if len(self._buckets) > MOST_CALLERS:
             self._buckets.popitem(last=False)
@@ -58,7 +58,7 @@ class Streams:
                 del self._open[caller]
 
 
-class Room:
+class HeldBytes:
     """Counts the bytes of bodies that are in memory, of all callers together: each is bounded, and so is their sum."""
 
     def __init__(self, most: int) -> None:

@@ -1,6 +1,8 @@
-"""The OpenAPI description, made from the table of endpoints.
+"""The OpenAPI description, made from the table of endpoints, and the page that shows it.
 
-Its examples were recorded from a server that really answered (`make docs`), so they are true and can be tried.
+Its examples were recorded from a server that really answered (`make docs`), so they are true and can be tried. The page
+comes from this server alone: scripts from elsewhere would show nothing without the internet, and whoever controls that
+place could speak to a server that trusts this machine.
 """
 
 from __future__ import annotations
@@ -10,12 +12,18 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
 import strongroom
-from strongroom.server.endpoint import Endpoint, Nothing
-from strongroom.server.wire import JSON
+from strongroom.server.request import Nothing
+from strongroom.server.responses import JSON
+from strongroom.server.router import Endpoint
 
 REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
@@ -83,7 +91,7 @@ def _operation(each: Endpoint, schema_of: dict[Any, Any], components: dict[str, 
             for parameter in (*_path_parameters(each), *_query_parameters(each, schema_of, components), *_headers(each))
         ],
         "responses": {
-            str(each.status): {"description": "done", "content": {each.media: answer}},
+            "200": {"description": "done", "content": {each.media: answer}},
             "default": {
                 "description": "refused",
                 "content": {"application/json": {"schema": {"$ref": REF.format(name="Error")}}},
@@ -146,3 +154,42 @@ def _headers(each: Endpoint) -> list[dict[str, Any]]:
 
 def _is_typed(kind: Any) -> bool:
     return kind is not None and kind is not Nothing
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+ASSETS = "/docs/assets"
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Strongroom</title>
+<link rel="stylesheet" href="{base}{assets}/swagger-ui.css">
+<link rel="icon" href="{base}{assets}/favicon-32x32.png">
+</head><body><div id="swagger-ui"></div>
+<script src="{base}{assets}/swagger-ui-bundle.js"></script>
+<script>SwaggerUIBundle({{url: '{base}/openapi.json', dom_id: '#swagger-ui', deepLinking: true}})</script>
+</body></html>"""
+POLICY = (
+    "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' 'unsafe-inline'; "
+    "style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def documentation(endpoints: Sequence[Endpoint]) -> list[BaseRoute]:
+    """Return the routes of the description and its page. The root leads there."""
+    described = msgspec.json.encode(describe(endpoints))
+
+    async def description(_: Request) -> Response:
+        return Response(described, media_type=JSON)
+
+    async def page(request: Request) -> Response:
+        text = PAGE.format(base=quote(request.scope.get("root_path", "")), assets=ASSETS)
+        return Response(text, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+    async def root(request: Request) -> Response:
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
+
+    return [
+        Route("/openapi.json", description),
+        Route("/docs", page),
+        Mount(ASSETS, StaticFiles(packages=[("swagger_ui", "static")])),
+        Route("/", root),
+    ]

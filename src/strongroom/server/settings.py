@@ -8,12 +8,11 @@ import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
-from strongroom.server.origins import parse_origins
 
 MIB = 1024 * 1024
 
@@ -57,6 +56,26 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         jwt_audience=environment.get("STRONGROOM_JWT_AUDIENCE", ""),
         jwt_keys_url=environment.get("STRONGROOM_JWT_KEYS_URL", ""),
         allowed_origins=parse_origins(environment.get("STRONGROOM_ALLOWED_ORIGINS", "")),
+    )
+
+
+def parse_origins(text: str) -> tuple[str, ...]:
+    """Return the origins of a setting: exact ones, or `*` alone."""
+    given = [part.strip() for part in text.split(",") if part.strip()]
+    return ("*",) if given == ["*"] else tuple(dict.fromkeys(_origin(part) for part in given))
+
+
+def _origin(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and text == f"{parts.scheme}://{parts.netloc}"
+        if good and "@" not in parts.netloc and "*" not in text and (parts.port is None or parts.port > 0):
+            return text.lower()
+    except ValueError:
+        pass
+    raise InvalidInput(
+        "STRONGROOM_ALLOWED_ORIGINS must be origins such as https://app.example or http://localhost:3000, separated by "
+        f"commas and without a path (or * alone), not {text!r:.80}"
     )
 
 

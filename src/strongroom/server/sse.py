@@ -16,8 +16,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from strongroom.errors import InvalidInput
-from strongroom.server.endpoint import MOST, Call
-from strongroom.server.leaving import end
+from strongroom.server.request import MOST, Request
+from strongroom.server.shutdown import end
 
 HEARTBEAT_SECONDS = 15.0
 Shown = AsyncIterator[tuple[int, str, Any]]  # id, name, data
@@ -26,9 +26,10 @@ Shown = AsyncIterator[tuple[int, str, Any]]  # id, name, data
 class Stream(StreamingResponse):
     """An answer that lasts. Each counts against its caller's limit for exactly as long as it is sent."""
 
-    def __init__(self, call: Call[Any, Any], shown: Shown) -> None:
-        self._slot = call.state.streams.one(call.caller.name)
-        self._lines = _lines(shown, call.state.closing, partial(call.state.gate.still_admits, call.caller))
+    def __init__(self, request: Request[Any, Any], shown: Shown) -> None:
+        state = request.app.state
+        self._slot = state.streams.one(request.caller.name)
+        self._lines = _lines(shown, state.shutdown.begun, partial(state.gate.still_admits, request.caller))
         super().__init__(self._lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,14 +40,9 @@ class Stream(StreamingResponse):
                 await self._lines.aclose()  # whoever went away in the middle leaves nothing running
 
 
-def stream(call: Call[Any, Any], shown: Shown) -> Stream:
-    """Answer with events for as long as somebody reads them and the server runs."""
-    return Stream(call, shown)
-
-
-def last_seen(call: Call[Any, Any], after: int | None) -> int | None:
+def last_seen(request: Request[Any, Any], after: int | None) -> int | None:
     """Return the id of the last event the caller has, from Last-Event-ID or from the query."""
-    header = call.request.headers.get("last-event-id")
+    header = request.headers.get("last-event-id")
     if header is None:
         return after
     if not (header.isascii() and header.isdecimal() and len(header) < 18 and int(header) <= MOST):
@@ -55,14 +51,14 @@ def last_seen(call: Call[Any, Any], after: int | None) -> int | None:
 
 
 async def _lines(
-    shown: Shown, closing: asyncio.Event, admitted: Callable[[], Awaitable[bool]]
+    shown: Shown, begun: asyncio.Event, admitted: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[bytes, None]:
-    leaving = asyncio.ensure_future(closing.wait())
+    stopping = asyncio.ensure_future(begun.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(_next(shown))
     try:
         yield b"retry: 1000\n\n"
-        while not leaving.done():
-            await asyncio.wait({coming, leaving}, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        while not stopping.done():
+            await asyncio.wait({coming, stopping}, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if not await admitted():
                 return
             if not coming.done():
@@ -76,7 +72,7 @@ async def _lines(
             line = "".join(letter for letter in name if letter.isprintable()).encode("utf-8", "replace")
             yield b"id: %d\nevent: %s\ndata: %s\n\n" % (id, line, msgspec.json.encode(data))
     finally:
-        await end(coming, leaving)
+        await end(coming, stopping)
 
 
 async def _next(shown: Shown) -> Any:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import msgspec
 
 from strongroom.server.keys import Right
-from strongroom.server.operations import files, memories, runs, sessions, threads, workers
-from strongroom.server.operations.asked import Asked, Row, of, said
+from strongroom.server.operations import files, memories, runs, sessions, threads
+from strongroom.server.operations.invocation import Invocation, Row, of, said
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.runs.run import AsyncRun
@@ -23,7 +23,7 @@ from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.threads.registry import AsyncRegistry
 from strongroom.services.threads.threads import AsyncThreads
 
-__all__ = ["OPERATIONS", "Asked", "Row", "make", "said"]
+__all__ = ["OPERATIONS", "Invocation", "Row", "make", "said"]
 
 # What takes a right of its own, if it is named: memories committed with a milestone, and a policy of the caller's own.
 _BATCH: dict[str, Right] = {"memory_batch_id": "review"}
@@ -93,16 +93,16 @@ OPERATIONS: dict[str, Row] = {
 
     "dispatch.begin":      Row("write",  (),                  threads.begin),
     "dispatch.replay":     Row("write",  (),                  threads.replay),
-    "dispatch.take":       Row("write",  (),                  workers.worker(workers.take)),
-    "dispatch.renew":      Row("write",  (),                  workers.worker(workers.renew)),
-    "dispatch.release":    Row("write",  (),                  workers.worker(workers.release)),
-    "dispatch.hand_back":  Row("write",  (),                  workers.worker(workers.hand_back)),
-    "dispatch.put_off":    Row("write",  (),                  workers.worker(workers.put_off)),
-    "dispatch.conclude":   Row("write",  (),                  workers.worker(workers.conclude)),
+    "dispatch.take":       Row("write",  (),                  threads.worker(threads.take)),
+    "dispatch.renew":      Row("write",  (),                  threads.worker(threads.renew)),
+    "dispatch.release":    Row("write",  (),                  threads.worker(threads.release)),
+    "dispatch.hand_back":  Row("write",  (),                  threads.worker(threads.hand_back)),
+    "dispatch.put_off":    Row("write",  (),                  threads.worker(threads.put_off)),
+    "dispatch.conclude":   Row("write",  (),                  threads.worker(threads.conclude)),
 }  # fmt: skip
 
 
-async def make(row: Row, asked: Asked) -> None:
+async def make(row: Row, op: Invocation) -> None:
     """Make an operation under the caller's own name."""
-    named = {name: said(asked.caller, asked.arguments.get(name)) for name in row.who}
-    await row.make(msgspec.structs.replace(asked, arguments=asked.arguments | named))
+    named = {name: said(op.caller, op.arguments.get(name)) for name in row.who}
+    await row.make(msgspec.structs.replace(op, arguments=op.arguments | named))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from strongroom.server.operations.asked import Asked, Make, call, understood
+from strongroom.server.operations.invocation import Invocation, Make, call, understood
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.files.values import Limits
 
@@ -12,8 +12,8 @@ from strongroom.services.files.values import Limits
 def limited(method: Callable[..., Awaitable[object]]) -> Make:
     """Call a method of files; the target is the path."""
 
-    async def made(asked: Asked) -> object:
-        files = AsyncFiles(asked.ctx.scope, limits=understood(Limits, asked.more))
-        return await call(asked, method, files, named=asked.arguments | {"path": asked.id})
+    async def made(op: Invocation) -> object:
+        files = AsyncFiles(op.ctx.scope, limits=understood(Limits, op.more))
+        return await call(op, method, files, named=op.arguments | {"path": op.id})
 
     return made

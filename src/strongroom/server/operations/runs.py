@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from strongroom.errors import InvalidInput
 from strongroom.operations import Undecided
-from strongroom.server.operations.asked import Asked, Make, call, understood
+from strongroom.server.operations.invocation import Invocation, Make, call, understood
 from strongroom.services.runs import episodes, packs, updates
 from strongroom.services.runs.ledger import EventTypes
 from strongroom.services.runs.run import AsyncRun
@@ -20,13 +20,13 @@ from strongroom.services.runs.updates import By
 from strongroom.values import Head, Pack
 
 
-async def _the_run(asked: Asked) -> AsyncRun:
-    return await asked.ctx.runs.get(asked.id, actor=asked.caller.name)
+async def _the_run(op: Invocation) -> AsyncRun:
+    return await op.ctx.runs.get(op.id, actor=op.caller.name)
 
 
-def _expected(asked: Asked) -> dict[str, Any]:
+def _expected(op: Invocation) -> dict[str, Any]:
     """Return which version the caller saw, where it says so."""
-    return {name: value for name, value in asked.more.items() if name == "expected_seq"}
+    return {name: value for name, value in op.more.items() if name == "expected_seq"}
 
 
 class _Edit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,85 +37,85 @@ class _Edit(Struct, frozen=True, forbid_unknown_fields=True):
     parent: str | None
 
 
-async def update(asked: Asked) -> object:
-    edit: _Edit = understood(_Edit, asked.arguments)
+async def update(op: Invocation) -> object:
+    edit: _Edit = understood(_Edit, op.arguments)
     unknown = edit.fields.keys() & {"expected_seq", "append", "remove", "actor", "parent", "commit_id"}
     if unknown:
         raise InvalidInput(f"a working set has no field {min(unknown)!r}; nothing changed", path="fields")
     options = {"append": edit.append, "remove": edit.remove, "actor": edit.actor, "parent": edit.parent}
-    return await call(asked, AsyncRun.update, await _the_run(asked), named=edit.fields | options | _expected(asked))
+    return await call(op, AsyncRun.update, await _the_run(op), named=edit.fields | options | _expected(op))
 
 
-async def update_with(asked: Asked) -> object:
-    decision = None if asked.besides is None else understood(updates.Decision, asked.besides)
-    run, by = await _the_run(asked), understood(By, [asked.arguments.get("actor"), asked.arguments.get("parent")])
-    return await run._update_decided(by, updates.decided(decision), asked.commit_id)
+async def update_with(op: Invocation) -> object:
+    decision = None if op.besides is None else understood(updates.Decision, op.besides)
+    run, by = await _the_run(op), understood(By, [op.arguments.get("actor"), op.arguments.get("parent")])
+    return await run._update_decided(by, updates.decided(decision), op.commit_id)
 
 
-async def record(asked: Asked) -> object:
+async def record(op: Invocation) -> object:
     """Record an event. A `custom.` type is registered with the client, which held the payload against its schema."""
-    run, type = await _the_run(asked), asked.arguments.get("type")
+    run, type = await _the_run(op), op.arguments.get("type")
     if isinstance(type, str) and type.startswith("custom."):
         run._types = EventTypes()
         run._types.register(type, {})
-    return await call(asked, AsyncRun.record, run, named=asked.arguments)
+    return await call(op, AsyncRun.record, run, named=op.arguments)
 
 
-async def attach(asked: Asked) -> object:
-    arguments = dict(asked.arguments)
-    with _file(asked).open("rb") as file:
+async def attach(op: Invocation) -> object:
+    arguments = dict(op.arguments)
+    with _file(op).open("rb") as file:
         if file_digest(file, "sha256").hexdigest() != arguments.pop("sha256", None):
             raise InvalidInput("what was sent is not what was announced; nothing changed", path="sha256")
-    return await call(asked, AsyncRun.attach, await _the_run(asked), _file(asked), named=arguments)
+    return await call(op, AsyncRun.attach, await _the_run(op), _file(op), named=arguments)
 
 
-async def milestone(asked: Asked) -> object:
+async def milestone(op: Invocation) -> object:
     """Make a milestone whose summary is the caller's."""
     undecided = {"seen": [], "summary": ""}
-    summarized = understood(episodes.Summarized, undecided if asked.besides is None else asked.besides)
-    named = asked.arguments | {"summarizer": summarized}
-    return await call(asked, AsyncRun.milestone, await _the_run(asked), named=named)
+    summarized = understood(episodes.Summarized, undecided if op.besides is None else op.besides)
+    named = op.arguments | {"summarizer": summarized}
+    return await call(op, AsyncRun.milestone, await _the_run(op), named=named)
 
 
-async def export(asked: Asked) -> object:
+async def export(op: Invocation) -> object:
     """Tell in the ledger of a pack that the caller has written."""
-    run = await _the_run(asked)
+    run = await _the_run(op)
 
     async def written() -> Pack:
-        if asked.besides is None:
+        if op.besides is None:
             raise Undecided
-        return await packs.require_written(run._ref, understood(Pack, asked.besides))
+        return await packs.require_written(run._ref, understood(Pack, op.besides))
 
-    where, actor = asked.arguments.get("where"), asked.arguments["actor"]
-    return await packs.told(run._ref, str(where), written, actor=actor, commit_id=asked.commit_id)
+    where, actor = op.arguments.get("where"), op.arguments["actor"]
+    return await packs.told(run._ref, str(where), written, actor=actor, commit_id=op.commit_id)
 
 
-async def restore(asked: Asked) -> object:
+async def restore(op: Invocation) -> object:
     # A pack can hold memories, and bringing memories in is for reviewers: nobody may smuggle them past the review.
-    runs = asked.ctx.runs if asked.caller.may("review") else AsyncRuns(asked.ctx.scope)
-    more, head = asked.more, asked.more.get("head")
+    runs = op.ctx.runs if op.caller.may("review") else AsyncRuns(op.ctx.scope)
+    more, head = op.more, op.more.get("head")
     try:
         public_key = None if more.get("public_key") is None else bytes.fromhex(more["public_key"])
     except (TypeError, ValueError):
         raise InvalidInput("a public key is 32 bytes in hexadecimal; nothing changed", path="public_key") from None
     return await runs.restore(
-        _file(asked),
+        _file(op),
         run_id=more.get("run_id"),
         public_key=public_key,
         head=None if head is None else understood(Head, head),
-        max_bytes=min(understood(int, more.get("max_bytes")), asked.settings.max_pack_bytes),
-        actor=asked.arguments["actor"],
-        commit_id=asked.commit_id,
+        max_bytes=min(understood(int, more.get("max_bytes")), op.settings.max_pack_bytes),
+        actor=op.arguments["actor"],
+        commit_id=op.commit_id,
     )
 
 
-def _file(asked: Asked) -> Path:
-    assert asked.file is not None, "the table says that it takes one"
-    return asked.file
+def _file(op: Invocation) -> Path:
+    assert op.file is not None, "the table says that it takes one"
+    return op.file
 
 
 def run(method: Callable[..., Awaitable[object]]) -> Make:
-    async def made(asked: Asked) -> object:
-        return await call(asked, method, await _the_run(asked), named=asked.arguments | _expected(asked))
+    async def made(op: Invocation) -> object:
+        return await call(op, method, await _the_run(op), named=op.arguments | _expected(op))
 
     return made

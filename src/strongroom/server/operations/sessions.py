@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.errors import Conflict, InvalidInput
-from strongroom.server.operations.asked import Asked, Make, call, understood
-from strongroom.server.operations.numbers import require_numbers
+from strongroom.server.operations.invocation import Invocation, Make, call, require_numbers, understood
 from strongroom.services.sessions import recounts, summaries, vectors
 from strongroom.services.sessions.counters import Absent, counter
 from strongroom.services.sessions.sessions import AsyncSessions
@@ -21,20 +20,20 @@ from strongroom.store import Range
 
 
 def session(method: Callable[..., Awaitable[object]]) -> Make:
-    async def made(asked: Asked) -> object:
-        session = await asked.ctx.sessions._handle(asked.id)
-        arguments = asked.arguments
+    async def made(op: Invocation) -> object:
+        session = await op.ctx.sessions._handle(op.id)
+        arguments = op.arguments
         if "tokenizer" in arguments:
             arguments = arguments | {"tokenizer": counter(understood(str, arguments["tokenizer"]), {})}
-        return await call(asked, method, session, named=arguments)
+        return await call(op, method, session, named=arguments)
 
     return made
 
 
-async def open(asked: Asked) -> object:
-    named = asked.arguments.get("tokenizer")
-    arguments = asked.arguments | {"tokenizer": None if named is None else counter(understood(str, named), {})}
-    return await call(asked, AsyncSessions.open, asked.ctx.sessions, named=arguments)
+async def open(op: Invocation) -> object:
+    named = op.arguments.get("tokenizer")
+    arguments = op.arguments | {"tokenizer": None if named is None else counter(understood(str, named), {})}
+    return await call(op, AsyncSessions.open, op.ctx.sessions, named=arguments)
 
 
 class _Counts(Struct, frozen=True):
@@ -45,13 +44,13 @@ class _Counts(Struct, frozen=True):
 def messages(method: Callable[..., Awaitable[object]]) -> Make:
     """Append messages. Counts are believed only where the session's tokenizer is not at hand here."""
 
-    async def made(asked: Asked) -> object:
-        messages = understood(list[Any], asked.arguments.get("messages"))
-        if asked.besides is not None:
-            counts: _Counts = understood(_Counts, asked.besides)
+    async def made(op: Invocation) -> object:
+        messages = understood(list[Any], op.arguments.get("messages"))
+        if op.besides is not None:
+            counts: _Counts = understood(_Counts, op.besides)
             messages = Counted(messages, counts.tokenizer, counts.tokens)
-        arguments = asked.arguments | {"messages": messages}
-        return await call(asked, method, await asked.ctx.sessions._handle(asked.id), named=arguments)
+        arguments = op.arguments | {"messages": messages}
+        return await call(op, method, await op.ctx.sessions._handle(op.id), named=arguments)
 
     return made
 
@@ -64,15 +63,15 @@ class _Block(Struct, frozen=True):
     counts: list[int] | None
 
 
-async def recount(asked: Asked) -> object:
+async def recount(op: Invocation) -> object:
     """Keep the counts of a block: our own, or the caller's of a tokenizer that is not at hand here."""
-    told: _Block = understood(_Block, asked.arguments)
-    scope = asked.ctx.scope
-    view, (end,) = await look(scope, asked.id, lambda name: counter(name, {}), Range(scope.key(COUNT, asked.id), 0, 0))
+    told: _Block = understood(_Block, op.arguments)
+    scope = op.ctx.scope
+    view, (end,) = await look(scope, op.id, lambda name: counter(name, {}), Range(scope.key(COUNT, op.id), 0, 0))
     plan, here = view.state.recount, (view.version, view.tokenizer.name, end.length, end.length - end.first)
     if plan is None or here != (told.version, told.tokenizer, told.length, told.block) or told.block >= plan.blocks:
         raise Conflict(
-            f"session {asked.id!r} has changed since it was counted; nothing changed",
+            f"session {op.id!r} has changed since it was counted; nothing changed",
             expected=told.version,
             actual=view.version,
             key=view.document,
@@ -83,7 +82,7 @@ async def recount(asked: Asked) -> object:
     low, high = plan.span(told.block)
     if counts is None or len(counts) > high - low or min(counts, default=0) < 0:
         raise InvalidInput("counts must tell of each message of the block how many it has; nothing changed")
-    return await recounts.keep(view, view.side(COUNT), told.block, told.length, counts, asked.commit_id)
+    return await recounts.keep(view, view.side(COUNT), told.block, told.length, counts, op.commit_id)
 
 
 class _Summary(Struct, frozen=True):
@@ -91,17 +90,17 @@ class _Summary(Struct, frozen=True):
     tokens: int
 
 
-async def summarize(asked: Asked) -> None:
+async def summarize(op: Invocation) -> None:
     """Keep a caller's summary, of messages that are visible as the caller saw them."""
-    told: _Summary = understood(_Summary, asked.arguments)
-    view, _ = await look(asked.ctx.scope, asked.id, Absent)
+    told: _Summary = understood(_Summary, op.arguments)
+    view, _ = await look(op.ctx.scope, op.id, Absent)
     summary = told.summary
     seen = [list(pair) for pair in below(view.state.visible, summary.stop)]
     if not 0 <= summary.covers <= summary.stop <= view.length or told.tokens < 0:
         raise InvalidInput("a summary is of messages that there are; nothing changed", path="summary")
     if seen != [list(pair) for pair in summary.ranges]:
         raise Conflict("other messages are visible by now; nothing changed", expected=0, actual=0, key=view.document)
-    await summaries.keep(asked.ctx.scope, asked.id, summary, told.tokens, asked.commit_id)
+    await summaries.keep(op.ctx.scope, op.id, summary, told.tokens, op.commit_id)
 
 
 class _Vectors(Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,13 +115,13 @@ class _Embedded(Struct, frozen=True):
     block: _Vectors
 
 
-async def embed(asked: Asked) -> None:
+async def embed(op: Invocation) -> None:
     """Keep the vectors that a caller's embedder made of a block of messages."""
-    told: _Embedded = understood(_Embedded, asked.arguments)
-    view, _ = await look(asked.ctx.scope, asked.id, Absent)
+    told: _Embedded = understood(_Embedded, op.arguments)
+    view, _ = await look(op.ctx.scope, op.id, Absent)
     stop = told.block.stop
     if not 0 < stop <= view.length or any(not 0 <= index < stop for index in told.block.indexes):
         raise InvalidInput("vectors are of messages that there are; nothing changed", path="block")
     require_numbers(told.block.vectors, "e", len(told.block.indexes))
     block = msgspec.to_builtins(told.block)
-    await vectors.keep(asked.ctx.scope, asked.id, told.mark, told.length, block, asked.commit_id)
+    await vectors.keep(op.ctx.scope, op.id, told.mark, told.length, block, op.commit_id)

@@ -1,65 +1,141 @@
-"""Operations of threads, and of conversations that begin."""
+"""Operations of threads, of conversations that begin, and of the workers that hold them."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec import Struct
+
 from strongroom.dispatch.letters import Letters
+from strongroom.dispatch.moves import Dead, Lost, Moves, answer_of
 from strongroom.errors import InvalidInput
-from strongroom.server.operations.asked import Asked, Make, understood
+from strongroom.operations import Operation, repeated
+from strongroom.server.operations.invocation import Invocation, Make, understood
 from strongroom.services.threads.endings import Endings
 from strongroom.services.threads.threads import AsyncThreads, entries_of, limits_of
 
+MOST = 2**53
+LONGEST_LEASE_SECONDS = 3600.0  # a worker that wants it for longer renews it
 
-def limited(asked: Asked) -> AsyncThreads:
+
+def limited(op: Invocation) -> AsyncThreads:
     try:
-        limits = limits_of(asked.besides)
+        limits = limits_of(op.besides)
     except (TypeError, AttributeError):
         raise InvalidInput("limits are numbers; nothing changed", path="besides") from None
-    return AsyncThreads(asked.ctx.scope, limits=limits, types=asked.ctx.threads.types)
+    return AsyncThreads(op.ctx.scope, limits=limits, types=op.ctx.threads.types)
 
 
 def append(name: str) -> Make:
-    async def made(asked: Asked) -> object:
-        threads = limited(asked)
-        said = understood(list[tuple[str, Any, str, str | None]], asked.arguments.get("entries"))
-        return await threads._append(name, asked.id, entries_of(threads, said), asked.commit_id)
+    async def made(op: Invocation) -> object:
+        threads = limited(op)
+        said = understood(list[tuple[str, Any, str, str | None]], op.arguments.get("entries"))
+        return await threads._append(name, op.id, entries_of(threads, said), op.commit_id)
 
     return made
 
 
-def _endings(asked: Asked) -> Endings:
-    threads = asked.ctx.threads
-    return Endings(asked.ctx.scope, threads.limits, threads.types)
+def _endings(op: Invocation) -> Endings:
+    threads = op.ctx.threads
+    return Endings(op.ctx.scope, threads.limits, threads.types)
 
 
-async def sweep(asked: Asked) -> None:
+async def sweep(op: Invocation) -> None:
     """End threads that nobody has used; where the caller has an archive, that ends them and says which."""
-    ttl = understood(float, asked.arguments.get("ttl_seconds"))
-    if asked.besides is None:
-        await asked.ctx.threads.sweep(ttl_seconds=ttl, commit_id=asked.commit_id)
+    ttl = understood(float, op.arguments.get("ttl_seconds"))
+    if op.besides is None:
+        await op.ctx.threads.sweep(ttl_seconds=ttl, commit_id=op.commit_id)
     else:
-        ended = asked.besides.get("ended")
-        await _endings(asked).swept(ttl, None if ended is None else understood(list[str], ended), asked.commit_id)
+        ended = op.besides.get("ended")
+        await _endings(op).swept(ttl, None if ended is None else understood(list[str], ended), op.commit_id)
 
 
-async def expire(asked: Asked) -> object:
-    return await _endings(asked).expire(asked.id, understood(int, asked.arguments.get("length")), asked.commit_id)
+async def expire(op: Invocation) -> object:
+    return await _endings(op).expire(op.id, understood(int, op.arguments.get("length")), op.commit_id)
 
 
-async def make_room(asked: Asked) -> None:
-    told = asked.besides
+async def make_room(op: Invocation) -> None:
+    told = op.besides
     archived = None if told is None else understood(tuple[str | None, int], [told.get("thread_id"), told.get("length")])
-    await _endings(asked).made_room(archived, asked.commit_id)
+    await _endings(op).made_room(archived, op.commit_id)
 
 
-async def begin(asked: Asked) -> object:
-    threads = limited(asked)
-    entries = entries_of(threads, understood(list[tuple[str, Any, str, str | None]], asked.arguments.get("entries")))
+async def begin(op: Invocation) -> object:
+    threads = limited(op)
+    entries = entries_of(threads, understood(list[tuple[str, Any, str, str | None]], op.arguments.get("entries")))
     if len(entries) != 1 or entries[0].receiver is None:
         raise InvalidInput("a conversation begins with one message to somebody; nothing changed", path="entries")
-    return await Letters(threads).begun(entries[0], asked.commit_id)
+    return await Letters(threads).begun(entries[0], op.commit_id)
 
 
-async def replay(asked: Asked) -> object:
-    return await Letters(limited(asked)).replay(asked.id, asked.commit_id)
+async def replay(op: Invocation) -> object:
+    return await Letters(limited(op)).replay(op.id, op.commit_id)
+
+
+# ---- workers: a server knows no more of one than the lease that it says it has ---------------------------------------
+
+
+class _Held(Struct, frozen=True):
+    """What a worker says: who it is and which version of the delivery it knows, and then what it wants."""
+
+    owner: str
+    version: int = 0
+    lease_seconds: float = 0.0
+    index: int = 0
+    error: str = ""
+    delay_seconds: float = 0.0
+    receivers: list[str] = []
+    position: int = 0
+    length: int = 0
+    answers: list[tuple[str | None, str, Any]] = []
+    dead: Dead | None = None
+
+
+def worker(move: Callable[[Moves, _Held, str], Awaitable[object]]) -> Make:
+    async def made(op: Invocation) -> object:
+        told: _Held = understood(_Held, op.arguments)
+        times = (told.lease_seconds, told.delay_seconds, told.position, told.length - told.position)
+        if min(times) < 0 or max(times) > MOST or not told.owner:
+            raise InvalidInput("a worker has a name, and leases and places that can be; nothing changed")
+        moves = Moves(limited(op), op.id, told.owner)
+        try:
+            return await move(moves, told, op.commit_id)
+        except (Lost, InvalidInput):
+            # It may be this very move that has been made.
+            if await repeated(op.ctx.scope, Operation(op.name, moves.key, op.content, op.commit_id)):
+                return None
+            raise
+
+    return made
+
+
+def _lease(told: _Held) -> float:
+    return min(told.lease_seconds, LONGEST_LEASE_SECONDS)
+
+
+async def take(moves: Moves, told: _Held, id: str) -> object:
+    return await moves.take(_lease(told), id)
+
+
+async def renew(moves: Moves, told: _Held, id: str) -> object:
+    return await moves.renew(await moves.held(told.version), _lease(told), id)
+
+
+async def hand_back(moves: Moves, told: _Held, id: str) -> object:
+    return await moves.hand_back(await moves.held(told.version), id)
+
+
+async def release(moves: Moves, told: _Held, id: str) -> object:
+    return await moves.release(await moves.held(told.version), told.receivers, told.position, told.length, id)
+
+
+async def put_off(moves: Moves, told: _Held, id: str) -> object:
+    hold = await moves.held(told.version)
+    return await moves.put_off(hold, await moves.message(hold, told.index), told.error, told.delay_seconds, id)
+
+
+async def conclude(moves: Moves, told: _Held, id: str) -> object:
+    hold = await moves.held(told.version)
+    answers = [answer_of(each) for each in told.answers]
+    return await moves.conclude(hold, await moves.message(hold, told.index), answers, told.dead, _lease(told), id)

@@ -1,16 +1,8 @@
-"""The table of endpoints, a file for each resource."""
+"""The table of endpoints, a file for each resource. The first that fits a path serves it."""
 
-from strongroom.server.endpoint import Endpoint
+from strongroom.server.router import Endpoint
 from strongroom.server.routes import classic, files, memories, ops, packs, runs, sessions, store, threads
 
-ENDPOINTS: tuple[Endpoint, ...] = (
-    *ops.ENDPOINTS,
-    *runs.ENDPOINTS,
-    *classic.ENDPOINTS,
-    *packs.ENDPOINTS,
-    *memories.ENDPOINTS,
-    *sessions.ENDPOINTS,
-    *threads.ENDPOINTS,
-    *files.ENDPOINTS,
-    *store.ENDPOINTS,
-)
+ENDPOINTS: list[Endpoint] = [
+    each for group in (runs, sessions, store, memories, threads, files, classic, packs, ops) for each in group.endpoint
+]

@@ -8,10 +8,13 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
-from strongroom.server.endpoint import Call, Endpoint, Limit, Nothing
+from strongroom.server.request import Limit, Request
+from strongroom.server.router import Endpoints
 from strongroom.server.routes.runs import at_first, fields_of, started
 from strongroom.services.memories.values import Hit
 from strongroom.values import WorkingSet
+
+endpoint = Endpoints("runs")
 
 
 class Boot(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,48 +55,37 @@ class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
     status: Literal["active"] = "active"
 
 
-async def boot(call: Call[Boot, Nothing]) -> Booted:
-    run = await started(call)
+@endpoint("POST /runs/boot", "write", "Boot a run and see it")
+async def boot(request: Request[Boot, None]) -> Booted:
+    run = await started(request)
     return Booted(run.id, await at_first(run))
 
 
-async def working_set(call: Call[None, Nothing]) -> WorkingSet:
-    return (await call.ctx.runs.get(call.path["run_id"])).working_set
+@endpoint("GET /runs/{run_id}/ws", "read", "Get the working set")
+async def working_set(request: Request[None, None]) -> WorkingSet:
+    return (await request.ctx.runs.get(request.path_params["run_id"])).working_set
 
 
-async def step_update(call: Call[StepUpdate, Nothing]) -> Any:
-    patch = call.body.patch
+@endpoint("POST /runs/{run_id}/step/update", "write", "Apply a ws_patch")
+async def step_update(request: Request[StepUpdate, None]) -> Stepped:
+    patch = request.content.patch
     fields = patch.get("set")
     expected = patch.get("expected_seq")
     if not isinstance(fields, dict) or type(expected) is not int or patch.get("_schema_version") != "2.1":
         raise InvalidInput('must be {"_schema_version": "2.1", "expected_seq": ..., "set": {...}}', path="patch")
-    run = await call.ctx.runs.get(call.path["run_id"], actor=call.caller.name)
+    run = await request.ctx.runs.get(request.path_params["run_id"], actor=request.caller.name)
     changed = await run.update(
-        expected_seq=expected, actor=call.caller.name, commit_id=call.commit_id, **fields_of(fields)
+        expected_seq=expected, actor=request.caller.name, commit_id=request.commit_id, **fields_of(fields)
     )
     return Stepped(changed, str((await run.brief(max_tokens=run.config.ws_max_tokens)).text))
 
 
-async def memory_search(call: Call[None, SearchQuery]) -> Items:
-    await call.ctx.runs.get(call.path["run_id"])
-    query = call.query
+@endpoint("GET /runs/{run_id}/memory/search", "read", "Search memories")
+async def memory_search(request: Request[None, SearchQuery]) -> Items:
+    await request.ctx.runs.get(request.path_params["run_id"])
+    query = request.query
     found: Sequence[Hit] = []
     if query.q:
-        found = await call.fewer(query.top_k, lambda k: call.ctx.memories.search(query.q, k, scope=query.scope))
+        found = await request.fewer(query.top_k, lambda k: request.ctx.memories.search(query.q, k, scope=query.scope))
     items = [{**hit.memory.to_dict(), "score": hit.score} for hit in found]
     return Items(True, items, len(items))
-
-
-def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
-    return Endpoint(method=method, path=path, call=call, right=right, summary=summary, group="runs", **more)
-
-
-ONE = "/runs/{run_id}"
-ENDPOINTS = (
-    _endpoint("POST", "/runs/boot", boot, "write", "Boot a run and see it", body=Boot, answer=Booted),
-    _endpoint("GET", f"{ONE}/ws", working_set, "read", "Get the working set", answer=WorkingSet),
-    _endpoint(
-        "POST", f"{ONE}/step/update", step_update, "write", "Apply a ws_patch", body=StepUpdate, answer=Stepped,
-    ),
-    _endpoint("GET", f"{ONE}/memory/search", memory_search, "read", "Search memories", query=SearchQuery, answer=Items),
-)  # fmt: skip

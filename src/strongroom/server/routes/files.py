@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
-from strongroom.server.endpoint import Call, Endpoint, Limit, Natural
+from strongroom.server.request import Limit, Natural, Request
+from strongroom.server.router import Endpoints
 from strongroom.services.files.erasure import Erased
 from strongroom.services.files.values import File, FileHit, FileInfo, FileVersion
+
+endpoint = Endpoints("files")
 
 
 class NewText(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,82 +84,74 @@ class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
     k: Limit = 5
 
 
-async def list_files(call: Call[None, ListQuery]) -> FilePage:
-    query = call.query
-    found = await call.fewer(
-        query.limit, lambda limit: call.ctx.files.list(query.folder, after=query.after, limit=limit)
+@endpoint("GET /files", "read", "List files")
+async def list_files(request: Request[None, ListQuery]) -> FilePage:
+    query = request.query
+    found = await request.fewer(
+        query.limit, lambda limit: request.ctx.files.list(query.folder, after=query.after, limit=limit)
     )
     return FilePage(list(found), found.next, found.damaged)
 
 
-async def read(call: Call[None, ReadQuery]) -> File:
-    path, version = call.query.path, call.query.version
-    return await (call.ctx.files.read(path) if version is None else call.ctx.files.at(path, version))
+@endpoint("GET /files/text", "read", "Read a file, now or as it was")
+async def read(request: Request[None, ReadQuery]) -> File:
+    path, version = request.query.path, request.query.version
+    return await (request.ctx.files.read(path) if version is None else request.ctx.files.at(path, version))
 
 
-async def history(call: Call[None, HistoryQuery]) -> VersionPage:
-    query = call.query
-    found = await call.fewer(
-        query.limit, lambda limit: call.ctx.files.history(query.path, after=query.after, limit=limit)
+@endpoint("GET /files/history", "read", "List versions")
+async def history(request: Request[None, HistoryQuery]) -> VersionPage:
+    query = request.query
+    found = await request.fewer(
+        query.limit, lambda limit: request.ctx.files.history(query.path, after=query.after, limit=limit)
     )
     return VersionPage(list(found), found.next)
 
 
-async def search(call: Call[None, SearchQuery]) -> Hits:
-    return Hits(list(await call.ctx.files.search(call.query.q, folder=call.query.folder, k=call.query.k)))
+@endpoint("GET /files/search", "read", "Find files by their words")
+async def search(request: Request[None, SearchQuery]) -> Hits:
+    return Hits(list(await request.ctx.files.search(request.query.q, folder=request.query.folder, k=request.query.k)))
 
 
-async def write(call: Call[NewText, Any]) -> FileInfo:
-    wanted = call.body
-    return await call.ctx.files.write(
-        wanted.path, wanted.text, expected_version=wanted.expected_version, commit_id=call.commit_id
+@endpoint("PUT /files", "write", "Write a file")
+async def write(request: Request[NewText, None]) -> FileInfo:
+    wanted = request.content
+    return await request.ctx.files.write(
+        wanted.path, wanted.text, expected_version=wanted.expected_version, commit_id=request.commit_id
     )
 
 
-async def restore(call: Call[Restoring, Any]) -> FileInfo:
-    wanted = call.body
-    return await call.ctx.files.restore(
-        wanted.path, wanted.version, expected_version=wanted.expected_version, commit_id=call.commit_id
+@endpoint("POST /files/restore", "write", "Bring a version back")
+async def restore(request: Request[Restoring, None]) -> FileInfo:
+    wanted = request.content
+    return await request.ctx.files.restore(
+        wanted.path, wanted.version, expected_version=wanted.expected_version, commit_id=request.commit_id
     )
 
 
-async def rename(call: Call[Renaming, Any]) -> Count:
-    wanted = call.body
+@endpoint("POST /files/rename", "write", "Move a file or a folder")
+async def rename(request: Request[Renaming, None]) -> Count:
+    wanted = request.content
     return Count(
-        await call.ctx.files.rename(
-            wanted.path, wanted.to, expected_version=wanted.expected_version, commit_id=call.commit_id
+        await request.ctx.files.rename(
+            wanted.path, wanted.to, expected_version=wanted.expected_version, commit_id=request.commit_id
         )
     )
 
 
-async def delete(call: Call[Deleting, Any]) -> Count:
-    wanted = call.body
+@endpoint("POST /files/delete", "write", "Delete a file or a folder")
+async def delete(request: Request[Deleting, None]) -> Count:
+    wanted = request.content
     return Count(
-        await call.ctx.files.delete(
+        await request.ctx.files.delete(
             wanted.path,
             recursive=wanted.recursive,
             expected_version=wanted.expected_version,
-            commit_id=call.commit_id,
+            commit_id=request.commit_id,
         )
     )
 
 
-async def erase(call: Call[Erasing, Any]) -> Erased:
-    return await call.ctx.files.erase(call.body.path, commit_id=call.commit_id)
-
-
-def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
-    return Endpoint(method=method, path=path, call=call, right=right, summary=summary, group="files", **more)
-
-
-ENDPOINTS = (
-    _endpoint("GET", "/files", list_files, "read", "List files", query=ListQuery, answer=FilePage),
-    _endpoint("PUT", "/files", write, "write", "Write a file", body=NewText, answer=FileInfo),
-    _endpoint("GET", "/files/text", read, "read", "Read a file, now or as it was", query=ReadQuery, answer=File),
-    _endpoint("GET", "/files/history", history, "read", "List versions", query=HistoryQuery, answer=VersionPage),
-    _endpoint("GET", "/files/search", search, "read", "Find files by their words", query=SearchQuery, answer=Hits),
-    _endpoint("POST", "/files/restore", restore, "write", "Bring a version back", body=Restoring, answer=FileInfo),
-    _endpoint("POST", "/files/rename", rename, "write", "Move a file or a folder", body=Renaming, answer=Count),
-    _endpoint("POST", "/files/delete", delete, "write", "Delete a file or a folder", body=Deleting, answer=Count),
-    _endpoint("POST", "/files/erase", erase, "admin", "Erase what a path ever said", body=Erasing, answer=Erased),
-)  # fmt: skip
+@endpoint("POST /files/erase", "admin", "Erase what a path ever said")
+async def erase(request: Request[Erasing, None]) -> Erased:
+    return await request.ctx.files.erase(request.content.path, commit_id=request.commit_id)

@@ -10,9 +10,12 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
-from strongroom.server.endpoint import Call, Endpoint, Limit, Nothing
 from strongroom.server.operations import said
+from strongroom.server.request import Limit, Request
+from strongroom.server.router import Endpoints
 from strongroom.services.memories.values import Batch, Change, Committed, Hit, Memory, MemoryRequest, Revoked, Trust
+
+endpoint = Endpoints("memories")
 
 
 class Proposed(Struct, frozen=True):
@@ -104,70 +107,81 @@ class History(Struct, frozen=True):
     changes: list[Change]
 
 
-async def propose(call: Call[NewProposal, Nothing]) -> Proposed:
-    run = await call.ctx.runs.get(call.path["run_id"])
-    batch = await call.ctx.memories.propose(
-        _scoped(call.body), proposer=f"run:{run.id}", run_id=run.id, commit_id=call.commit_id
+@endpoint("POST /runs/{run_id}/memory/propose", "write", "Propose memories")
+async def propose(request: Request[NewProposal, None]) -> Proposed:
+    run = await request.ctx.runs.get(request.path_params["run_id"])
+    batch = await request.ctx.memories.propose(
+        _scoped(request.content), proposer=f"run:{run.id}", run_id=run.id, commit_id=request.commit_id
     )
     return Proposed(True, batch.id, len(batch.proposals))
 
 
-async def propose_alone(call: Call[OpenProposal, Nothing]) -> Batch:
-    wanted = call.body
-    return await call.ctx.memories.propose(
+@endpoint("POST /memories/propose", "write", "Propose memories without a run")
+async def propose_alone(request: Request[OpenProposal, None]) -> Batch:
+    wanted = request.content
+    return await request.ctx.memories.propose(
         wanted.requests,  # type: ignore[arg-type]  # whatever is wrong with them is said there
-        proposer=_name(call, wanted.proposer),
+        proposer=_name(request, wanted.proposer),
         run_id=wanted.run_id,
         batch_id=wanted.batch_id,
-        commit_id=call.commit_id,
+        commit_id=request.commit_id,
     )
 
 
-async def commit_for_run(call: Call[CommitBatch, Nothing]) -> Done:
-    done = await call.ctx.memories.commit(
-        call.body.batch_id, reviewer=call.caller.name, run_id=call.path["run_id"], commit_id=call.commit_id
+@endpoint("POST /runs/{run_id}/memory/commit", "review", "Commit a batch of this run")
+async def commit_for_run(request: Request[CommitBatch, None]) -> Done:
+    done = await request.ctx.memories.commit(
+        request.content.batch_id,
+        reviewer=request.caller.name,
+        run_id=request.path_params["run_id"],
+        commit_id=request.commit_id,
     )
     return Done(True, list(done.memory_ids))
 
 
-async def pending(call: Call[None, BatchQuery]) -> BatchPage:
-    query = call.query
-    found = await call.fewer(
+@endpoint("GET /memories/pending", "read", "What waits for review")
+async def pending(request: Request[None, BatchQuery]) -> BatchPage:
+    query = request.query
+    found = await request.fewer(
         query.limit,
-        lambda limit: call.ctx.memories.pending(proposer=query.proposer, after=query.after, limit=limit),
+        lambda limit: request.ctx.memories.pending(proposer=query.proposer, after=query.after, limit=limit),
     )
     return BatchPage(list(found), found.next, found.degraded)
 
 
-async def get_batch(call: Call[None, Nothing]) -> Batch:
-    return await call.ctx.memories.batch(call.path["batch_id"])
+@endpoint("GET /memories/batches/{batch_id}", "read", "Get a batch")
+async def get_batch(request: Request[None, None]) -> Batch:
+    return await request.ctx.memories.batch(request.path_params["batch_id"])
 
 
-async def commit(call: Call[Decision, Nothing]) -> Committed:
-    wanted = call.body
-    return await call.ctx.memories.commit(
-        call.path["batch_id"],
-        reviewer=_name(call, wanted.reviewer),
+@endpoint("POST /memories/batches/{batch_id}/commit", "review", "Commit a batch")
+async def commit(request: Request[Decision, None]) -> Committed:
+    wanted = request.content
+    return await request.ctx.memories.commit(
+        request.path_params["batch_id"],
+        reviewer=_name(request, wanted.reviewer),
         run_id=wanted.run_id,
         reject=wanted.reject,
-        commit_id=call.commit_id,
+        commit_id=request.commit_id,
     )
 
 
-async def reject(call: Call[Rejection, Nothing]) -> Batch:
-    return await call.ctx.memories.reject(
-        call.path["batch_id"],
-        reason=call.body.reason,
-        reviewer=_name(call, call.body.reviewer),
-        commit_id=call.commit_id,
+@endpoint("POST /memories/batches/{batch_id}/reject", "review", "Reject a batch")
+async def reject(request: Request[Rejection, None]) -> Batch:
+    return await request.ctx.memories.reject(
+        request.path_params["batch_id"],
+        reason=request.content.reason,
+        reviewer=_name(request, request.content.reviewer),
+        commit_id=request.commit_id,
     )
 
 
-async def search(call: Call[None, SearchQuery]) -> HitPage:
-    query = call.query
-    found = await call.fewer(
+@endpoint("GET /memories/search", "read", "Search memories")
+async def search(request: Request[None, SearchQuery]) -> HitPage:
+    query = request.query
+    found = await request.fewer(
         query.k,
-        lambda k: call.ctx.memories.search(
+        lambda k: request.ctx.memories.search(
             query.q,
             k,
             mode=query.mode,
@@ -182,28 +196,32 @@ async def search(call: Call[None, SearchQuery]) -> HitPage:
     return HitPage(list(found), found.degraded)
 
 
-async def get(call: Call[None, Nothing]) -> Memory:
-    return await call.ctx.memories.get(call.path["memory_id"])
+@endpoint("GET /memories/{memory_id}", "read", "Get a memory")
+async def get(request: Request[None, None]) -> Memory:
+    return await request.ctx.memories.get(request.path_params["memory_id"])
 
 
-async def history(call: Call[None, Nothing]) -> History:
-    return History(list(await call.ctx.memories.history(call.path["memory_id"])))
+@endpoint("GET /memories/{memory_id}/history", "read", "How a memory came about")
+async def history(request: Request[None, None]) -> History:
+    return History(list(await request.ctx.memories.history(request.path_params["memory_id"])))
 
 
-async def revoke(call: Call[Revocation, Nothing]) -> Revoked:
-    wanted = call.body
-    return await call.ctx.memories.revoke(
-        source_ref=wanted.source_ref, by=_name(call, wanted.by), reason=wanted.reason, commit_id=call.commit_id
+@endpoint("POST /memories/revoke", "review", "Stop believing a source")
+async def revoke(request: Request[Revocation, None]) -> Revoked:
+    wanted = request.content
+    return await request.ctx.memories.revoke(
+        source_ref=wanted.source_ref, by=_name(request, wanted.by), reason=wanted.reason, commit_id=request.commit_id
     )
 
 
-async def sweep(call: Call[Sweep, Nothing]) -> int:
-    return await call.ctx.memories.sweep(commit_id=call.commit_id)
+@endpoint("POST /memories/sweep", "review", "Retire what has expired")
+async def sweep(request: Request[Sweep, None]) -> int:
+    return await request.ctx.memories.sweep(commit_id=request.commit_id)
 
 
-def _name(call: Call[Any, Any], given: str | None) -> str:
+def _name(request: Request[Any, Any], given: str | None) -> str:
     """Who is recorded: the key, and after it the person behind it, if the caller says who that is."""
-    return said(call.caller, given)
+    return said(request.caller, given)
 
 
 def _scoped(proposal: NewProposal) -> list[MemoryRequest]:
@@ -211,40 +229,3 @@ def _scoped(proposal: NewProposal) -> list[MemoryRequest]:
     if unknown:
         raise InvalidInput(f"unknown scope filter {sorted(unknown)[0]!r:.60}; nothing changed", path="scope_filters")
     return [cast("MemoryRequest", {**proposal.scope_filters, **mcr}) for mcr in proposal.mcrs]
-
-
-def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
-    return Endpoint(method=method, path=path, call=call, right=right, summary=summary, group="memories", **more)
-
-
-RUN = "/runs/{run_id}/memory"
-ENDPOINTS = (
-    _endpoint(
-        "POST", f"{RUN}/propose", propose, "write", "Propose memories", body=NewProposal, answer=Proposed
-    ),
-    _endpoint(
-        "POST", f"{RUN}/commit", commit_for_run, "review", "Commit a batch of this run", body=CommitBatch, answer=Done,
-    ),
-    _endpoint(
-        "POST", "/memories/propose", propose_alone, "write", "Propose memories without a run", body=OpenProposal,
-        answer=Batch
-    ),
-    _endpoint("GET", "/memories/pending", pending, "read", "What waits for review", query=BatchQuery, answer=BatchPage),
-    _endpoint("GET", "/memories/batches/{batch_id}", get_batch, "read", "Get a batch", answer=Batch),
-    _endpoint(
-        "POST", "/memories/batches/{batch_id}/commit", commit, "review", "Commit a batch", body=Decision,
-        answer=Committed
-    ),
-    _endpoint(
-        "POST", "/memories/batches/{batch_id}/reject", reject, "review", "Reject a batch", body=Rejection, answer=Batch,
-    ),
-    _endpoint("GET", "/memories/search", search, "read", "Search memories", query=SearchQuery, answer=HitPage),
-    _endpoint(
-        "POST", "/memories/revoke", revoke, "review", "Stop believing a source", body=Revocation, answer=Revoked,
-    ),
-    _endpoint(
-        "POST", "/memories/sweep", sweep, "review", "Retire what has expired", body=Sweep, answer=int
-    ),
-    _endpoint("GET", "/memories/{memory_id}", get, "read", "Get a memory", answer=Memory),
-    _endpoint("GET", "/memories/{memory_id}/history", history, "read", "How a memory came about", answer=History),
-)  # fmt: skip

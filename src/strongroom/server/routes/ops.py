@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from strongroom.bridge import Threaded
-from strongroom.server.endpoint import Call, Endpoint, Nothing
 from strongroom.server.keys import SPACE
-from strongroom.server.wire import Answer, Refusal
+from strongroom.server.request import Request
+from strongroom.server.responses import Refusal, Whole
+from strongroom.server.router import Endpoints
 from strongroom.store import Durability, Scan
 
-
-async def health(_: Call[None, Nothing]) -> Any:
-    return {"status": "ok", "service": "aos-context-server"}
+endpoint = Endpoints("operations")
 
 
-async def ready(call: Call[None, Nothing]) -> Any:
+@endpoint("GET /health", None, "Is the process alive?")
+async def health(request: Request[None, None]) -> dict[str, str]:
+    return {"status": "ok", "service": "strongroom"}
+
+
+@endpoint("GET /ready", None, "Would a request be answered?")
+async def ready(request: Request[None, None]) -> dict[str, str]:
     """Ask the store something, so that "ready" means that a request would be answered, and look at its files."""
-    store = call.state.store
+    store = request.app.state.store
     try:
         await store.read([Scan(SPACE, "key", limit=1)])
         if isinstance(store, Threaded):
@@ -27,54 +30,15 @@ async def ready(call: Call[None, Nothing]) -> Any:
     return {"status": "ready"}
 
 
-async def durability(call: Call[None, Nothing]) -> Durability:
-    stated: Durability = call.ctx.durability
+@endpoint("GET /durability", "read", "What does an acknowledged write survive?")
+async def durability(request: Request[None, None]) -> Durability:
+    stated: Durability = request.ctx.durability
     return stated
 
 
-async def metrics(call: Call[None, Nothing]) -> Answer:
+@endpoint("GET /metrics", "admin", "Counters for Prometheus", answer=str, media="text/plain")
+async def metrics(request: Request[None, None]) -> Whole:
     """Tell how the whole server is doing, which is its operators' business, not that of whoever has a space on it."""
-    if call.caller.space != call.settings.space:
+    if request.caller.space != request.settings.space:
         raise Refusal(403, "forbidden", "this is for admins of the server's own space (STRONGROOM_SPACE)")
-    return Answer(call.state.metrics.text().encode(), media="text/plain; version=0.0.4; charset=utf-8")
-
-
-ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/health",
-        call=health,
-        right=None,
-        summary="Is the process alive?",
-        group="operations",
-        answer=dict[str, str],
-    ),
-    Endpoint(
-        method="GET",
-        path="/ready",
-        call=ready,
-        right=None,
-        summary="Would a request be answered?",
-        group="operations",
-        answer=dict[str, str],
-    ),
-    Endpoint(
-        method="GET",
-        path="/durability",
-        call=durability,
-        right="read",
-        summary="What does an acknowledged write survive?",
-        group="operations",
-        answer=Durability,
-    ),
-    Endpoint(
-        method="GET",
-        path="/metrics",
-        call=metrics,
-        right="admin",
-        summary="Counters for Prometheus",
-        group="operations",
-        answer=str,
-        media="text/plain",
-    ),
-)
+    return Whole(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

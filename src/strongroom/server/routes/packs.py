@@ -18,10 +18,13 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from strongroom.errors import InvalidInput, NotFound, Unavailable
-from strongroom.server.endpoint import Call, Endpoint, Nothing
-from strongroom.server.wire import Refusal
+from strongroom.server.request import Request
+from strongroom.server.responses import Refusal
+from strongroom.server.router import Endpoints
 from strongroom.services.runs.runs import AsyncRuns
 from strongroom.values import WorkingSet
+
+endpoint = Endpoints("packs")
 
 CHUNK = 256 * 1024
 PACK = "pack.zip"
@@ -90,12 +93,13 @@ async def _chunks(path: Path) -> AsyncIterator[bytes]:
             yield chunk
 
 
-async def download(call: Call[None, Nothing]) -> Download:
+@endpoint("GET /runs/{run_id}/pack", "read", "Download a resume pack", media="application/zip", answer=bytes)
+async def download(request: Request[None, None]) -> Download:
     """Make a pack and send it; it is written to a temporary file first, because only a complete one may leave.
 
     Whoever may read, may do this: nothing is recorded. Keeping a snapshot is, and needs the right to write.
     """
-    run = await call.ctx.runs.get(call.path["run_id"], actor=call.caller.name)
+    run = await request.ctx.runs.get(request.path_params["run_id"], actor=request.caller.name)
     folder = tempfile.TemporaryDirectory(prefix="strongroom-pack-")
     try:
         with _no_folders():
@@ -106,61 +110,65 @@ async def download(call: Call[None, Nothing]) -> Download:
     return Download(folder, run.id)
 
 
-async def upload(call: Call[None, RestoreQuery]) -> Loaded:
+@endpoint("POST /runs/restore", "write", "Upload a resume pack", accepts="application/zip", large=True)
+async def upload(request: Request[None, RestoreQuery]) -> Loaded:
     """Restore a pack sent as the body. It is spooled to disk, checked as a whole, and only then believed."""
     with tempfile.TemporaryDirectory(prefix="strongroom-pack-") as folder:
         path = Path(folder) / PACK
         async with await open_file(path, "wb") as file:
-            async for chunk in call.request.pieces():
+            async for chunk in request.stream():
                 await file.write(chunk)
         if path.stat().st_size == 0:
             raise InvalidInput("send the pack as the body, application/zip; nothing changed")
-        most = call.settings.max_pack_bytes  # unpacked, too: a small file can hold a lot
-        run = await _runs(call).restore(
-            path, run_id=call.query.run_id, actor=call.caller.name, max_bytes=most, commit_id=call.commit_id
+        most = request.settings.max_pack_bytes  # unpacked, too: a small file can hold a lot
+        run = await _runs(request).restore(
+            path, run_id=request.query.run_id, actor=request.caller.name, max_bytes=most, commit_id=request.commit_id
         )
     return Loaded(True, run.id, run.working_set)
 
 
-async def snapshot(call: Call[None, Nothing]) -> Snapshot:
-    path, _ = await _keep(call)
+@endpoint("POST /runs/{run_id}/snapshot", "write", "Keep a resume pack on the server")
+async def snapshot(request: Request[None, None]) -> Snapshot:
+    path, _ = await _keep(request)
     return Snapshot(True, path.name)
 
 
-async def classic_snapshot(call: Call[NewSnapshot, Nothing]) -> ClassicSnapshot:
-    path, pack_id = await _keep(call)
+@endpoint("POST /runs/{run_id}/resume/snapshot", "write", "Keep a resume pack on the server")
+async def classic_snapshot(request: Request[NewSnapshot, None]) -> ClassicSnapshot:
+    path, pack_id = await _keep(request)
     return ClassicSnapshot(True, pack_id, None, path.name, None)
 
 
-async def load(call: Call[Load, Nothing]) -> Loaded:
-    wanted = Path(call.body.pack_path)
-    path = _folder(call) / wanted.name
+@endpoint("POST /runs/resume/load", "write", "Restore a kept pack")
+async def load(request: Request[Load, None]) -> Loaded:
+    wanted = Path(request.content.pack_path)
+    path = _folder(request) / wanted.name
     if wanted.suffix != ".zip" or str(wanted) != wanted.name or not wanted.name.isprintable():
         raise InvalidInput("pack_path must be what a snapshot returned; nothing changed", path="pack_path")
     if not await to_thread.run_sync(path.is_file):
         raise NotFound(f"there is no snapshot {wanted.name!r}; nothing changed", kind="snapshot", id=wanted.name)
-    runs, wanted_id = _runs(call), call.body.new_run_id
+    runs, wanted_id = _runs(request), request.content.new_run_id
     with _no_folders():
-        run = await runs.restore(path, run_id=wanted_id, actor=call.caller.name, commit_id=call.commit_id)
+        run = await runs.restore(path, run_id=wanted_id, actor=request.caller.name, commit_id=request.commit_id)
     return Loaded(True, run.id, run.working_set)
 
 
-def _runs(call: Call[Any, Any]) -> AsyncRuns:
+def _runs(request: Request[Any, Any]) -> AsyncRuns:
     """A pack can hold memories, and bringing memories in is for reviewers: nobody may smuggle them past the review."""
-    return call.ctx.runs if call.caller.may("review") else AsyncRuns(call.ctx.scope)
+    return request.ctx.runs if request.caller.may("review") else AsyncRuns(request.ctx.scope)
 
 
-async def _keep(call: Call[Any, Any]) -> tuple[Path, str]:
+async def _keep(request: Request[Any, Any]) -> tuple[Path, str]:
     """Write a pack into this space's folder of snapshots, under a name nobody else can have chosen."""
-    run = await call.ctx.runs.get(call.path["run_id"], actor=call.caller.name)
+    run = await request.ctx.runs.get(request.path_params["run_id"], actor=request.caller.name)
     stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S_") + os.urandom(4).hex()
-    if call.commit_id is not None:  # a repeat finds the file of the first
-        stamp = sha256(call.commit_id.encode()).hexdigest()[:32]
+    if request.commit_id is not None:  # a repeat finds the file of the first
+        stamp = sha256(request.commit_id.encode()).hexdigest()[:32]
     name = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in run.working_set.task_id)[:80]
-    path = _folder(call) / f"task_{name.removeprefix('task_')}_resume_{stamp}.zip"
+    path = _folder(request) / f"task_{name.removeprefix('task_')}_resume_{stamp}.zip"
     with _no_folders():
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = await run.export(path, actor=call.caller.name, commit_id=call.commit_id)
+        made = await run.export(path, actor=request.caller.name, commit_id=request.commit_id)
     return path, made.pack_id
 
 
@@ -178,29 +186,9 @@ def _no_folders() -> Iterator[None]:
 
 
 def _no_file() -> Refusal:
-    return Refusal(503, "unavailable", "the server can not read or write files of packs; nothing changed")
+    return Refusal(503, "unavailable", "the server cannot read or write files of packs; nothing changed")
 
 
-def _folder(call: Call[Any, Any]) -> Path:
+def _folder(request: Request[Any, Any]) -> Path:
     """The folder of the caller's own space, named by its bytes so that no name can leave it."""
-    return Path(call.settings.snapshots) / call.caller.space.encode().hex()
-
-
-def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
-    return Endpoint(method=method, path=path, call=call, right=right, summary=summary, group="packs", **more)
-
-
-ONE = "/runs/{run_id}"
-ENDPOINTS = (
-    _endpoint("GET", f"{ONE}/pack", download, "read", "Download a resume pack", media="application/zip", answer=bytes),
-    _endpoint(
-        "POST", "/runs/restore", upload, "write", "Upload a resume pack", query=RestoreQuery, answer=Loaded,
-        accepts="application/zip", large=True,
-    ),
-    _endpoint("POST", f"{ONE}/snapshot", snapshot, "write", "Keep a resume pack on the server", answer=Snapshot),
-    _endpoint(
-        "POST", f"{ONE}/resume/snapshot", classic_snapshot, "write", "Keep a resume pack on the server",
-        body=NewSnapshot, answer=ClassicSnapshot,
-    ),
-    _endpoint("POST", "/runs/resume/load", load, "write", "Restore a kept pack", body=Load, answer=Loaded),
-)  # fmt: skip
+    return Path(request.settings.snapshots) / request.caller.space.encode().hex()

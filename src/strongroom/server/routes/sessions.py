@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from strongroom.operations import is_ours
-from strongroom.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
-from strongroom.server.sse import HEARTBEAT_SECONDS, Shown, last_seen, stream
+from strongroom.server.request import Limit, Natural, Request
+from strongroom.server.router import Endpoints
+from strongroom.server.sse import HEARTBEAT_SECONDS, Shown, Stream, last_seen
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import MESSAGE
 from strongroom.services.sessions.values import Cut, Message, SessionInfo
@@ -19,6 +20,8 @@ from strongroom.services.sessions.values import Hits as Found
 from strongroom.store import Range
 from strongroom.tokens.windows import Window
 from strongroom.values import Listing
+
+endpoint = Endpoints("sessions")
 
 PAGE = 200
 Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]  # more than any model reads, less than what fills a server
@@ -55,7 +58,7 @@ class Messages(Struct, frozen=True):
 
 
 class SessionPage(Struct, frozen=True):
-    """`damaged` names what belongs on the page and can not be read."""
+    """`damaged` names what belongs on the page and cannot be read."""
 
     sessions: list[SessionInfo]
     next: str | None
@@ -117,102 +120,115 @@ class FollowQuery(Struct, frozen=True, forbid_unknown_fields=True):
     after: Natural | None = None
 
 
-async def open_session(call: Call[NewSession, Nothing]) -> SessionInfo:
-    wanted = call.body
-    session = await call.ctx.sessions.open(
+@endpoint("POST /sessions", "write", "Open a session")
+async def open_session(request: Request[NewSession, None]) -> SessionInfo:
+    wanted = request.content
+    session = await request.ctx.sessions.open(
         wanted.id,
         tokenizer=wanted.tokenizer,
         title=wanted.title,
         metadata=wanted.metadata,
-        commit_id=call.commit_id,
+        commit_id=request.commit_id,
     )
     return await session.info()
 
 
-async def list_sessions(call: Call[None, ListQuery]) -> SessionPage:
-    query = call.query
-    found = await call.fewer(
-        query.limit, lambda limit: call.ctx.sessions.list(after=query.after, limit=limit, reverse=query.reverse)
+@endpoint("GET /sessions", "read", "List sessions")
+async def list_sessions(request: Request[None, ListQuery]) -> SessionPage:
+    query = request.query
+    found = await request.fewer(
+        query.limit, lambda limit: request.ctx.sessions.list(after=query.after, limit=limit, reverse=query.reverse)
     )
     return SessionPage(list(found), found.next, found.damaged)
 
 
-async def info(call: Call[None, Nothing]) -> SessionInfo:
-    return await (await _session(call)).info()
+@endpoint("GET /sessions/search", "read", "Search all sessions")
+async def search_all(request: Request[None, SearchQuery]) -> Hits:
+    query = request.query
+    return _hits(await request.fewer(query.k, lambda k: request.ctx.sessions.search(query.q, k=k)))
 
 
-async def append(call: Call[NewMessages, Nothing]) -> Messages:
+@endpoint("GET /sessions/{session_id}", "read", "About a session")
+async def info(request: Request[None, None]) -> SessionInfo:
+    return await (await _session(request)).info()
+
+
+@endpoint("POST /sessions/{session_id}/messages", "write", "Append messages")
+async def append(request: Request[NewMessages, None]) -> Messages:
     # The key stands for both, so that a repeat does not open anew what was deleted since; an id of ours for one alone.
-    key = call.commit_id
-    session = await call.ctx.sessions.open(
-        call.path["session_id"], commit_id=None if key is None or is_ours(key) else key
+    key = request.commit_id
+    session = await request.ctx.sessions.open(
+        request.path_params["session_id"], commit_id=None if key is None or is_ours(key) else key
     )
-    return Messages([_view(message) for message in await session.append(**_new(call))])
+    return Messages([_view(message) for message in await session.append(**_new(request))])
 
 
-async def replace(call: Call[NewMessages, Nothing]) -> Messages:
-    return Messages([_view(message) for message in await (await _session(call)).replace(**_new(call))])
+@endpoint("PUT /sessions/{session_id}/messages", "write", "Replace messages")
+async def replace(request: Request[NewMessages, None]) -> Messages:
+    return Messages([_view(message) for message in await (await _session(request)).replace(**_new(request))])
 
 
-def _new(call: Call[NewMessages, Nothing]) -> dict[str, Any]:
-    return msgspec.structs.asdict(call.body) | {"commit_id": call.commit_id}
+def _new(request: Request[NewMessages, None]) -> dict[str, Any]:
+    return msgspec.structs.asdict(request.content) | {"commit_id": request.commit_id}
 
 
-async def load(call: Call[None, LoadQuery]) -> Messages:
-    session, query = await _session(call), call.query
+@endpoint("GET /sessions/{session_id}/messages", "read", "Read messages")
+async def load(request: Request[None, LoadQuery]) -> Messages:
+    session, query = await _session(request), request.query
     if query.k is not None:
-        newest = await call.fewer(query.k, lambda k: session.page(limit=k, reverse=True))
+        newest = await request.fewer(query.k, lambda k: session.page(limit=k, reverse=True))
         return Messages([_view(message) for message in newest], newest.next if len(newest) < query.k else None)
-    page = await call.fewer(
+    page = await request.fewer(
         query.limit, lambda limit: session.page(after=query.after, limit=limit, reverse=query.reverse)
     )
     return Messages([_view(message) for message in page], page.next)
 
 
-async def window(call: Call[None, WindowQuery]) -> WindowView:
-    query = call.query
-    made: Window = await (await _session(call)).window(
+@endpoint("GET /sessions/{session_id}/window", "read", "A window that fits")
+async def window(request: Request[None, WindowQuery]) -> WindowView:
+    query = request.query
+    made: Window = await (await _session(request)).window(
         max_tokens=query.max_tokens, strategy=query.strategy, query=query.q, reserve_tokens=query.reserve_tokens
     )
     messages = [_view(message) for message in made.messages if isinstance(message, Message)]
     return WindowView(messages, made.total_tokens, made.approximate, made.receipt)
 
 
-async def search(call: Call[None, SearchQuery]) -> Hits:
-    session, query = await _session(call), call.query
-    return _hits(await call.fewer(query.k, lambda k: session.search(query.q, k=k)))
+@endpoint("GET /sessions/{session_id}/search", "read", "Search a session")
+async def search(request: Request[None, SearchQuery]) -> Hits:
+    session, query = await _session(request), request.query
+    return _hits(await request.fewer(query.k, lambda k: session.search(query.q, k=k)))
 
 
-async def search_all(call: Call[None, SearchQuery]) -> Hits:
-    query = call.query
-    return _hits(await call.fewer(query.k, lambda k: call.ctx.sessions.search(query.q, k=k)))
+@endpoint("POST /sessions/{session_id}/truncate", "write", "Hide from a message on")
+async def truncate(request: Request[Truncation, None]) -> Cut:
+    return await (await _session(request)).truncate_from(request.content.message_id, commit_id=request.commit_id)
 
 
-async def truncate(call: Call[Truncation, Nothing]) -> Cut:
-    return await (await _session(call)).truncate_from(call.body.message_id, commit_id=call.commit_id)
+@endpoint("POST /sessions/{session_id}/restore", "write", "Undo the last truncation")
+async def restore(request: Request[None, None]) -> Cut:
+    return await (await _session(request)).restore(commit_id=request.commit_id)
 
 
-async def restore(call: Call[None, Nothing]) -> Cut:
-    return await (await _session(call)).restore(commit_id=call.commit_id)
-
-
-async def delete(call: Call[None, Nothing]) -> dict[str, bool]:
-    await call.ctx.sessions.delete(call.path["session_id"], commit_id=call.commit_id)
+@endpoint("DELETE /sessions/{session_id}", "write", "Delete a session")
+async def delete(request: Request[None, None]) -> dict[str, bool]:
+    await request.ctx.sessions.delete(request.path_params["session_id"], commit_id=request.commit_id)
     return {"ok": True}
 
 
-async def follow(call: Call[None, FollowQuery]) -> Any:
+@endpoint("GET /sessions/{session_id}/follow", "read", "Messages as they come", media="text/event-stream")
+async def follow(request: Request[None, FollowQuery]) -> Stream:
     """Send visible messages as they arrive. The id of each is its index."""
-    session = await _session(call)
-    after = last_seen(call, call.query.after)
-    store: Any = call.ctx.store
-    key = call.ctx.scope.key(MESSAGE, session.id)
+    session = await _session(request)
+    after = last_seen(request, request.query.after)
+    store: Any = request.ctx.store
+    key = request.ctx.scope.key(MESSAGE, session.id)
 
     async def shown() -> Shown:
         start = 0 if after is None else after + 1
         while True:
             [end] = await store.read([Range(key, 0, 0)])
-            page = await call.fewer(PAGE, partial(_page, session, str(start)))
+            page = await request.fewer(PAGE, partial(_page, session, str(start)))
             for message in page:
                 yield message.index, "message", _view(message)
                 start = message.index + 1
@@ -220,15 +236,15 @@ async def follow(call: Call[None, FollowQuery]) -> Any:
                 start = max(start, end.length)
                 await store.wait(key, start, HEARTBEAT_SECONDS)
 
-    return stream(call, shown())
+    return Stream(request, shown())
 
 
 async def _page(session: AsyncSession, after: str, limit: int) -> Listing[Message]:
     return await session.page(after=after, limit=limit)
 
 
-async def _session(call: Call[Any, Any]) -> AsyncSession:
-    return await call.ctx.sessions.get(call.path["session_id"])
+async def _session(request: Request[Any, Any]) -> AsyncSession:
+    return await request.ctx.sessions.get(request.path_params["session_id"])
 
 
 def _view(message: Message) -> MessageView:
@@ -238,31 +254,3 @@ def _view(message: Message) -> MessageView:
 def _hits(found: Found) -> Hits:
     hits = [HitView(hit.message_id, hit.session_id, hit.score, hit.why, _view(hit.message)) for hit in found]
     return Hits(hits, found.degraded)
-
-
-def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
-    return Endpoint(method=method, path=path, call=call, right=right, summary=summary, group="sessions", **more)
-
-
-ONE = "/sessions/{session_id}"
-ENDPOINTS = (
-    _endpoint(
-        "POST", "/sessions", open_session, "write", "Open a session", body=NewSession, answer=SessionInfo
-    ),
-    _endpoint("GET", "/sessions", list_sessions, "read", "List sessions", query=ListQuery, answer=SessionPage),
-    _endpoint("GET", "/sessions/search", search_all, "read", "Search all sessions", query=SearchQuery, answer=Hits),
-    _endpoint("GET", ONE, info, "read", "About a session", answer=SessionInfo),
-    _endpoint("DELETE", ONE, delete, "write", "Delete a session", answer=dict[str, bool]),
-    _endpoint(
-        "POST", f"{ONE}/messages", append, "write", "Append messages", body=NewMessages, answer=Messages
-    ),
-    _endpoint("PUT", f"{ONE}/messages", replace, "write", "Replace messages", body=NewMessages, answer=Messages),
-    _endpoint("GET", f"{ONE}/messages", load, "read", "Read messages", query=LoadQuery, answer=Messages),
-    _endpoint("GET", f"{ONE}/window", window, "read", "A window that fits", query=WindowQuery, answer=WindowView),
-    _endpoint("GET", f"{ONE}/search", search, "read", "Search a session", query=SearchQuery, answer=Hits),
-    _endpoint("POST", f"{ONE}/truncate", truncate, "write", "Hide from a message on", body=Truncation, answer=Cut),
-    _endpoint("POST", f"{ONE}/restore", restore, "write", "Undo the last truncation", answer=Cut),
-    _endpoint(
-        "GET", f"{ONE}/follow", follow, "read", "Messages as they come", query=FollowQuery, media="text/event-stream"
-    ),
-)  # fmt: skip

@@ -11,6 +11,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,87 +20,104 @@ from anyio import open_file
 from msgspec.structs import replace
 
 from strongroom.bridge import can_search
-from strongroom.client import paging, wire
 from strongroom.errors import CommitUnknown, InvalidInput
 from strongroom.operations import Undecided, witnessing
+from strongroom.protocol import paging, wire
 from strongroom.retrieval import MOST_PLACES
 from strongroom.server import operations
-from strongroom.server.endpoint import Call, Endpoint, Nothing, own_id
+from strongroom.server.ids import own_id
 from strongroom.server.keys import Right
 from strongroom.server.kinds import may_read
-from strongroom.server.leaving import end
-from strongroom.server.operations import Asked
-from strongroom.server.wire import Answer, Refusal
+from strongroom.server.operations import Invocation
+from strongroom.server.request import Request
+from strongroom.server.responses import Refusal, Whole
+from strongroom.server.router import Endpoints
+from strongroom.server.shutdown import end
 from strongroom.store import Key, Range, ReceiptOf, Scan, Slice, require_name, used_otherwise
+
+endpoint = Endpoints("store", media=wire.MEDIA)
+post = partial(endpoint, accepts=wire.MEDIA)
 
 MOST_PARTS = 10_000
 LONGEST_WAIT_SECONDS = 30.0
 
 
-async def about(call: Call[None, Nothing]) -> Answer:
-    store = call.ctx.store
-    return _answer(wire.dump(wire.About(call.caller.space, store.durability, can_search(store))))
+@endpoint("GET /store", "read", "What this key opens")
+async def about(request: Request[None, None]) -> Whole:
+    store = request.ctx.store
+    return _answer(wire.dump(wire.About(request.caller.space, store.durability, can_search(store))))
 
 
-async def read(call: Call[None, Nothing]) -> Answer:
-    questions = wire.load_questions(await call.request.read())
+@post("POST /store/read", "read", "Answer questions from one snapshot")
+async def read(request: Request[None, None]) -> Whole:
+    questions = wire.load_questions(await request.body())
     _require_few(questions)
     for question in questions:
         if isinstance(question, ReceiptOf):
-            _require_space(call, question.space)
-            _require(call, "admin", "reading receipts")
+            _require_space(request, question.space)
+            _require(request, "admin", "reading receipts")
         elif isinstance(question, Scan):
-            _require_readable(call, question.space, question.kind)
+            _require_readable(request, question.space, question.kind)
         else:
-            _require_readable(call, question.key.space, question.key.kind)
+            _require_readable(request, question.key.space, question.key.kind)
     if not questions:
         return _answer(wire.dump_answers([], []))
     bounded = paging.capped(questions)
-    part = await call.state.store.read_within(bounded, call.settings.max_answer_bytes)
+    part = await request.app.state.store.read_within(bounded, request.settings.max_answer_bytes)
     return _answer(wire.dump_answers(part.answers, paging.cuts(questions, bounded, part)))
 
 
-async def commit(call: Call[None, Nothing]) -> Answer:
-    wanted = wire.load_commit(await call.request.read())
+@post("POST /store/commit", "admin", "Commit all of it or nothing, past the services")
+async def commit(request: Request[None, None]) -> Whole:
+    wanted = wire.load_commit(await request.body())
     _require_few((*wanted.expects, *wanted.writes))
-    _require_space(call, wanted.space)
-    return _answer(wire.dump(await call.ctx.store.commit(wanted)))
+    _require_space(request, wanted.space)
+    return _answer(wire.dump(await request.ctx.store.commit(wanted)))
 
 
-async def perform(call: Call[None, Nothing]) -> Answer:
+@post("POST /store/perform", "read", "Make an operation of a service", writes=True)
+async def perform(request: Request[None, None]) -> Whole:
     """Make an operation and answer with its receipt; with nothing if the caller has to decide, or to decide anew."""
-    return await _performed(call, wire.load_operation(await call.request.read()), None)
+    return await _performed(request, wire.load_operation(await request.body()), None)
 
 
-async def upload(call: Call[None, Nothing]) -> Answer:
+@endpoint(
+    "POST /store/upload",
+    "read",
+    "Make an operation that comes with bytes",
+    accepts=wire.UPLOAD,
+    writes=True,
+    large=True,
+)
+async def upload(request: Request[None, None]) -> Whole:
     """Make an operation that comes with bytes. They are spooled to disk first, as they may be many."""
-    pieces = call.request.pieces()
+    pieces = request.stream()
     head = bytearray()
     size = wire.HEAD_BYTES
     async for piece in pieces:
         head += piece
         if len(head) >= wire.HEAD_BYTES:
             size = wire.HEAD_BYTES + int.from_bytes(head[: wire.HEAD_BYTES], "big")
-        if size > call.settings.max_body_bytes:
+        if size > request.settings.max_body_bytes:
             raise InvalidInput("this does not begin with an operation; nothing changed")
         if len(head) >= size > wire.HEAD_BYTES:
             break
     wanted = wire.load_operation(bytes(head[wire.HEAD_BYTES : size]))
-    _allowed(call, wanted, file=True)  # before anything is written down
+    _allowed(request, wanted, file=True)  # before anything is written down
     with tempfile.TemporaryDirectory(prefix="strongroom-upload-") as folder:
         path = Path(folder) / "content"
         async with await open_file(path, "wb") as file:
             await file.write(head[size:])
             async for piece in pieces:
                 await file.write(piece)
-        return await _performed(call, wanted, path)
+        return await _performed(request, wanted, path)
 
 
-async def _performed(call: Call[None, Nothing], wanted: wire.Performing, path: Path | None) -> Answer:
-    row, asked = _allowed(call, wanted, file=path is not None)
-    with witnessing(asked.commit_id) as witness:
+async def _performed(request: Request[None, None], wanted: wire.OperationRequest, path: Path | None) -> Whole:
+    row, op = _allowed(request, wanted, file=path is not None)
+    with witnessing(op.commit_id) as witness:
         try:
-            await operations.make(row, msgspec.structs.replace(asked, file=path))
+            await operations.make(row, msgspec.structs.replace(op, file=path))
         except Undecided:
             return _answer(wire.dump(None))
         except (CommitUnknown, InvalidInput) as problem:
@@ -108,7 +126,9 @@ async def _performed(call: Call[None, Nothing], wanted: wire.Performing, path: P
     return _answer(wire.dump(witness.receipt))
 
 
-def _allowed(call: Call[None, Nothing], wanted: wire.Performing, *, file: bool) -> tuple[operations.Row, Asked]:
+def _allowed(
+    request: Request[None, None], wanted: wire.OperationRequest, *, file: bool
+) -> tuple[operations.Row, Invocation]:
     """Return how an operation is made, if there is one of that name and the caller may."""
     row = operations.OPERATIONS.get(wanted.name)
     if row is None or row.takes_file is not file:
@@ -116,20 +136,20 @@ def _allowed(call: Call[None, Nothing], wanted: wire.Performing, *, file: bool) 
     arguments, besides = wanted.content.load(), None if wanted.besides is None else wanted.besides.load()
     if not isinstance(arguments, dict) or not isinstance(besides, dict | None):
         raise InvalidInput("arguments come by their names; nothing changed", path="content")
-    asked = Asked(
-        ctx=call.ctx,
-        caller=call.caller,
-        settings=call.settings,
+    op = Invocation(
+        ctx=request.ctx,
+        caller=request.caller,
+        settings=request.settings,
         name=wanted.name,
         id=require_name(wanted.id, "a target"),
         content=wanted.content,
         arguments=arguments,
         besides=besides,
-        commit_id=own_id(call.caller, require_name(wanted.commit_id, "a commit id")),
+        commit_id=own_id(request.caller, require_name(wanted.commit_id, "a commit id")),
     )
-    for right in sorted(row.needs(asked)):
-        _require(call, right, wanted.name)
-    return row, asked
+    for right in sorted(row.needs(op)):
+        _require(request, right, wanted.name)
+    return row, op
 
 
 def _named(problem: CommitUnknown | InvalidInput, given: str) -> Exception:
@@ -141,56 +161,60 @@ def _named(problem: CommitUnknown | InvalidInput, given: str) -> Exception:
     return problem
 
 
-async def search(call: Call[None, Nothing]) -> Answer:
-    find = wire.load_find(await call.request.read())
-    _require_readable(call, find.space, find.kind)
-    store: Any = call.ctx.store
+@post("POST /store/search", "read", "Find words")
+async def search(request: Request[None, None]) -> Whole:
+    find = wire.load_find(await request.body())
+    _require_readable(request, find.space, find.kind)
+    store: Any = request.ctx.store
     if not can_search(store):
-        raise InvalidInput("this server's store can not search")
-    most = min(call.settings.max_answer_bytes, find.max_bytes or sys.maxsize)
+        raise InvalidInput("this server's store cannot search")
+    most = min(request.settings.max_answer_bytes, find.max_bytes or sys.maxsize)
     bounded = replace(find, limit=min(find.limit, MOST_PLACES), max_bytes=most)
     return _answer(wire.dump_found(await store.search(bounded)))
 
 
-async def wait(call: Call[None, Nothing]) -> Answer:
+@post("POST /store/wait", "read", "Wait for a stream to grow")
+async def wait(request: Request[None, None]) -> Whole:
     """Answer once a stream is longer than the caller knows (true), or the time is up (false)."""
-    wanted = wire.load_waiting(await call.request.read())
-    _require_readable(call, wanted.key.space, wanted.key.kind)
+    wanted = wire.load_waiting(await request.body())
+    _require_readable(request, wanted.key.space, wanted.key.kind)
     if not 0 <= wanted.timeout_seconds <= LONGEST_WAIT_SECONDS or not 0 <= wanted.length < 2**53:
         raise InvalidInput(f"wait for at most {LONGEST_WAIT_SECONDS:g} seconds, from a length that can be")
-    with call.state.streams.one(call.caller.name):
-        longer = await _longer(call, wanted.key, wanted.length, wanted.timeout_seconds)
+    with request.app.state.streams.one(request.caller.name):
+        longer = await _longer(request, wanted.key, wanted.length, wanted.timeout_seconds)
     return _answer(wire.dump(longer))
 
 
-async def _longer(call: Call[Any, Any], key: Key, length: int, timeout_seconds: float) -> bool:
-    store: Any = call.ctx.store
+async def _longer(request: Request[Any, Any], key: Key, length: int, timeout_seconds: float) -> bool:
+    store: Any = request.ctx.store
     waiting = asyncio.ensure_future(store.wait(key, length, timeout_seconds))
-    leaving = asyncio.ensure_future(call.state.closing.wait())
+    stopping = asyncio.ensure_future(request.app.state.shutdown.begun.wait())
     try:
-        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():
             waiting.result()
         [here] = await store.read([Range(key, 0, 0)])
         return isinstance(here, Slice) and here.length > length
     finally:
-        await end(waiting, leaving)
+        await end(waiting, stopping)
 
 
-def _require_space(call: Call[Any, Any], space: str) -> None:
-    if space != call.caller.space:
+def _require_space(request: Request[Any, Any], space: str) -> None:
+    if space != request.caller.space:
         raise Refusal(403, "forbidden", "this key opens another space")
 
 
-def _require_readable(call: Call[Any, Any], space: str, kind: str) -> None:
-    _require_space(call, space)
-    if not may_read(call.caller.role, kind):
-        raise Refusal(403, "forbidden", f"a {call.caller.role} can not read what is kept as {kind!r:.60}")
+def _require_readable(request: Request[Any, Any], space: str, kind: str) -> None:
+    _require_space(request, space)
+    if not may_read(request.caller.role, kind):
+        raise Refusal(403, "forbidden", f"a {request.caller.role} cannot read what is kept as {kind!r:.60}")
 
 
-def _require(call: Call[Any, Any], right: Right, what: str) -> None:
-    if not call.caller.may(right):
-        raise Refusal(403, "forbidden", f"{what} needs the right to {right}, which a {call.caller.role} does not have")
+def _require(request: Request[Any, Any], right: Right, what: str) -> None:
+    if not request.caller.may(right):
+        raise Refusal(
+            403, "forbidden", f"{what} needs the right to {right}, which a {request.caller.role} does not have"
+        )
 
 
 def _require_few(parts: Iterable[Any]) -> None:
@@ -198,35 +222,5 @@ def _require_few(parts: Iterable[Any]) -> None:
         raise InvalidInput(f"at most {MOST_PARTS} questions or writes at once; nothing changed")
 
 
-def _answer(content: bytes) -> Answer:
-    return Answer(content, media=wire.MEDIA)
-
-
-def _endpoint(
-    method: str, path: str, call: Any, right: Right, summary: str, accepts: str = wire.MEDIA, **more: Any
-) -> Endpoint:
-    return Endpoint(
-        method=method,
-        path=path,
-        call=call,
-        right=right,
-        summary=summary,
-        group="store",
-        accepts=accepts if method == "POST" else "application/json",
-        media=wire.MEDIA,
-        **more,
-    )
-
-
-ENDPOINTS = (
-    _endpoint("GET", "/store", about, "read", "What this key opens"),
-    _endpoint("POST", "/store/read", read, "read", "Answer questions from one snapshot"),
-    _endpoint("POST", "/store/perform", perform, "read", "Make an operation of a service", writes=True),
-    _endpoint(
-        "POST", "/store/upload", upload, "read", "Make an operation that comes with bytes", wire.UPLOAD, writes=True,
-        large=True,
-    ),
-    _endpoint("POST", "/store/commit", commit, "admin", "Commit all of it or nothing, past the services"),
-    _endpoint("POST", "/store/search", search, "read", "Find words"),
-    _endpoint("POST", "/store/wait", wait, "read", "Wait for a stream to grow"),
-)  # fmt: skip
+def _answer(content: bytes) -> Whole:
+    return Whole(content, media_type=wire.MEDIA)

@@ -7,10 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from strongroom.server.endpoint import Call, Endpoint, Limit, Natural, Nothing
-from strongroom.server.sse import Shown, last_seen, stream
+from strongroom.server.request import Limit, Natural, Request
+from strongroom.server.router import Endpoints
+from strongroom.server.sse import Shown, Stream, last_seen
 from strongroom.services.threads.payloads import unseal
 from strongroom.services.threads.values import Slot, ThreadPage, ThreadStats
+
+endpoint = Endpoints("threads")
 
 
 class NewSlot(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,72 +55,61 @@ class FollowQuery(Struct, frozen=True, forbid_unknown_fields=True):
     after: Natural | None = None
 
 
-async def append(call: Call[NewSlot, Nothing]) -> SlotView:
-    wanted = call.body
-    slot = await call.ctx.threads.append(
-        call.path["thread_id"],
+@endpoint("POST /threads/{thread_id}/slots", "write", "Append a message")
+async def append(request: Request[NewSlot, None]) -> SlotView:
+    wanted = request.content
+    slot = await request.ctx.threads.append(
+        request.path_params["thread_id"],
         wanted.payload,
         from_id=wanted.from_id,
         to_id=wanted.to_id,
         metadata=wanted.metadata,
-        commit_id=call.commit_id,
+        commit_id=request.commit_id,
     )
     return _view(slot)
 
 
-async def read(call: Call[None, SliceQuery]) -> Slots:
-    thread, query = await call.ctx.threads.get(call.path["thread_id"]), call.query
+@endpoint("GET /threads/{thread_id}/slots", "read", "Read messages")
+async def read(request: Request[None, SliceQuery]) -> Slots:
+    thread, query = await request.ctx.threads.get(request.path_params["thread_id"]), request.query
     length = await thread.length()
     stop = min(query.start + 1000, length) if query.stop is None else min(query.stop, query.start + 1000)
     start = query.start
-    slots = await call.fewer(max(1, stop - start), lambda count: thread.slice(start, min(stop, start + count)))
+    slots = await request.fewer(max(1, stop - start), lambda count: thread.slice(start, min(stop, start + count)))
     fits = [_view(slot) for slot in slots if query.type in (None, slot.type) and query.from_id in (None, slot.from_id)]
     following = slots[-1].index + 1 if slots else stop
     return Slots(fits, length, following if slots and following < min(stop, length) else None)
 
 
-async def list_threads(call: Call[None, ListQuery]) -> ThreadPage:
-    query = call.query
-    return await call.fewer(query.limit, lambda limit: call.ctx.threads.list(after=query.after, limit=limit))
+@endpoint("GET /threads", "read", "List threads")
+async def list_threads(request: Request[None, ListQuery]) -> ThreadPage:
+    query = request.query
+    return await request.fewer(query.limit, lambda limit: request.ctx.threads.list(after=query.after, limit=limit))
 
 
-async def stats(call: Call[None, Nothing]) -> ThreadStats:
-    return await call.ctx.threads.stats()
+@endpoint("GET /threads/stats", "read", "Figures over all threads")
+async def stats(request: Request[None, None]) -> ThreadStats:
+    return await request.ctx.threads.stats()
 
 
-async def delete(call: Call[None, Nothing]) -> dict[str, bool]:
-    return {"ok": await call.ctx.threads.delete(call.path["thread_id"], commit_id=call.commit_id)}
+@endpoint("DELETE /threads/{thread_id}", "write", "Delete a thread")
+async def delete(request: Request[None, None]) -> dict[str, bool]:
+    return {"ok": await request.ctx.threads.delete(request.path_params["thread_id"], commit_id=request.commit_id)}
 
 
-async def follow(call: Call[None, FollowQuery]) -> Any:
+@endpoint("GET /threads/{thread_id}/follow", "read", "Messages as they come", media="text/event-stream")
+async def follow(request: Request[None, FollowQuery]) -> Stream:
     """Send messages as they are appended. The id of each is its index."""
-    after = last_seen(call, call.query.after)
-    slots = call.ctx.threads.follow(call.path["thread_id"], after=-1 if after is None else after)
+    after = last_seen(request, request.query.after)
+    slots = request.ctx.threads.follow(request.path_params["thread_id"], after=-1 if after is None else after)
 
     async def shown() -> Shown:
         async for slot in slots:
             yield slot.index, slot.type, _view(slot)
 
-    return stream(call, shown())
+    return Stream(request, shown())
 
 
 def _view(slot: Slot) -> SlotView:
     payload = None if slot.record.body is None else unseal(slot.record.body).payload
     return SlotView(slot.thread_id, slot.index, slot.type, slot.from_id, slot.to_id, slot.at, payload)
-
-
-def _endpoint(method: str, path: str, call: Any, right: Any, summary: str, **more: Any) -> Endpoint:
-    return Endpoint(method=method, path=path, call=call, right=right, summary=summary, group="threads", **more)
-
-
-ONE = "/threads/{thread_id}"
-ENDPOINTS = (
-    _endpoint("GET", "/threads", list_threads, "read", "List threads", query=ListQuery, answer=ThreadPage),
-    _endpoint("GET", "/threads/stats", stats, "read", "Figures over all threads", answer=ThreadStats),
-    _endpoint("POST", f"{ONE}/slots", append, "write", "Append a message", body=NewSlot, answer=SlotView),
-    _endpoint("GET", f"{ONE}/slots", read, "read", "Read messages", query=SliceQuery, answer=Slots),
-    _endpoint("DELETE", ONE, delete, "write", "Delete a thread", answer=dict[str, bool]),
-    _endpoint(
-        "GET", f"{ONE}/follow", follow, "read", "Messages as they come", query=FollowQuery, media="text/event-stream"
-    ),
-)  # fmt: skip

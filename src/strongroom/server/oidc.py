@@ -30,7 +30,7 @@ class IssuerKeys:
 
     They are fetched when a token names one that is not known, which is how an issuer introduces a new key, and now and
     then, which is how it takes one back. Anybody can make up names, so it is asked at most every few seconds; while it
-    can not be reached, what it said last holds.
+    cannot be reached, what it said last holds.
     """
 
     def __init__(self, fetch: Callable[[], Iterable[Any]], clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,8 +1,7 @@
-"""The port over HTTP: how questions, answers, commits and errors are written on the wire. Pure.
+"""The port over HTTP: how questions, answers, commits and operations are written on the wire. Pure.
 
 A question or a write is a pair of its name and its fields, in MessagePack, because what a store holds is bytes. JSON
 values travel as their canonical bytes; a server checks that they are what `strongroom.codec.encode` would have made.
-Errors come back as JSON with a stable code, and become the same exception again.
 """
 
 from __future__ import annotations
@@ -15,20 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.codec import Json, encode, trusted
-from strongroom.errors import (
-    BudgetExceeded,
-    Closed,
-    CommitUnknown,
-    Conflict,
-    Damaged,
-    Immutable,
-    InvalidInput,
-    NotFound,
-    SchemaMismatch,
-    StoreError,
-    StrongroomError,
-    Unavailable,
-)
+from strongroom.errors import InvalidInput, SchemaMismatch
 from strongroom.operations import Operation
 from strongroom.store import (
     Answer,
@@ -73,24 +59,6 @@ ANSWERS: dict[type[Any], Any] = {
 WRITES: dict[str, Any] = {"put": Put, "append": Append, "truncate": Truncate, "erase": Erase, "delete": Delete}
 _NAMES: dict[type[Any], str] = {kind: name for table in (QUESTIONS, WRITES) for name, kind in table.items()}
 
-# What each error carries besides its message, so that it can be made again.
-ERRORS: dict[str, tuple[type[StrongroomError], tuple[str, ...]]] = {
-    kind.code: (kind, facts)
-    for kind, facts in (
-        (InvalidInput, ("path",)),
-        (NotFound, ("kind", "id")),
-        (Conflict, ("expected", "actual", "key")),
-        (Immutable, ("field",)),
-        (BudgetExceeded, ("limit", "needed")),
-        (Closed, ()),
-        (StoreError, ("reason",)),
-        (Unavailable, ("reason",)),
-        (CommitUnknown, ("reason", "commit_id")),
-        (SchemaMismatch, ("reason",)),
-        (Damaged, ("reason", "place", "id")),
-    )
-}
-
 
 class About(Struct, frozen=True):
     """What a server says about the store behind it, to whoever has a key."""
@@ -111,7 +79,7 @@ class Committing(Struct, frozen=True, forbid_unknown_fields=True):
     keep: bool
 
 
-class Performing(Struct, frozen=True, forbid_unknown_fields=True):
+class OperationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """An operation as it travels: the space is the key's."""
 
     name: str
@@ -158,12 +126,12 @@ def load_commit(raw: bytes) -> Commit:
 
 def dump_operation(asked: Operation) -> bytes:
     assert asked.commit_id is not None
-    told = Performing(asked.name, asked.target.id, asked.content, asked.commit_id, asked.besides)
+    told = OperationRequest(asked.name, asked.target.id, asked.content, asked.commit_id, asked.besides)
     return dump(told)
 
 
-def load_operation(raw: bytes) -> Performing:
-    asked: Performing = _made(_unpack(raw), Performing)
+def load_operation(raw: bytes) -> OperationRequest:
+    asked: OperationRequest = _made(_unpack(raw), OperationRequest)
     return asked
 
 
@@ -206,46 +174,19 @@ def load(raw: bytes, kind: Any) -> Any:
     return msgspec.msgpack.decode(raw, type=kind, dec_hook=_ours)
 
 
-# ---- errors ---------------------------------------------------------------------------------------------------------
-
-
-def facts(error: StrongroomError) -> dict[str, Any]:
-    """Return what an error carries besides its message."""
-    _, names = ERRORS.get(error.code, (StrongroomError, ()))
-    found = {name: getattr(error, name, None) for name in names}
-    if isinstance(key := found.get("key"), Key):
-        found["key"] = [key.space, key.kind, key.id]
-    return {name: value for name, value in found.items() if value not in (None, "")}
-
-
-def revive(code: str, message: str, details: dict[str, Any]) -> StrongroomError | None:
-    """Make the error again that a server raised; None if it is not one of ours."""
-    if code not in ERRORS:
-        return None
-    kind, names = ERRORS[code]
-    error = kind.__new__(kind)
-    Exception.__init__(error, details.get("message", message))
-    empty = {"expected": 0, "actual": 0, "limit": 0, "needed": 0, "key": None}
-    for name in names:
-        setattr(error, name, details.get(name, empty.get(name, "")))
-    if isinstance(key := getattr(error, "key", None), list):
-        error.key = Key(*key)  # type: ignore[attr-defined]
-    return error
-
-
 # ---- small parts ----------------------------------------------------------------------------------------------------
 
 
 def _bytes(value: Any) -> bytes:
     if type(value) is Json:
         return bytes(value)
-    raise InvalidInput(f"{type(value).__name__} can not be sent; nothing changed")
+    raise InvalidInput(f"{type(value).__name__} cannot be sent; nothing changed")
 
 
 def _checked(kind: Any, value: Any) -> Any:
     """Accept JSON from outside only as the bytes that `encode` makes of it."""
     if kind is not Json or type(value) is not bytes:
-        raise InvalidInput(f"a {kind.__name__} can not be made of this; nothing changed")
+        raise InvalidInput(f"a {kind.__name__} cannot be made of this; nothing changed")
     try:
         # A little deeper than what is stored: arguments stand in a list or two of their own.
         if (canonical := encode(msgspec.json.decode(value), depth=-ENVELOPE)) == value:

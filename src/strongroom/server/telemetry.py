@@ -1,10 +1,25 @@
-"""Prometheus text, without a dependency: three counters and a histogram are a page of code."""
+"""What is told about requests, never of their contents: figures for Prometheus, and OpenTelemetry spans.
+
+Prometheus' text needs no dependency: three counters and a histogram are a page of code. Spans are made if OpenTelemetry
+is installed and somebody listens.
+"""
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import itemgetter
+from typing import Any
+
+try:
+    from opentelemetry import trace
+except ImportError:
+    _tracer: Any = None
+else:
+    _tracer = trace.get_tracer("strongroom.server")
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -52,3 +67,50 @@ class Metrics:
             lines.append(f"strongroom_request_seconds_sum{{{labels}}} {figures.seconds:.6f}")
             lines.append(f"strongroom_request_seconds_count{{{labels}}} {running}")
         return "\n".join(lines) + "\n"
+
+
+# ---- spans ----------------------------------------------------------------------------------------------------------
+
+ASK_SECONDS = 1.0
+
+
+class _Heard:
+    yet = False
+    ask_after = 0.0
+
+
+_heard = _Heard()
+
+
+@contextmanager
+def span() -> Iterator[Any]:
+    """Begin a span for one request, None if nobody listens; its name is known when it ends."""
+    # Installed does not mean that anybody listens, and a span that goes nowhere costs as much as looking up a run.
+    if _tracer is None or not _listening():
+        yield None
+        return
+    with _tracer.start_as_current_span("request", record_exception=False) as current:
+        yield current
+
+
+def _listening() -> bool:
+    """Say whether there is a provider. Without one OpenTelemetry looks into the environment, so it is asked rarely."""
+    if not _heard.yet and (now := time.monotonic()) > _heard.ask_after:
+        _heard.ask_after = now + ASK_SECONDS
+        _heard.yet = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return _heard.yet
+
+
+def finish(current: Any, method: str, route: str, status: int, request_id: str) -> None:
+    """Say what a request was. The route is a template, so ids and contents never show."""
+    if current is None:
+        return
+    current.update_name(f"{method} {route}")
+    current.set_attributes(
+        {
+            "http.request.method": method,
+            "http.route": route,
+            "http.response.status_code": status,
+            "strongroom.request_id": request_id,
+        }
+    )

@@ -1,11 +1,14 @@
-"""What somebody asks for, and how a method of a service is called with the arguments that came."""
+"""An operation that a caller asked for, and how a method of a service is called with the arguments that came."""
 
 from __future__ import annotations
 
 import inspect
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
+from math import isfinite
 from pathlib import Path
+from struct import calcsize, unpack
 from typing import Any
 
 import msgspec
@@ -19,7 +22,7 @@ from strongroom.server.settings import Settings
 from strongroom.services.runs.runs import ACTOR
 
 
-class Asked(Struct, frozen=True):
+class Invocation(Struct, frozen=True):
     """An operation that somebody asked for. `besides` is None where the caller has not decided yet."""
 
     ctx: AsyncContext
@@ -38,7 +41,7 @@ class Asked(Struct, frozen=True):
         return self.besides or {}
 
 
-Make = Callable[[Asked], Awaitable[object]]
+Make = Callable[[Invocation], Awaitable[object]]
 
 
 class Row(Struct, frozen=True):
@@ -50,9 +53,9 @@ class Row(Struct, frozen=True):
     also: Mapping[str, Right] = {}
     takes_file: bool = False
 
-    def needs(self, asked: Asked) -> set[Right]:
+    def needs(self, op: Invocation) -> set[Right]:
         """Return the rights that it takes."""
-        named = {**asked.arguments, **asked.more}
+        named = {**op.arguments, **op.more}
         return {self.right, *(right for name, right in self.also.items() if named.get(name) is not None)}
 
 
@@ -69,9 +72,9 @@ def _signature(method: Callable[..., Any]) -> inspect.Signature:
 
 
 async def call(
-    asked: Asked, method: Callable[..., Awaitable[object]], *given: object, named: Mapping[str, Any]
+    op: Invocation, method: Callable[..., Awaitable[object]], *given: object, named: Mapping[str, Any]
 ) -> object:
-    named = {**named, "commit_id": asked.commit_id}
+    named = {**named, "commit_id": op.commit_id}
     try:
         _signature(method).bind(*given, **named)
     except TypeError as problem:
@@ -82,9 +85,9 @@ async def call(
 def of(part: str, method: Callable[..., Awaitable[object]], target: str | None = None) -> Make:
     """Call a method of a service; `target` names the argument that the target is."""
 
-    async def made(asked: Asked) -> object:
-        here = {} if target is None else {target: asked.id}
-        return await call(asked, method, getattr(asked.ctx, part), named=asked.arguments | here)
+    async def made(op: Invocation) -> object:
+        here = {} if target is None else {target: op.id}
+        return await call(op, method, getattr(op.ctx, part), named=op.arguments | here)
 
     return made
 
@@ -94,3 +97,21 @@ def understood(kind: type[Any], value: object) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as problem:
         raise InvalidInput(f"{problem}; nothing changed", path="content") from None
+
+
+# Vectors come from callers: what is none, or could stand before all others, is refused before it is kept.
+LARGEST = 1e4
+
+
+def require_numbers(text: str, kind: str, rows: int) -> int:
+    """Refuse what is not base 64 of so many rows of ordinary numbers; return how many a row has."""
+    try:
+        raw = b64decode(text, validate=True)
+    except ValueError:
+        raise InvalidInput("vectors are numbers in base 64; nothing changed") from None
+    count, odd = divmod(len(raw), calcsize(kind))
+    if not rows or not count or odd or count % rows:
+        raise InvalidInput("vectors have as many numbers each as their embedder makes; nothing changed")
+    if not all(isfinite(number) and abs(number) < LARGEST for number in unpack(f"<{count}{kind}", raw)):
+        raise InvalidInput(f"vectors are of finite numbers below {LARGEST:g}; nothing changed")
+    return count // rows

@@ -1,16 +1,16 @@
-"""What goes over the wire: one shape for errors, msgspec bytes for answers, strict JSON for questions."""
+"""Answers: msgspec bytes, and one shape for everything that is refused."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from strongroom.client.wire import facts
-from strongroom.codec import parse
 from strongroom.errors import (
     BudgetExceeded,
     Closed,
@@ -24,9 +24,7 @@ from strongroom.errors import (
     StrongroomError,
     Unavailable,
 )
-
-if TYPE_CHECKING:
-    from strongroom.server.asking import Asking
+from strongroom.protocol.errors import facts
 
 JSON = "application/json"
 PIECE_BYTES = 256 * 1024
@@ -69,34 +67,22 @@ class Refusal(StrongroomError):
         self.headers = headers or {}
 
 
-class Answer:
-    """A whole answer, ready to be sent."""
-
-    __slots__ = ("body", "headers", "status")
-
-    def __init__(
-        self, body: bytes, status: int = 200, *, media: str = JSON, headers: dict[str, str] | None = None
-    ) -> None:
-        self.body = body
-        self.status = status
-        self.headers = [(b"content-type", media.encode()), (b"content-length", b"%d" % len(body))]
-        for name, value in (headers or {}).items():
-            self.headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+class Whole(Response):
+    """An answer that is in memory. A long one is sent in pieces: whoever reads slowly keeps one copy of it, not two."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        # A long one goes out in pieces, each when there is room for it: whoever reads slowly keeps one copy, not two.
-        start = 0
-        while len(self.body) - start > PIECE_BYTES:
-            piece = self.body[start : start + PIECE_BYTES]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body, start = self.body, 0
+        while len(body) - start > PIECE_BYTES:
+            piece = body[start : start + PIECE_BYTES]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             start += PIECE_BYTES
-        await send({"type": "http.response.body", "body": self.body[start:] if start else self.body})
+        await send({"type": "http.response.body", "body": body[start:] if start else body})
 
 
-def reply(value: object, status: int = 200, *, headers: dict[str, str] | None = None) -> Answer:
+def reply(value: object, status: int = 200, *, headers: dict[str, str] | None = None) -> Whole:
     """Answer with a value as JSON bytes."""
-    return Answer(msgspec.json.encode(value), status, headers=headers)
+    return Whole(msgspec.json.encode(value), status, headers, JSON)
 
 
 class Tidy:
@@ -114,16 +100,18 @@ class Tidy:
 _NOTHING = re.compile(r"[;,]? \(?nothing (?:was )?changed\)?$")
 
 
-def lost(conflict: Conflict, headers: dict[str, str] | None = None) -> Refusal:
+def lost_race(conflict: Conflict, headers: dict[str, str] | None = None) -> Refusal:
     """Refuse who lost a race, in the words that clients were promised."""
     return Refusal(409, conflict.code, CONFLICT, headers=headers, details={**facts(conflict), "message": str(conflict)})
 
 
-def problem(error: Exception, correlation: str, *, tidy: Tidy | None = None, reads: bool = False) -> Answer:
+def problem(error: Exception, request_id: str, *, tidy: Tidy | None = None, reads: bool = False) -> Whole:
     """Answer with an error: what is wrong, a stable code, and the id to look for in the log. Never a traceback."""
     tidy = tidy or Tidy()
     if isinstance(error, Conflict):
-        error = lost(error)
+        error = lost_race(error)
+    elif isinstance(error, ClientDisconnect):
+        error = Refusal(400, "body_incomplete", "the body ended before it was complete; nothing changed")
     if isinstance(error, Refusal):
         status, headers, details = error.status, error.headers, error.details or {}
     elif isinstance(error, StrongroomError):
@@ -133,25 +121,12 @@ def problem(error: Exception, correlation: str, *, tidy: Tidy | None = None, rea
         headers, details = {"Retry-After": "1"} if status == 503 else {}, facts(error)
     else:
         message = "something went wrong inside the server; the log has more under this id"
-        return reply(_body(message, "internal", correlation, {}), 500)
+        return reply(_body(message, "internal", request_id, {}), 500)
     told = {name: tidy(fact, reads=reads) if isinstance(fact, str) else fact for name, fact in details.items()}
-    return reply(_body(tidy(str(error), reads=reads), error.code, correlation, told), status, headers=headers)
+    return reply(_body(tidy(str(error), reads=reads), error.code, request_id, told), status, headers=headers)
 
 
-def _body(message: str, code: str, correlation: str, details: dict[str, Any]) -> dict[str, Any]:
+def _body(message: str, code: str, request_id: str, details: dict[str, Any]) -> dict[str, Any]:
     versions: dict[str, Any] = {name: details[name] for name in ("expected", "actual") if name in details}
-    body: dict[str, Any] = {"ok": False, "error": message, "code": code, "id": correlation, **versions}
+    body: dict[str, Any] = {"ok": False, "error": message, "code": code, "id": request_id, **versions}
     return {**body, "details": details} if details else body
-
-
-async def body(asking: Asking) -> Any:
-    """Return the JSON body of a request, parsed strictly."""
-    raw = await asking.read()
-    if not raw:
-        return {}
-    kind = asking.headers.get("content-type", JSON)
-    if kind != JSON:
-        kind = kind.split(";")[0].strip().lower()
-        if kind != JSON and not kind.endswith("+json"):
-            raise Refusal(415, "unsupported_media_type", f"send {JSON}, not {kind[:60]!r}; nothing changed")
-    return parse(raw)

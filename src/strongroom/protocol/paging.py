@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from strongroom.client.wire import load_answers
+from strongroom.protocol.wire import load_answers
 from strongroom.store import Answer, AnyQuestion, Page, Part, Range, Record, Scan, Slice, Tail
 
 GROWING = (Range, Tail, Scan)

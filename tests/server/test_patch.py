@@ -1,16 +1,13 @@
-"""A server remembers the runs it is working on, and is never wrong because of it."""
+"""A PATCH is about the run as it is now, whoever changed it meanwhile."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 
 import strongroom
-from strongroom.server.handles import LARGEST_BYTES, MOST, Handles
-from strongroom.server.keys import Caller
-from strongroom.services.runs.run import AsyncRun
 from tests.server.conftest import client
 from tests.server.serving import served
 
@@ -55,27 +52,3 @@ def test_a_refusal_is_recorded_under_the_name_of_whoever_was_refused(tmp_path: P
             "WS_UPDATE_REJECTED",
             other.removeprefix("srk_").split(".")[0],
         )
-
-
-class Handle:
-    def __init__(self, id: str) -> None:
-        self.id = id
-
-
-def test_a_handle_is_given_to_one_request_of_its_own_caller() -> None:
-    handles, ana, bob = Handles(), Caller("ana", "acme", "writer"), Caller("bob", "acme", "writer")
-    run = cast(AsyncRun, Handle("r"))
-    handles.keep(ana, run, 10)
-    assert handles.take(bob, "r") is None
-    assert handles.take(Caller("ana", "other", "writer"), "r") is None
-    assert handles.take(ana, "r") is run
-    assert handles.take(ana, "r") is None
-
-
-def test_what_is_remembered_is_bounded() -> None:
-    handles, ana = Handles(), Caller("ana", "acme", "writer")
-    for number in range(MOST + 1):
-        handles.keep(ana, cast(AsyncRun, Handle(f"r{number}")), 10)
-    handles.keep(ana, cast(AsyncRun, Handle("large")), LARGEST_BYTES + 1)
-    kept = [number for number in range(MOST + 1) if handles.take(ana, f"r{number}")]
-    assert kept == list(range(1, MOST + 1)) and handles.take(ana, "large") is None

@@ -1,4 +1,4 @@
-"""Whether to try a request again, and what to say when there is no point any more. Pure.
+"""Whether to send a request again, and what to say when there is no point any more. Pure.
 
 A repeat is always safe: reads change nothing, and a commit carries its id, so a server applies it at most once. What
 was never answered is *unknown*, and says so.
@@ -14,14 +14,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from strongroom.client.wire import MEDIA, revive
 from strongroom.errors import BudgetExceeded, CommitUnknown, SchemaMismatch, StoreError, StrongroomError, Unavailable
 from strongroom.operations import Source
+from strongroom.protocol.errors import revive
+from strongroom.protocol.wire import MEDIA
 
 LONGEST_PAUSE_SECONDS = 2.0
 
 
-class Ask(Struct, frozen=True):
+class Request(Struct, frozen=True):
     """One request. `commit_id` marks those that change something."""
 
     path: str
@@ -33,13 +34,18 @@ class Ask(Struct, frozen=True):
     source: Source | None = None  # what follows the body
 
 
-class Tries:
+class Retry:
     """The life of one request: told what happened, it says how long to pause before the next try, or raises."""
 
     def __init__(
-        self, ask: Ask, patience_seconds: float, clock: Callable[[], float] = monotonic, *, server: str = "the server"
+        self,
+        request: Request,
+        patience_seconds: float,
+        clock: Callable[[], float] = monotonic,
+        *,
+        server: str = "the server",
     ) -> None:
-        self._ask = ask
+        self._request = request
         self._server = server
         self._patience = patience_seconds
         self._clock = clock
@@ -63,7 +69,7 @@ class Tries:
         """Return None if the answer is good, else the pause before the next try."""
         if status < 400:
             return None
-        error = _error(status, content, "" if self._ask.commit_id is None else "; nothing changed")
+        error = _error(status, content, "" if self._request.commit_id is None else "; nothing changed")
         asked = headers.get("retry-after", "")
         again = status in (429, 502, 503, 504)
         # A bare StoreError is a server that does not know what happened to it.
@@ -71,7 +77,7 @@ class Tries:
         pause = self._pause(float(asked) if asked.isdecimal() else 0.0) if again else None
         if pause is not None:
             return pause
-        if self._ask.commit_id is not None and self._perhaps_done and isinstance(error, StoreError):
+        if self._request.commit_id is not None and self._perhaps_done and isinstance(error, StoreError):
             raise self._unanswered(str(error), error.reason)
         raise error
 
@@ -83,13 +89,13 @@ class Tries:
         return pause if self._clock() + pause < self._end else None
 
     def _unanswered(self, message: str, reason: str) -> StoreError:
-        if self._ask.commit_id is not None and self._perhaps_done:
+        if self._request.commit_id is not None and self._perhaps_done:
             return CommitUnknown(
                 f"{message}; the commit may or may not have happened",
                 reason="connection",
-                commit_id=self._ask.commit_id,
+                commit_id=self._request.commit_id,
             )
-        suffix = "" if self._ask.commit_id is None else " (nothing changed)"
+        suffix = "" if self._request.commit_id is None else " (nothing changed)"
         return Unavailable(f"{message}{suffix}", reason=reason or "unreachable")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from strongroom.server import asking, tracing
-from strongroom.server.around import WithoutQuery
+from strongroom.server import request, telemetry
+from strongroom.server.middleware import WithoutQuery
 from tests.server.conftest import client
 from tests.server.serving import Served, process, served
 
@@ -103,7 +103,7 @@ def test_figures_count_routes_and_not_ids(admin: httpx.Client) -> None:
 
 def test_a_span_tells_the_route_and_the_outcome(admin: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Queue[tuple[Any, ...]] = Queue()
-    monkeypatch.setattr(tracing, "finish", lambda _, *told: seen.put(told))
+    monkeypatch.setattr(telemetry, "finish", lambda _, *told: seen.put(told))
     answer = admin.get("/runs/nobody", headers={"X-Request-Id": "the-one-asked"})
     # A span ends after its answer has left, so an earlier request's may come first.
     while (told := seen.get(timeout=20))[-1] != "the-one-asked":
@@ -112,7 +112,7 @@ def test_a_span_tells_the_route_and_the_outcome(admin: httpx.Client, monkeypatch
 
 
 def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(request, "BODY_SECONDS", 0.05)
     with served() as started:
         host, port = started.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as raw:
