@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from strongroom.services.runs.run import AsyncRun as AsyncRun
     from strongroom.services.sessions.session import AsyncSession as AsyncSession
     from strongroom.services.sessions.values import Message as Message
-    from strongroom.services.threads.thread import AsyncThread as AsyncThread
+    from strongroom.services.threads.reading import AsyncThread as AsyncThread
     from strongroom.services.threads.values import Slot as Slot
     from strongroom.store import Durability as Durability
     from strongroom.store import Repeats
@@ -100,7 +100,7 @@ _HOMES = {
     "AsyncContext": "context",
     "AsyncRun": "services.runs.run",
     "AsyncSession": "services.sessions.session",
-    "AsyncThread": "services.threads.thread",
+    "AsyncThread": "services.threads.reading",
     "Batch": "services.memories.values",
     "Context": "blocking",
     "Durability": "store",

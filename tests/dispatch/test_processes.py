@@ -91,7 +91,7 @@ def test_memory_can_not_be_shared_with_another_process_and_that_is_said() -> Non
         dispatcher.send("t", 1, from_id="user", to_id="spin")
         dispatcher.drain()
         [letter] = dispatcher.dead_letters().letters
-        assert "other processes can not open" in letter.error
+        assert "other processes cannot open" in letter.error
 
 
 @pytest.mark.parametrize("target", ["nothing", ":x", "no.such.module:x", "tests.dispatch.program:none", "os:path"])

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import pytest
 
 from strongroom.dispatch.delivery import Round
-from strongroom.dispatch.discovery import Discovery
-from strongroom.dispatch.moves import Hold, Moves
+from strongroom.dispatch.leases import Lease, LeasedThread
+from strongroom.dispatch.mail import flagged
 from strongroom.dispatch.routes import Outgoing, Respond, Route, Send
 from strongroom.errors import BudgetExceeded, CommitUnknown
 from strongroom.operations import Plan
@@ -149,11 +149,11 @@ class Direct(Round):
         return await self._run(route, slot, attempt)
 
 
-class UnfencedMoves(Moves):
+class UnfencedThread(LeasedThread):
     def _plan(
-        self, hold: Hold, state: Delivery, result: Callable[[Receipt], T], more: Writes = Writes((), ())
+        self, lease: Lease, state: Delivery, result: Callable[[Receipt], T], more: Writes = Writes((), ())
     ) -> Plan[T]:
-        fenced = super()._plan(hold, state, result, more)
+        fenced = super()._plan(lease, state, result, more)
         return Plan(fenced.expects[1:], fenced.writes, fenced.result)
 
 
@@ -164,7 +164,7 @@ class Unfenced(Direct):
         self, threads: AsyncThreads, routes: dict[str, Route], thread_id: str, *, owner: str, **more: Any
     ) -> None:
         super().__init__(threads, routes, thread_id, owner=owner, **more)
-        self._moves = UnfencedMoves(threads, thread_id, owner)
+        self._leased = UnfencedThread(threads, thread_id, owner)
 
 
 async def answer(route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
@@ -223,7 +223,7 @@ def test_a_crash_at_any_point_leads_to_each_effect_once() -> None:
 def test_a_message_posted_while_a_thread_is_given_back_keeps_its_flag() -> None:
     async def check(store: AsyncStore, results: Sequence[Any]) -> None:
         if len([slot for slot in await slots(store) if slot.from_id == "echo"]) == 1:
-            assert await Discovery(Scope(store), ["echo"]).flagged(limit=1) == ["t"]
+            assert await flagged(Scope(store), ["echo"], limit=1) == ["t"]
 
     explored = explore([worker("one", now=1), post], check, setup=post)
     assert explored.failure is None, str(explored.failure)

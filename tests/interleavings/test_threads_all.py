@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from strongroom.codec import encode
-from strongroom.dispatch.letters import Letters
+from strongroom.dispatch.mail import Mail
 from strongroom.errors import CommitUnknown
 from strongroom.scope import Scope
 from strongroom.services.threads.deliveries import DEAD, DELIVERY, mail_key, read_delivery
@@ -52,12 +52,12 @@ ACTS: dict[str, Act] = {
     "append": lambda store, id: threads(store).append("u", "y", from_id="user", commit_id=id),
     "send": lambda store, id: threads(store).append("t", "second", **MESSAGE, commit_id=id),
     "append many": lambda store, id: threads(store).append_many("t", [1, 2], **MESSAGE, commit_id=id),
-    "begin": lambda store, id: Letters(threads(store)).begin("new", **MESSAGE, commit_id=id),
+    "begin": lambda store, id: Mail(threads(store)).begin("new", **MESSAGE, commit_id=id),
     "begin in a full space": lambda store, id: limited(store).append("v", "z", **MESSAGE, commit_id=id),
     "delete": lambda store, id: threads(store).delete("t", commit_id=id),
     "sweep": lambda store, id: threads(store, now=NOW).sweep(ttl_seconds=0, commit_id=id),
     "archive": lambda store, id: limited(store).make_room(commit_id=id),
-    "replay": lambda store, id: Letters(threads(store)).replay("letter", id),
+    "replay": lambda store, id: Mail(threads(store)).replay("letter", id),
     "start": lambda store, id: AsyncRegistry(Scope(store)).start("a.b", id="named", commit_id=id),
     "get or create": lambda store, id: AsyncRegistry(Scope(store)).get_or_create("a.b", root="chain", commit_id=id),
     "extend": lambda store, id: AsyncRegistry(Scope(store)).extend("chain", "next", commit_id=id),

@@ -46,7 +46,7 @@ def test_a_session_has_a_length_and_is_true_even_when_it_is_empty() -> None:
 
 
 def test_iterating_a_session_meets_every_visible_message_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strongroom.services.sessions.session.PAGE", 2)
+    monkeypatch.setattr("strongroom.services.sessions.reader.PAGE", 2)
     with strongroom.open("memory://") as ctx:
         session = ctx.sessions.open("s")
         stored = session.append(said(*"abcde"))

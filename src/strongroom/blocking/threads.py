@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar, overload
 
 from strongroom.bridge import blocking, iterate, run
-from strongroom.services.threads.here import Here
-from strongroom.services.threads.thread import AsyncThread
+from strongroom.services.threads.in_process import InProcess
+from strongroom.services.threads.reading import AsyncThread
 from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.threads.values import Limits, Slot
 
@@ -60,7 +60,7 @@ class Threads:
         store = getattr(threads.scope.store, "blocking", None)
         if hasattr(store, "extend"):
             # Not `self.append = ...`, which type checkers would take for a second kind of append.
-            vars(self)["append"] = Here(threads, store=store, otherwise=self.append).append
+            vars(self)["append"] = InProcess(threads, store=store, otherwise=self.append).append
 
     @property
     def limits(self) -> Limits:

@@ -2,9 +2,9 @@
 
 * `routes`: which function handles what, and what it may answer
 * `delivery`: one worker's turn at one thread; the rules that make an effect happen once
-* `discovery`: which threads have something to handle
 * `running`, `pool`: a function in the event loop, in a thread, or in another process
-* `letters`: posting, and the dead letters
+* `leases`: the commits of a worker
+* `mail`: posting, which threads have something to handle, dead letters
 * `dispatcher`, `worker`: all of it together, as an object and as a process
 """
 

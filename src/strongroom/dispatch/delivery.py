@@ -19,12 +19,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from strongroom.dispatch.moves import Dead, Hold, Lost, Moves, failure
+from strongroom.dispatch.leases import Dead, Lease, LeasedThread, LeaseLost, failure
 from strongroom.dispatch.routes import Outgoing, Respond, Route
 from strongroom.errors import BudgetExceeded, CommitUnknown, Conflict, StrongroomError, Unavailable
 from strongroom.services.threads.deliveries import Delivery, DeliveryFailed, attempts, due, start
 from strongroom.services.threads.plans import THREAD
-from strongroom.services.threads.thread import read_slice
+from strongroom.services.threads.reading import read_slice
 from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.threads.values import Slot
 from strongroom.store import Range, Record
@@ -54,21 +54,21 @@ class Round:
         self._scope = threads.scope
         self._routes = routes
         self._thread_id = thread_id
-        self._moves = Moves(threads, thread_id, owner)
-        self._lease = lease_seconds
+        self._leased = LeasedThread(threads, thread_id, owner)
+        self._lease_seconds = lease_seconds
         self._run = run
         self._stopping = stopping
-        self._hold = Hold(Delivery(), 0)
+        self._lease = Lease(Delivery(), 0)
 
     async def __call__(self) -> int:
         """Handle what is due. Return 0, or the time (in microseconds) to come back at."""
-        taken = await _known(lambda id: self._moves.take(self._lease, id))
-        if not isinstance(taken, Hold):
+        taken = await _known(lambda id: self._leased.take(self._lease_seconds, id))
+        if not isinstance(taken, Lease):
             return taken
-        self._hold = taken
+        self._lease = taken
         try:
             return await self._handle_all()
-        except Lost:
+        except LeaseLost:
             return 0
         except Conflict:
             await self._hand_back()
@@ -79,16 +79,16 @@ class Round:
 
     async def _hand_back(self) -> None:
         try:
-            await _known(lambda id: self._moves.hand_back(self._hold, id))
+            await _known(lambda id: self._leased.hand_back(self._lease, id))
         except StrongroomError:
             pass  # the lease runs out by itself
 
     # ---- the messages -----------------------------------------------------------------------------------------------
 
     async def _handle_all(self) -> int:
-        position = start(self._hold.state, self._routes)
+        position = start(self._lease.state, self._routes)
         while records := await self._read_on(position):
-            for record in due(self._hold.state, records, self._routes):
+            for record in due(self._lease.state, records, self._routes):
                 later = await self._handle(record)
                 if later:
                     return later
@@ -105,13 +105,13 @@ class Round:
             here = await read_slice(self._scope, Range(thread, position, None, PAGE))
             if here.records:
                 return here.records
-            if await _known(lambda id: self._moves.release(self._hold, names, position, here.length, id)):  # noqa: B023
+            if await _known(lambda id: self._leased.release(self._lease, names, position, here.length, id)):  # noqa: B023
                 return ()
 
     async def _handle(self, record: Record) -> int:
         slot = Slot(self._thread_id, record, self._threads.types)
         route = self._routes[slot.to_id]
-        attempt = attempts(self._hold.state, record)
+        attempt = attempts(self._lease.state, record)
         try:
             payload = slot.payload
             assert slot.chain
@@ -123,13 +123,13 @@ class Round:
             return 0
         try:
             answers = await self._run_renewing(route, slot, attempt)
-        except Lost:
+        except LeaseLost:
             raise
         except Exception as problem:
             error = f"{type(problem).__name__}: {problem}"[:2000]
             if attempt < route.retry.attempts:
                 delay = route.retry.delay_seconds(attempt)
-                return await _known(lambda id: self._moves.put_off(self._hold, record, error, delay, id))
+                return await _known(lambda id: self._leased.put_off(self._lease, record, error, delay, id))
             await self._give_up(record, Dead(error, attempt))
             return 0
         try:
@@ -155,26 +155,28 @@ class Round:
             await self._conclude(record, [], dead)  # the caller's thread is full; the dead letter still has to be kept
 
     async def _conclude(self, record: Record, answers: list[Outgoing], dead: Dead | None = None) -> None:
-        self._hold = await _known(lambda id: self._moves.conclude(self._hold, record, answers, dead, self._lease, id))
+        self._lease = await _known(
+            lambda id: self._leased.conclude(self._lease, record, answers, dead, self._lease_seconds, id)
+        )
 
     async def _run_renewing(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
         running = asyncio.ensure_future(self._run(route, slot, attempt))
         try:
             while True:
-                done, _ = await asyncio.wait({running}, timeout=self._lease / 3)
+                done, _ = await asyncio.wait({running}, timeout=self._lease_seconds / 3)
                 if done:
                     return running.result()
-                self._hold = await _known(lambda id: self._moves.renew(self._hold, self._lease, id))
+                self._lease = await _known(lambda id: self._leased.renew(self._lease, self._lease_seconds, id))
         finally:
             running.cancel()
 
 
-async def _known(move: Callable[[str | None], Awaitable[T]]) -> T:
-    """Make a move, and find out what happened if the store can not say."""
+async def _known(act: Callable[[str | None], Awaitable[T]]) -> T:
+    """Act, and find out what happened if the store cannot say."""
     commit_id: str | None = None
     for wait_seconds in (*PATIENCE, None):
         try:
-            return await move(commit_id)
+            return await act(commit_id)
         except (CommitUnknown, Unavailable) as problem:
             if wait_seconds is None:
                 raise

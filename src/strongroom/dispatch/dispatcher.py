@@ -22,8 +22,7 @@ from strongroom.blocking import Context
 from strongroom.bridge import run
 from strongroom.context import AsyncContext
 from strongroom.dispatch.delivery import Round
-from strongroom.dispatch.discovery import Discovery
-from strongroom.dispatch.letters import Letters
+from strongroom.dispatch.mail import Mail, flagged
 from strongroom.dispatch.pool import Pool
 from strongroom.dispatch.routes import Function, Route, Routes
 from strongroom.dispatch.running import Runner
@@ -125,7 +124,7 @@ class AsyncDispatcher:
         """Append a message and have it handled at once. Without a thread id, a new conversation begins."""
         threads = self._context.threads
         if thread_id is None:
-            slot = await Letters(threads).begin(payload, from_id=from_id, to_id=to_id, commit_id=commit_id)
+            slot = await Mail(threads).begin(payload, from_id=from_id, to_id=to_id, commit_id=commit_id)
         else:
             slot = await threads.append(thread_id, payload, from_id=from_id, to_id=to_id, commit_id=commit_id)
         if self._wake is not None:
@@ -136,11 +135,11 @@ class AsyncDispatcher:
         self, *, handler: str | None = None, after: str | None = None, limit: int = 50
     ) -> DeadLetterPage:
         """Return messages nobody could handle, oldest first."""
-        return await Letters(self._context.threads).dead(handler=handler, after=after, limit=limit)
+        return await Mail(self._context.threads).dead(handler=handler, after=after, limit=limit)
 
     async def replay(self, letter_id: str, *, commit_id: str | None = None) -> Slot:
         """Send a dead letter again, as a new message at the end of its thread. The letter is gone, in one commit."""
-        return await Letters(self._context.threads).replay(letter_id, commit_id)
+        return await Mail(self._context.threads).replay(letter_id, commit_id)
 
     async def run(self) -> None:
         """Handle messages until `stop` is called."""
@@ -209,7 +208,7 @@ class _Turns:
         self._runner = runner
         self._event = event
         self._routes = dispatcher._routes.by_name
-        self._find = Discovery(threads.scope, self._routes)
+        self._scope = threads.scope
         self._active: dict[str, asyncio.Task[int]] = {}
         self._later: dict[str, float] = {}
 
@@ -218,9 +217,12 @@ class _Turns:
             while self._it._stop is None:
                 self._event.clear()
                 room = self._it._max_concurrent - len(self._active)
-                for thread_id in await self._find.flagged(skip=self._busy(), limit=room) if room else []:
+                for thread_id in (
+                    await flagged(self._scope, self._routes, skip=self._busy(), limit=room) if room else []
+                ):
                     self._start(thread_id)
-                if until_idle and not self._active and not self._later and not await self._find.flagged(limit=1):
+                idle = until_idle and not self._active and not self._later
+                if idle and not await flagged(self._scope, self._routes, limit=1):
                     return
                 await self._pause()
         finally:

@@ -98,7 +98,7 @@ class Routes:
 
     def add(self, route: Route) -> None:
         if route.name in self.by_name:
-            raise InvalidInput(f"two functions can not both handle {route.name!r}")
+            raise InvalidInput(f"two functions cannot both handle {route.name!r}")
         if route.cpu_bound and ("<" in route.function.__qualname__ or route.is_async):
             raise InvalidInput(
                 f"{route.name!r}: a cpu_bound function runs in another process, so it must be a plain function at the "

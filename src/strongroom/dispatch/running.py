@@ -14,7 +14,7 @@ from strongroom.dispatch.routes import Outgoing, Route, outgoing
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.threads.plans import THREAD
-from strongroom.services.threads.thread import AsyncThread
+from strongroom.services.threads.reading import AsyncThread
 from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.threads.values import Slot
 from strongroom.store import AnyQuestion, AsyncStore, Commit, Durability, Key, Receipt
@@ -80,7 +80,7 @@ class Runner:
     async def _elsewhere(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
         if self._address is None:
             raise InvalidInput(
-                f"{route.name} is cpu_bound, but other processes can not open this store; use one that they can, and "
+                f"{route.name} is cpu_bound, but other processes cannot open this store; use one that they can, and "
                 "say where it is with Dispatcher(ctx, address=...)"
             )
         function, accepts, name = reference(route)

@@ -11,12 +11,12 @@ from msgspec import Struct
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.server.operations.invocation import Invocation, Make, call, require_numbers, understood
 from strongroom.services.sessions import recounts, summaries, vectors
-from strongroom.services.sessions.counters import Absent, counter
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import COUNT, below
 from strongroom.services.sessions.view import look
 from strongroom.services.sessions.writes import Counted
 from strongroom.store import Range
+from strongroom.tokens.counting import Absent, counter
 
 
 def session(method: Callable[..., Awaitable[object]]) -> Make:

@@ -1,4 +1,4 @@
-"""Operations of threads, of conversations that begin, and of the workers that hold them."""
+"""Operations of threads, of conversations that begin, and of the workers that lease them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from strongroom.dispatch.letters import Letters
-from strongroom.dispatch.moves import Dead, Lost, Moves, answer_of
+from strongroom.dispatch.leases import Dead, LeasedThread, LeaseLost, answer_of
+from strongroom.dispatch.mail import Mail
 from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, repeated
 from strongroom.server.operations.invocation import Invocation, Make, understood
@@ -66,11 +66,11 @@ async def begin(op: Invocation) -> object:
     entries = entries_of(threads, understood(list[tuple[str, Any, str, str | None]], op.arguments.get("entries")))
     if len(entries) != 1 or entries[0].receiver is None:
         raise InvalidInput("a conversation begins with one message to somebody; nothing changed", path="entries")
-    return await Letters(threads).begun(entries[0], op.commit_id)
+    return await Mail(threads).begun(entries[0], op.commit_id)
 
 
 async def replay(op: Invocation) -> object:
-    return await Letters(limited(op)).replay(op.id, op.commit_id)
+    return await Mail(limited(op)).replay(op.id, op.commit_id)
 
 
 # ---- workers: a server knows no more of one than the lease that it says it has ---------------------------------------
@@ -92,18 +92,18 @@ class _Held(Struct, frozen=True):
     dead: Dead | None = None
 
 
-def worker(move: Callable[[Moves, _Held, str], Awaitable[object]]) -> Make:
+def worker(act: Callable[[LeasedThread, _Held, str], Awaitable[object]]) -> Make:
     async def made(op: Invocation) -> object:
         told: _Held = understood(_Held, op.arguments)
         times = (told.lease_seconds, told.delay_seconds, told.position, told.length - told.position)
         if min(times) < 0 or max(times) > MOST or not told.owner:
             raise InvalidInput("a worker has a name, and leases and places that can be; nothing changed")
-        moves = Moves(limited(op), op.id, told.owner)
+        leased = LeasedThread(limited(op), op.id, told.owner)
         try:
-            return await move(moves, told, op.commit_id)
-        except (Lost, InvalidInput):
-            # It may be this very move that has been made.
-            if await repeated(op.ctx.scope, Operation(op.name, moves.key, op.content, op.commit_id)):
+            return await act(leased, told, op.commit_id)
+        except (LeaseLost, InvalidInput):
+            # It may be this very one that has been made.
+            if await repeated(op.ctx.scope, Operation(op.name, leased.key, op.content, op.commit_id)):
                 return None
             raise
 
@@ -114,28 +114,28 @@ def _lease(told: _Held) -> float:
     return min(told.lease_seconds, LONGEST_LEASE_SECONDS)
 
 
-async def take(moves: Moves, told: _Held, id: str) -> object:
-    return await moves.take(_lease(told), id)
+async def take(leased: LeasedThread, told: _Held, id: str) -> object:
+    return await leased.take(_lease(told), id)
 
 
-async def renew(moves: Moves, told: _Held, id: str) -> object:
-    return await moves.renew(await moves.held(told.version), _lease(told), id)
+async def renew(leased: LeasedThread, told: _Held, id: str) -> object:
+    return await leased.renew(await leased.held(told.version), _lease(told), id)
 
 
-async def hand_back(moves: Moves, told: _Held, id: str) -> object:
-    return await moves.hand_back(await moves.held(told.version), id)
+async def hand_back(leased: LeasedThread, told: _Held, id: str) -> object:
+    return await leased.hand_back(await leased.held(told.version), id)
 
 
-async def release(moves: Moves, told: _Held, id: str) -> object:
-    return await moves.release(await moves.held(told.version), told.receivers, told.position, told.length, id)
+async def release(leased: LeasedThread, told: _Held, id: str) -> object:
+    return await leased.release(await leased.held(told.version), told.receivers, told.position, told.length, id)
 
 
-async def put_off(moves: Moves, told: _Held, id: str) -> object:
-    hold = await moves.held(told.version)
-    return await moves.put_off(hold, await moves.message(hold, told.index), told.error, told.delay_seconds, id)
+async def put_off(leased: LeasedThread, told: _Held, id: str) -> object:
+    lease = await leased.held(told.version)
+    return await leased.put_off(lease, await leased.message(lease, told.index), told.error, told.delay_seconds, id)
 
 
-async def conclude(moves: Moves, told: _Held, id: str) -> object:
-    hold = await moves.held(told.version)
+async def conclude(leased: LeasedThread, told: _Held, id: str) -> object:
+    lease = await leased.held(told.version)
     answers = [answer_of(each) for each in told.answers]
-    return await moves.conclude(hold, await moves.message(hold, told.index), answers, told.dead, _lease(told), id)
+    return await leased.conclude(lease, await leased.message(lease, told.index), answers, told.dead, _lease(told), id)

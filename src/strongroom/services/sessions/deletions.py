@@ -2,7 +2,7 @@
 
 The first commit removes the document, so that nobody sees the session any more, and with it the oldest messages. Those
 of a long session follow in commits of their own, because one that removes a million would keep every other writer
-waiting. Should the process die in between, what is left can not be seen, and a repeat removes it: with the id of the
+waiting. Should the process die in between, what is left cannot be seen, and a repeat removes it: with the id of the
 first call, or by deleting the session once more.
 """
 

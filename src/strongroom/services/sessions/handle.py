@@ -18,7 +18,6 @@ from strongroom.codec import Json
 from strongroom.errors import Conflict, NotFound
 from strongroom.operations import Operation, Plan, again, itself, nothing, perform
 from strongroom.scope import Scope
-from strongroom.services.sessions.counters import Absent, counter
 from strongroom.services.sessions.recounts import recount
 from strongroom.services.sessions.state import MESSAGE, SESSION, Naming, Recount, State, bounded, parse, size
 from strongroom.services.sessions.values import Message, SessionInfo, when
@@ -27,6 +26,7 @@ from strongroom.services.sessions.view import View, fresh, look, look_closely, m
 from strongroom.services.sessions.writes import Batch, Decision, putting
 from strongroom.store import Document, Expect, Get, Key, Range, Receipt, Slice
 from strongroom.tokens import Tokenizer
+from strongroom.tokens.counting import Absent, counter
 
 T = TypeVar("T")
 

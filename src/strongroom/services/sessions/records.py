@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from strongroom.codec import Json, encode
 from strongroom.errors import InvalidInput
-from strongroom.services.sessions.counters import Absent
 from strongroom.services.sessions.state import LONGEST_ID, Naming, State, check_id
 from strongroom.services.sessions.values import Message
 from strongroom.store import Entry, Record
 from strongroom.tokens import Tokenizer, count_message
+from strongroom.tokens.counting import Absent
 from strongroom.tokens.relevance import text_parts
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from strongroom.codec import encode
 from strongroom.operations import Operation, Plan, made_here, perform
-from strongroom.services.sessions.counters import required
 from strongroom.services.sessions.state import COUNT, Recount
 from strongroom.services.sessions.view import View
 from strongroom.store import Append, Entry, Expect, Key, Range, Receipt
 from strongroom.tokens import is_built_in
+from strongroom.tokens.counting import required
 
 
 async def recount(view: View, most: int | None = None) -> int:

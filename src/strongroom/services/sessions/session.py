@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-A session is a document (`session_state.State`) and a stream of messages. Appends touch only streams, so they commute:
+A session is a document (`state.State`) and a stream of messages. Appends touch only streams, so they commute:
 fifty writers need no retry. Everything that decides what is visible (truncate, replace, restore) writes the document
-with an expectation on its version, so two of them can not mix; whoever loses looks again and decides anew. The last
+with an expectation on its version, so two of them cannot mix; whoever loses looks again and decides anew. The last
 visible range is open-ended, so an append that races a truncation lands visibly after it.
 
 An append expects the document to exist, so nothing can be written to a session that was deleted.
@@ -12,24 +12,20 @@ An append expects the document to exist, so nothing can be written to a session 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from strongroom.arguments import checked
 from strongroom.codec import encode
-from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.errors import Conflict, NotFound
 from strongroom.operations import NOTHING, Plan, again, itself, nothing, perform
-from strongroom.retry import attempts
-from strongroom.services.sessions.counters import AnyTokenizer, remembered
 from strongroom.services.sessions.deletions import delete
-from strongroom.services.sessions.forks import copying
-from strongroom.services.sessions.handle import Handle, found, info
+from strongroom.services.sessions.handle import found
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
+from strongroom.services.sessions.reader import SessionReader
 from strongroom.services.sessions.records import message_of
-from strongroom.services.sessions.recounts import recount, uncounted
-from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.state import (
     COUNT,
     CUT,
@@ -41,29 +37,24 @@ from strongroom.services.sessions.state import (
     parse,
     size,
 )
-from strongroom.services.sessions.summaries import Summarizer, summary_window
-from strongroom.services.sessions.values import Backlog, Cut, Hits, Message, Messages, SessionInfo
+from strongroom.services.sessions.values import Cut, Message, Messages
 from strongroom.services.sessions.view import (
-    PAGE,
     View,
     at,
     backward,
-    both,
-    forward,
     fresh,
-    learn,
     look,
     missing,
     require_revision,
     visible,
 )
-from strongroom.services.sessions.windows import Filter, gather, priority_window, recent_window, relevant_window
 from strongroom.services.sessions.writes import (
     Batch,
     Decision,
     Ids,
     appending,
     batch,
+    copying,
     counter_of,
     counting_anew,
     cutting,
@@ -71,19 +62,16 @@ from strongroom.services.sessions.writes import (
     restoring,
     unused,
 )
-from strongroom.store import EXISTS, Expect, Get, Put, Range, Receipt, Tail, new_id
+from strongroom.store import EXISTS, Expect, Get, Put, Range, Receipt, new_id
 from strongroom.tokens import Tokenizer
-from strongroom.tokens.choosing import KEPT_ROLES, PAIR_REACH, Strategy, check_budget, item, with_partners
-from strongroom.tokens.fitting import RELEVANT_HITS, share_of
-from strongroom.tokens.windows import Frame, Window, frame
-from strongroom.values import Listing
+from strongroom.tokens.choosing import PAIR_REACH, item, with_partners
+from strongroom.tokens.counting import AnyTokenizer, remembered
 
 
 @checked
-class AsyncSession(Handle):
+class AsyncSession(SessionReader):
     """One conversation. Made by `ctx.sessions.open`."""
 
-    # ---- writing ----------------------------------------------------------------------------------------------------
     # A call repeated with the same `commit_id` changes nothing and returns what the first one returned.
 
     async def append(
@@ -244,7 +232,7 @@ class AsyncSession(Handle):
         """Remove the session and its messages for good.
 
         The session is gone at once; the messages of a long one follow in steps before this returns. Should the process
-        die in between, what is left of them can not be seen, and goes when this is called once more.
+        die in between, what is left of them cannot be seen, and goes when this is called once more.
         """
         await delete(self._scope, self.id, commit_id)
 
@@ -330,153 +318,6 @@ class AsyncSession(Handle):
         id, state = await found(self._scope, receipt.answer.load())
         return AsyncSession(self._scope, id, state, self._known.values(), self._meaning)
 
-    # ---- reading ----------------------------------------------------------------------------------------------------
-
-    async def __aiter__(self) -> AsyncIterator[Message]:
-        """Meet every visible message once, the oldest first, and those that arrive meanwhile after them."""
-        after: str | None = None
-        while True:
-            page = await self.page(after=after, limit=PAGE)
-            for message in page:
-                yield message
-            after = page.next
-            if after is None:
-                return
-
-    async def load(self, k: int | None = None) -> list[Message]:
-        """Return the newest `k` messages in order, or all of them."""
-        if k is not None and k < 0:
-            raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
-        # The newest records of all are nearly always the newest visible ones, so they come in the same round trip.
-        tail = Tail(self._stream, 0 if k is None else k)
-        view, (newest,) = await look(self._scope, self.id, self._counter, tail)
-        await self._go_on(view)
-        if k is None:
-            records = await visible(view, view.length)
-        elif len(newest.records) == k and all(view.shows(record.index) for record in newest.records):
-            records = list(newest.records)
-            await learn(view, records)
-        else:
-            records = await backward(view, view.length, k)
-        return [view.message(record) for record in records]
-
-    async def page(self, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Listing[Message]:
-        """Return a page of messages, from the oldest on, or with `reverse` from the newest back.
-
-        Within a page they are always in order of arrival. `after` is the `next` of the page before.
-        """
-        if type(limit) is not int or limit < 1:
-            raise InvalidInput(f"limit must be a whole number, 1 or more, not {limit!r:.40}")
-        edge = _cursor(after)
-        view = await self._view()
-        await self._go_on(view)
-        if reverse:
-            records = await backward(view, view.length if edge is None else edge, limit + 1)
-            page = records[-limit:]
-            following = page[0].index if len(records) > limit else None
-        else:
-            records = await forward(view, edge or 0, limit + 1)
-            page = records[:limit]
-            following = page[-1].index + 1 if len(records) > limit else None
-        return Listing((view.message(record) for record in page), None if following is None else str(following))
-
-    async def get(self, message_id: str) -> Message:
-        """Return one visible message, or raise `NotFound`."""
-        for _ in attempts(f"session {self.id!r}"):
-            view = await self._view()
-            record = await fresh(view, find(view, message_id))
-            if record is not None:
-                return view.message(record)
-        raise AssertionError("attempts() raises when it is enough")
-
-    async def info(self) -> SessionInfo:
-        """Return the session's title, metadata, tokenizer and size."""
-        document, end = await self._scope.read(*both(self._scope, self.id))
-        if document is None:
-            raise missing(self.id)
-        return info(document, end)
-
-    async def window(
-        self,
-        max_tokens: int,
-        *,
-        strategy: Strategy = "truncate_oldest",
-        where: Filter | None = None,
-        query: str | None = None,
-        summarizer: Summarizer | None = None,
-        summary_tokens: int | None = None,
-        input_tokens: int | None = None,
-        system: str | None = None,
-        tools: Mapping[str, Any] | Sequence[Any] = (),
-        reserve_tokens: int = 0,
-        keep_roles: Sequence[str] = KEPT_ROLES,
-    ) -> Window:
-        """Choose the messages to send, at most `max_tokens` of them, and say what was left out and why.
-
-        System messages and pins are always in, or it is an error (`BudgetExceeded`). `system`, `tools` and
-        `reserve_tokens` are counted in. `where` filters before the cut. `relevant` needs a `query`,
-        `summarize_oldest` a `summarizer`, which is given messages and returns a text; without one, or if it fails,
-        the oldest are dropped and the receipt says why.
-        """
-        check_budget(max_tokens, strategy)
-        if strategy == "relevant" and query is None:
-            raise InvalidInput("strategy 'relevant' needs a query")
-
-        def framed(tokenizer: Tokenizer) -> Frame:
-            return frame(
-                max_tokens,
-                strategy,
-                tokenizer,
-                system=system,
-                tools=[tools] if isinstance(tools, Mapping) else tools,
-                reserve_tokens=reserve_tokens,
-                keep_roles=keep_roles,
-            )
-
-        gathered = await gather(self._scope, self.id, self._counter, framed, max_tokens, where)
-        await self._go_on(gathered.reading.view)
-        whole = gathered.everything()
-        if whole is not None:
-            return whole
-        if strategy == "priority":
-            return await priority_window(gathered)
-        if strategy == "relevant":
-            hits = await self.search(query or "", k=RELEVANT_HITS)
-            return await relevant_window(gathered, [hit.message.index for hit in hits])
-        if strategy == "summarize_oldest":
-            share = share_of(gathered.framing, gathered.room, summary_tokens, input_tokens)
-            return await summary_window(gathered, summarizer, share)
-        return recent_window(gathered, must=strategy == "recent_only")
-
-    async def search(self, query: str, *, k: int = 5, mode: Mode = "hybrid") -> Hits:
-        """Return the messages that answer a query best, best first, each with its score and what spoke for it.
-
-        Without an embedder (`ctx.sessions.using`) `hybrid` goes by words alone. With one, messages that have no vector
-        yet get theirs first, a thousand at most; `degraded` says how many are left, or why words alone decided.
-        """
-        return await Finder(self._scope, self._counter, self._meaning).search(query, k, mode, self.id)
-
-    async def backlog(self) -> Backlog:
-        """Return what is left to embed and to count anew, and why the last try failed."""
-        view = await self._view()
-        unembedded = 0 if self._meaning is None else await self._meaning.left(view)
-        left = await uncounted(view)
-        return Backlog(unembedded, left, self._failure if unembedded or left else None)
-
-    async def wait(self) -> int:
-        """Finish now what ordinary calls do piece by piece: counting anew, and embedding. Return how many it embedded.
-
-        Raises what stopped it; what was done until then stays done.
-        """
-        for _ in attempts(f"session {self.id!r}"):
-            view = await self._view()
-            try:
-                await recount(view)
-            except Conflict:
-                continue
-            return 0 if self._meaning is None else (await self._meaning.catch_up(view)).embedded
-        raise AssertionError("attempts() raises when it is enough")
-
 
 def look_again(conflict: Conflict) -> None:
     """The refusal of what can tell by looking again why it was refused."""
@@ -485,11 +326,3 @@ def look_again(conflict: Conflict) -> None:
 async def _cut(receipt: Receipt) -> Cut:
     assert receipt.answer is not None
     return Cut(receipt.answer.load())
-
-
-def _cursor(after: str | None) -> int | None:
-    if after is None:
-        return None
-    if not after.isdecimal() or len(after) > 18:
-        raise InvalidInput(f"a cursor must be one that an earlier page returned, not {after!r:.40}")
-    return int(after)

@@ -11,7 +11,6 @@ from strongroom.embedders import Embedder
 from strongroom.errors import NotFound
 from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
-from strongroom.services.sessions.counters import Absent, AnyTokenizer, counter, remembered
 from strongroom.services.sessions.deletions import delete
 from strongroom.services.sessions.handle import found, info
 from strongroom.services.sessions.search import Finder, Mode
@@ -23,6 +22,7 @@ from strongroom.services.sessions.view import both, view_of
 from strongroom.services.sessions.writes import Decision, counting_anew
 from strongroom.store import Expect, Put, Range, Receipt, Scan, new_id
 from strongroom.tokens import Tokenizer
+from strongroom.tokens.counting import Absent, AnyTokenizer, counter, remembered
 from strongroom.values import Listing
 
 

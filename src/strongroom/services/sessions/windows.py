@@ -12,7 +12,6 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.scope import Scope
-from strongroom.services.sessions.counters import required
 from strongroom.services.sessions.ids import locate
 from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import KEPT, MESSAGE, downward, priority_kind, size, upward
@@ -36,6 +35,7 @@ from strongroom.tokens.choosing import (
     with_partners,
     with_priority,
 )
+from strongroom.tokens.counting import required
 from strongroom.tokens.windows import Frame, History, Placed, Window, assemble
 
 CHUNK = 64

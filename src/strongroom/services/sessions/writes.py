@@ -1,4 +1,4 @@
-"""What to write for messages that come in, are hidden or come back, and for a session that goes. Pure.
+"""What to write for messages that come in, are hidden or come back, and for a session that is copied or goes.
 
 An append writes the messages, and only where needed a little more in the same commit: a document for each id that a
 caller chose, which makes it unique, and a note in a side stream for each message that a window must find without
@@ -17,10 +17,10 @@ from msgspec import Raw, Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import InvalidInput
-from strongroom.operations import made_here
+from strongroom.operations import Plan, itself, made_here
 from strongroom.scope import Scope
-from strongroom.services.sessions.counters import Absent
-from strongroom.services.sessions.records import Draft, draft, entry
+from strongroom.services.sessions.ids import taken
+from strongroom.services.sessions.records import Draft, draft, entry, own_id
 from strongroom.services.sessions.state import (
     COUNT,
     CUT,
@@ -33,6 +33,7 @@ from strongroom.services.sessions.state import (
     Naming,
     Recount,
     State,
+    beginning,
     bounded,
     dump,
     hide,
@@ -43,9 +44,24 @@ from strongroom.services.sessions.state import (
 )
 from strongroom.services.sessions.values import Message, Messages
 from strongroom.services.sessions.view import View
-from strongroom.store import MAX_ANSWER, Append, Delete, Entry, Expect, Key, Put, Truncate, Write, new_id
+from strongroom.store import (
+    MAX_ANSWER,
+    Append,
+    Delete,
+    Entry,
+    Expect,
+    Key,
+    Put,
+    Range,
+    Receipt,
+    Record,
+    Truncate,
+    Write,
+    new_id,
+)
 from strongroom.tokens import Tokenizer, is_built_in
 from strongroom.tokens.choosing import HIGHEST_PRIORITY, is_kept, priority
+from strongroom.tokens.counting import Absent, required
 
 Ids = Literal["unique", "repeat"]
 
@@ -223,6 +239,49 @@ def counting_anew(view: View, tokenizer: str, counts: int) -> tuple[State, Decis
     # The counts of the tokenizer before are of no more use, and this one's begin where they end.
     key = view.side(COUNT)
     return state, Decision([Put(view.document, dump(state), view.tags), Truncate(key, counts)], [Expect(key, counts)])
+
+
+async def copying(view: View, records: Sequence[Record], target: Key, title: str | None) -> Plan[Receipt]:
+    """Plan a session that holds these records of another one."""
+    scope = view.scope
+    if view.state.mixed:
+        required(view.tokenizer)
+    made = Batch(tuple([_draft(view, record) for record in records]), tuple([record.at for record in records]))
+    stream = scope.key(MESSAGE, target.id)
+    end = await scope.get(Range(stream, 0, 0))
+    state = State(
+        title or view.state.title,
+        scope.clock(),
+        view.tokenizer.name,
+        view.tokenizer.name,
+        beginning(end),
+        pins=tuple(index for index, one in enumerate(records, end.length) if one.index in view.state.pins),
+        metadata=view.state.metadata,
+        forked_from=view.id,
+    )
+    new = appending(scope, target.id, state, view.tokenizer, made, end.length, 0)
+    expects = [
+        Expect(target, 0),
+        # Pins are places in the stream, so it must begin where it was seen to.
+        Expect(stream, end.length),
+        # The version, and not that it exists: what was deleted while it was read must not be copied in part.
+        Expect(view.document, view.version),
+        # Nothing of an earlier session of that id is visible, so its message ids are free.
+        *unused(target, made, await taken(scope, target, made.ids)),
+    ]
+    return Plan(
+        expects,
+        [*new, Put(target, dump(state), view.tags)],
+        itself,
+        encode(target.id),
+        lambda conflict: conflict if conflict.key == target else None,
+    )
+
+
+def _draft(view: View, record: Record) -> Draft:
+    message = view.message(record)
+    value = dict(message)
+    return Draft(value, own_id(record), message.tokens, encode(value), message.sidecar)
 
 
 def deleting(scope: Scope, session_id: str, first: int) -> list[Write]:

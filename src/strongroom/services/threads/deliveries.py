@@ -2,7 +2,7 @@
 
 A thread that is handled has one document (kind "delivery"): the lease, and for each receiver the index it has reached.
 Its version is the fencing token: every commit of a worker expects the version it knows, so a worker that was paused
-past its lease can not write late. Clocks only decide when a lease may be taken over; they never decide whose write
+past its lease cannot write late. Clocks only decide when a lease may be taken over; they never decide whose write
 counts.
 
 A flag (kind "mail") says that a thread may hold something for a receiver. It is raised in the very commit that appends

@@ -9,11 +9,10 @@ from msgspec import Struct
 from strongroom.codec import Json, encode
 from strongroom.operations import NOTHING, Operation, Plan, Undecided, identify, nothing, perform
 from strongroom.scope import Scope
-from strongroom.services.threads.looking import Used, by_use, look
 from strongroom.services.threads.packs import pack_thread
 from strongroom.services.threads.payloads import PayloadTypes
 from strongroom.services.threads.plans import SWEEP, THREAD, count_key, plan_end, unchanged
-from strongroom.services.threads.thread import AsyncThread
+from strongroom.services.threads.reading import AsyncThread, Used, by_use, look
 from strongroom.services.threads.values import Limits, State
 from strongroom.store import MAX_ANSWER, Append, Entry, Expect, Get, Key, Range, Receipt, Write
 

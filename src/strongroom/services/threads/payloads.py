@@ -72,7 +72,7 @@ _opener = msgspec.json.Decoder(Opened)
 
 
 def seal(payload: Any, metadata: Mapping[str, Any] | None = None) -> Json:
-    """Encode a slot, or raise `InvalidInput` saying what in it can not be stored."""
+    """Encode a slot, or raise `InvalidInput` saying what in it cannot be stored."""
     body = (payload, Raw(encode(dict(metadata), depth=1))) if metadata else (payload,)
     _, fields = kinds.get(type(payload)) or learn(type(payload))
     try:
@@ -91,7 +91,7 @@ def seal(payload: Any, metadata: Mapping[str, Any] | None = None) -> Json:
     except UnicodeEncodeError:
         raise InvalidInput("the payload or its metadata holds a lone surrogate; nothing changed") from None
     except (TypeError, ValueError, RecursionError) as problem:
-        raise InvalidInput(f"a {type(payload).__name__} can not be stored: {problem}; nothing changed") from None
+        raise InvalidInput(f"a {type(payload).__name__} cannot be stored: {problem}; nothing changed") from None
 
 
 def unseal(body: Json) -> Opened:
@@ -166,7 +166,7 @@ kinds: dict[type, tuple[str, Fields]] = {str: ("str", lambda _: ())}
 
 
 def learn(cls: type) -> tuple[str, Fields]:
-    """Find out how payloads of a class are stored, or raise `InvalidInput` if they can not be."""
+    """Find out how payloads of a class are stored, or raise `InvalidInput` if they cannot be."""
     if cls in PLAIN or cls is Inert or hasattr(cls, "model_validate_json"):
         fields: Fields = _unsafe
     elif issubclass(cls, Struct):

@@ -21,7 +21,6 @@ from strongroom.errors import BudgetExceeded, Damaged, InvalidInput
 from strongroom.operations import Operation, Plan, Undecided, perform
 from strongroom.scope import Scope
 from strongroom.services.threads.endings import Endings
-from strongroom.services.threads.looking import live, look
 from strongroom.services.threads.payloads import (
     CHAIN,
     Inert,
@@ -39,7 +38,7 @@ from strongroom.services.threads.plans import (
     plan_appends,
     plan_more,
 )
-from strongroom.services.threads.thread import AsyncThread
+from strongroom.services.threads.reading import AsyncThread, live, look
 from strongroom.services.threads.values import (
     Limits,
     Slot,

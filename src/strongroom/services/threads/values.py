@@ -147,7 +147,7 @@ class ThreadInfo(Struct, frozen=True):
 
 
 class ThreadPage(Struct, frozen=True):
-    """Some threads, the cursor of the next page (None at the end), and the ids of those that can not be read."""
+    """Some threads, the cursor of the next page (None at the end), and the ids of those that cannot be read."""
 
     threads: tuple[ThreadInfo, ...]
     next: str | None

@@ -22,7 +22,7 @@ from strongroom.services.threads.values import Slot
 from strongroom.store import Key, Record
 
 
-class Here:
+class InProcess:
     """The short way for the threads of one space. `otherwise` is the long one."""
 
     def __init__(self, threads: AsyncThreads, *, store: Any, otherwise: Callable[..., Slot]) -> None:
@@ -50,7 +50,7 @@ class Here:
         kind = kinds.get(type(payload))
         try:
             way = self._ways[thread_id, from_id, to_id]
-        except (KeyError, TypeError):  # the latter of what can not even be looked up
+        except (KeyError, TypeError):  # the latter of what cannot even be looked up
             way = None
         if commit_id is None and metadata is None and way is not None and kind is not None:
             name, fields = kind

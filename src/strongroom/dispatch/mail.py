@@ -1,13 +1,19 @@
-"""Letters: conversations that begin with a message, and messages that nobody could handle."""
+"""Mail: conversations that begin with a message, threads that have something to handle, messages that nobody could.
+
+Whoever appends a message for somebody raises a flag in the same commit (see `deliveries`), so it is enough to ask for
+the flags of our own names. What that costs depends on the flags that are up, not on how many threads there are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from strongroom.codec import encode
 from strongroom.errors import NotFound
 from strongroom.operations import NOTHING, Operation, Plan, perform
-from strongroom.services.threads.deliveries import DEAD, DeadLetterPage, read_dead_letter
+from strongroom.scope import Scope
+from strongroom.services.threads.deliveries import DEAD, MAIL, DeadLetterPage, read_dead_letter
 from strongroom.services.threads.payloads import Inert, unseal
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.registry import plan_start
@@ -15,8 +21,10 @@ from strongroom.services.threads.threads import AsyncThreads, content_of, limits
 from strongroom.services.threads.values import Slot
 from strongroom.store import Delete, Entry, Expect, Get, Receipt, Scan
 
+PAGE = 100
 
-class Letters:
+
+class Mail:
     """Messages on their way into threads, and those that came to nothing."""
 
     def __init__(self, threads: AsyncThreads) -> None:
@@ -93,3 +101,21 @@ class Letters:
         opened = unseal(body)
         payload = Inert(slot.type, type(body)(bytes(opened.payload)))
         return self._threads.entry(payload, opened.metadata, from_id=slot.from_id, to_id=slot.to_id)
+
+
+async def flagged(scope: Scope, receivers: Iterable[str], *, skip: Collection[str] = (), limit: int) -> list[str]:
+    """Return threads whose flag is up, those waiting longest first, leaving out the ones to skip."""
+    chosen: dict[str, None] = {}
+    cursors: dict[str, str | None] = dict.fromkeys(receivers)
+    while cursors and len(chosen) < limit:
+        pages = await scope.get_all(
+            [Scan(scope.space, MAIL, {"receiver": name}, after, PAGE) for name, after in cursors.items()]
+        )
+        for name, page in zip(list(cursors), pages, strict=True):
+            waiting = [document.value.load()["thread_id"] for document in page.documents]
+            chosen |= dict.fromkeys(thread_id for thread_id in waiting if thread_id not in skip)
+            if page.next is None:
+                del cursors[name]
+            else:
+                cursors[name] = page.next
+    return list(chosen)[:limit]

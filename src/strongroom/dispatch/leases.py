@@ -1,8 +1,8 @@
-"""The commits of a delivery, each an operation of its own: take a thread, keep it, put a message off, conclude it, give
-the thread back.
+"""The commits of a worker that leases a thread, each an operation of its own: take it, keep it, put a message off,
+conclude it, give the thread back.
 
 Every one but the first expects the delivery's document to be as the worker knows it, so whoever has lost the thread is
-refused (`Lost`). Where a server makes them, it knows no more of a worker than what the worker says it holds.
+refused (`LeaseLost`). Where a server makes them, it knows no more of a worker than what the worker says it holds.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from strongroom.services.threads.deliveries import (
 )
 from strongroom.services.threads.payloads import CHAIN, Inert, seal, type_name, unseal
 from strongroom.services.threads.plans import THREAD, Writes
+from strongroom.services.threads.reading import read_slice
 from strongroom.services.threads.registry import Step, call_key, chain_key, plan_call
-from strongroom.services.threads.thread import read_slice
 from strongroom.services.threads.threads import AsyncThreads, limits_told
 from strongroom.services.threads.values import Slot
 from strongroom.store import Delete, Entry, Expect, Get, Put, Range, Receipt, Record, Write
@@ -42,11 +42,11 @@ from strongroom.store import Delete, Entry, Expect, Get, Put, Range, Receipt, Re
 T = TypeVar("T")
 
 
-class Lost(Conflict):
+class LeaseLost(Conflict):
     """Another worker has the thread now."""
 
 
-class Hold(Struct, frozen=True):
+class Lease(Struct, frozen=True):
     """What a worker knows of the thread it has."""
 
     state: Delivery
@@ -60,7 +60,7 @@ class Dead(Struct, frozen=True):
     attempts: int
 
 
-class Moves:
+class LeasedThread:
     """What one worker does to the delivery of one thread."""
 
     def __init__(self, threads: AsyncThreads, thread_id: str, owner: str) -> None:
@@ -70,10 +70,10 @@ class Moves:
         self._owner = owner
         self.key = self._scope.key(DELIVERY, thread_id)
 
-    async def take(self, lease_seconds: float, commit_id: str | None = None) -> int | Hold:
+    async def take(self, lease_seconds: float, commit_id: str | None = None) -> int | Lease:
         """Take the thread. Return what is held then, or the time to come back at."""
 
-        async def attempt() -> Plan[int | Hold]:
+        async def attempt() -> Plan[int | Lease]:
             document = await self._scope.get(Get(self.key))
             state, version = read_delivery(document), document.version if document else 0
             later = blocked_until(state, owner=self._owner, now=self._scope.clock())
@@ -82,14 +82,14 @@ class Moves:
             mine = taken(state, owner=self._owner, until=self._until(lease_seconds))
             # Somebody who was quicker is seen by the next attempt.
             expects, writes = (Expect(self.key, version),), (Put(self.key, pack(mine)),)
-            return Plan(expects, writes, lambda receipt: Hold(mine, receipt.versions[0]), pack({"state": mine}))
+            return Plan(expects, writes, lambda receipt: Lease(mine, receipt.versions[0]), pack({"state": mine}))
 
-        async def replay(receipt: Receipt) -> int | Hold:
+        async def replay(receipt: Receipt) -> int | Lease:
             assert receipt.answer is not None
             told = receipt.answer.load()
             if "later" in told:
                 return int(told["later"])
-            return Hold(msgspec.convert(told["state"], Delivery), receipt.versions[0])
+            return Lease(msgspec.convert(told["state"], Delivery), receipt.versions[0])
 
         content = encode({"owner": self._owner, "lease_seconds": lease_seconds})
         operation = Operation("dispatch.take", self.key, content, commit_id)
@@ -98,34 +98,34 @@ class Moves:
         except Conflict as conflict:
             raise self._lost(conflict) or conflict from None
 
-    async def renew(self, hold: Hold, lease_seconds: float, commit_id: str | None = None) -> Hold:
+    async def renew(self, lease: Lease, lease_seconds: float, commit_id: str | None = None) -> Lease:
         """Keep the thread for longer."""
-        mine = taken(hold.state, owner=self._owner, until=self._until(lease_seconds))
-        return await self._move("renew", hold, mine, {"lease_seconds": lease_seconds}, commit_id)
+        mine = taken(lease.state, owner=self._owner, until=self._until(lease_seconds))
+        return await self._move("renew", lease, mine, {"lease_seconds": lease_seconds}, commit_id)
 
-    async def hand_back(self, hold: Hold, commit_id: str | None = None) -> Hold:
+    async def hand_back(self, lease: Lease, commit_id: str | None = None) -> Lease:
         """Give the thread back although something may be due."""
-        return await self._move("hand_back", hold, released(hold.state), {}, commit_id)
+        return await self._move("hand_back", lease, released(lease.state), {}, commit_id)
 
     async def put_off(
-        self, hold: Hold, record: Record, error: str, delay_seconds: float, commit_id: str | None = None
+        self, lease: Lease, record: Record, error: str, delay_seconds: float, commit_id: str | None = None
     ) -> int:
         """Leave a message that failed for later, and give the thread back. Return the time it is due again."""
         later = self._scope.clock() + int(delay_seconds * 1_000_000)
-        state = failed(hold.state, record, error=error, not_before=later)
+        state = failed(lease.state, record, error=error, not_before=later)
         said = {"index": record.index, "error": error, "delay_seconds": delay_seconds}
-        await self._move("put_off", hold, state, said, commit_id)
+        await self._move("put_off", lease, state, said, commit_id)
         return later
 
     async def release(
-        self, hold: Hold, receivers: Sequence[str], position: int, length: int, commit_id: str | None = None
+        self, lease: Lease, receivers: Sequence[str], position: int, length: int, commit_id: str | None = None
     ) -> bool:
         """Give the thread back and take the receivers' flags down: nothing is due before `position`, where it ends.
 
         False if it is longer than `length` by now.
         """
         flags = [mail_key(self._scope.space, thread_id=self._thread.id, receiver=name) for name in receivers]
-        state = released(hold.state, receivers=receivers, length=position)
+        state = released(lease.state, receivers=receivers, length=position)
 
         async def attempt() -> Plan[bool]:
             [here], raised = await self._scope.read_all([Range(self._thread, 0, 0)], [*map(Get, flags)])
@@ -134,25 +134,25 @@ class Moves:
                 return Plan((still,), (), lambda _: False)
             down = tuple([Delete(flag.key) for flag in raised if flag is not None])
             # A message that comes meanwhile makes the thread longer: then the next attempt finds it.
-            return self._plan(hold, state, lambda _: True, Writes((still,), down))
+            return self._plan(lease, state, lambda _: True, Writes((still,), down))
 
         async def replay(receipt: Receipt) -> bool:
             return bool(receipt.versions)
 
         said = {"receivers": list(receivers), "position": position, "length": length}
-        return await self._perform("release", hold, encode(self._said(hold, said)), attempt, replay, commit_id)
+        return await self._perform("release", lease, encode(self._said(lease, said)), attempt, replay, commit_id)
 
     async def conclude(
         self,
-        hold: Hold,
+        lease: Lease,
         record: Record,
         answers: Sequence[Outgoing],
         dead: Dead | None,
         lease_seconds: float,
         commit_id: str | None = None,
-    ) -> Hold:
+    ) -> Lease:
         """Commit everything that follows from a message, or nothing."""
-        state = handled(hold.state, record, until=self._until(lease_seconds))
+        state = handled(lease.state, record, until=self._until(lease_seconds))
         chain = self._chain(record)
         letter: tuple[Write, ...] = ()
         if dead is not None:
@@ -161,64 +161,66 @@ class Moves:
                 bury(where.space, thread_id=where.id, record=record, error=dead.error, attempts=dead.attempts, now=now),
             )
 
-        def told(receipt: Receipt) -> Hold:
-            return Hold(state, receipt.versions[0])
+        def told(receipt: Receipt) -> Lease:
+            return Lease(state, receipt.versions[0])
 
-        async def attempt() -> Plan[Hold] | None:
+        async def attempt() -> Plan[Lease] | None:
             # A thread or a chain may begin meanwhile: then only this is planned again, the function need not run again.
             more = await self._answers(record, chain, answers)
             if more is None:
                 return None
-            return self._plan(hold, state, told, Writes(more.expects, (*more.writes, *letter)))
+            return self._plan(lease, state, told, Writes(more.expects, (*more.writes, *letter)))
 
-        async def replay(receipt: Receipt) -> Hold:
+        async def replay(receipt: Receipt) -> Lease:
             return told(receipt)
 
         said = {"index": record.index, "answers": [_sealed(item) for item in answers], "dead": dead}
-        content = pack(self._said(hold, said | {"lease_seconds": lease_seconds}))
-        return await self._perform("conclude", hold, content, attempt, replay, commit_id)
+        content = pack(self._said(lease, said | {"lease_seconds": lease_seconds}))
+        return await self._perform("conclude", lease, content, attempt, replay, commit_id)
 
     # ---- where somebody else's worker says what it holds ------------------------------------------------------------
 
-    async def held(self, version: int) -> Hold:
+    async def held(self, version: int) -> Lease:
         """Return what the worker holds, if it does."""
         document = await self._scope.get(Get(self.key))
         state = read_delivery(document)
         if document is None or document.version != version or state.owner != self._owner:
             raise self._gone()
-        return Hold(state, version)
+        return Lease(state, version)
 
-    async def message(self, hold: Hold, index: int) -> Record:
+    async def message(self, lease: Lease, index: int) -> Record:
         """Return a message that is still to be handled."""
         here = await read_slice(self._scope, Range(self._thread, index, index + 1))
         for record in here.records:
-            if record.receiver is not None and due(hold.state, (record,), {record.receiver}):
+            if record.receiver is not None and due(lease.state, (record,), {record.receiver}):
                 return record
         raise InvalidInput(f"thread {self._thread.id!r} has no message {index} to be handled; nothing changed")
 
     # ---- what they are made of --------------------------------------------------------------------------------------
 
-    async def _move(self, name: str, hold: Hold, state: Delivery, said: dict[str, Any], commit_id: str | None) -> Hold:
+    async def _move(
+        self, name: str, lease: Lease, state: Delivery, said: dict[str, Any], commit_id: str | None
+    ) -> Lease:
         """Commit the delivery's next state, and nothing else."""
 
-        def told(receipt: Receipt) -> Hold:
-            return Hold(state, receipt.versions[0])
+        def told(receipt: Receipt) -> Lease:
+            return Lease(state, receipt.versions[0])
 
-        async def attempt() -> Plan[Hold]:
-            return self._plan(hold, state, told)
+        async def attempt() -> Plan[Lease]:
+            return self._plan(lease, state, told)
 
-        async def replay(receipt: Receipt) -> Hold:
+        async def replay(receipt: Receipt) -> Lease:
             return told(receipt)
 
-        return await self._perform(name, hold, encode(self._said(hold, said)), attempt, replay, commit_id)
+        return await self._perform(name, lease, encode(self._said(lease, said)), attempt, replay, commit_id)
 
-    def _said(self, hold: Hold, more: dict[str, Any]) -> dict[str, Any]:
-        return {"owner": self._owner, "version": hold.version, **more}
+    def _said(self, lease: Lease, more: dict[str, Any]) -> dict[str, Any]:
+        return {"owner": self._owner, "version": lease.version, **more}
 
     async def _perform(
         self,
         name: str,
-        hold: Hold,
+        lease: Lease,
         content: Json,
         attempt: Callable[[], Awaitable[Plan[T] | None]],
         replay: Callable[[Receipt], Awaitable[T]],
@@ -228,24 +230,24 @@ class Moves:
         operation = Operation(f"dispatch.{name}", self.key, content, commit_id, limits)
         try:
             return await perform(self._scope, operation, attempt, replay, more_room)
-        except Lost:
+        except LeaseLost:
             raise
         except Conflict as conflict:
             raise self._lost(conflict) or conflict from None
 
     def _plan(
-        self, hold: Hold, state: Delivery, result: Callable[[Receipt], T], more: Writes = Writes((), ())
+        self, lease: Lease, state: Delivery, result: Callable[[Receipt], T], more: Writes = Writes((), ())
     ) -> Plan[T]:
-        """Plan the delivery's next state with whatever belongs to it. `Lost` if the thread is not ours any more."""
-        fence = Expect(self.key, hold.version)
+        """Plan the delivery's next state with whatever belongs to it. `LeaseLost` if the thread is not ours now."""
+        fence = Expect(self.key, lease.version)
         return Plan((fence, *more.expects), (Put(self.key, pack(state)), *more.writes), result, refusal=self._lost)
 
-    def _lost(self, conflict: Conflict) -> Lost | None:
+    def _lost(self, conflict: Conflict) -> LeaseLost | None:
         return self._gone() if conflict.key == self.key else None
 
-    def _gone(self) -> Lost:
+    def _gone(self) -> LeaseLost:
         told = f"another worker has thread {self._thread.id!r} now; nothing changed"
-        return Lost(told, expected=0, actual=0, key=self.key)
+        return LeaseLost(told, expected=0, actual=0, key=self.key)
 
     def _until(self, lease_seconds: float) -> int:
         return self._scope.clock() + int(lease_seconds * 1_000_000)

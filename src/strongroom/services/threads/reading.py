@@ -1,18 +1,21 @@
-"""One thread: reading its slots, in order, by index, by type, by sender, and as they come."""
+"""Reading threads: the slots of one, and of all of them how they stand and which have been unused for longest."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from time import monotonic
 from typing import Any, overload
+
+from msgspec import Struct
 
 from strongroom.arguments import checked
 from strongroom.codec import Json
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.threads.payloads import PayloadTypes
+from strongroom.services.threads.plans import INFO, THREAD, Found, count_key, found, questions
 from strongroom.services.threads.values import Slot
-from strongroom.store import Key, Range, Record, Slice, Tail
+from strongroom.store import Document, Get, Key, Range, Record, Scan, Slice, Tail
 
 PAGE = 256
 WAIT_SECONDS = 1.0
@@ -47,7 +50,7 @@ class AsyncThread:
         """Return one slot by index (from the end if negative), or some by a slice without a step."""
         if isinstance(place, slice):
             if place.step not in (None, 1):
-                raise InvalidInput("a thread can not be sliced with a step")
+                raise InvalidInput("a thread cannot be sliced with a step")
             return await self.slice(place.start or 0, place.stop)
         if place >= 0:
             here = await self._read(place, place + 1)
@@ -120,7 +123,7 @@ class AsyncThread:
 
 
 async def read_slice(scope: Scope, question: Range) -> Slice:
-    """Read a part of a thread. A damaged record does not hide its neighbours: a slot that can not be opened stands in
+    """Read a part of a thread. A damaged record does not hide its neighbours: a slot that cannot be opened stands in
     its place."""
     try:
         return await scope.some(question)
@@ -139,3 +142,51 @@ async def _read_alone(scope: Scope, key: Key, index: int) -> Record:
         return (await scope.get(Range(key, index, index + 1))).records[0]
     except Damaged:
         return Record(index, "", Json(b""), 0, 0, None, None, None, None, None)
+
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+
+
+class Used(Struct, frozen=True, order=True):
+    """When a thread was last written to, and how long it was then."""
+
+    at: int
+    thread_id: str
+    length: int
+
+
+async def look(scope: Scope, keys: Sequence[Key]) -> tuple[list[Found], Document | None]:
+    """Return what a plan for these threads needs, and the document that counts all of them, from one snapshot."""
+    *answers, count = await scope.get_all([*questions(keys), Get(count_key(scope.space))])
+    assert not isinstance(count, Slice)
+    return found(keys, answers), count
+
+
+async def live(scope: Scope) -> AsyncIterator[list[Key]]:
+    """Yield the keys of all live threads, some at a time."""
+    async for page in scope.pages(Scan(scope.space, INFO, {"state": "live"}, limit=PAGE)):
+        yield [scope.key(THREAD, info.key.id) for info in page]
+
+
+async def by_use(scope: Scope) -> list[Used]:
+    """List the live threads, the one unused for longest first."""
+    used = []
+    async for keys in live(scope):
+        asked = [Tail(key, 1) for key in keys]
+        try:
+            slices = await scope.get_all(asked)
+        except Damaged:
+            slices = [await _newest(scope, tail) for tail in asked]
+        used += [
+            Used(here.records[0].at, key.id, here.length)
+            for key, here in zip(keys, slices, strict=True)
+            if here.records
+        ]
+    return sorted(used)
+
+
+async def _newest(scope: Scope, tail: Tail) -> Slice:
+    try:
+        return await scope.get(tail)
+    except Damaged:
+        return Slice(0, 0, ())  # what cannot be read is not thrown away either
