@@ -49,6 +49,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "sessions search": (["message", "-k", "2"], "support", "hits"),
     "sessions show": (["support", "-n", "3"], "message 19", "messages"),
     "sessions window": (["support", "--max-tokens", "400"], "of 20 messages", "receipt"),
+    "threads sweep": (["--idle-seconds", "86400"], "ended: none", "ended"),
     "threads delete": (["errands", "--yes"], "deleted: errands", "deleted"),
     "threads list": ([], "errands", "threads"),
     "threads show": (["errands"], "boss 4", "slots"),

@@ -14,7 +14,7 @@ import pytest
 
 import strongroom
 from strongroom.blocking.runs import Run
-from strongroom.compat.aos_context import _places
+from strongroom.compat import stores
 from strongroom.compat.aos_context.config import ContextConfig
 from strongroom.compat.aos_context.validation import ValidationError
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager, WSExistsError, WSLockError, WSSizeError
@@ -315,9 +315,9 @@ def test_a_short_relative_path_is_enough(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_more_runs_than_stores_are_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_places, "MOST_OPEN", 2)
+    monkeypatch.setattr(stores, "MOST_OPEN", 2)
     managers = [started(tmp_path / str(number)) for number in range(5)]
-    assert len(_places._stores._open) <= 2
+    assert len(stores._stores._open) <= 2
     assert all(manager.apply_patch(patch(0, status="BUSY")).ok for manager in managers)
 
 

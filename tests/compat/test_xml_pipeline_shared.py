@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import multiprocessing
 import os
+import pickle
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +33,12 @@ spawn = multiprocessing.get_context("spawn")
 @dataclass
 class Text:
     message: str
+
+
+@dataclass
+class Located:
+    name: str
+    where: Path
 
 
 @pytest.fixture(params=["memory", "manager", "redis"])
@@ -186,13 +196,42 @@ def test_resetting_the_buffer_of_one_process_leaves_what_others_share(backend: S
     assert backend.buffer_thread_len("t") == 1
 
 
-def test_nothing_ends_by_itself_and_sweeping_ends_what_waited(backend: StoreBackend) -> None:
+def test_sweeping_ends_what_waited(backend: StoreBackend) -> None:
     backend.buffer_append("t", b"x")
     assert tuple(backend.sweep()) == ()
     assert backend.buffer_thread_len("t") == 1
-    ended = backend.context.threads.limited(ttl_seconds=1e-6).sweep()
-    assert ended == ("t",)
+    backend.config.redis_ttl = 0
+    assert tuple(backend.sweep()) == ("t",)
     assert backend.buffer_append("t", b"y") == 1
+
+
+def test_on_redis_a_thread_ends_by_itself_within_a_bounded_time(redis: str) -> None:
+    config = BackendConfig("redis", redis, f"xp:{os.urandom(4).hex()}:", redis_ttl=1)
+    backend = get_shared_backend(config)
+    buffer = ContextBuffer(backend)
+    buffer.append("t", Text("x"), "a", "b")
+    assert buffer.thread_exists("t")
+    ends = time.monotonic() + 30
+    while buffer.thread_exists("t") and time.monotonic() < ends:
+        time.sleep(0.05)  # what is waited for is time itself
+    assert not buffer.thread_exists("t")
+    assert ends - time.monotonic() > 30 - 10
+
+
+def test_a_payload_that_cannot_leave_its_process_is_refused_by_the_name_of_its_field(backend: StoreBackend) -> None:
+    buffer = ContextBuffer(backend)
+    with pytest.raises(InvalidInput, match="field 'where', a PosixPath, cannot leave this process"):
+        buffer.append("t", Located("x", Path("/tmp")), "a", "b")
+    with pytest.raises(InvalidInput, match="cannot leave this process"):
+        buffer.append("t", object(), "a", "b")
+    assert buffer.get_thread("t") is None
+
+
+def test_a_slot_of_a_backend_is_a_frozen_dataclass_too(backend: StoreBackend) -> None:
+    slot = ContextBuffer(backend).append("t", Text("x"), "a", "b")
+    found = ContextBuffer(backend).get_thread_slots("t")[0]
+    assert dataclasses.replace(found, payload=1) == dataclasses.replace(slot, payload=1)
+    assert pickle.loads(pickle.dumps(slot)) == slot == copy.copy(slot)
 
 
 def test_a_slot_travels_as_json() -> None:

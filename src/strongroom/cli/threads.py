@@ -91,6 +91,15 @@ def delete_thread(thread_id: str, yes: bool) -> None:
     done({"deleted": thread_id}, "deleted: {}", thread_id)
 
 
+@threads.command("sweep")
+@click.option("--idle-seconds", required=True, type=click.FloatRange(0), help="How long nobody has written to them.")
+def sweep_threads(idle_seconds: float) -> None:
+    """End the threads that nobody has written to for so long, and leave tombstones."""
+    with context() as ctx:
+        ended = ctx.threads.sweep(ttl_seconds=idle_seconds)
+    done({"ended": list(ended)}, "ended: {}", ", ".join(ended) or "none")
+
+
 def _existing(ctx: Context, thread_id: str) -> Thread:
     thread = ctx.threads.get(thread_id)
     if not thread.length():

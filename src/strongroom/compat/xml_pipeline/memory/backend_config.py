@@ -1,18 +1,46 @@
-"""Which store processes share, and what they may ask of it."""
+"""Which store processes share, what they may ask of it, and the two sections of `organism.yaml` that say so.
+
+```yaml
+backend:
+  type: redis
+  redis_url: redis://localhost:6379
+  redis_ttl: 3600
+process_pool:
+  workers: 4
+  max_tasks_per_child: 100
+```
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
+from strongroom.errors import InvalidInput
+
+T = TypeVar("T")
 MAX_SLOTS = 10_000
 MAX_THREADS = 1_000
+BACKENDS = ("memory", "manager", "redis")
+# How else the fields are called in a file, where their section says what they belong to.
+_SHORT = {
+    "type": "backend_type",
+    "url": "redis_url",
+    "prefix": "redis_prefix",
+    "ttl": "redis_ttl",
+    "address": "manager_address",
+    "authkey": "manager_authkey",
+    "max_workers": "workers",
+}
 
 
 @dataclass
 class BackendConfig:
-    """Which store, and its limits. `redis_ttl` is what `sweep` goes by: nothing ends by itself."""
+    """Which store, and its limits. On Redis, threads end that nobody has written to for `redis_ttl` seconds."""
 
     backend_type: Literal["memory", "manager", "redis"] = "memory"
     redis_url: str = "redis://localhost:6379"
@@ -43,3 +71,55 @@ class SharedBackend(Protocol):
     def registry_list_all(self) -> dict[str, str]: ...
     def registry_clear(self) -> None: ...
     def close(self) -> None: ...
+
+
+@dataclass
+class ProcessPoolConfig:
+    """How many processes run CPU-bound handlers, and after how many messages each is replaced."""
+
+    workers: int | None = None
+    max_tasks_per_child: int | None = None
+
+
+def load_sections(path: str | os.PathLike[str]) -> tuple[BackendConfig, ProcessPoolConfig]:
+    """Read the sections `backend` and `process_pool` of an `organism.yaml`. Its other sections are left alone."""
+    return sections(read_yaml(path))
+
+
+def sections(content: Mapping[str, Any]) -> tuple[BackendConfig, ProcessPoolConfig]:
+    """Return what the two sections of a file say."""
+    backend = _section(BackendConfig, "backend", content)
+    if backend.backend_type not in BACKENDS:
+        raise InvalidInput(f"backend.type must be one of {', '.join(BACKENDS)}, not {backend.backend_type!r:.40}")
+    return backend, _section(ProcessPoolConfig, "process_pool", content)
+
+
+def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a YAML file whose content is a mapping. Nothing in it is executed."""
+    try:
+        import yaml  # an extra, and only those who have such a file need it
+    except ImportError:
+        raise InvalidInput(
+            f"reading {os.fspath(path)!r} needs the extra 'config': pip install 'strongroom[config]'"
+        ) from None
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        raise InvalidInput(f"{os.fspath(path)!r} is not YAML: {problem}") from None
+    if not isinstance(content, dict):
+        raise InvalidInput(f"{os.fspath(path)!r} must hold a mapping, not a {type(content).__name__}")
+    return content
+
+
+def _section(made_of: type[T], name: str, content: Mapping[str, Any]) -> T:
+    told = content.get(name) or {}
+    if not isinstance(told, Mapping):
+        raise InvalidInput(f"the section {name!r} must be a mapping, not a {type(told).__name__}")
+    values = {_SHORT.get(str(key), str(key)): value for key, value in told.items()}
+    known = {field.name for field in dataclasses.fields(made_of)}  # type: ignore[arg-type]
+    unknown = sorted(values.keys() - known)
+    if unknown:
+        raise InvalidInput(f"the section {name!r} has no {unknown[0]!r:.60}; it has {', '.join(sorted(known))}")
+    if isinstance(values.get("manager_authkey"), str):
+        values["manager_authkey"] = values["manager_authkey"].encode()
+    return made_of(**values)

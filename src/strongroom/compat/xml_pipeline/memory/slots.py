@@ -1,17 +1,24 @@
-"""Slots: one message each, frozen. What a slot shows is computed when asked for, so that appending costs little."""
+"""Slots: one message each, as frozen as a dataclass can be.
+
+What a slot shows is worked out when it is asked for, so that appending costs little, and a payload that was edited
+since can be told from one that was not. To its users a slot is a plain frozen dataclass: it is compared, replaced,
+copied and pickled like one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import FrozenInstanceError, dataclass
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
-from strongroom.compat.xml_pipeline.message_bus.message_state import HandlerMetadata
-from strongroom.errors import Damaged
-from strongroom.services.threads.payloads import PayloadTypes, seal, type_name, unseal
-from strongroom.services.threads.values import Slot
+from strongroom.compat.xml_pipeline.messages import HandlerMetadata
+from strongroom.errors import Damaged, InvalidInput
+from strongroom.services.threads.payloads import Inert, PayloadTypes, seal, type_name
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -30,12 +37,38 @@ class SlotMetadata:
     todo_nudge: str = ""
 
 
+class Source(Protocol):
+    """What a slot of a buffer is made of."""
+
+    def payload(self) -> Any: ...
+    def metadata(self) -> SlotMetadata: ...
+
+
 @dataclass(frozen=True)
 class BufferSlot:
     """A message of a thread. It never changes."""
 
     payload: Any
     metadata: SlotMetadata
+
+    @classmethod
+    def of(cls, source: Source) -> BufferSlot:
+        """Make a slot that asks its source; the class's own __init__ takes several times as long."""
+        made = object.__new__(cls)
+        vars(made)["_source"] = source
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for what is not in the instance: the fields of a slot that has a source.
+        source = vars(self).get("_source")
+        if name == "payload" and source is not None:
+            return source.payload()
+        if name == "metadata" and source is not None:
+            return vars(self).setdefault("metadata", source.metadata())
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BufferSlot, (self.payload, self.metadata)
 
     @property
     def thread_id(self) -> str:
@@ -54,86 +87,45 @@ class BufferSlot:
         return self.metadata.slot_index
 
 
-class _StoredSlot(BufferSlot):
-    """A slot over a slot of the store, which guards its payload against edits."""
-
-    __slots__ = ("_slot",)
-    _slot: Slot
-
-    @property
-    def payload(self) -> Any:
-        return self._slot.payload
-
-    @property
-    def metadata(self) -> SlotMetadata:
-        slot = self._slot
-        known = (slot.thread_id, slot.from_id, slot.to_id, slot.index, slot.at.isoformat(), slot.type)
-        return SlotMetadata(*known, **slot.metadata)
-
-    @property
-    def index(self) -> int:
-        return self._slot.index
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BufferSlot, (self.payload, self.metadata)
+# What a thread's metadata holds for this package.
+TOLD = ("own_name", "is_self_call", "usage_instructions", "todo_nudge")
 
 
-_StoredSlot.__qualname__ = BufferSlot.__qualname__  # to its users it is one
-_new = object.__new__
-_fill: Callable[[BufferSlot, Slot], None] = vars(_StoredSlot)["_slot"].__set__
+class Told(Struct, frozen=True):
+    """What whoever appends a message says about it."""
+
+    from_id: str
+    to_id: str
+    own_name: str | None = None
+    is_self_call: bool = False
+    usage_instructions: str = ""
+    todo_nudge: str = ""
+
+    def stored(self) -> dict[str, Any] | None:
+        """Return the metadata that is stored with a message: what is not as usual, None if everything is."""
+        return {name: told for name in TOLD if (told := getattr(self, name))} or None
+
+    def metadata(self, thread_id: str, index: int, at: int, payload_type: str) -> SlotMetadata:
+        """Say all that is known about a slot, made at so many microseconds after 1970."""
+        return SlotMetadata(
+            thread_id,
+            self.from_id,
+            self.to_id,
+            index,
+            (_EPOCH + timedelta(microseconds=at)).isoformat(),
+            payload_type,
+            self.own_name,
+            self.is_self_call,
+            self.usage_instructions,
+            self.todo_nudge,
+        )
 
 
-def stored_slot(slot: Slot) -> BufferSlot:
-    """Show a slot of the store by the names of this package."""
-    made = _new(_StoredSlot)
-    _fill(made, slot)  # the frozen class's own __init__ takes several times as long
-    return made
-
-
-def told_of(
-    own_name: str | None, is_self_call: bool, usage_instructions: str, todo_nudge: str
-) -> dict[str, Any] | None:
-    """Return the metadata that is stored with a message: what is not as usual, None if everything is."""
-    if own_name is None and not (is_self_call or usage_instructions or todo_nudge):
-        return None
-    told = {
-        "own_name": own_name,
-        "is_self_call": is_self_call,
-        "usage_instructions": usage_instructions,
-        "todo_nudge": todo_nudge,
-    }
-    return {name: value for name, value in told.items() if value}
-
-
-def told_in(metadata: SlotMetadata | HandlerMetadata) -> dict[str, Any]:
+def told_in(metadata: SlotMetadata | HandlerMetadata) -> Told:
     """Return what another message's metadata says about a new one."""
-    names = ("from_id", "own_name", "is_self_call", "usage_instructions", "todo_nudge")
-    told = {name: getattr(metadata, name) for name in names}
-    return {**told, "to_id": getattr(metadata, "to_id", metadata.own_name or "")}
-
-
-def serialize_slot(slot: BufferSlot) -> bytes:
-    """Return a slot as JSON."""
-    payload = msgspec.Raw(unseal(seal(slot.payload)).payload)
-    return msgspec.json.encode({"type": type_name(slot.payload), "payload": payload, "metadata": slot.metadata})
-
-
-def deserialize_slot(data: bytes, types: PayloadTypes | None = None) -> BufferSlot:
-    """Return the slot of some JSON, or raise `Damaged`. A type that was not registered comes back as `Inert`."""
-    try:
-        found = msgspec.json.decode(data, type=_Slot)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise Damaged(f"this is not a slot: {problem}", reason="corrupt") from None
-    return BufferSlot((types or PayloadTypes()).build(found.type, found.payload), found.metadata)
-
-
-class _Slot(msgspec.Struct):
-    type: str
-    payload: msgspec.Raw
-    metadata: SlotMetadata
+    to_id = getattr(metadata, "to_id", metadata.own_name or "")
+    rest = (metadata.own_name, metadata.is_self_call, metadata.usage_instructions, metadata.todo_nudge)
+    return Told(metadata.from_id, to_id, *rest)
 
 
 def slot_to_handler_metadata(slot: BufferSlot) -> HandlerMetadata:
@@ -147,3 +139,53 @@ def slot_to_handler_metadata(slot: BufferSlot) -> HandlerMetadata:
         usage_instructions=told.usage_instructions,
         todo_nudge=told.todo_nudge,
     )
+
+
+def shown_type(payload: Any) -> str:
+    """Return the name of a payload's class, as a slot tells it."""
+    return payload.type if type(payload) is Inert else type(payload).__name__
+
+
+# ---- leaving the process --------------------------------------------------------------------------------------------
+
+
+class _Slot(Struct):
+    type: str
+    payload: msgspec.Raw
+    metadata: SlotMetadata
+
+
+def serialize_slot(slot: BufferSlot) -> bytes:
+    """Return a slot as JSON, or raise `InvalidInput` saying which field of its payload is no data."""
+    payload = msgspec.Raw(portable(slot.payload))
+    return msgspec.json.encode({"type": type_name(slot.payload), "payload": payload, "metadata": slot.metadata})
+
+
+def deserialize_slot(data: bytes, types: PayloadTypes | None = None) -> BufferSlot:
+    """Return the slot of some JSON, or raise `Damaged`. A type that was not registered comes back as `Inert`."""
+    try:
+        found = msgspec.json.decode(data, type=_Slot)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise Damaged(f"this is not a slot: {problem}", reason="corrupt") from None
+    return BufferSlot((types or PayloadTypes()).build(found.type, found.payload), found.metadata)
+
+
+def portable(payload: Any) -> bytes:
+    """Return a payload as JSON, or raise `InvalidInput` saying which field of it cannot leave this process."""
+    try:
+        return seal(payload)[1:-1]
+    except InvalidInput as problem:
+        field = _unportable_field(payload)
+        where = f"the payload's field {field[0]!r}, a {type(field[1]).__name__}," if field else "the payload"
+        raise InvalidInput(f"{where} cannot leave this process: {problem}", path=field[0] if field else "") from None
+
+
+def _unportable_field(payload: Any) -> tuple[str, Any] | None:
+    """Return the first field that is no data, if the payload has fields."""
+    fields = payload if isinstance(payload, dict) else getattr(payload, "__dict__", None)
+    for name, value in (fields or {}).items():
+        try:
+            seal({str(name): value} if isinstance(name, str) else {name: value})
+        except InvalidInput:
+            return str(name), value
+    return None

@@ -1,1 +1,0 @@
-"""xml_pipeline under its earlier name, agentserver: the same names, the same objects."""

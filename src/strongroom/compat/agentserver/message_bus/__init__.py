@@ -1,1 +1,0 @@
-"""`xml_pipeline.message_bus` under its earlier name."""
