@@ -12,10 +12,10 @@ import strongroom
 from strongroom.client.store import HttpStore
 from strongroom.codec import encode, pack
 from strongroom.errors import InvalidInput, Unavailable
-from strongroom.operations import Operation
+from strongroom.operations import Operation, identify
 from strongroom.protocol import wire
 from strongroom.scope import Scope
-from strongroom.server.ids import own_id
+from strongroom.server.ids import caller_id, marked_ids, own_id
 from strongroom.server.keys import Caller
 from strongroom.server.oidc import name_of
 from strongroom.services.runs.ledger import KIND as LEDGER
@@ -164,6 +164,29 @@ def test_no_two_callers_have_an_id_in_common() -> None:
     assert len({own_id(one, now), own_id(other, now), now}) == 3
     assert own_id(one, now) == own_id(one, now)
     assert own_id(one, "x" * 255) != own_id(other, "x" * 255) and len(own_id(one, "x" * 255)) < 255
+
+
+def test_an_id_that_a_server_made_up_is_taken_from_nobody_but_its_caller() -> None:
+    one, other = Caller("a", "s", "writer"), Caller("b", "s", "writer")
+    with marked_ids(one):
+        id, _ = identify(Operation("runs.create", Key("s", "run", "r"), encode({})))
+    told = f"~{id}"
+    assert caller_id(one, told) == told
+    assert caller_id(other, told) == own_id(other, told) != told
+
+
+def test_a_thief_of_an_unknown_outcome_repeats_nothing_and_spoils_nothing(server: Served) -> None:
+    slot = {"payload": "order", "from_id": "a"}
+    with (
+        client(server.url, victim := server.key(role="writer")) as http,
+        client(server.url, server.key(role="writer")) as thief,
+    ):
+        with marked_ids(Caller(name_in(victim), "default", "writer")):
+            id = f"~{identify(Operation('threads.append', Key('default', 'thread', 't'), encode({})))[0]}"
+        stolen = thief.post("/threads/t/slots", json={**slot, "payload": "other"}, headers=keyed(id))
+        made = http.post("/threads/t/slots", json=slot, headers=keyed(id))
+        again = http.post("/threads/t/slots", json=slot, headers=keyed(id))
+    assert [each.json()["index"] for each in (stolen, made, again)] == [0, 1, 1]
 
 
 def test_an_id_from_the_future_is_not_believed_to_be_new() -> None:

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -149,9 +150,13 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
                 run.record("TOOL_RESULT", {"tool_name": "t", "ok": True, "result": text})
                 ctx.threads.append("t", text, from_id="a")
                 ctx.store.commit(Commit(new_id(), (), (Put(Key("default", "note", f"n{number}"), encode(text)),)))
+            dense = ctx.sessions.open("dense")
+            for _ in range(24):
+                dense.append([{"role": "user", "content": DENSE}])
         yield started
 
 
+DENSE: list[Any] = [[]] * 100_000  # three bytes each on the way, and twenty times that once parsed
 NOTE = Key("default", "note", "n0")
 MESSAGE = Key("default", "message", "s")
 SMALL_READS: dict[str, list[AnyQuestion]] = {
@@ -174,7 +179,55 @@ SMALL_PAGES = (
     "/runs/r/episodes?limit=1000",
     "/runs/r/pack",
     "/threads/t/slots",
+    "/sessions/dense/messages?limit=1000",
+    "/sessions/dense/window?max_tokens=10000000",
 )
+SMALL = 63 * 1024
+SMALL_BODIES = {
+    "empty lists": b'{"objective": [' + b"[]," * (SMALL // 3) + b"[]]}",
+    "empty objects": b'{"objective": [' + b"{}," * (SMALL // 3) + b"{}]}",
+    "numbers": b'{"objective": [' + b"300," * (SMALL // 4) + b"1]}",
+    "keys": b'{"objective": {' + b",".join(b'"%d":0' % number for number in range(SMALL // 9)) + b"}}",
+    "escapes": b'{"objective": "' + b"\\u0041" * (SMALL // 6) + b'"}',
+    "depth": b'{"objective": ' + b"[" * SMALL,
+}
+
+
+@pytest.mark.parametrize("shape", SMALL_BODIES)
+def test_a_small_body_makes_a_server_hold_little(heavy: Process, shape: str) -> None:
+    body = SMALL_BODIES[shape]
+    assert len(body) < 64 * 1024
+    before = peak_mib(heavy)
+    with client(heavy.url) as http:
+        for path in ("/runs", "/sessions/s/messages", "/threads/t/slots", "/memories/propose", "/runs/r/events"):
+            assert http.post(path, content=body).status_code in (200, 413, 422)
+    assert peak_mib(heavy) - before < 64
+
+
+@pytest.mark.parametrize("byte", [b"\x90", b"\x80", b"\xc0", b"\xa0"], ids=["lists", "maps", "nil", "texts"])
+def test_a_small_body_of_the_port_makes_a_server_hold_little(heavy: Process, byte: bytes) -> None:
+    body = b"\xdd" + (SMALL).to_bytes(4, "big") + byte * SMALL
+    before = peak_mib(heavy)
+    with client(heavy.url) as http:
+        for path in ("/store/read", "/store/perform", "/store/commit", "/store/search", "/store/wait"):
+            answer = http.post(path, content=body, headers={"Content-Type": wire.MEDIA})
+            assert answer.status_code == 422
+    assert peak_mib(heavy) - before < 64
+
+
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(heavy: Process) -> None:
+    before = peak_mib(heavy)
+    wide = b'{"messages": [{"role": "user", "content": [' + b"[]," * 600_000 + b"[]]}]}"
+    with client(heavy.url) as http:
+        answer = http.post("/sessions/s/messages", content=wide)
+    assert (answer.status_code, answer.json()["details"]["limit"]) == (413, 500_000)
+    assert peak_mib(heavy) - before < 64
+
+
+def test_commas_within_a_text_are_no_values(heavy: Process) -> None:
+    with client(heavy.url) as http:
+        table = {"role": "user", "content": '1,"2",[3],{4}\\\n' * 100_000}
+        assert http.post("/sessions/tables/messages", json={"messages": [table]}).status_code == 200
 
 
 @pytest.mark.parametrize("asked", SMALL_READS)

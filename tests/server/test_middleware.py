@@ -152,3 +152,10 @@ def test_what_callers_make_up_is_no_label(admin: httpx.Client) -> None:
         admin.get(f"/made/up/{number}")
         admin.get(f"/runs/made-up-{number}")
     assert len(admin.get("/metrics").text.splitlines()) - before < 80
+
+
+@pytest.mark.parametrize("path", ["/runs/%FF", "/runs/%C3", "/sessions/%ED%A0%80/messages", "/runs?after=%FF"])
+def test_an_address_that_is_not_utf8_is_refused(admin: httpx.Client, path: str) -> None:
+    admin.post("/runs", json={"objective": "x", "run_id": "\ufffd"})  # what a lossy reading would make of it
+    answer = admin.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (400, "not_utf8")

@@ -43,6 +43,7 @@ def ids(full: Served) -> dict[str, str]:
         http.post(f"/runs/{run}/milestone", json={"reason": "r"})
         said = {"messages": [{"role": "user", "content": "anything"}]}
         http.post("/sessions/talk/messages", json=said)
+        http.put("/files", json={"path": "/notes/nothing.md", "text": "anything"})
         http.post("/threads/wire/slots", json={"payload": "hi", "from_id": "a"})
         waiting = http.post("/memories/propose", json={"requests": [{**MCR, "content": "c"}]}).json()["id"]
     return {"run_id": run, "batch_id": waiting, "memory_id": memory, "session_id": "talk", "thread_id": "wire"}

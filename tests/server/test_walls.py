@@ -6,10 +6,14 @@ calls.
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
+import time
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -26,11 +30,12 @@ from strongroom.server.routes import ENDPOINTS
 from strongroom.store import Find, Get, Key, Range, ReceiptOf, Scan, Tail
 from tests.server import packed
 from tests.server.conftest import ROLES, client
-from tests.server.samples import MCR
+from tests.server.samples import MCR, request
 from tests.server.serving import Served, served
 from tests.server.test_roles import name
 
 packed.register()
+FLOOR_SECONDS = 0.001  # below that it is not a request's work that is measured
 CANARY = "zq9canary7"
 MOST = 200_000
 SLACK = 100_000  # what stands around what is stored: names, times, hashes
@@ -46,7 +51,32 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         for space, word in (("ours", "plain"), ("theirs", CANARY)):
             with client(started.url, started.key(space)) as http:
                 _fill(http, word)
+        started.app.middleware_stack = Worked(started.app.middleware_stack)
         yield started
+
+
+class Worked:
+    """Notes how long each request kept the server's event loop at work. Processor time, not the clock: whatever else
+    this machine does, it is the same."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._thread = 0
+        self._collecting = 0.0  # garbage, of which the tests make most
+        self.seconds: list[tuple[float, str]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self._thread = threading.get_ident()
+        gc.callbacks.append(self._collect)
+        start, self._collecting = time.thread_time(), 0.0
+        await self._app(scope, receive, send)
+        gc.callbacks.remove(self._collect)
+        spent = time.thread_time() - start - self._collecting
+        self.seconds.append((spent, f"{scope['method']} {scope['path']}"))
+
+    def _collect(self, phase: str, _: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self._collecting += time.thread_time() * (1 if phase == "stop" else -1)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +152,21 @@ def test_the_port_has_the_same_walls(
     media = {"Content-Type": wire.MEDIA}
     for endpoint, content in ((READ, wire.dump_questions(asked)), (SEARCH, wire.dump(sought))):
         _check(callers[role].post(endpoint.path, content=content, headers=media), endpoint)
+
+
+def test_no_request_takes_a_hundred_times_the_work_of_the_median(
+    server: Served, callers: dict[str, httpx.Client]
+) -> None:
+    """All that were made above, and each endpoint about things that are there, with every role's key."""
+    worked = server.app.middleware_stack
+    assert isinstance(worked, Worked)
+    ids = dict.fromkeys(("run_id", "session_id", "thread_id", "memory_id", "batch_id"), "known")
+    for endpoint in CALLED:
+        for http in callers.values():
+            request(http, endpoint, ids=ids, space="ours")
+    usual = max(median(seconds for seconds, _ in worked.seconds), FLOOR_SECONDS)
+    assert len(worked.seconds) >= len(CALLED) * len(ROLES)
+    assert [each for each in worked.seconds if each[0] > 100 * usual] == []
 
 
 def test_the_canary_is_there_to_be_found(server: Served) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import Json, encode, trusted
+from strongroom.codec import Json, encode, require_few_values, trusted
 from strongroom.errors import InvalidInput, SchemaMismatch
 from strongroom.operations import Operation
 from strongroom.store import (
@@ -131,8 +131,10 @@ def dump_operation(asked: Operation) -> bytes:
 
 
 def load_operation(raw: bytes) -> OperationRequest:
-    asked: OperationRequest = _made(_unpack(raw), OperationRequest)
-    return asked
+    try:
+        return msgspec.msgpack.decode(raw, type=OperationRequest, dec_hook=_checked)
+    except (msgspec.DecodeError, RecursionError, ValueError) as problem:
+        raise InvalidInput(f"not an operation ({problem}); nothing changed") from None
 
 
 def load_find(raw: bytes) -> Find:
@@ -187,6 +189,7 @@ def _checked(kind: Any, value: Any) -> Any:
     """Accept JSON from outside only as the bytes that `encode` makes of it."""
     if kind is not Json or type(value) is not bytes:
         raise InvalidInput(f"a {kind.__name__} cannot be made of this; nothing changed")
+    require_few_values(value)
     try:
         # A little deeper than what is stored: arguments stand in a list or two of their own.
         if (canonical := encode(msgspec.json.decode(value), depth=-ENVELOPE)) == value:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from strongroom.bridge import can_search
+from strongroom.codec import count_values
 from strongroom.errors import BudgetExceeded
 from strongroom.store import (
     MAX_RECORD_BYTES,
@@ -40,6 +41,8 @@ from strongroom.store import (
 T = TypeVar("T")
 
 MIB = 1024 * 1024
+VALUE_BYTES = 72  # that a small value takes once it is parsed
+EXPANSION = 6  # how many times its bytes an answer may take before its values count
 LARGEST_READ = MAX_RECORD_BYTES + 4 * MIB  # one record of the largest kind, and what is read beside it
 
 _left: ContextVar[list[int] | None] = ContextVar("strongroom.left", default=None)
@@ -65,12 +68,11 @@ class BoundedStore:
         left = _left.get()
         most = left[0] if left is not None else LARGEST_READ if _is_single(questions) else self._most
         part: Part = await self._store.read_within(questions, most)
-        if part.cut or len(part.answers) < len(questions):
+        cost = sum(map(_cost, part.answers))
+        if part.cut or len(part.answers) < len(questions) or (cost > most and most < LARGEST_READ):
             raise too_much(most)
         if left is not None:
-            left[0] -= sum(map(_size, part.answers))
-            if left[0] < 0:
-                raise too_much(most)
+            left[0] -= cost
         return part.answers
 
     async def commit(self, commit: Commit) -> Receipt:
@@ -137,14 +139,15 @@ def _most(question: AnyQuestion) -> float:
     return question.limit if type(question) is Scan else 1
 
 
-def _size(answer: Answer) -> int:
+def _cost(answer: Answer) -> int:
+    """Return what an answer counts for: its bytes, or more if much of it is small values."""
     if type(answer) is Document:
-        return _held(answer)
+        return _cost_of(answer)
     if type(answer) is Slice:
-        return sum(map(_held, answer.records))
-    return sum(map(_held, answer.documents)) if type(answer) is Page else 0
+        return sum(map(_cost_of, answer.records))
+    return sum(map(_cost_of, answer.documents)) if type(answer) is Page else 0
 
 
-def _held(one: Document | Record) -> int:
-    value = one.value if type(one) is Document else one.body if type(one) is Record else None
-    return len(value or b"") + len(one.text or "")
+def _cost_of(one: Document | Record) -> int:
+    value = (one.value if type(one) is Document else one.body if type(one) is Record else None) or b""
+    return max(len(value), count_values(value) * VALUE_BYTES // EXPANSION) + len(one.text or "")

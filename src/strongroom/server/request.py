@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request as HttpRequest
 from starlette.types import Message, Receive, Scope
 
-from strongroom.codec import parse
+from strongroom.codec import parse, require_few_values
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
 from strongroom.server.bounded import fewer
@@ -127,6 +127,7 @@ async def json_body(request: HttpRequest) -> Any:
     kind = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
     if kind != JSON and not kind.endswith("+json"):
         raise Refusal(415, "unsupported_media_type", f"send {JSON}, not {kind[:60]!r}; nothing changed")
+    require_few_values(raw)
     return parse(raw)
 
 

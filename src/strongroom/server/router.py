@@ -7,6 +7,7 @@ and what comes out is read from the function's own signature.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -45,6 +46,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     accepts: str = JSON  # anything else, and the endpoint reads the body itself
     writes: bool = False  # although its right alone does not say so
     large: bool = False  # whether its body may be as large as a pack; it is spooled to disk
+    max_body_bytes: int = sys.maxsize  # less than the server's own limit
 
     @property
     def reads(self) -> bool:
@@ -99,6 +101,7 @@ class EndpointApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint, state = self._endpoint, scope["app"].state
         limit = state.settings.max_pack_bytes if endpoint.large else state.settings.max_body_bytes
+        limit = min(limit, endpoint.max_body_bytes)
         body = Body(scope, receive, limit, spooled=endpoint.large)
         request: Request[Any, Any] = Request(scope, body)
         try:

@@ -39,6 +39,7 @@ endpoint = Endpoints("store", media=wire.MEDIA)
 post = partial(endpoint, accepts=wire.MEDIA)
 
 MOST_PARTS = 10_000
+QUESTIONS_BYTES = 1024 * 1024  # MessagePack has values of one byte, which take seventy once they are read
 LONGEST_WAIT_SECONDS = 30.0
 
 
@@ -48,7 +49,7 @@ async def about(request: Request[None, None]) -> Whole:
     return _answer(wire.dump(wire.About(request.caller.space, store.durability, can_search(store))))
 
 
-@post("POST /store/read", "read", "Answer questions from one snapshot")
+@post("POST /store/read", "read", "Answer questions from one snapshot", max_body_bytes=QUESTIONS_BYTES)
 async def read(request: Request[None, None]) -> Whole:
     questions = wire.load_questions(await request.body())
     _require_few(questions)
@@ -161,7 +162,7 @@ def _named(problem: CommitUnknown | InvalidInput, given: str) -> Exception:
     return problem
 
 
-@post("POST /store/search", "read", "Find words")
+@post("POST /store/search", "read", "Find words", max_body_bytes=QUESTIONS_BYTES)
 async def search(request: Request[None, None]) -> Whole:
     find = wire.load_find(await request.body())
     _require_readable(request, find.space, find.kind)
@@ -173,7 +174,7 @@ async def search(request: Request[None, None]) -> Whole:
     return _answer(wire.dump_found(await store.search(bounded)))
 
 
-@post("POST /store/wait", "read", "Wait for a stream to grow")
+@post("POST /store/wait", "read", "Wait for a stream to grow", max_body_bytes=QUESTIONS_BYTES)
 async def wait(request: Request[None, None]) -> Whole:
     """Answer once a stream is longer than the caller knows (true), or the time is up (false)."""
     wanted = wire.load_waiting(await request.body())
