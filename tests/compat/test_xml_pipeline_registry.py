@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from uuid import UUID, uuid4
 
 import pytest
 
-from strongroom.compat.agentserver.message_bus import thread_registry as earlier
 from strongroom.compat.xml_pipeline.memory.context_buffer import ContextBuffer
 from strongroom.compat.xml_pipeline.memory.shared_backend import BackendConfig, get_shared_backend
 from strongroom.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry, get_registry
+
+earlier = import_module("strongroom.compat.agentserver.message_bus.thread_registry")  # under its earlier name
 
 
 @pytest.fixture(params=["alone", "shared"])
