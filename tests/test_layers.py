@@ -44,6 +44,7 @@ RANK = {
     "checking": 12,
     "server": 11,
     "compat": 12,
+    "adapters": 12,
     "cli": 13,
     "demo": 12,
     "__main__": 14,

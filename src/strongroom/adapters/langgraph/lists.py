@@ -1,0 +1,130 @@
+"""A list of messages as ranges of an append-only stream. Pure.
+
+A channel of messages grows, and now and then something is taken out, replaced or put elsewhere. Each message is stored
+once; a checkpoint says in which places of the stream its messages stand. So a list that grew by one costs one message,
+whether it has ten or ten thousand, and a fork shares what it has in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from msgspec import Struct
+
+from strongroom.adapters.langgraph.messages import Pair, packed, unpacked
+from strongroom.codec import Json, encode
+from strongroom.services.sessions.records import opened
+from strongroom.store import Record
+
+MOST_RANGES = 32  # a list in more pieces than this is stored anew
+
+Ranges = list[list[int]]
+
+
+class Item:
+    """A stored message. What is given out is made anew each time; what is compared with never leaves."""
+
+    __slots__ = ("_mine", "_stored")
+
+    def __init__(self, stored: Json | Record) -> None:
+        self._stored = stored
+        self._mine: BaseMessage | None = None
+
+    def pair(self) -> Pair:
+        """Return the message as a session has it, and its sidecar."""
+        if isinstance(self._stored, Record):
+            said, note = opened(self._stored)
+            return said, note.get("sidecar")
+        said, sidecar = self._stored.load()
+        return said, sidecar
+
+    def fresh(self, serde: SerializerProtocol) -> BaseMessage:
+        return unpacked(*self.pair(), serde)
+
+    def mine(self, serde: SerializerProtocol) -> BaseMessage:
+        if self._mine is None:
+            self._mine = self.fresh(serde)
+        return self._mine
+
+    def is_same(self, message: Any, serde: SerializerProtocol) -> bool:
+        """Tell whether a message is still what was stored: whoever has it may have changed it in place."""
+        mine = self.mine(serde)
+        return type(message) is type(mine) and bool(message == mine)
+
+
+class Known(Struct, frozen=True):
+    """A list as it is stored: which items stand where, and how long their stream is."""
+
+    ranges: Ranges
+    items: Sequence[Item]
+    length: int
+
+
+class Change(Struct, frozen=True):
+    """What storing a list comes to: what is to be appended, and what is known after that."""
+
+    new: Sequence[Pair]
+    known: Known
+
+
+def is_list(value: Any) -> bool:
+    """Tell whether a value is a list of messages."""
+    return type(value) is list and bool(value) and all(isinstance(one, BaseMessage) for one in value)
+
+
+def changed(known: Known, value: Sequence[BaseMessage], serde: SerializerProtocol) -> Change:
+    """Find the places of messages that are stored already, and give the others the next ones."""
+    places = list(places_of(known.ranges))
+    kept = 0
+    for message, item in zip(value, known.items, strict=False):
+        if not item.is_same(message, serde):
+            break
+        kept += 1
+    left: dict[str | None, list[int]] = {}
+    if kept < len(known.items):  # else it has only grown
+        for number in range(kept, len(places)):
+            left.setdefault(known.items[number].mine(serde).id, []).append(number)
+    found, items, new = places[:kept], list(known.items[:kept]), list[Pair]()
+    for message in value[kept:]:
+        same = next((n for n in left.get(message.id, ()) if known.items[n].is_same(message, serde)), None)
+        if same is not None:
+            found.append(places[same])
+            items.append(known.items[same])
+            continue
+        found.append(known.length + len(new))
+        new.append(packed(message, serde))
+        items.append(Item(encode(new[-1])))
+    ranges = spelled(found)
+    if len(ranges) > MOST_RANGES:
+        return changed(Known([], (), known.length), value, serde)
+    return Change(new, Known(ranges, items, known.length + len(new)))
+
+
+def spelled(places: Iterable[int]) -> Ranges:
+    """Return places as ranges."""
+    found: Ranges = []
+    for place in places:
+        if found and found[-1][1] == place:
+            found[-1][1] = place + 1
+        else:
+            found.append([place, place + 1])
+    return found
+
+
+def places_of(ranges: Ranges) -> Iterator[int]:
+    for start, stop in ranges:
+        yield from range(start, stop)
+
+
+def outside(kept: Iterable[int], start: int, stop: int) -> Ranges:
+    """Return what lies between `start` and `stop` and is not among the kept places."""
+    found, edge = list[list[int]](), start
+    for place in sorted(set(kept)):
+        if start <= place < stop:
+            if edge < place:
+                found.append([edge, place])
+            edge = place + 1
+    return [*found, [edge, stop]] if edge < stop else found

@@ -1,0 +1,297 @@
+"""Whole threads: deleting, pruning, copying; and the history of delta channels.
+
+A delta channel is rebuilt from what tasks wrote to earlier checkpoints, back to one that holds its value. So whatever
+is dropped, the checkpoints that a kept one is rebuilt from stay, with their writes: they are no longer listed, and go
+with the last one that needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import DeltaChannelHistory, get_checkpoint_id
+
+from strongroom.adapters.langgraph.checkpoints import PAGE, Checkpoints, covering, items_of, pending, visible, where
+from strongroom.adapters.langgraph.lines import (
+    CHECKPOINT,
+    EARLY,
+    LINE,
+    RUN,
+    Line,
+    Stored,
+    digest,
+    look,
+    named,
+    session_id,
+)
+from strongroom.adapters.langgraph.lists import Known, outside, places_of, spelled
+from strongroom.codec import encode
+from strongroom.errors import Conflict, NotFound
+from strongroom.retry import attempts
+from strongroom.services.sessions.deletions import delete
+from strongroom.services.sessions.records import draft
+from strongroom.services.sessions.state import SESSION, State, dump
+from strongroom.services.sessions.writes import Batch, appending
+from strongroom.store import (
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Expect,
+    Get,
+    Put,
+    Range,
+    Record,
+    Scan,
+    Truncate,
+    Write,
+    new_id,
+)
+
+COUNTERS = "counters_since_delta_snapshot"
+AT_ONCE = 500  # streams of writes that one commit deletes
+
+
+class Upkeep(Checkpoints, frozen=True):
+    """What is done to whole threads."""
+
+    async def delete_thread(self, thread: str) -> None:
+        """Remove all lines of a thread, and the session that its messages are."""
+        for line in await self.lines_of(thread):
+            for _ in attempts(f"thread {thread!r:.80}"):
+                now = await look(self.scope, line)
+                try:
+                    await self._delete(now)
+                    break
+                except Conflict:
+                    continue
+        try:
+            await delete(self.scope, session_id(thread), None)
+        except NotFound:
+            pass
+
+    async def _delete(self, line: Line) -> None:
+        scope = self.scope
+        stored = [one async for one in self.walk(line)]
+        early = await scope.get(Range(line.key(scope, EARLY)))
+        ids = {one.id for one in stored} | {record.body.load() for record in early.records if record.body is not None}
+        channels = {channel for one in stored for channel, at in one.at.items() if isinstance(at, list)}
+        ends = await scope.get_all([Range(line.items(scope, channel), 0, 0) for channel in sorted(channels)])
+        writes: list[Write] = [
+            Delete(line.key(scope, LINE)),
+            Delete(line.key(scope, EARLY)),
+            # Truncated, not deleted: a deleted stream does not tell where the next record will stand.
+            Truncate(line.key(scope, CHECKPOINT), line.length),
+            *[
+                Truncate(line.items(scope, channel), end.length)
+                for channel, end in zip(sorted(channels), ends, strict=True)
+                if not line.is_session(channel)
+            ],
+        ]
+        await self._commit(line.unchanged(scope), writes)
+        self.lines.pop(line.id, None)
+        await self._drop_writes(line, ids)
+
+    async def _drop_writes(self, line: Line, ids: Iterable[str]) -> None:
+        dropped = sorted(ids)
+        for start in range(0, len(dropped), AT_ONCE):
+            part = dropped[start : start + AT_ONCE]
+            await self._commit([], [Delete(line.writes(self.scope, id)) for id in part])
+
+    async def delete_for_runs(self, run_ids: Iterable[str]) -> None:
+        """Drop the checkpoints that runs made."""
+        for run in map(str, run_ids):
+            found = Scan(self.scope.space, RUN, {"run": digest(run)}, limit=PAGE)
+            documents = [document async for page in self.scope.pages(found) for document in page]
+            for document in documents:
+                thread, ns = document.value.load()
+                await self._keep(thread, ns, lambda line, stored: self._not_of(run, stored))  # noqa: B023 - awaited
+            if documents:
+                await self._commit([], [Delete(document.key) for document in documents])
+
+    def _not_of(self, run: str, stored: Sequence[Stored]) -> set[int]:
+        return {one.index for one in stored if str(self.metadata(one).get("run_id")) != run}
+
+    async def prune(self, threads: Sequence[str], strategy: str) -> None:
+        """Keep the newest checkpoint of each line, or nothing."""
+        if isinstance(threads, str):
+            raise TypeError("thread_ids must be a sequence of ids, not one string")
+        if strategy not in ("keep_latest", "delete"):
+            raise ValueError(f"strategy must be 'keep_latest' or 'delete', not {strategy!r:.40}")
+        for thread in map(str, threads):
+            if strategy == "delete":
+                await self.delete_thread(thread)
+                continue
+            for line in await self.lines_of(thread):
+                await self._keep(thread, line.ns, _newest)
+
+    async def _keep(self, thread: str, ns: str, choose: Any) -> None:
+        """List only the chosen ones of a line's checkpoints, and erase what none of them needs."""
+        for _ in attempts(f"thread {thread!r:.80}"):
+            line = await look(self.scope, named(thread, ns))
+            if not line.version:
+                return
+            stored = [one async for one in self.walk(line)]
+            kept = {index for index in choose(line, stored) if line.lists_checkpoint(index)}
+            try:
+                await self._erase(line, stored, kept)
+                return
+            except Conflict:
+                continue
+
+    async def _erase(self, line: Line, stored: Sequence[Stored], kept: set[int]) -> None:
+        scope = self.scope
+        needed = self._needed(stored, kept)
+        by_index = {one.index: one for one in stored}
+        channels = {channel for one in stored for channel, at in one.at.items() if isinstance(at, list)}
+        lists = sorted(channels)
+        ends = await scope.get_all([Range(line.items(scope, channel), 0, 0) for channel in lists])
+        first = min(needed, default=line.length)
+        gone = outside(kept, first, line.length)
+        key = line.key(scope, CHECKPOINT)
+        writes: list[Write] = [line.put(scope, gone=gone), Truncate(key, first)]
+        writes += [Erase(key, start, stop) for start, stop in outside(needed, first, line.length)]
+        for channel, end in zip(lists, ends, strict=True):
+            places = {place for index in needed for place in _places(by_index[index], channel)}
+            items = line.items(scope, channel)
+            writes += [Erase(items, start, stop) for start, stop in outside(places, end.first, end.length)]
+        await self._commit(line.unchanged(scope), writes)
+        self.lines.pop(line.id, None)
+        dropped = {one.id for one in stored if one.index not in needed} - {by_index[index].id for index in needed}
+        await self._drop_writes(line, dropped)
+
+    def _needed(self, stored: Sequence[Stored], kept: set[int]) -> set[int]:
+        """Return the kept ones, those that their delta channels are rebuilt from, and those that hold their values."""
+        by_id = {one.id: one for one in stored}
+        by_index = {one.index: one for one in stored}
+        needed = set(kept)
+        for index in kept:
+            one = by_index[index]
+            left = set(self.metadata(one).get(COUNTERS) or {}) - one.at.keys()
+            while left and (parent := by_id.get(one.parent or "")) is not None:
+                needed.add(parent.index)
+                one = parent
+                left -= one.at.keys()
+        holding = {at for index in needed for at in by_index[index].at.values() if isinstance(at, int) and at >= 0}
+        return needed | (holding & by_index.keys())
+
+    # ---- copying ----------------------------------------------------------------------------------------------------
+
+    async def copy_thread(self, source: str, target: str) -> None:
+        """Copy all lines of a thread, each in one commit. What the target has already stays."""
+        for line in await self.lines_of(source):
+            for _ in attempts(f"thread {target!r:.80}"):
+                try:
+                    await self._copy(line, await look(self.scope, named(target, line.ns)))
+                    break
+                except Conflict:
+                    continue
+
+    async def _copy(self, line: Line, target: Line) -> None:
+        scope = self.scope
+        stored = [one async for one in self.walk(line)][::-1]
+        moved = {one.index: target.length + number for number, one in enumerate(stored)}
+        expects, writes = target.unchanged(scope), list[Write]()
+        places: dict[str, dict[int, int]] = {}
+        for channel in sorted({channel for one in stored for channel, at in one.at.items() if isinstance(at, list)}):
+            there, more, made = await self._copied_items(line, target, channel, stored)
+            places[channel] = there
+            expects, writes = [*expects, *more], [*writes, *made]
+        entries = []
+        for one in stored:
+            body = one.raw.load()
+            body["at"] = {channel: _moved(at, moved, places.get(channel, {})) for channel, at in body["at"].items()}
+            entries.append(Entry(one.id, encode(body), at=scope.clock()))
+        parts = await scope.get_all([Range(line.writes(scope, one.id)) for one in stored])
+        for one, part in zip(stored, parts, strict=True):
+            if part.records:
+                writes.append(Append(target.writes(scope, one.id), tuple(map(_again, part.records))))
+        gone = spelled(sorted(moved[one.index] for one in stored if not line.lists_checkpoint(one.index)))
+        ordered = line.ordered and target.ordered and not (stored and stored[0].id <= target.last)
+        writes.append(target.put(scope, gone=[*target.gone, *gone], ordered=ordered))
+        if entries:
+            writes.append(Append(target.key(scope, CHECKPOINT), tuple(entries)))
+        await self._commit(expects, writes)
+        self.lines.pop(target.id, None)
+
+    async def _copied_items(
+        self, line: Line, target: Line, channel: str, stored: Sequence[Stored]
+    ) -> tuple[dict[int, int], list[Expect], list[Write]]:
+        """Return where each message of a list will stand, and what puts it there."""
+        scope, key = self.scope, target.items(self.scope, channel)
+        wanted = sorted({place for one in stored for place in _places(one, channel)})
+        part, end = await scope.read(covering(line.items(scope, channel), spelled(wanted)), Range(key, 0, 0))
+        items = items_of(part.records, is_session=line.is_session(channel))
+        kept = [place for place in wanted if place in items]
+        there = {place: end.length + number for number, place in enumerate(kept)}
+        expects = [Expect(key, end.length)] if end.length else []
+        pairs, now = [items[place].pair() for place in kept], scope.clock()
+        if not line.is_session(channel):
+            return there, expects, [Append(key, tuple(Entry("item", encode(pair), at=now) for pair in pairs))]
+        newest = next((one for one in reversed(stored) if line.lists_checkpoint(one.index)), None)
+        shown = [there[place] for place in _places(newest, channel) if place in there] if newest else []
+        name, id = scope.tokenizer.name, session_id(target.thread)
+        known = Known(spelled(shown), (), end.length + len(pairs))
+        state = State(target.thread, now, name, name, visible=visible(known))
+        batch = Batch(tuple(draft(one, scope.tokenizer, sidecar=beside, named=False) for one, beside in pairs))
+        document = await scope.get(Get(scope.key(SESSION, id)))
+        expects.append(Expect(scope.key(SESSION, id), 0 if document is None else document.version))
+        session = Put(scope.key(SESSION, id), dump(state), {"by": "langgraph"})
+        return there, expects, [*appending(scope, id, state, scope.tokenizer, batch, end.length, now), session]
+
+    # ---- delta channels ---------------------------------------------------------------------------------------------
+
+    async def delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        """Return what was written to channels before a checkpoint, back to their last stored values."""
+        if not channels:
+            return {}
+        thread, ns = where(config)
+        line = await look(self.scope, named(thread, ns))
+        id = get_checkpoint_id(config)
+        one = await self.find(line, id) if id else await self.newest(line)
+        told: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+        left, chain = set(channels), list[tuple[Stored, set[str]]]()
+        while one is not None and left and one.parent:
+            one = await self.find(line, one.parent)
+            if one is not None:
+                chain.append((one, set(left)))
+                left -= one.at.keys()
+        parts = await self.scope.get_all([Range(line.writes(self.scope, one.id)) for one, _ in chain])
+        for (one, wanted), part in zip(chain, parts, strict=True):
+            written = pending(part.records, self.serde)
+            for channel in wanted:
+                told[channel]["writes"][:0] = [write for write in written if write[1] == channel]
+            seeds = wanted & one.at.keys()
+            if seeds:
+                [whole], _ = await self.assembled(line, [one])
+                for channel in seeds:
+                    told[channel]["seed"] = whole.checkpoint["channel_values"][channel]
+        return told
+
+    async def _commit(self, expects: Sequence[Expect], writes: Sequence[Write]) -> None:
+        await self.scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes)))
+
+
+def _newest(line: Line, stored: Sequence[Stored]) -> set[int]:
+    """Choose the checkpoint with the greatest id; of two with one id, the one put last."""
+    listed = [one for one in stored if line.lists_checkpoint(one.index)]
+    return {max(listed, key=lambda one: (one.id, one.index)).index} if listed else set()
+
+
+def _places(stored: Stored, channel: str) -> Iterable[int]:
+    at = stored.at.get(channel)
+    return places_of(at) if isinstance(at, list) else ()
+
+
+def _moved(at: Any, checkpoints: Mapping[int, int], items: Mapping[int, int]) -> Any:
+    """Return where a value is in the copy."""
+    if isinstance(at, list):
+        return spelled(items[place] for place in places_of(at) if place in items)
+    return at if at == -1 else checkpoints[at]
+
+
+def _again(record: Record) -> Entry:
+    return Entry(record.type, record.body or encode({}), at=record.at)

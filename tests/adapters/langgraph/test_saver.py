@@ -1,0 +1,398 @@
+"""StrongroomSaver under real graphs: the same as the framework's own saver, and what a store adds to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+import strongroom
+from strongroom import InvalidInput
+from strongroom.adapters.langgraph import StrongroomSaver
+from strongroom.adapters.langgraph.lines import CHECKPOINT, ITEM, WRITES
+from strongroom.store import Scan
+from tests.adapters.langgraph.savers import COLOURS, ask, chat, config
+from tests.server.serving import served
+
+
+@pytest.fixture
+def saver(address: str) -> Iterator[StrongroomSaver]:
+    with StrongroomSaver(address) as made:
+        yield made
+
+
+def graph_of(node: Any, saver: Any) -> Any:
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    graph.add_edge("node", END)
+    return graph.compile(checkpointer=saver)
+
+
+def texts(state: Any) -> list[Any]:
+    return [(type(one), one.content, one.id, one.additional_kwargs) for one in state.values.get("messages", [])]
+
+
+def story(graph: Any, thread: str) -> list[Any]:
+    """Return all that a graph tells of a thread but for ids and times."""
+    return [
+        (texts(state), state.next, state.metadata["step"], state.metadata["source"], len(state.tasks))
+        for state in graph.get_state_history(config(thread))
+    ]
+
+
+def put(saver: StrongroomSaver, thread: str, values: dict[str, Any], new: dict[str, Any], parent: Any = None) -> Any:
+    checkpoint = empty_checkpoint()
+    checkpoint["id"] = str(uuid6())
+    checkpoint["channel_values"] = values
+    checkpoint["channel_versions"] = new
+    return saver.put(parent or config(thread, checkpoint_ns=""), checkpoint, {"step": 0}, new)
+
+
+# ---- the same as the framework's own ---------------------------------------------------------------------------------
+
+
+def interrupted(savers: Any) -> list[Any]:
+    def node(state: MessagesState) -> dict[str, Any]:
+        name, age = interrupt("who?"), interrupt("how old?")
+        return {"messages": [AIMessage(f"{name} {age}", id="a")]}
+
+    first = graph_of(node, next(savers)).invoke({"messages": [HumanMessage("hi", id="h")]}, config("t"))
+    assert first["__interrupt__"][0].value == "who?"
+    graph_of(node, next(savers)).invoke(Command(resume="Ann"), config("t"))
+    last = graph_of(node, next(savers))
+    assert last.invoke(Command(resume="33"), config("t"))["messages"][-1].content == "Ann 33"
+    return story(last, "t")
+
+
+def test_an_interrupted_graph_goes_on_in_another_process(address: str) -> None:
+    def savers() -> Iterator[Any]:
+        while True:
+            with StrongroomSaver(address) as made:  # another object each time, as another process has
+                yield made
+
+    def same() -> Iterator[Any]:
+        kept = InMemorySaver()
+        while True:
+            yield kept
+
+    ours = savers()
+    assert interrupted(ours) == interrupted(same())
+    ours.close()  # type: ignore[attr-defined]
+
+
+def edited(saver: Any) -> tuple[list[Any], list[Any]]:
+    """Take out, replace, change in place, fork, and write by hand."""
+
+    def node(state: MessagesState) -> dict[str, Any]:
+        count = len(state["messages"])
+        if count == 4:
+            return {"messages": [RemoveMessage(id="m1"), AIMessage("four", id="a4")]}
+        if count == 6:
+            return {"messages": [HumanMessage("changed", id="m2"), AIMessage("six", id="a6")]}
+        if count == 8:
+            state["messages"][0].content = "changed in place"
+            state["messages"][0].additional_kwargs["k"] = [1]
+            return {"messages": [ToolMessage("t", tool_call_id="c", id="a8")]}
+        call = {"id": "c", "name": "f", "args": {"x": count}}
+        return {"messages": [AIMessage(f"n{count}", id=f"a{count}", tool_calls=[call])]}
+
+    graph = graph_of(node, saver)
+    seen = []
+    for number in range(1, 9):
+        ask(graph, "t", f"m{number}")
+        seen.append(texts(graph.get_state(config("t"))))
+    old = list(graph.get_state_history(config("t")))[9]
+    graph.invoke({"messages": [HumanMessage("fork", id="f")]}, old.config)
+    graph.update_state(config("t"), {"messages": [HumanMessage("by hand", id="u")]})
+    seen.append(texts(graph.get_state(config("t"))))
+    return seen, story(graph, "t")
+
+
+def test_edits_and_forks_are_as_in_memory(saver: StrongroomSaver) -> None:
+    assert edited(saver) == edited(InMemorySaver())
+
+
+def test_a_session_shows_what_the_newest_checkpoint_holds(saver: StrongroomSaver) -> None:
+    seen, _ = edited(saver)
+    session = saver.opened.ctx.sessions.get("langgraph/t")
+    assert [one.content for one in session.load()] == [content for _, content, _, _ in seen[-1]]
+
+
+MESSAGES = [
+    HumanMessage("plain", id="1"),
+    HumanMessage([{"type": "text", "text": "part"}, {"type": "image_url", "image_url": "x"}], id="2", name="ann"),
+    AIMessage("", id="3", tool_calls=[{"id": "c1", "name": "f", "args": {"a": [1, 2.5, None]}}]),
+    AIMessage("b", id="4", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
+    AIMessage("c", id="5", additional_kwargs={"bytes": b"\0\xff"}),
+    ToolMessage("r", id="6", tool_call_id="c1", artifact={"deep": {"x": 1}}, status="error"),
+    SystemMessage("be kind", id="7", response_metadata={"a": True, "b": 1, "c": 1.0}),
+    HumanMessage("no id"),
+    HumanMessage("lone \ud800", id="8"),
+    HumanMessage("zero \0 byte", id="9"),
+]
+
+
+@pytest.mark.parametrize("channel", ["messages", "history"])
+def test_messages_come_back_exactly(saver: StrongroomSaver, channel: str) -> None:
+    put(saver, "t", {channel: MESSAGES}, {channel: "1"})
+    for _ in range(2):  # as remembered, and as read
+        found = saver.get_tuple(config("t"))
+        assert found is not None
+        back = found.checkpoint["channel_values"][channel]
+        # What LangGraph's own serializer makes of them: it has no lone surrogates.
+        exact = [saver.serde.loads_typed(saver.serde.dumps_typed(one)) for one in MESSAGES]
+        assert [type(one) for one in back] == [type(one) for one in exact] and back == exact
+        assert list(map(spelled, back)) == list(map(spelled, exact))
+        saver._lines.clear()
+
+
+def spelled(message: BaseMessage) -> str:
+    """Return a message in letters, where 1, 1.0 and True differ. The order of keys is free."""
+    return json.dumps(message.model_dump(), sort_keys=True, default=repr)
+
+
+def test_what_is_given_out_is_nobody_elses(saver: StrongroomSaver) -> None:
+    put(
+        saver,
+        "t",
+        {"messages": [HumanMessage("as said", id="1")], "notes": {"a": [1]}},
+        {"messages": "1", "notes": "1"},
+    )
+    for _ in range(2):
+        found = saver.get_tuple(config("t"))
+        assert found is not None
+        values = found.checkpoint["channel_values"]
+        assert values["messages"][0].content == "as said" and values["notes"] == {"a": [1]}
+        values["messages"][0].content = "changed"
+        values["notes"]["a"].append(2)
+
+
+# ---- what a store adds -----------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_can_be_searched_and_put_into_a_window(address: str) -> None:
+    with strongroom.open(address) as ctx:
+        graph = chat(StrongroomSaver(ctx))
+        for text in ("my printer is on fire", "what shall I do", "thank you"):
+            ask(graph, "support-7", text)
+        session = ctx.sessions.get("langgraph/support-7")
+        assert [hit.message.content for hit in session.search("printer", k=1)] == ["my printer is on fire"]
+        window = session.window(max_tokens=30)
+        assert 0 < len(window.messages) < 6 and window.messages[-1]["content"] == "answer 5"
+        assert all("class" not in str(message) for message in window.messages)
+        assert [one.role for one in session.load(k=2)] == ["user", "assistant"]
+
+
+def test_a_channel_that_did_not_change_is_stored_once(saver: StrongroomSaver) -> None:
+    large = "x" * 10_000
+    stored = put(saver, "t", {"large": large, "n": 0}, {"large": "1", "n": "0"})
+    for number in range(1, 20):
+        checkpoint = empty_checkpoint()
+        checkpoint["id"] = str(uuid6())
+        checkpoint["channel_values"] = {"large": large, "n": number}
+        checkpoint["channel_versions"] = {"large": "1", "n": f"{number}"}
+        stored = saver.put(stored, checkpoint, {"step": number}, {"n": f"{number}"})
+    assert all(one.checkpoint["channel_values"]["large"] == large for one in saver.list(config("t")))
+    assert written(saver, CHECKPOINT) < 40_000
+
+
+def test_a_message_is_stored_once_however_many_checkpoints_hold_it(saver: StrongroomSaver) -> None:
+    graph = chat(saver)
+    for number in range(10):
+        message = HumanMessage("x" * 1000, id=f"{number}")
+        graph.invoke({"messages": [message]}, config("t"), durability="sync")
+    assert written(saver, "message") < 12_000 and written(saver, CHECKPOINT) < 45_000
+
+
+def written(saver: StrongroomSaver, kind: str) -> int:
+    """Return how many bytes lie in the streams of a kind."""
+    store: Any = saver.opened.ctx.store
+    after, total = None, 0
+    while True:
+        shipment = store.unload(after, 1000)
+        parts = [one for one in shipment.parcels if one.key.kind == kind]
+        total += sum(len(record.body or b"") + len(record.text or "") for one in parts for record in one.records)
+        after = shipment.next
+        if after is None:
+            return total
+
+
+def test_a_serializer_of_ones_own_is_never_gone_round(address: str) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef") if _has_aes() else Reversed()
+    with StrongroomSaver(address, serde=serde) as saver:
+        graph = chat(saver)
+        ask(graph, "t", "a secret word")
+        assert [one.content for one in graph.get_state(config("t")).values["messages"]] == ["a secret word", "answer 1"]
+        assert written(saver, "message") == written(saver, ITEM) == 0
+        assert saver.opened.ctx.sessions.list() == ()
+
+
+class Reversed:
+    """A serializer that makes everything unreadable."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        kind, data = StrongroomSaver("memory://").serde.dumps_typed(obj)
+        return kind, bytes(data)[::-1]
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return StrongroomSaver("memory://").serde.loads_typed((data[0], data[1][::-1]))
+
+
+def _has_aes() -> bool:
+    try:
+        import Crypto.Cipher  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def test_a_type_that_nobody_allowed_is_not_made_on_loading(saver: StrongroomSaver) -> None:
+    put(saver, "t", {"path": Unwanted("x")}, {"path": "1"})
+    found = saver.get_tuple(config("t"))
+    assert found is not None and not isinstance(found.checkpoint["channel_values"]["path"], Unwanted)
+
+
+class Unwanted:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def model_dump(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+
+# ---- whole threads ---------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_thread_leaves_nothing_to_be_read(saver: StrongroomSaver) -> None:
+    graph = chat(saver)
+    ask(graph, "t", "a secret word")
+    saver.put_writes(config("t", checkpoint_ns="", checkpoint_id="never-came"), [("c", "secret")], "task")
+    saver.delete_thread("t")
+    assert saver.get_tuple(config("t")) is None and list(saver.list(config("t"))) == []
+    assert [written(saver, kind) for kind in (CHECKPOINT, WRITES, ITEM, "message")] == [0, 0, 0, 0]
+    ask(graph, "t", "again")
+    assert [one.content for one in graph.get_state(config("t")).values["messages"]] == ["again", "answer 1"]
+    assert [one.content for one in saver.opened.ctx.sessions.get("langgraph/t").load()] == ["again", "answer 1"]
+
+
+def test_pruning_erases_what_the_newest_checkpoint_does_not_need(saver: StrongroomSaver) -> None:
+    def node(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [RemoveMessage(id=one.id) for one in state["messages"] if one.id == "a secret word"]}
+
+    graph = graph_of(node, saver)
+    ask(graph, "t", "a secret word")
+    ask(graph, "t", "harmless")
+    saver.prune(["t"])
+    store: Any = saver.opened.ctx.store
+    bodies = [record for one in store.unload(None, 1000).parcels for record in one.records]
+    assert not any(b"secret" in (record.body or b"") or "secret" in (record.text or "") for record in bodies)
+    assert [one.content for one in graph.get_state(config("t")).values["messages"]] == ["harmless"]
+    [left] = saver.list(config("t"))
+    assert left.parent_config is None
+
+
+def test_a_copied_conversation_is_a_session_of_its_own(saver: StrongroomSaver) -> None:
+    graph = chat(saver)
+    ask(graph, "t", "hello")
+    saver.copy_thread("t", "copy")
+    ask(graph, "copy", "only here")
+    sessions = saver.opened.ctx.sessions
+    assert [one.content for one in sessions.get("langgraph/copy").load()] == [
+        "hello",
+        "answer 1",
+        "only here",
+        "answer 3",
+    ]
+    assert [one.content for one in sessions.get("langgraph/t").load()] == ["hello", "answer 1"]
+
+
+@pytest.mark.parametrize("thread", ["a/b", "x" * 400, "line\nfeed", "ünï", "' OR 1=1 --"])
+def test_a_thread_may_have_any_name(saver: StrongroomSaver, thread: str) -> None:
+    graph = chat(saver)
+    ask(graph, thread, "hello")
+    assert len(list(saver.list(config(thread)))) == 3
+    assert list(saver.list(config(thread), filter={"' OR 1=1 --": 1, "a.b": {}})) == []
+    saver.delete_thread(thread)
+    assert saver.get_tuple(config(thread)) is None
+
+
+# ---- many at once ----------------------------------------------------------------------------------------------------
+
+
+def test_one_saver_serves_threads_and_loops_at_once(every_address: str) -> None:
+    with StrongroomSaver(every_address) as saver:
+        graph = chat(saver)
+
+        def block(name: str) -> None:
+            for number in range(3):
+                ask(graph, name, f"{number}")
+
+        async def wait(name: str) -> None:
+            for number in range(3):
+                message = HumanMessage(f"{number}", id=f"{number}")
+                await graph.ainvoke({"messages": [message]}, config(name), durability="sync")
+
+        with ThreadPoolExecutor(4) as pool:
+            calls = [partial(block, f"thread-{n}") for n in range(2)]
+            calls += [lambda n=n: asyncio.run(wait(f"loop-{n}")) for n in range(2)]  # type: ignore[misc]
+            for future in [pool.submit(call) for call in calls]:
+                future.result()
+        for name in ("thread-0", "thread-1", "loop-0", "loop-1"):
+            assert len(graph.get_state(config(name)).values["messages"]) == 6
+
+
+def test_four_writers_of_one_thread_lose_no_checkpoint(address: str) -> None:
+    with StrongroomSaver(address) as saver:
+
+        def puts(writer: int) -> None:
+            for number in range(8):
+                values = [HumanMessage(f"{writer}.{n}", id=f"{writer}.{n}") for n in range(number + 1)]
+                stored = put(saver, "t", {"messages": values}, {"messages": f"{writer}.{number}"})
+                saver.put_writes(stored, [("x", writer), ("y", number)], f"task-{writer}")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(puts, range(4)))
+        found = list(saver.list(config("t")))
+        ids = [one.config["configurable"]["checkpoint_id"] for one in found]
+        assert len(found) == 32 and ids == sorted(ids, reverse=True)
+        for one in found:
+            held = [message.id for message in one.checkpoint["channel_values"]["messages"]]
+            writer = str(held[0]).partition(".")[0]
+            assert held == [f"{writer}.{n}" for n in range(len(held))] and len(one.pending_writes or ()) == 2
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_a_server_keeps_checkpoints_for_an_admin(tmp_path: Path, colour: str) -> None:
+    with served(str(tmp_path / "agent.db")) as server, COLOURS[colour](server.url, key=server.key()) as saver:
+        graph = chat(saver)
+        await graph.ainvoke({"messages": [HumanMessage("hi", id="h")]}, config("t"))
+        assert [one.content for one in (await graph.aget_state(config("t"))).values["messages"]] == [
+            "hi",
+            "answer 1",
+        ]
+        assert saver.opened.ctx.sessions.get("langgraph/t").search("hi", k=1)[0].message.content == "hi"
+
+
+def test_wrong_ways_to_open_are_refused() -> None:
+    with strongroom.open("memory://") as ctx:
+        with pytest.raises(InvalidInput, match="is open already"):
+            StrongroomSaver(ctx, space="other")
+        with pytest.raises(InvalidInput, match="serves blocking code too"):
+            StrongroomSaver(ctx.awaitable)  # type: ignore[arg-type]
+        StrongroomSaver(ctx).close()
+        assert ctx.sessions.list() == ()  # a context that somebody else opened stays open
+        assert ctx.store.read([Scan("default", "langgraph_line")])
