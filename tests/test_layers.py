@@ -15,6 +15,8 @@ RANK = {
     "arguments": 1,
     "files": 1,
     "folding": 1,
+    "endings": 0,
+    "dates": 0,
     "stemming": 1,
     "retrieval": 2,
     "tokens": 3,

@@ -1,40 +1,145 @@
-"""Ranking, pure: which places may answer a query, how well, and how to join two opinions.
+"""Ranking, pure: which places may answer a query, and how well. The same for sessions and memories, on every store.
 
-A store's index only says where words stand (`strongroom.store.Found`). Everything that decides an order is here, so the
-order is the same on every store.
+A store's index only says where words stand (`strongroom.store.Found`). Everything that decides an order is here.
+
+Theory of operation
+-------------------
+Six cheap opinions are added up, each between 0 and 1 or a small constant, so that one set of weights serves all:
+
+1. the words of a text (BM25), lent in part to its neighbours: an answer often stands beside the words of a question;
+2. the words of the best three consecutive texts it is in, read as one;
+3. the words of the stretch of twenty texts it is in;
+4. who speaks: a question that names one speaker is mostly answered by that one;
+5. when it was said, if the question names a date;
+6. how much it tells, whatever the question: names, rare words; that it asks, that it answers.
+
+A memory has neither neighbours nor a speaker: 2, 3 and 4 are silent there. Nothing here looks at more than the texts it
+is given, which are the candidates and what stands beside the best of them, so a query costs the same in any history.
+Weights and constants were fitted on conversations and rounded; docs/retrieval.md has the figures.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-Place = TypeVar("Place", bound=Hashable)
+from msgspec import Struct
+
+from strongroom.dates import Day, day_named, nearness
+from strongroom.stemming import words
+
+Spot = TypeVar("Spot", bound=Hashable)
+# A text in a row of texts: the row's name, and its place there. Rows of one text have no neighbours.
+Place = tuple[str, int]
 
 # How many places of one word a store looks at, newest first. A word more frequent than this says nothing about where
 # an answer is, and counting on would make a query's cost grow with history.
 MOST_PLACES = 10_000
 
-# BM25. Conversation turns are short and of similar use whatever their length, hence the low length penalty.
+# BM25. Short texts are of similar use whatever their length, hence the low length penalty. Several turns read as one
+# text get the usual values.
 K1, B = 0.8, 0.3
+LONG_K1, LONG_B = 1.2, 0.5
 
-# What a turn lends to the turns one, two and three places away: an answer often stands beside the words of a question.
+# What a turn lends to the turns one, two and three places away.
 NEIGHBOURS = (0.6, 0.4, 0.2)
+WINDOW = 3
+BLOCK = 20
+# Of how many candidates the neighbours are read, too.
+AROUND = 128
+
+TURN, IN_WINDOW, IN_BLOCK, SPEAKER, DATE, MEANING = 1.0, 0.8, 0.4, 0.75, 1.5, 1.0
+NAMES, RARE, ASKS, ANSWERS = 0.15, 0.15, -0.2, 0.15
+_MOST_NAMES = 3
+_RAREST = 6.0  # a mean rarity above this says no more
+
+_WORD = re.compile(r"[^\W_]+")
+_SPOKEN = re.compile(r"([^\W\d_][\w .'-]{0,39}):\s+")
+_ENDINGS = ".!?\u2026\u3002\uff01\uff1f\u061f\u0964"
+_QUESTIONS = "?\uff1f\u061f"
+_SAYS_I = frozenset(("i", "my", "me", "mine", "myself"))
+_SAYS_YOU = frozenset(("you", "your", "yours", "yourself"))
 
 
-def rarity(total: int, count: int) -> float:
+class Text(Struct, frozen=True):
+    """A candidate, or what stands beside one: what it says, and what is known of it as data."""
+
+    text: str
+    words: tuple[str, ...]
+    speaker: str = ""
+    role: str = ""
+    day: Day | None = None
+
+
+class Asked(Struct, frozen=True):
+    """What a query asks for: words, and perhaps a day."""
+
+    query: str
+    words: tuple[str, ...]
+    tokens: frozenset[str]
+    day: Day | None
+
+    @classmethod
+    def of(cls, query: str) -> Asked:
+        tokens = frozenset(_WORD.findall(query.casefold()))
+        return cls(query, tuple(dict.fromkeys(words(query))), tokens, day_named(query))
+
+
+class Opinions(Struct, frozen=True):
+    """What speaks for one text."""
+
+    own: bool
+    words: float
+    window: float
+    block: float
+    speaker: str
+    date: float
+    telling: float
+    meaning: float
+
+    @property
+    def score(self) -> float:
+        by_words = TURN * self.words + IN_WINDOW * self.window + IN_BLOCK * self.block
+        return round(
+            by_words + SPEAKER * bool(self.speaker) + DATE * self.date + MEANING * self.meaning + self.telling, 9
+        )
+
+    def why(self, shared: Sequence[str] = ()) -> str:
+        """Say what speaks for it, the best reason first. `shared` are the words it has in common with the query."""
+        said = []
+        if self.own:
+            said.append(" ".join(["words", *([", ".join(shared)] if shared else []), f"({self.words:.3f})"]))
+        elif self.words > 0:
+            said.append("beside a message that was found")
+        if self.meaning > 0:
+            said.append(f"meaning ({self.meaning:.3f})")
+        if self.speaker:
+            said.append(f"said by {self.speaker}")
+        if self.date > 0:
+            said.append(f"of that time ({self.date:.1f})")
+        return "; ".join(said) or "among what was found"
+
+
+def spoken(text: str) -> tuple[str, str]:
+    """Return who says a text, if it begins with a name and a colon, and what is said."""
+    found = _SPOKEN.match(text)
+    return (found[1], text[found.end() :]) if found else ("", text)
+
+
+def rarity(total: float, count: float) -> float:
     """Return the weight of a word that stands in `count` of `total` places (BM25's idf, never negative)."""
     return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
 
 
-def choose(total: int, places: Mapping[str, Sequence[Place]], limit: int) -> list[Place]:
+def choose(total: int, places: Mapping[str, Sequence[Spot]], limit: int) -> list[Spot]:
     """Return the most promising places: those holding the rarest words; of equals, the first mentioned.
 
     `places` lists, for each word, where it stands, newest first.
     """
-    promise: dict[Place, float] = {}
+    promise: dict[Spot, float] = {}
     for word in sorted(places, key=lambda word: (len(places[word]), word)):
         weight = rarity(total, len(places[word]))
         for place in places[word]:
@@ -42,17 +147,12 @@ def choose(total: int, places: Mapping[str, Sequence[Place]], limit: int) -> lis
     return sorted(promise, key=lambda place: -promise[place])[:limit]
 
 
-def bm25(query: Sequence[str], texts: Sequence[Sequence[str]], total: int, counts: Mapping[str, int]) -> list[float]:
+def bm25(query: Iterable[str], texts: Sequence[Sequence[str]], total: int, counts: Mapping[str, int]) -> list[float]:
     """Score each text (as words) against a query. `counts` says in how many of `total` places each word stands."""
-    lengths = [len(text) for text in texts]
-    average = (sum(lengths) / len(lengths)) if lengths else 1.0
     weights = {word: rarity(total, counts.get(word, 0)) for word in query}
-    scores = []
-    for text, length in zip(texts, lengths, strict=True):
-        found = Counter(word for word in text if word in weights)
-        norm = K1 * (1 - B + B * length / (average or 1.0))
-        scores.append(sum(weights[word] * n * (K1 + 1) / (n + norm) for word, n in sorted(found.items())))
-    return scores
+    average = _average(len(text) for text in texts)
+    found = (Counter(word for word in text if word in weights) for text in texts)
+    return [_bm25(weights, n, len(text) / average, K1, B) for n, text in zip(found, texts, strict=True)]
 
 
 def share(scores: Mapping[int, float], lent: Sequence[float] = NEIGHBOURS) -> dict[int, float]:
@@ -66,23 +166,208 @@ def share(scores: Mapping[int, float], lent: Sequence[float] = NEIGHBOURS) -> di
     return shared
 
 
-def normalised(scores: Mapping[Place, float]) -> dict[Place, float]:
-    """Stretch scores to 0..1, so that two scales can be added."""
-    if not scores:
-        return {}
-    low, high = min(scores.values()), max(scores.values())
-    if high <= low:
-        return dict.fromkeys(scores, 1.0)
-    return {place: (score - low) / (high - low) for place, score in scores.items()}
+def rank(
+    asked: Asked,
+    texts: Mapping[Place, Text],
+    total: int,
+    counts: Mapping[str, int],
+    meaning: Mapping[Place, float] | None = None,
+) -> dict[Place, Opinions]:
+    """Say what speaks for each of these texts. `meaning` holds cosines, of any of them."""
+    named = _named(asked, texts.values())
+    held = {place: Counter(text.words) for place, text in texts.items()}
+    weights = {word: rarity(total, counts.get(word, 0)) for word in wanted(asked, named)}
+    average = _average(len(text.words) for text in texts.values())
+    own = {
+        place: _bm25(weights, held[place], len(text.words) / average, K1, B)
+        for place, text in texts.items()
+        if not held[place].keys().isdisjoint(weights)
+    }
+    turns = _best_is_one(_lent(own, texts))
+    windows = _best_is_one(_windows(own, texts, held, weights, average))
+    blocks = _best_is_one(_blocks(own, held, weights, total, counts))
+    near = _best_is_one(_lent({place: max(cosine, 0.0) for place, cosine in (meaning or {}).items()}, texts))
+    telling = _telling(texts)
+    speaker = named[0] if len(named) == 1 else ""
+    return {
+        place: Opinions(
+            own=place in own,
+            words=turns.get(place, 0.0),
+            window=windows.get(place, 0.0),
+            block=blocks.get((place[0], place[1] // BLOCK), 0.0) if windows else 0.0,
+            speaker=speaker if speaker and speaker in (text.speaker, text.role) else "",
+            date=nearness(text.day, asked.day) if asked.day is not None and text.day is not None else 0.0,
+            telling=telling[place],
+            meaning=near.get(place, 0.0),
+        )
+        for place, text in texts.items()
+    }
 
 
-def fuse(opinions: Iterable[tuple[float, Mapping[Place, float]]]) -> dict[Place, float]:
-    """Add up several rankings, each normalised and weighted.
+def wanted(asked: Asked, named: Iterable[str]) -> list[str]:
+    """Return the words to look for: not the names of speakers, who are called by name everywhere."""
+    names = {stem for name in named for stem in words(name)}
+    return [word for word in asked.words if word not in names] or list(asked.words)
 
-    Reciprocal-rank fusion was measured to be worse than BM25 alone, because it forgets by how much the first is best.
-    """
-    total: dict[Place, float] = {}
-    for weight, scores in opinions:
-        for place, score in normalised(scores).items():
-            total[place] = total.get(place, 0.0) + weight * score
-    return total
+
+def without_names(asked: Asked, texts: Iterable[Text]) -> str:
+    """Return the query without the speakers it names, for whoever compares meanings: a name has none."""
+    named = {token for name in _named(asked, texts) for token in _WORD.findall(name.casefold())}
+    kept = [token for token in asked.query.split() if named.isdisjoint(_WORD.findall(token.casefold())[:1])]
+    return " ".join(kept) or asked.query
+
+
+def promising(
+    asked: Asked, texts: Mapping[Place, Text], total: int, counts: Mapping[str, int], most: int = AROUND
+) -> list[Place]:
+    """Return the candidates whose neighbours are worth a look: those with the best words."""
+    if len(texts) <= most:
+        return list(texts)
+    chosen = wanted(asked, _named(asked, texts.values()))
+    scores = dict(zip(texts, bm25(chosen, [text.words for text in texts.values()], total, counts), strict=True))
+    return sorted(scores, key=lambda place: (-scores[place], place[0], -place[1]))[:most]
+
+
+# ---- the opinions ---------------------------------------------------------------------------------------------------
+
+
+def _named(asked: Asked, texts: Iterable[Text]) -> list[str]:
+    """Return the speakers a query names. In a chat without names, `I` is the user and `you` the assistant."""
+    names: dict[str, None] = {}
+    roles: dict[str, None] = {}
+    for text in texts:
+        (names if text.speaker else roles)[text.speaker or text.role] = None
+    found = [name for name in names if name and not asked.tokens.isdisjoint(_WORD.findall(name.casefold()))]
+    if found or names:
+        return found
+    found = [role for role in roles if role and role in asked.tokens]
+    if not found and asked.tokens & _SAYS_YOU and "assistant" in roles:
+        found = ["assistant"]
+    if not found and asked.tokens & _SAYS_I and "user" in roles:
+        found = ["user"]
+    return found
+
+
+def _lent(own: Mapping[Place, float], texts: Mapping[Place, Text]) -> dict[Place, float]:
+    lent = {place: score for place, score in own.items() if score > 0}
+    for (row, index), score in list(lent.items()):
+        for distance, part in enumerate(NEIGHBOURS, 1):
+            for neighbour in ((row, index - distance), (row, index + distance)):
+                if neighbour in texts:
+                    lent[neighbour] = lent.get(neighbour, 0.0) + part * score
+    return lent
+
+
+def _windows(
+    own: Mapping[Place, float],
+    texts: Mapping[Place, Text],
+    held: Mapping[Place, Counter[str]],
+    weights: Mapping[str, float],
+    average: float,
+) -> dict[Place, float]:
+    """Read each three consecutive texts as one; each of them gets the score of the best it is in."""
+    best: dict[Place, float] = {}
+    if all((row, index + 1) not in texts for row, index in texts):
+        return best
+    starts = {(row, index - back) for row, index in own for back in range(WINDOW)}
+    for row, start in starts:
+        inside = [place for place in ((row, start + n) for n in range(WINDOW)) if place in texts]
+        counted: Counter[str] = Counter()
+        for place in inside:
+            counted.update({word: n for word, n in held[place].items() if word in weights})
+        length = sum(len(texts[place].words) for place in inside) / (WINDOW * average)
+        score = _bm25(weights, counted, length, LONG_K1, LONG_B)
+        for place in inside:
+            best[place] = max(best.get(place, 0.0), score)
+    return best
+
+
+def _blocks(
+    own: Mapping[Place, float],
+    held: Mapping[Place, Counter[str]],
+    weights: Mapping[str, float],
+    total: int,
+    counts: Mapping[str, int],
+) -> dict[Place, float]:
+    """Read each twenty texts as one. In how many blocks a word stands is told from in how many texts it does."""
+    blocks = max(math.ceil(total / BLOCK), 1)
+    rare = {word: rarity(blocks, blocks * (1 - (1 - 1 / blocks) ** counts.get(word, 0))) for word in weights}
+    counted: dict[Place, Counter[str]] = {}
+    for row, index in own:
+        block = counted.setdefault((row, index // BLOCK), Counter())
+        block.update({word: n for word, n in held[row, index].items() if word in weights})
+    return {place: _bm25(rare, block, 1.0, LONG_K1, 0.0) for place, block in counted.items()}
+
+
+def _telling(texts: Mapping[Place, Text]) -> dict[Place, float]:
+    """Say how much each text tells, whatever the question. Rare is what few of these texts say."""
+    holding = Counter(word for text in texts.values() for word in set(text.words))
+    told = {}
+    for (row, index), text in texts.items():
+        said = set(text.words)
+        rare = sum(rarity(len(texts), holding[word]) for word in said) / len(said) if said else 0.0
+        before = texts.get((row, index - 1))
+        answers = before is not None and _other(before, text) and any(sign in before.text for sign in _QUESTIONS)
+        told[row, index] = (
+            NAMES * min(name_like(text.text), _MOST_NAMES)
+            + RARE * min(rare, _RAREST)
+            + ASKS * asks(text.text)
+            + ANSWERS * answers
+        )
+    return told
+
+
+def _other(one: Text, another: Text) -> bool:
+    return (one.speaker or one.role) != (another.speaker or another.role)
+
+
+def name_like(text: str) -> int:
+    """Count the words written like names inside of sentences. In scripts without capitals there are none."""
+    found, inside = 0, False
+    for token in text.split():
+        if inside and len(token) > 1 and token[0].isupper() and token[1].islower():
+            found += 1
+        inside = token[-1] not in _ENDINGS and token[-1] != ":"
+    return found
+
+
+def asks(text: str) -> bool:
+    """Tell whether the last sentence that is ended by a sign is a question."""
+    last = max(text.rfind(sign) for sign in _ENDINGS)
+    return last >= 0 and text[last] in _QUESTIONS
+
+
+def _bm25(weights: Mapping[str, float], held: Mapping[str, int], length: float, k1: float, b: float) -> float:
+    norm = k1 * (1 - b + b * length)
+    return sum(
+        weight * n * (k1 + 1) / (n + norm) for word, weight in sorted(weights.items()) if (n := held.get(word, 0))
+    )
+
+
+def _average(lengths: Iterable[int]) -> float:
+    found = list(lengths)
+    return (sum(found) / len(found) if found else 0.0) or 1.0
+
+
+def _best_is_one(scores: Mapping[Place, float]) -> dict[Place, float]:
+    best = max(scores.values(), default=0.0)
+    return {place: score / best for place, score in scores.items()} if best > 0 else dict(scores)
+
+
+# ---- a second opinion -----------------------------------------------------------------------------------------------
+
+# Scores texts against a query, better ones higher: a cross-encoder, a model; a function or a coroutine function.
+Reranker = Callable[[str, Sequence[str]], Sequence[float] | Awaitable[Sequence[float]]]
+RERANKED = 50
+
+
+async def judged(rerank: Reranker, query: str, texts: Sequence[str]) -> list[float] | str:
+    """Return a reranker's scores, or, if it failed, a sentence that says so: then the order stays as it was."""
+    try:
+        answer = rerank(query, texts)
+        scores = [float(score) for score in (await answer if isinstance(answer, Awaitable) else answer)]
+    except Exception as problem:  # whatever a caller's function raises costs the reranking and nothing else
+        return f"not reranked: {type(problem).__name__}: {problem}"
+    if len(scores) != len(texts) or not all(map(math.isfinite, scores)):
+        return "not reranked: a reranker returns one finite number for each text"
+    return scores

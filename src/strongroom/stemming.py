@@ -1,8 +1,12 @@
 """Words for searching: split, fold and stem text the same way on every store.
 
 Analysis happens here and not inside a database, so that SQLite, Postgres and a plain scan find the same things.
-English suffixes are removed by Porter's algorithm (M. F. Porter, "An algorithm for suffix stripping", 1980).
-Scripts without spaces (Chinese, Japanese, Thai ...) are cut into overlapping pairs of characters.
+English suffixes are removed by Porter's algorithm (M. F. Porter, "An algorithm for suffix stripping", 1980); those of
+other languages by `strongroom.endings`. Scripts without spaces (Chinese, Japanese, Thai ...) are cut into overlapping
+pairs of characters, and into single Han characters.
+
+Whether Latin letters are English, German, French or Spanish is guessed from the text, and a guess may differ between a
+text and a question about it. So such a word is given in both forms, and never lost by a wrong guess.
 """
 
 from __future__ import annotations
@@ -11,11 +15,19 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_WORD = re.compile(r"[^\W_]+")
+from strongroom import endings
+
+# Vowel signs of Indian scripts are no letters to Python, and belong to words all the same.
+_WORD = re.compile(r"[^\W_](?:[^\W_]|[\u0300-\u036f\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0971-\u0dff])*")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _LONGEST = 64
+# What an apostrophe leaves behind: "she's", "don't" and, in French and Italian, "l'eau". None of it says anything.
+_CONTRACTED = re.compile(
+    r"\b[^\W\d_]{1,8}n['\u2019]t\b|['\u2019](?:s|re|ve|ll|d|m)\b|\b(?:[cdjlmnst]|qu)['\u2019](?=[^\W\d_]{2})"
+)
 
 # Words that stand everywhere and so say nothing about where an answer is. Leaving them out also keeps the index small.
 _STOP = frozenset(
@@ -43,15 +55,27 @@ _STEP4 = (
 @lru_cache(maxsize=16_384)
 def words(text: str) -> tuple[str, ...]:
     """Return the words of a text that carry meaning, in order, ready to be indexed or looked up."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if "'" in folded or "\u2019" in folded:
+        folded = _CONTRACTED.sub(" ", folded)
+    tokens = _WORD.findall(folded)
+    language = endings.language(tokens, _STOP)
     found: list[str] = []
-    for match in _WORD.finditer(unicodedata.normalize("NFKC", text).casefold()):
-        token = match.group()
+    for token in tokens:
         if token in _STOP:
             continue
-        if token.isascii():
-            found.append(stem(token[:_LONGEST]))
-        else:
-            found.extend(_split_unspaced(token))
+        if not token.isascii():
+            if _UNSPACED.search(token):
+                found.extend(_split_unspaced(token))
+                continue
+            token = endings.plain(token)
+            if not token.isascii():
+                found.append(endings.strip(token[:_LONGEST]))
+                continue
+        english = stem(token[:_LONGEST])
+        found.append(english)
+        if language is not None and (other := endings.strip(token[:_LONGEST], language)) != english:
+            found.append(other)
     return tuple(found)
 
 
@@ -62,7 +86,9 @@ def _split_unspaced(token: str) -> list[str]:
         if run.start() > end:
             parts.append(token[end : run.start()][:_LONGEST])
         characters = run.group()
-        parts.extend(characters[i : i + 2] for i in range(max(len(characters) - 1, 1)))
+        if len(characters) > 1:
+            parts.extend(characters[i : i + 2] for i in range(len(characters) - 1))
+        parts.extend(_HAN.findall(characters) or ([characters] if len(characters) == 1 else []))
         end = run.end()
     if end < len(token):
         parts.append(token[end:][:_LONGEST])

@@ -86,7 +86,7 @@ async def test_the_better_answer_comes_first_and_says_why(ctx: Any) -> None:
 
 async def test_equal_answers_come_in_order_of_their_ids(ctx: Any) -> None:
     names = ["mem_d", "mem_b", "mem_c", "mem_a"]
-    await known(ctx, *[mcr("tea " + name[-1], memory_id=name) for name in names])
+    await known(ctx, *[mcr("tea " + 2 * name[-1], memory_id=name) for name in names])
     assert [hit.memory.id for hit in await ctx.memories.search("tea")] == sorted(names)
     assert [hit.memory.id for hit in await ctx.memories.search("tea", k=2)] == ["mem_a", "mem_b"]
 
@@ -116,3 +116,11 @@ async def test_a_query_is_text_whatever_it_looks_like(ctx: Any) -> None:
     await known(ctx, *OWNED)
     for query in ['"tea', "tea OR", "tea*", "NEAR(tea, 2)", "content:tea", "tea'; DROP TABLE head; --", "tea\x00"]:
         assert "tea for everybody" in await contents(ctx, query)
+
+
+async def test_a_reranker_has_the_last_word_and_its_failure_is_told(ctx: Any) -> None:
+    await known(ctx, mcr("tea at four"), mcr("tea at five o'clock sharp"))
+    [first, _] = await ctx.memories.search("tea", rerank=lambda query, texts: [len(text) for text in texts])
+    assert first.memory.content.endswith("sharp") and first.why.startswith("reranked (")
+    hits = await ctx.memories.search("tea", rerank=lambda query, texts: [])
+    assert len(hits) == 2 and hits.degraded.startswith("not reranked: ")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from strongroom.bridge import can_search
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, Unavailable
 from tests.hashed import hashed
@@ -20,12 +19,6 @@ TALK = [
     {"role": "user", "content": "Let us talk about the weather."},
     {"role": "assistant", "content": "It is raining."},
 ]
-
-
-@pytest.fixture(autouse=True)
-def _searchable(ctx: Any) -> None:
-    if not can_search(ctx.store):
-        pytest.skip("this store has no full-text index")
 
 
 async def opened(ctx: Any, name: str = "s") -> Any:
@@ -53,8 +46,9 @@ async def test_text_parts_are_found(ctx: Any) -> None:
 async def test_an_answer_is_found_beside_the_words_of_its_question(ctx: Any) -> None:
     session = await opened(ctx)
     hits = await session.search("where was the summer spent", k=2)
-    assert [hit.message["content"] for hit in hits] == ["Where did you spend your summer?", "In Lisbon, by the sea."]
-    assert hits[1].why == "beside a message that was found"
+    found = {hit.message["content"]: hit.why for hit in hits}
+    assert found.keys() == {"Where did you spend your summer?", "In Lisbon, by the sea."}
+    assert found["In Lisbon, by the sea."] == "beside a message that was found"
 
 
 async def test_what_is_hidden_or_deleted_is_never_found(ctx: Any) -> None:
@@ -168,3 +162,62 @@ async def test_a_query_of_very_many_words_is_answered_by_the_first_ones(ctx: Any
     await session.append({"role": "user", "content": "the harbour is closed"})
     hits = await session.search("harbour " + " ".join(f"word{number}" for number in range(3_000)), mode="lexical")
     assert [hit.message["content"] for hit in hits] == ["the harbour is closed"]
+
+
+CHAT = [
+    {"role": "user", "content": "I am allergic to peanuts and I love hiking."},
+    {"role": "assistant", "content": "Noted. For hiking I recommend the Samaria gorge."},
+    {"role": "user", "content": "Which shoes for hiking?"},
+    {"role": "assistant", "content": "Light boots are fine for hiking."},
+    {"role": "user", "content": "I bought hiking boots in Chania."},
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "role"),
+    [("what did I say about hiking", "user"), ("what did you recommend for hiking", "assistant"),
+     ("what does the user think of hiking", "user"), ("what did the assistant say about hiking", "assistant")],
+)  # fmt: skip
+async def test_in_a_chat_a_question_favours_who_it_is_about(ctx: Any, query: str, role: str) -> None:
+    session = await ctx.sessions.open("chat")
+    await session.append(CHAT)
+    assert (await session.search(query, k=1))[0].message["role"] == role
+
+
+async def test_a_named_speaker_and_a_named_day_decide_between_equal_words(ctx: Any) -> None:
+    session = await ctx.sessions.open("talk")
+    await session.append(
+        [
+            {"role": "user", "name": name, "content": f"Yesterday was a run of {n} miles.", "timestamp": time}
+            for n, (name, time) in enumerate(
+                (who, when)
+                for when in ("2023-05-07T10:00:00Z", "8:00 pm on 20 July, 2023")
+                for who in ("Caroline", "Melanie")
+            )
+        ]
+    )
+    [first] = await session.search("How long was Melanie's run in July 2023?", k=1)
+    assert first.message["content"] == "Yesterday was a run of 3 miles."
+    assert "said by Melanie" in first.why and "of that time" in first.why
+
+
+async def test_who_speaks_is_also_read_from_the_beginning_of_a_text(ctx: Any) -> None:
+    session = await ctx.sessions.open("log")
+    await session.append([{"role": "user", "content": f"{who}: the meeting is at noon"} for who in ("Ana", "Ben")])
+    [first] = await session.search("when does Ben say the meeting is", k=1)
+    assert first.message["content"].startswith("Ben")
+
+
+async def test_a_reranker_has_the_last_word(ctx: Any) -> None:
+    session = await opened(ctx)
+    hits = await session.search("bicycle", k=2, rerank=lambda query, texts: [len(text) for text in texts])
+    assert [len(hit.message.content) for hit in hits] != [] and hits[0].why.startswith("reranked (")
+    assert hits[0].score >= hits[1].score and hits.degraded is None
+
+
+@pytest.mark.parametrize("answer", [[], [float("nan")] * 50, None, ["x"] * 50])
+async def test_a_reranker_that_fails_costs_the_reranking_and_nothing_else(ctx: Any, answer: Any) -> None:
+    session = await opened(ctx)
+    plain = await session.search("bicycle", k=2)
+    hits = await session.search("bicycle", k=2, rerank=lambda query, texts: answer)
+    assert list(hits) == list(plain) and hits.degraded.startswith("not reranked: ")

@@ -33,6 +33,7 @@ from strongroom.codec import encode, pack
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, NotFound
 from strongroom.operations import Operation, Plan, perform
+from strongroom.retrieval import Reranker
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
@@ -292,14 +293,21 @@ class AsyncMemories:
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     async def search(
-        self, query: str, k: int = 8, *, mode: Mode = "hybrid", **filters: Unpack[Filters]
+        self,
+        query: str,
+        k: int = 8,
+        *,
+        mode: Mode = "hybrid",
+        rerank: Reranker | None = None,
+        **filters: Unpack[Filters],
     ) -> Results[Hit]:
         """Return the `k` active memories that answer a query best.
 
         Without an embedder a hybrid search is a lexical one. If vectors can not be had right now, the result's
-        `degraded` says why and the words alone decide.
+        `degraded` says why and the words alone decide. `rerank(query, texts)` may give the best fifty scores of its
+        own; if it fails, `degraded` says so.
         """
-        return await self._search.search(query, k, mode, Lens.of(filters))
+        return await self._search.search(query, k, mode, Lens.of(filters), rerank)
 
     async def get(self, memory_id: str) -> Memory:
         """Return a memory, whatever its status."""

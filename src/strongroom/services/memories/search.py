@@ -19,8 +19,10 @@ from msgspec.structs import replace
 
 from strongroom import retrieval
 from strongroom.bridge import can_search
+from strongroom.dates import Day
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.folding import folded
+from strongroom.retrieval import RERANKED, Asked, Reranker, Text, judged
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
 from strongroom.services.memories.decisions import expired
@@ -44,14 +46,11 @@ from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Document, Find, Found, Get, Key, Match, Scan, require_name
 from strongroom.values import moment
 
-POOL = 64
+POOL = 128
 MOST_CANDIDATES = 10_000
 NEAR = 0.6
 OPEN = 1_000
 
-# What meaning weighs against words: the best of five weights tried on conversations with questions about them, both
-# with a small static model and with a sentence transformer. With equal weights the static model made words alone worse.
-MEANING = 0.5
 _PUNCTUATION = ".,;:!?()[]{}\"'"
 PAGE = 500
 
@@ -132,24 +131,34 @@ class Search:
         self._scope = scope
         self._vectors = vectors
 
-    async def search(self, query: str, k: int, mode: Mode, lens: Lens) -> Results[Hit]:
+    async def search(self, query: str, k: int, mode: Mode, lens: Lens, rerank: Reranker | None = None) -> Results[Hit]:
         if k < 1:
             raise InvalidInput(f"k must be a whole number, 1 or more, not {k!r:.40}")
         if mode == "vector" and self._vectors.embedder is None:
             raise InvalidInput("a vector search needs an embedder: memories.using(embedder=...)")
+        asked = Asked.of(screening.plain(query))
         degraded = None
-        by_meaning: dict[str, tuple[Memory, float]] = {}
+        near: dict[str, tuple[Memory, float]] = {}
         if mode != "lexical" and self._vectors.embedder is not None:
             try:
-                by_meaning = await self._by_meaning(query, k, lens)
+                near = await self._by_meaning(query, k, lens)
             except Unavailable as problem:
                 if mode == "vector":
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
-        by_words: dict[str, tuple[Memory, float]] = {}
-        if mode != "vector":
-            by_words = await self._by_words(query, k, lens)
-        hits = _rank(query, by_words, by_meaning)
+        total, counts, found = await self._by_words(asked, k, lens) if mode != "vector" else (0, {}, {})
+        hits = _rank(asked, total, counts, found, near)
+        if rerank is not None and hits:
+            first = hits[: max(RERANKED, 2 * k)]
+            scores = await judged(rerank, query, [hit.memory.content for hit in first])
+            if isinstance(scores, str):
+                degraded = scores
+            else:
+                hits = [
+                    replace(hit, score=score, why=f"reranked ({score:.3f}); {hit.why}")
+                    for hit, score in zip(first, scores, strict=True)
+                ]
+                hits.sort(key=lambda hit: -hit.score)
         return Results(await self._true(hits, k, lens), degraded=degraded)
 
     async def review(self, batch: Batch) -> Batch:
@@ -158,25 +167,23 @@ class Search:
 
     # ---- candidates -------------------------------------------------------------------------------------------------
 
-    async def _by_words(self, query: str, k: int, lens: Lens) -> dict[str, tuple[Memory, float]]:
-        wanted = tuple(dict.fromkeys(words(screening.plain(query))))[:MOST_WORDS]
+    async def _by_words(self, asked: Asked, k: int, lens: Lens) -> tuple[int, dict[str, int], dict[str, Memory]]:
+        """Return how many memories there are, in how many each word stands, and the candidates."""
+        wanted = asked.words[:MOST_WORDS]
         if not wanted:
-            return {}
+            return 0, {}, {}
         now = moment(self._scope.clock())
         limit = max(POOL, 4 * k)
         while True:
             found = [await _find(self._scope, wanted, owner, limit) for owner in lens.owners()]
             seen = [load(cast("Document", match.document), Memory) for part in found for match in part.matches]
-            memories = [memory for memory in seen if lens.shows(memory, now)]
+            memories = {memory.id: memory for memory in seen if lens.shows(memory, now)}
             full = any(len(part.matches) >= limit for part in found)
             if len(memories) >= 2 * k or not full or limit >= MOST_CANDIDATES:
                 break
             limit *= 4
-        total = sum(part.total for part in found)
         counts = {word: sum(part.counts.get(word, 0) for part in found) for word in wanted}
-        texts = [words(screening.plain(memory.content)) for memory in memories]
-        scores = retrieval.bm25(wanted, texts, total, counts)
-        return {memory.id: (memory, score) for memory, score in zip(memories, scores, strict=True)}
+        return sum(part.total for part in found), counts, memories
 
     async def _by_meaning(self, query: str, k: int, lens: Lens) -> dict[str, tuple[Memory, float]]:
         await self._vectors.catch_up()
@@ -263,7 +270,8 @@ class Search:
             twin = held.documents[0].key.id if held.documents else None
             lens = Lens(scope=request.scope, user_id=request.user_id, project_id=request.project_id)
             said = set(words(screening.plain(request.content)))
-            for memory, _ in (await self._by_words(request.content, 8, lens)).values():
+            _, _, candidates = await self._by_words(Asked.of(screening.plain(request.content)), 8, lens)
+            for memory in candidates.values():
                 other = set(words(screening.plain(memory.content)))
                 alike = len(said & other) / len(said | other)
                 same_owner = (memory.user_id, memory.project_id) == (request.user_id, request.project_id)
@@ -325,23 +333,34 @@ async def _find(scope: Scope, wanted: Sequence[str], owner: str, limit: int) -> 
 
 
 def _rank(
-    query: str, by_words: Mapping[str, tuple[Memory, float]], by_meaning: Mapping[str, tuple[Memory, float]]
+    asked: Asked,
+    total: int,
+    counts: Mapping[str, int],
+    found: Mapping[str, Memory],
+    near: Mapping[str, tuple[Memory, float]],
 ) -> list[Hit]:
-    """Join both opinions into one order. Equal scores are ordered by id, so the order never depends on an index."""
-    lexical = {id: score for id, (_, score) in by_words.items()}
-    vector = {id: score for id, (_, score) in by_meaning.items()}
-    fused = retrieval.fuse([(1.0, lexical), (MEANING, vector)]) if lexical and vector else lexical or vector
+    """Put candidates in order. Equal scores are ordered by id, so the order never depends on an index."""
+    memories = dict(sorted({**found, **{id: memory for id, (memory, _) in near.items()}}.items()))
+    texts = {(id, 0): _text(memory, asked) for id, memory in memories.items()}
+    meaning = {(id, 0): cosine for id, (_, cosine) in near.items()}
+    opinions = retrieval.rank(asked, texts, total, counts, meaning)
     # Said in the query's own spelling: a stem such as "deploi" would puzzle a reader.
-    spelled = {stem: token.strip(_PUNCTUATION) for token in screening.plain(query).split() for stem in words(token)}
+    spelled = {stem: token.strip(_PUNCTUATION) for token in asked.query.split() for stem in words(token)}
     hits = []
-    for id, score in fused.items():
-        memory = (by_words.get(id) or by_meaning[id])[0]
-        why = []
-        if id in lexical:
-            said = set(words(screening.plain(memory.content)))
-            shared = dict.fromkeys(token for stem, token in spelled.items() if stem in said)
-            why.append(f"words {', '.join(shared)} ({lexical[id]:.3f})")
-        if id in vector:
-            why.append(f"meaning ({vector[id]:.3f})")
-        hits.append(Hit(memory, score, "; ".join(why)))
+    for place, opinion in opinions.items():
+        said = set(texts[place].words)
+        shared = list(dict.fromkeys(token for stem, token in spelled.items() if stem in said))
+        hits.append(Hit(memories[place[0]], opinion.score, opinion.why(shared)))
     return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
+
+
+def _text(memory: Memory, asked: Asked) -> Text:
+    speaker, said = retrieval.spoken(screening.plain(memory.content))
+    at = memory.created_at
+    # A name before the text stays one of its words: here it is the content, and not a note about it.
+    return Text(
+        said,
+        words(screening.plain(memory.content)),
+        speaker,
+        day=Day(at.year, at.month, at.day) if asked.day is not None else None,
+    )

@@ -7,6 +7,7 @@ from typing import Any
 
 from strongroom.arguments import checked
 from strongroom.errors import Conflict, InvalidInput
+from strongroom.retrieval import Reranker
 from strongroom.retry import attempts
 from strongroom.services.sessions.handle import Handle, info
 from strongroom.services.sessions.ids import find
@@ -154,13 +155,14 @@ class SessionReader(Handle):
             return await summary_window(gathered, summarizer, share)
         return recent_window(gathered, must=strategy == "recent_only")
 
-    async def search(self, query: str, *, k: int = 5, mode: Mode = "hybrid") -> Hits:
+    async def search(self, query: str, *, k: int = 5, mode: Mode = "hybrid", rerank: Reranker | None = None) -> Hits:
         """Return the messages that answer a query best, best first, each with its score and what spoke for it.
 
         Without an embedder (`ctx.sessions.using`) `hybrid` goes by words alone. With one, messages that have no vector
         yet get theirs first, a thousand at most; `degraded` says how many are left, or why words alone decided.
+        `rerank(query, texts)` may give the best fifty scores of its own; if it fails, `degraded` says so.
         """
-        return await Finder(self._scope, self._counter, self._meaning).search(query, k, mode, self.id)
+        return await Finder(self._scope, self._counter, self._meaning).search(query, k, mode, self.id, rerank)
 
     async def backlog(self) -> Backlog:
         """Return what is left to embed and to count anew, and why the last try failed."""

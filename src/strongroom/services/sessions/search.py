@@ -1,37 +1,40 @@
 """Finding messages: by their words, and with an embedder by their meaning too, in one session or in all of a space.
 
-The store says where words stand; the ranking is ours and the same on every store. A turn lends part of its score to
-its neighbours, because the answer to a question often stands beside the words of the question. Only what is visible
-now counts, whatever an index still knows.
+The store says where words stand; the ranking is `strongroom.retrieval`'s, and the same on every store. Who speaks and
+when are data of a message: its `name` (or `Name: ` before its text), its `timestamp`. Only what is visible now counts,
+whatever an index still knows. A store without a full-text index is read through instead, the newest messages first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
+from strongroom import retrieval
 from strongroom.bridge import can_search
+from strongroom.dates import Day, day_named
 from strongroom.errors import InvalidInput, Unavailable
-from strongroom.retrieval import bm25, fuse, share
+from strongroom.retrieval import AROUND, NEIGHBOURS, RERANKED, Asked, Opinions, Place, Reranker, Text
 from strongroom.scope import Scope
+from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import MESSAGE, SESSION
 from strongroom.services.sessions.values import Hit, Hits
 from strongroom.services.sessions.vectors import SLICE, Meaning
 from strongroom.services.sessions.view import View, at, both, view_of
 from strongroom.stemming import words
-from strongroom.store import MOST_WORDS, Find, Found, Record, Scan
+from strongroom.store import MOST_WORDS, Find, Found, Key, Match, Record, Scan, Tail
 from strongroom.tokens import Tokenizer
+from strongroom.values import moment
 
 Mode = Literal["hybrid", "lexical", "vector"]
-Place = tuple[str, int]
 
-# What meaning weighs against words, as for memories: with equal weights a small model made words alone worse.
-MEANING = 0.5
 POOL = 500
 MOST_CANDIDATES = 8_000
 PAGE = 100
+BESIDE = len(NEIGHBOURS)
+_TIMES = ("timestamp", "happened_at", "created_at", "time", "date", "at")
 
 
 class Finder(Struct, frozen=True):
@@ -41,64 +44,105 @@ class Finder(Struct, frozen=True):
     choose: Callable[[str], Tokenizer]
     meaning: Meaning | None = None
 
-    async def search(self, query: str, k: int, mode: Mode, session_id: str | None = None) -> Hits:
+    async def search(
+        self, query: str, k: int, mode: Mode, session_id: str | None = None, rerank: Reranker | None = None
+    ) -> Hits:
         """Return the `k` messages that answer a query best. Without an embedder, `hybrid` goes by words."""
         if k < 0:
             raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
         if mode == "vector" and self.meaning is None:
             raise InvalidInput("a vector search needs an embedder: ctx.sessions.using(embedder=...)")
+        asked = Asked.of(query)
         views: dict[str, View] = {}
         records: dict[Place, Record] = {}
-        lexical: dict[Place, float] = {}
         vector: dict[Place, float] = {}
+        found = Found(0, {}, ())
         degraded = None
         if mode != "vector":
-            lexical = await self._by_words(query, k, session_id, views, records)
+            found = await self._by_words(asked, k, session_id, views, records)
+        texts = {place: _text(record, asked) for place, record in sorted(records.items())}
         if mode != "lexical" and self.meaning is not None:
             try:
-                vector, left = await self._by_meaning(self.meaning, query, k, session_id, views)
+                about = retrieval.without_names(asked, texts.values())
+                vector, left = await self._by_meaning(self.meaning, about, k, session_id, views)
                 if left:
                     degraded = f"{left} messages have no vector yet; each search makes some, wait() all"
             except Unavailable as problem:
                 if mode == "vector":
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
-        shared = _shared(fuse([(1.0, lexical), (MEANING, vector)]) if lexical and vector else lexical or vector, views)
-        best = sorted(shared, key=lambda place: (-shared[place], place[0], -place[1]))[:k]
-        for name in dict.fromkeys(name for name, _ in best):
-            missing = [index for found, index in best if found == name and (found, index) not in records]
-            records |= {(name, index): record for index, record in (await at(views[name], missing)).items()}
+        centres = retrieval.promising(asked, texts, found.total, found.counts)
+        near = sorted(vector, key=lambda place: (-vector[place], place))[: max(AROUND, 2 * k)]
+        around = await self._around([*centres, *near], views)
+        texts |= {place: _text(record, asked) for place, record in around.items()}
+        records |= around
+        opinions = retrieval.rank(asked, dict(sorted(texts.items())), found.total, found.counts, vector)
+        best = [
+            place
+            for place in sorted(opinions, key=lambda place: (-opinions[place].score, place[0], -place[1]))
+            if _found(opinions[place])
+        ]
+        scores = {place: opinions[place].score for place in best}
+        noted: dict[Place, str] = {}
+        if rerank is not None and best:
+            first = best[: max(RERANKED, k)]
+            judged = await retrieval.judged(rerank, query, [texts[place].text for place in first])
+            if isinstance(judged, str):
+                degraded = judged
+            else:
+                scores = dict(zip(first, judged, strict=True))
+                best = sorted(first, key=lambda place: -scores[place])
+                noted = {place: f"reranked ({scores[place]:.3f}); " for place in first}
         hits = Hits(degraded=degraded)
-        for name, index in best:
-            message = views[name].message(records[name, index])
-            why = _why((name, index), lexical, vector)
-            hits.append(Hit(message.id, message, shared[name, index], why, name))
+        for place in best[:k]:
+            message = views[place[0]].message(records[place])
+            why = noted.get(place, "") + opinions[place].why()
+            hits.append(Hit(message.id, message, scores[place], why, place[0]))
         return hits
 
     async def _by_words(
-        self, query: str, k: int, session_id: str | None, views: dict[str, View], records: dict[Place, Record]
-    ) -> dict[Place, float]:
-        """Score what the store found; ask it for more if too much of that is hidden."""
-        wanted = tuple(dict.fromkeys(words(query)))[:MOST_WORDS]
+        self, asked: Asked, k: int, session_id: str | None, views: dict[str, View], records: dict[Place, Record]
+    ) -> Found:
+        """Collect what the store found and is visible; ask it for more if too much of that is hidden."""
+        wanted = asked.words[:MOST_WORDS]
         if not wanted or k == 0:
-            return {}
-        if not can_search(self.scope.store):
-            raise InvalidInput("this store has no full-text index; search with mode='vector'")
+            return Found(0, {}, ())
         limit = max(POOL, 4 * k)
         while True:
             find = Find(self.scope.space, MESSAGE, wanted, session_id, limit=limit)
-            found: Found = await self.scope.store.search(find)  # type: ignore[attr-defined]
+            if can_search(self.scope.store):
+                found: Found = await self.scope.store.search(find)  # type: ignore[attr-defined]
+            else:
+                found = await self._read_through(find)
             matches = [(match.key.id, match.record) for match in found.matches if match.record is not None]
             views |= await self._views(list(dict.fromkeys(name for name, _ in matches)))
             for name, record in matches:
                 if name in views and views[name].shows(record.index):
                     records[name, record.index] = record
             if len(records) >= 2 * k or len(found.matches) < limit or limit >= MOST_CANDIDATES:
-                break
+                return found
             limit *= 4
-        turns = {place: words(record.text or "") for place, record in sorted(records.items())}
-        scores = bm25(wanted, list(turns.values()), found.total, found.counts)
-        return {place: score for place, score in zip(turns, scores, strict=True) if score > 0}
+
+    async def _read_through(self, find: Find) -> Found:
+        """Find words in a store without an index: in the newest messages of each session, up to a fixed number."""
+        places: dict[str, list[Place]] = {word: [] for word in find.words}
+        records: dict[Place, Record] = {}
+        total = 0
+        for name in [find.id] if find.id is not None else await self._names():
+            key, before = self.scope.key(MESSAGE, name), None
+            while total < retrieval.MOST_PLACES:
+                part = await self.scope.get(Tail(key, PAGE, None, before))
+                for record in reversed(part.records):
+                    total += record.text is not None
+                    for word in places.keys() & words(record.text or ""):
+                        places[word].append((name, record.index))
+                        records[name, record.index] = record
+                if not part.records or part.records[0].index == 0:
+                    break
+                before = part.records[0].index
+        chosen = retrieval.choose(total, places, find.limit)
+        matches = tuple(Match(Key(find.space, MESSAGE, name), record=records[name, n]) for name, n in chosen)
+        return Found(total, {word: len(held) for word, held in places.items()}, matches)
 
     async def _by_meaning(
         self, meaning: Meaning, query: str, k: int, session_id: str | None, views: dict[str, View]
@@ -116,6 +160,14 @@ class Finder(Struct, frozen=True):
                 found |= {(name, index): score for index, score in near.items()}
         return found, left
 
+    async def _around(self, centres: Sequence[Place], views: Mapping[str, View]) -> dict[Place, Record]:
+        """Read the best candidates and what stands beside them, as far as it is visible."""
+        found: dict[Place, Record] = {}
+        for name in dict.fromkeys(name for name, _ in centres):
+            near = {index + n for row, index in centres if row == name for n in range(-BESIDE, BESIDE + 1)}
+            found |= {(name, index): record for index, record in (await at(views[name], near)).items()}
+        return found
+
     async def _names(self) -> list[str]:
         scan = Scan(self.scope.space, SESSION, limit=PAGE)
         return [document.key.id async for page in self.scope.pages(scan) for document in page]
@@ -130,19 +182,28 @@ class Finder(Struct, frozen=True):
         }
 
 
-def _shared(scores: Mapping[Place, float], views: Mapping[str, View]) -> dict[Place, float]:
-    """Let the turns of each session support their neighbours, as far as those are visible."""
-    found: dict[Place, float] = {}
-    for name in dict.fromkeys(name for name, _ in scores):
-        own = {index: score for (session, index), score in scores.items() if session == name}
-        found |= {(name, index): score for index, score in share(own).items() if views[name].shows(index)}
-    return found
+def _found(one: Opinions) -> bool:
+    """Who speaks and when it was said order what was found; they find nothing by themselves."""
+    return one.words > 0 or one.meaning > 0
 
 
-def _why(place: Place, lexical: Mapping[Place, float], vector: Mapping[Place, float]) -> str:
-    said = []
-    if place in lexical:
-        said.append(f"words ({lexical[place]:.3f})")
-    if place in vector:
-        said.append(f"meaning ({vector[place]:.3f})")
-    return "; ".join(said) or "beside a message that was found"
+def _text(record: Record, asked: Asked) -> Text:
+    """Say what a message says, who says it and, if somebody asks for a day, when."""
+    said = record.text or ""
+    value, _ = opened(record)
+    name = value.get("name")
+    speaker = name if isinstance(name, str) else ""
+    if not speaker:
+        speaker, said = retrieval.spoken(said)
+    return Text(said, words(said), speaker, record.type, _day(value, record) if asked.day is not None else None)
+
+
+def _day(value: Mapping[str, Any], record: Record) -> Day:
+    given = next((value[name] for name in _TIMES if name in value), None)
+    if isinstance(given, str) and (named := day_named(given)) is not None and named.day:
+        return named
+    if isinstance(given, (int, float)) and 0 < given < 1e11:
+        arrived = moment(int(given * 1_000_000))
+    else:
+        arrived = moment(record.at)
+    return Day(arrived.year, arrived.month, arrived.day)

@@ -10,6 +10,7 @@ from strongroom.codec import encode
 from strongroom.embedders import Embedder
 from strongroom.errors import NotFound
 from strongroom.operations import Operation, Plan, perform
+from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
 from strongroom.services.sessions.deletions import delete
 from strongroom.services.sessions.handle import found, info
@@ -122,7 +123,8 @@ class AsyncSessions:
         infos = [info(document, end) for (document, _), end in zip(found, ends, strict=True)]
         return Listing(infos, following, damaged)
 
-    async def search(self, query: str, *, k: int = 5, mode: Mode = "hybrid") -> Hits:
+    async def search(self, query: str, *, k: int = 5, mode: Mode = "hybrid", rerank: Reranker | None = None) -> Hits:
         """Return the messages of all sessions that answer a query best, best first."""
         known = {self._scope.tokenizer.name: self._scope.tokenizer}
-        return await Finder(self._scope, lambda name: counter(name, known), self._meaning).search(query, k, mode)
+        finder = Finder(self._scope, lambda name: counter(name, known), self._meaning)
+        return await finder.search(query, k, mode, rerank=rerank)
