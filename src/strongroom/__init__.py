@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from strongroom.blocking.runs import Run as Run
     from strongroom.blocking.sessions import Session as Session
     from strongroom.blocking.threads import Thread as Thread
+    from strongroom.blocking.turns import Turn as Turn
     from strongroom.context import AsyncContext as AsyncContext
     from strongroom.context import Opening
     from strongroom.embedders import Embedder as Embedder
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from strongroom.services.sessions.values import Message as Message
     from strongroom.services.threads.reading import AsyncThread as AsyncThread
     from strongroom.services.threads.values import Slot as Slot
+    from strongroom.services.turns.turn import AsyncTurn as AsyncTurn
     from strongroom.store import Durability as Durability
     from strongroom.store import Repeats
     from strongroom.tokens import Window as Window
@@ -59,6 +61,7 @@ __all__ = [
     "AsyncRun",
     "AsyncSession",
     "AsyncThread",
+    "AsyncTurn",
     "Batch",
     "BudgetExceeded",
     "Closed",
@@ -84,6 +87,7 @@ __all__ = [
     "StoreError",
     "StrongroomError",
     "Thread",
+    "Turn",
     "Unavailable",
     "VectorIndex",
     "Window",
@@ -101,6 +105,7 @@ _HOMES = {
     "AsyncRun": "services.runs.run",
     "AsyncSession": "services.sessions.session",
     "AsyncThread": "services.threads.reading",
+    "AsyncTurn": "services.turns.turn",
     "Batch": "services.memories.values",
     "Context": "blocking",
     "Durability": "store",
@@ -113,6 +118,7 @@ _HOMES = {
     "Policy": "services.memories.policy",
     "Run": "blocking.runs",
     "Session": "blocking.sessions",
+    "Turn": "blocking.turns",
     "Slot": "services.threads.values",
     "Thread": "blocking.threads",
     "VectorIndex": "vectors",

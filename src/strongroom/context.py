@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, TypeVar
 
 from strongroom.scope import Scope
 from strongroom.services.files.files import AsyncFiles
@@ -12,7 +12,10 @@ from strongroom.services.runs.runs import AsyncRuns
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.threads.registry import AsyncRegistry
 from strongroom.services.threads.threads import AsyncThreads
+from strongroom.services.turns.turn import AsyncTurn, turn_with
 from strongroom.store import AsyncStore, Durability
+
+R = TypeVar("R")
 
 
 class AsyncContext:
@@ -39,6 +42,22 @@ class AsyncContext:
     def durability(self) -> Durability:
         """What an acknowledged write survives here."""
         return self.store.durability
+
+    def turn(self, *, commit_id: str | None = None) -> AsyncTurn:
+        """Begin a turn: `async with ctx.turn() as turn`. What is done with `turn` is one commit at the block's end.
+
+        An exception in the block writes nothing. A repeat with the same `commit_id` changes nothing.
+        """
+        return AsyncTurn(self, commit_id)
+
+    async def turn_with(
+        self, decide: Callable[[AsyncTurn], R | Awaitable[R]], *, commit_id: str | None = None
+    ) -> R | None:
+        """Let `decide` read and fill a turn, commit it, and return what it returned; again if somebody was faster.
+
+        What it decides is not part of what a `commit_id` stands for: a repeat does not ask it, and returns None.
+        """
+        return await turn_with(self, decide, commit_id)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the store."""

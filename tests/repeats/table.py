@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.repeats import files_rows, memories_rows, runs_rows, sessions_rows, threads_rows
+from tests.repeats import files_rows, memories_rows, runs_rows, sessions_rows, threads_rows, turns_rows
 from tests.repeats.rows import Row
 
 ROWS: tuple[Row, ...] = (
@@ -11,4 +11,5 @@ ROWS: tuple[Row, ...] = (
     *memories_rows.ROWS,
     *threads_rows.ROWS,
     *files_rows.ROWS,
+    *turns_rows.ROWS,
 )

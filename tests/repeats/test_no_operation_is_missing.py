@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from strongroom.blocking import Context
 from strongroom.blocking.files import Files
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.registry import Registry
@@ -16,6 +17,7 @@ from strongroom.blocking.runs import Run, Runs
 from strongroom.blocking.sessions import Session, Sessions
 from strongroom.blocking.threads import Threads
 from strongroom.bridge import run
+from strongroom.context import AsyncContext
 from strongroom.dispatch import AsyncDispatcher, Dispatcher
 from strongroom.errors import StrongroomError
 from strongroom.services.files.files import AsyncFiles
@@ -39,6 +41,7 @@ CLASSES: dict[str, tuple[type, ...]] = {
     "registry": (AsyncRegistry, Registry),
     "files": (AsyncFiles, Files),
     "dispatcher": (AsyncDispatcher, Dispatcher),
+    "context": (AsyncContext, Context),
 }
 # What only looks, hands out another handle, or says what somebody else might write. What some of these store is derived
 # from what is there already, and made again if it is lost: vectors, summaries.
@@ -58,6 +61,7 @@ READS = {
     "registry": {"lookup", "prune"},
     "files": {"at", "history", "limited", "list", "read", "search"},
     # A worker's commits are its own, and nobody could repeat them: see `dispatch.delivery`.
+    "context": {"close"},
     "dispatcher": {"bind", "close", "dead_letters", "drain", "handler", "run", "stop"},
 }  # fmt: skip
 WRITES = {part: {row.name.partition(".")[2] for row in ROWS if row.name.startswith(f"{part}.")} for part in CLASSES}

@@ -60,6 +60,8 @@ class World:
     def part(self, name: str) -> Any:
         if name == "thread":
             return self.ctx.threads.get("t1")
+        if name == "context":
+            return self.ctx
         if name == "dispatcher":
             return Dispatcher(self.ctx)
         return getattr(self, name) if name in ("run", "session") else getattr(self.ctx, name)

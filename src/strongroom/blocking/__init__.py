@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 
@@ -12,10 +14,13 @@ from strongroom.blocking.registry import Registry
 from strongroom.blocking.runs import Runs
 from strongroom.blocking.sessions import Sessions
 from strongroom.blocking.threads import Threads
+from strongroom.blocking.turns import Turn
 from strongroom.bridge import Inline, run
 from strongroom.context import AsyncContext
 from strongroom.opening import for_loops
 from strongroom.store import Durability, Store
+
+R = TypeVar("R")
 
 
 class Context:
@@ -55,6 +60,20 @@ class Context:
     def durability(self) -> Durability:
         """What an acknowledged write survives here."""
         return self._async.durability
+
+    def turn(self, *, commit_id: str | None = None) -> Turn:
+        """Begin a turn: `with ctx.turn() as turn`. What is done with `turn` is one commit at the block's end.
+
+        An exception in the block writes nothing. A repeat with the same `commit_id` changes nothing.
+        """
+        return Turn(self._async.turn(commit_id=commit_id))
+
+    def turn_with(self, decide: Callable[[Turn], R], *, commit_id: str | None = None) -> R | None:
+        """Let `decide` read and fill a turn, commit it, and return what it returned; again if somebody was faster.
+
+        What it decides is not part of what a `commit_id` stands for: a repeat does not ask it, and returns None.
+        """
+        return run(self._async.turn_with(lambda turn: decide(Turn(turn)), commit_id=commit_id))
 
     def close(self) -> None:
         """Finish what is under way and let go of the store."""

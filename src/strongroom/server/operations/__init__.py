@@ -9,11 +9,9 @@ anything anyway, speaks for whom it says.
 
 from __future__ import annotations
 
-import msgspec
-
 from strongroom.server.keys import Right
-from strongroom.server.operations import files, memories, runs, sessions, threads
-from strongroom.server.operations.invocation import Invocation, Row, of, said
+from strongroom.server.operations import files, memories, runs, sessions, threads, turns
+from strongroom.server.operations.invocation import Invocation, Row, named, of, said
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.runs.run import AsyncRun
@@ -100,9 +98,9 @@ OPERATIONS: dict[str, Row] = {
     "dispatch.put_off":    Row("write",  (),                  threads.worker(threads.put_off)),
     "dispatch.conclude":   Row("write",  (),                  threads.worker(threads.conclude)),
 }  # fmt: skip
+OPERATIONS |= turns.rows(OPERATIONS)
 
 
 async def make(row: Row, op: Invocation) -> None:
     """Make an operation under the caller's own name."""
-    named = {name: said(op.caller, op.arguments.get(name)) for name in row.who}
-    await row.make(msgspec.structs.replace(op, arguments=op.arguments | named))
+    await row.make(named(row, op))

@@ -66,6 +66,12 @@ def said(caller: Caller, given: object) -> str:
     return str(given) if caller.may("admin") else f"{caller.name}/{given}"
 
 
+def named(row: Row, op: Invocation) -> Invocation:
+    """Return what was asked for under the caller's own name."""
+    who = {name: said(op.caller, op.arguments.get(name)) for name in row.who}
+    return msgspec.structs.replace(op, arguments=op.arguments | who)
+
+
 @cache
 def _signature(method: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(method)

@@ -117,6 +117,11 @@ class Handle:
 
         return told
 
+    @property
+    def _has_work(self) -> bool:
+        """Whether an append may have to go on with something."""
+        return self._meaning is not None or self._state.recount not in (None, self._settled)
+
     async def _appended(self, stored: Sequence[Message]) -> None:
         """Go on with what is left after an append. Every so many messages one of them pays for embedding them all:
         a call to the embedder for each would cost more than it saves, and a broken one would be asked each time."""

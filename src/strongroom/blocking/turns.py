@@ -1,0 +1,98 @@
+"""Turn: the blocking twin of AsyncTurn. It collects; only its end waits for the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from strongroom.blocking.runs import Run
+from strongroom.blocking.sessions import Session
+from strongroom.bridge import blocking, run
+from strongroom.errors import InvalidInput, shown
+from strongroom.services.memories.values import MemoryRequest, Request
+from strongroom.services.sessions.values import Messages
+from strongroom.services.sessions.writes import Ids
+from strongroom.services.turns.turn import AsyncTurn
+from strongroom.values import UpdateFields
+
+
+class Turn:
+    """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends."""
+
+    def __init__(self, turn: AsyncTurn) -> None:
+        self._async = turn
+
+    def __repr__(self) -> str:
+        return repr(self._async).replace("Async", "", 1)
+
+    def append(
+        self,
+        session: Session,
+        messages: Messages,
+        *,
+        sidecars: Sequence[Any] | None = None,
+        ids: Ids = "unique",
+        expected_revision: str | None = None,
+    ) -> None:
+        """Add messages to a session. See `Session.append`."""
+        self._async.append(
+            _handle(session, Session), messages, sidecars=sidecars, ids=ids, expected_revision=expected_revision
+        )
+
+    def update(
+        self,
+        run: Run,
+        /,
+        *,
+        expected_seq: int | None = None,
+        append: Mapping[str, Sequence[Any]] | None = None,
+        remove: Mapping[str, Sequence[Any]] | None = None,
+        actor: str | None = None,
+        parent: str | None = None,
+        **fields: Unpack[UpdateFields],
+    ) -> None:
+        """Update a run. See `Run.update`; what is expected is said of the run as it was before the turn."""
+        self._async.update(
+            _handle(run, Run),
+            expected_seq=expected_seq,
+            append=append,
+            remove=remove,
+            actor=actor,
+            parent=parent,
+            **fields,
+        )
+
+    def record(
+        self, run: Run, type: str, payload: Mapping[str, Any], *, actor: str | None = None, parent: str | None = None
+    ) -> None:
+        """Add an event to a run's ledger. See `Run.record`."""
+        self._async.record(_handle(run, Run), type, payload, actor=actor, parent=parent)
+
+    def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> None:
+        """Add a message to a thread. See `ctx.threads.append`."""
+        self._async.send(thread_id, payload, from_id=from_id, to_id=to_id)
+
+    def propose(
+        self,
+        requests: MemoryRequest | Request | Sequence[MemoryRequest | Request],
+        *,
+        proposer: str,
+        run_id: str | None = None,
+        batch_id: str | None = None,
+    ) -> None:
+        """Stage memories for review. See `ctx.memories.propose`."""
+        self._async.propose(requests, proposer=proposer, run_id=run_id, batch_id=batch_id)
+
+    results = blocking(AsyncTurn.results)
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        run(self._async.__aexit__(kind, *rest))
+
+
+def _handle(given: Any, kind: type[Run | Session]) -> Any:
+    if not isinstance(given, kind):
+        raise InvalidInput(f"a {kind.__name__} of this context was expected, not {shown(given)}; nothing changed")
+    return given._async

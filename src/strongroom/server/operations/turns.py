@@ -1,0 +1,117 @@
+"""Turns: the operations that a client took down, each made by its own row of the table, in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from strongroom.codec import encode
+from strongroom.context import AsyncContext
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput
+from strongroom.operations import NOTHING, Operation, Plan, Undecided, perform
+from strongroom.scope import Scope
+from strongroom.server.keys import Right
+from strongroom.server.operations.invocation import Invocation, Make, Row, named, understood
+from strongroom.services.turns.parts import Call, Made, Part, plan
+from strongroom.services.turns.turn import MAX_PARTS, target_of
+from strongroom.store import Receipt
+
+PARTS = ("session.append", "run.update", "run.record", "threads.append", "memories.propose")
+
+
+class _Turn(Struct, frozen=True):
+    parts: list[tuple[str, str, str, dict[str, Any]]]
+
+
+class _Besides(Struct, frozen=True):
+    parts: list[dict[str, Any] | None]
+
+
+class _Decided(_Turn, frozen=True):
+    besides: list[dict[str, Any] | None]
+
+
+class TurnRow(Row, frozen=True):
+    """What a turn takes is what its parts take."""
+
+    rows: Mapping[str, Row] = {}
+
+    def needs(self, op: Invocation) -> set[Right]:
+        rights: set[Right] = {"write"}
+        return rights.union(*(row.needs(part) for row, part in _parts(self.rows, op)))
+
+
+def rows(table: Mapping[str, Row]) -> dict[str, Row]:
+    """Return the rows of turns, made of those of their parts."""
+    own = {name: table[name] for name in PARTS}
+    return {name: TurnRow("write", (), _making(own), rows=own) for name in ("turn", "turn_with")}
+
+
+def _making(table: Mapping[str, Row]) -> Make:
+    async def made(op: Invocation) -> Made:
+        scope = op.ctx.scope
+        moved: Conflict | None = None
+
+        def lost(conflict: Conflict) -> None:
+            nonlocal moved
+            moved = conflict
+
+        async def attempt() -> Plan[Made]:
+            if not decides_anew:
+                return await plan(scope, parts, moved, lost)
+            if op.besides is None:
+                raise Undecided
+            try:
+                return await plan(scope, parts, None, lost)
+            except Conflict:
+                raise Undecided from None
+
+        async def replay(receipt: Receipt) -> Made:
+            return Made(receipt)
+
+        decides_anew = op.name == "turn_with"
+        content = NOTHING if decides_anew else op.content
+        operation = Operation(op.name, target_of(scope), content, op.commit_id)
+        parts = [Part(_call(op.ctx, row, part), operation) for row, part in _parts(table, op)]
+        return await perform(scope, operation, attempt, replay)
+
+    return made
+
+
+def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocation]]:
+    """Return what a turn is made of, as if each had been asked for alone."""
+    if op.name == "turn_with":
+        if op.besides is None:
+            return []
+        decided: _Decided = understood(_Decided, op.besides)
+        parts, besides = decided.parts, decided.besides
+    else:
+        parts = understood(_Turn, op.arguments).parts
+        besides = understood(_Besides, op.besides).parts
+    if len(parts) > MAX_PARTS:
+        told = f"a turn has at most {MAX_PARTS} parts, not {len(parts)}; nothing changed"
+        raise BudgetExceeded(told, limit=MAX_PARTS, needed=len(parts))
+    if len(parts) != len(besides):
+        raise InvalidInput("something is said besides of each part, or nothing; nothing changed", path="besides")
+    found = []
+    for (name, id, _, arguments), more in zip(parts, besides, strict=True):
+        if name not in table:
+            raise InvalidInput(f"a turn has no part {name!r:.60}; nothing changed", path="parts")
+        one = msgspec.structs.replace(
+            op, name=name, id=id, content=encode(arguments), arguments=arguments, besides=more
+        )
+        found.append((table[name], named(table[name], one)))
+    return found
+
+
+def _call(ctx: AsyncContext, row: Row, op: Invocation) -> Call:
+    async def call(scope: Scope, id: str) -> object:
+        there = AsyncContext(scope)
+        there.memories = there.memories.using(policy=ctx.memories._policy)
+        there.threads.types = ctx.threads.types
+        return await row.make(msgspec.structs.replace(op, ctx=there, commit_id=id))
+
+    return call

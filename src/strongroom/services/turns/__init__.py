@@ -1,0 +1,1 @@
+"""Turns: many operations of services in one commit."""

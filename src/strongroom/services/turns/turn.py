@@ -1,0 +1,330 @@
+"""One turn, one commit: whatever an agent does in a step becomes visible and durable together, or not at all.
+
+Theory of operation
+-------------------
+A turn collects calls; what can be refused without looking is refused at once. At the end of the block every call is
+made by its ordinary service over an `Overlay`, which joins what they want to write, and that is one commit under the
+turn's own id. If somebody was faster, nothing was written, and the calls are made anew about what is there now. A call
+that expects what is no longer so is refused as ever (`Conflict`), and the turn with it.
+
+Over HTTP what was collected is sent, and the server does the same with it. What a call answers is made from the receipt
+of the turn, wherever and however often that was made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from typing import Any, Protocol, TypeVar, Unpack
+
+from strongroom.arguments import checked
+from strongroom.codec import Json, pack
+from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, StrongroomError
+from strongroom.operations import NOTHING, Operation, Plan, perform
+from strongroom.scope import Scope
+from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.memories.values import MemoryRequest, Request
+from strongroom.services.runs.run import AsyncRun
+from strongroom.services.runs.state import EPISODES, Ref
+from strongroom.services.runs.verifying import Seal
+from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.values import Messages
+from strongroom.services.sessions.writes import Ids
+from strongroom.services.threads.plans import THREAD
+from strongroom.services.threads.threads import AsyncThreads
+from strongroom.services.turns.parts import Call, Made, Part, content_of, plan, retold, take
+from strongroom.store import AnyQuestion, Get, Key, Range, Receipt
+from strongroom.values import UpdateFields
+
+KIND = "turn"
+MAX_PARTS = 100
+MAX_BYTES = 16 << 20
+
+R = TypeVar("R")
+
+
+class Services(Protocol):
+    """What a turn needs of a context."""
+
+    scope: Scope
+    memories: AsyncMemories
+    threads: AsyncThreads
+
+
+@checked
+class AsyncTurn:
+    """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends."""
+
+    def __init__(self, services: Any, commit_id: str | None = None) -> None:
+        self._services: Services = services
+        self._scope = self._services.scope
+        self._commit_id = commit_id
+        self._parts: list[Part] = []
+        self._bytes = 0
+        self._updates: dict[str, int] = {}
+        self._runs: dict[str, AsyncRun] = {}
+        self._left: dict[str, AsyncRun] = {}  # what the last attempt would leave the runs as
+        self._sessions: dict[int, AsyncSession] = {}
+        self._made: Made | None = None
+        self._over = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self._parts)} parts{', over' if self._over else ''}>"
+
+    # ---- what can be part of a turn ---------------------------------------------------------------------------------
+
+    def append(
+        self,
+        session: AsyncSession,
+        messages: Messages,
+        *,
+        sidecars: Sequence[Any] | None = None,
+        ids: Ids = "unique",
+        expected_revision: str | None = None,
+    ) -> None:
+        """Add messages to a session. See `Session.append`."""
+        self._require_here(session._scope)
+        given: Any = messages if isinstance(messages, Mapping | str | bytes) else list(messages)
+
+        def call(scope: Scope, id: str) -> Awaitable[Any]:
+            there = _session(session, scope)
+            return there.append(given, sidecars=sidecars, ids=ids, expected_revision=expected_revision, commit_id=id)
+
+        place = len(self._parts)
+        self._add(call, Range(session._stream, limit=0))
+        self._sessions[place] = session
+
+    def update(
+        self,
+        run: AsyncRun,
+        /,
+        *,
+        expected_seq: int | None = None,
+        append: Mapping[str, Sequence[Any]] | None = None,
+        remove: Mapping[str, Sequence[Any]] | None = None,
+        actor: str | None = None,
+        parent: str | None = None,
+        **fields: Unpack[UpdateFields],
+    ) -> None:
+        """Update a run. See `Run.update`; what is expected is said of the run as it was before the turn."""
+        self._require_here(run._ref.scope)
+        earlier, expected = self._updates.get(run.id, 0), expected_seq
+        if fields or expected is not None or not (append or remove):
+            expected = (run.seq if expected is None else expected) + earlier
+        told: dict[str, Any] = {"append": append, "remove": remove, "actor": actor, "parent": parent, **fields}
+
+        async def call(scope: Scope, id: str) -> Any:
+            there = _run(run, scope)
+            made = await there.update(expected_seq=expected, commit_id=id, **told)
+            self._left[run.id] = there
+            return made
+
+        self._add(call, Get(run._ref.key), Range(run._ref.ledger, limit=0))
+        self._updates[run.id] = earlier + 1
+        self._runs[run.id] = run
+
+    def record(
+        self,
+        run: AsyncRun,
+        type: str,
+        payload: Mapping[str, Any],
+        *,
+        actor: str | None = None,
+        parent: str | None = None,
+    ) -> None:
+        """Add an event to a run's ledger. See `Run.record`."""
+        self._require_here(run._ref.scope)
+
+        def call(scope: Scope, id: str) -> Awaitable[Any]:
+            return _run(run, scope).record(type, payload, actor=actor, parent=parent, commit_id=id)
+
+        self._add(call, Range(run._ref.ledger, limit=0))
+        self._runs[run.id] = run
+
+    def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> None:
+        """Add a message to a thread. See `ctx.threads.append`."""
+        threads = self._services.threads
+
+        def call(scope: Scope, id: str) -> Awaitable[Any]:
+            there = AsyncThreads(scope, limits=threads.limits, types=threads.types)
+            return there.append(thread_id, payload, from_id=from_id, to_id=to_id, commit_id=id)
+
+        self._add(call, Range(self._scope.key(THREAD, thread_id), 0, 0))
+
+    def propose(
+        self,
+        requests: MemoryRequest | Request | Sequence[MemoryRequest | Request],
+        *,
+        proposer: str,
+        run_id: str | None = None,
+        batch_id: str | None = None,
+    ) -> None:
+        """Stage memories for review. See `ctx.memories.propose`."""
+        policy = self._services.memories._policy
+
+        def call(scope: Scope, id: str) -> Awaitable[Any]:
+            there = AsyncMemories(scope, policy=policy, threads=False)
+            return there.propose(requests, proposer=proposer, run_id=run_id, batch_id=batch_id, commit_id=id)
+
+        self._add(call)
+
+    # ---- its end ----------------------------------------------------------------------------------------------------
+
+    async def results(self) -> list[Any]:
+        """Return what each call answers, in their order, as it would have answered alone."""
+        if self._made is None:
+            raise InvalidInput("a turn has results once its block has ended")
+        return await retold(self._scope, self._parts, self._made.receipt) if self._parts else []
+
+    async def __aenter__(self) -> AsyncTurn:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        self._require_open()
+        self._over = True
+        if kind is None:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        if not self._parts and self._commit_id is None:
+            self._made = Made(Receipt("", ()))
+            return
+        moved: Conflict | None = None
+
+        def lost(conflict: Conflict) -> None:
+            nonlocal moved
+            moved = conflict
+
+        async def attempt() -> Plan[Made]:
+            return await self._plan(moved, lost)
+
+        content, besides = content_of(self._parts)
+        operation = Operation("turn", target_of(self._scope), content, self._commit_id, besides)
+        await self._finish(await perform(self._scope, operation, attempt, _before))
+
+    async def _plan(self, moved: Conflict | None, lost: Callable[[Conflict], None]) -> Plan[Made]:
+        self._left.clear()
+        return await plan(self._scope, self._parts, moved, lost)
+
+    async def _finish(self, made: Made) -> None:
+        """Let the handles that took part know. The turn is made, whatever becomes of this."""
+        self._made = made
+        told = {write.key.id for write in made.writes or () if write.key.kind == EPISODES}
+        for id, run in self._runs.items():
+            left = None if made.writes is None else self._left.get(id)
+            if left is not None:
+                run._see(left.working_set, None)
+                run._eviction = left.eviction
+            elif id in self._updates:
+                with suppress(StrongroomError):
+                    await run.refresh()
+            if run._ref.streams in told:
+                await run._sealed()
+        waiting = [place for place, session in self._sessions.items() if session._has_work]
+        if waiting and self._parts:
+            results = await self.results()
+            for place in waiting:
+                await self._sessions[place]._appended(results[place])
+
+    async def _look_again(self) -> None:
+        """Let the handles see what others have changed."""
+        for id in self._updates:
+            await self._runs[id].refresh()
+
+    # ---- small parts ------------------------------------------------------------------------------------------------
+
+    def _add(self, call: Call, *ahead: AnyQuestion) -> None:
+        self._require_open()
+        if len(self._parts) == MAX_PARTS:
+            raise BudgetExceeded(
+                f"a turn has at most {MAX_PARTS} parts; nothing changed", limit=MAX_PARTS, needed=MAX_PARTS + 1
+            )
+        part = take(self._scope, call, *ahead)
+        size = self._bytes + len(part.operation.content) + len(part.operation.besides or b"")
+        if size > MAX_BYTES:
+            raise BudgetExceeded(
+                f"a turn holds at most {MAX_BYTES} bytes; nothing changed", limit=MAX_BYTES, needed=size
+            )
+        self._parts.append(part)
+        self._bytes = size
+
+    def _require_open(self) -> None:
+        if self._over:
+            raise Closed("this turn is over; begin another one; nothing changed")
+
+    def _require_here(self, scope: Scope) -> None:
+        if scope.store is not self._scope.store or scope.space != self._scope.space:
+            raise InvalidInput("everything in a turn must be of the turn's own context; nothing changed")
+
+
+async def turn_with(
+    services: Services,
+    decide: Callable[[AsyncTurn], R | Awaitable[R]],
+    commit_id: str | None,
+) -> R | None:
+    """Let `decide` read and fill a turn, and make it; again if somebody was faster. A repeat does not ask it."""
+    scope = services.scope
+    turn, value, moved = AsyncTurn(services), None, None
+
+    async def asked() -> AsyncTurn:
+        nonlocal turn, value
+        await turn._look_again()
+        turn = AsyncTurn(services)
+        answer = decide(turn)
+        value = await answer if inspect.isawaitable(answer) else answer
+        return turn
+
+    def lost(conflict: Conflict) -> None:
+        nonlocal moved
+        moved = None  # decided anew, from what is there then
+
+    async def attempt() -> Plan[Made] | None:
+        nonlocal moved
+        now = await asked()
+        try:
+            return await now._plan(None, lost)
+        except Conflict as conflict:
+            if moved is not None and _same(moved, conflict):
+                raise  # decided twice about the same: nobody was faster
+            moved = conflict
+            return None
+
+    async def elsewhere() -> Json:
+        content, besides = content_of((await asked())._parts)
+        return pack({**content.load(), "besides": besides.load()["parts"]})
+
+    operation = Operation("turn_with", target_of(scope), NOTHING, commit_id)
+    made = await perform(scope, operation, attempt, _before, elsewhere)
+    turn._over = True
+    await turn._finish(made)
+    return value
+
+
+def _same(one: Conflict, other: Conflict) -> bool:
+    return (one.key, one.expected, one.actual) == (other.key, other.expected, other.actual)
+
+
+def target_of(scope: Scope) -> Key:
+    """Return what the id of a turn is about: the whole space."""
+    return scope.key(KIND, KIND)
+
+
+async def _before(receipt: Receipt) -> Made:
+    return Made(receipt)
+
+
+def _run(run: AsyncRun, scope: Scope) -> AsyncRun:
+    """Return a handle on the same run over another store. What it knows of the run it looks up."""
+    there = copy(run)
+    there._ref = Ref(scope, run._ref.run_id, run._ref.streams)
+    there._known, there._eviction, there._seal = None, None, Seal()
+    return there
+
+
+def _session(session: AsyncSession, scope: Scope) -> AsyncSession:
+    """Return a handle on the same session over another store. It only appends: what is left to do is done later."""
+    there = copy(session)
+    there._scope, there._meaning, there._settled = scope, None, session._state.recount
+    return there

@@ -1,0 +1,50 @@
+"""Turns, as rows of the table of repeats. Their target is the whole space, so another target is another operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.repeats.rows import Row
+from tests.repeats.threads_rows import no_other_content
+from tests.services.memory_samples import mcr
+from tests.turning import raw, turned
+
+
+async def a_run_and_a_session(ctx: Any) -> list[str]:
+    return [(await ctx.runs.create(objective="o")).id, (await ctx.sessions.open("s")).id]
+
+
+async def _turn(ctx: Any, state: Any, commit_id: str | None, text: str = "x") -> Any:
+    run, session = await ctx.runs.get(state[0]), await ctx.sessions.get(state[1])
+
+    def fill(turn: Any) -> None:
+        turn.append(raw(session), {"role": "user", "content": text})
+        turn.update(raw(run), status="BUSY")
+        turn.record(raw(run), "TOOL_CALL", {"tool_name": "fetch"})
+        turn.send("t", {"text": text}, from_id="a", to_id="b")
+        turn.propose([mcr(text)], proposer="a")
+
+    return await turned(ctx, fill, commit_id)
+
+
+async def _turn_with(ctx: Any, state: Any, commit_id: str | None) -> None:
+    run, session = await ctx.runs.get(state[0]), await ctx.sessions.get(state[1])
+
+    def decide(turn: Any) -> None:
+        turn.append(raw(session), {"role": "user", "content": "x"})
+        turn.update(raw(run), blockers=[*run.working_set.blockers, "x"])
+
+    await ctx.turn_with(decide, commit_id=commit_id)
+
+
+ROWS = (
+    Row(
+        "context.turn",
+        a_run_and_a_session,
+        _turn,
+        lambda ctx, state, id: _turn(ctx, state, id, "another"),
+        _turn_with,
+    ),
+    # What is decided is no part of what the id stands for, so there is no other content.
+    Row("context.turn_with", a_run_and_a_session, _turn_with, no_other_content, _turn),
+)

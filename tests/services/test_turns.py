@@ -1,0 +1,360 @@
+"""Turns: everything in one commit, on every store, blocking and async."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import strongroom
+from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, NotFound
+from strongroom.store import Commit, Receipt
+from tests.colours import Awaitable
+from tests.services.memory_samples import mcr
+from tests.turning import raw, turned
+
+HELLO: Any = {"role": "user", "content": "hello"}
+DONE = {"tool_name": "fetch", "ok": True}
+
+
+async def world(ctx: Any) -> tuple[Any, Any]:
+    return await ctx.runs.create(objective="o", run_id="r"), await ctx.sessions.open("s")
+
+
+def everything(run: Any, session: Any) -> Callable[[Any], None]:
+    """Fill a turn with one part of each kind."""
+
+    def fill(turn: Any) -> None:
+        turn.append(raw(session), [HELLO, {"role": "assistant", "content": "hi", "id": "m1"}])
+        turn.update(raw(run), status="BUSY")
+        turn.record(raw(run), "TOOL_RESULT", DONE)
+        turn.send("planner", {"task": 1}, from_id="support", to_id="planner")
+        turn.propose([mcr("tides turn")], proposer="agent-7", run_id="r")
+
+    return fill
+
+
+async def seen(ctx: Any) -> tuple[int, str, int, int, int]:
+    """Return what can be seen of everything that a turn can write."""
+    run = await ctx.runs.get("r")
+    return (
+        len(await (await ctx.sessions.get("s")).load()),
+        run.working_set.status,
+        len(await run.events()),
+        len(await (await ctx.threads.get("planner")).slice()),
+        len(await ctx.memories.pending()),
+    )
+
+
+NOTHING = (0, "BOOT", 1, 0, 0)
+ALL = (2, "BUSY", 4, 1, 1)
+
+
+async def test_everything_in_a_turn_is_there_after_it(ctx: Any) -> None:
+    run, session = await world(ctx)
+    await turned(ctx, everything(run, session))
+    assert await seen(ctx) == ALL
+    assert (await run.verify()).ok
+
+
+async def test_a_turn_answers_as_its_calls_would_have_alone(ctx: Any) -> None:
+    run, session = await world(ctx)
+    messages, changed, event, slot, batch = await turned(ctx, everything(run, session))
+    assert messages == list(await session.load()) and [one.id for one in messages][1] == "m1"
+    assert changed == (await ctx.runs.get("r")).working_set
+    assert event == (await run.events(types=["TOOL_RESULT"]))[0]
+    assert slot == (await (await ctx.threads.get("planner")).slice())[0]
+    assert batch == await ctx.memories.batch(batch.id)
+
+
+async def test_an_exception_in_the_block_writes_nothing(ctx: Any) -> None:
+    run, session = await world(ctx)
+
+    def fails(turn: Any) -> None:
+        everything(run, session)(turn)
+        raise LookupError("somebody else's")
+
+    with pytest.raises(LookupError):
+        await turned(ctx, fails)
+    assert await seen(ctx) == NOTHING
+
+
+async def test_a_mistake_in_any_part_writes_nothing(ctx: Any) -> None:
+    run, session = await world(ctx)
+    mistakes: list[Callable[[Any], None]] = [
+        lambda turn: turn.append(raw(session), [{"role": "user", "content": object()}]),
+        lambda turn: turn.append(raw(session), [{**HELLO, "id": "m1"}]),
+        lambda turn: turn.update(raw(run), stauts="BUSY"),
+        lambda turn: turn.update(raw(run), next_action="word " * 5000),
+        lambda turn: turn.record(raw(run), "TOOL_RESULT", {}),
+        lambda turn: turn.record(raw(run), "MILESTONE", {"reason": "r"}),
+        lambda turn: turn.send("planner", object(), from_id="a"),
+        lambda turn: turn.send("planner", {}, from_id=""),
+        lambda turn: turn.propose([{"op": "nothing"}], proposer="a"),
+    ]
+    for mistake in mistakes:
+
+        def fill(turn: Any, mistake: Callable[[Any], None] = mistake) -> None:
+            everything(run, session)(turn)
+            mistake(turn)
+
+        with pytest.raises(strongroom.StrongroomError):
+            await turned(ctx, fill)
+        assert await seen(ctx) == NOTHING
+
+
+async def test_a_stale_update_is_a_conflict_that_names_the_run_and_writes_nothing(ctx: Any) -> None:
+    run, session = await world(ctx)
+    await (await ctx.runs.get("r")).update(next_action="faster")
+    with pytest.raises(Conflict, match=r"run 'r' was expected at seq 0 and is at 1; nothing changed") as lost:
+        await turned(ctx, everything(run, session))
+    assert (lost.value.expected, lost.value.actual) == (0, 1)
+    assert await seen(ctx) == (0, "BOOT", 2, 0, 0)
+
+
+async def test_a_stale_revision_is_a_conflict_and_writes_nothing(ctx: Any) -> None:
+    run, session = await world(ctx)
+    revision = (await session.info()).revision
+    await session.append(HELLO)
+
+    def fill(turn: Any) -> None:
+        turn.update(raw(run), status="BUSY")
+        turn.append(raw(session), HELLO, expected_revision=revision)
+
+    with pytest.raises(Conflict):
+        await turned(ctx, fill)
+    assert await seen(ctx) == (1, "BOOT", 1, 0, 0)
+
+
+async def test_a_repeat_changes_nothing_and_answers_the_same(ctx: Any) -> None:
+    run, session = await world(ctx)
+    first = await turned(ctx, everything(run, session), "T-1:7")
+    await session.append(HELLO)
+    again = await turned(ctx, everything(await ctx.runs.get("r"), await ctx.sessions.get("s")), "T-1:7")
+    assert again == first
+    assert await seen(ctx) == (3, *ALL[1:])
+
+
+async def test_the_same_id_with_other_parts_is_refused(ctx: Any) -> None:
+    run, session = await world(ctx)
+    await turned(ctx, everything(run, session), "T-1:7")
+    with pytest.raises(InvalidInput, match="T-1:7"):
+        await turned(ctx, lambda turn: turn.append(raw(session), HELLO), "T-1:7")
+    assert await seen(ctx) == ALL
+
+
+async def test_a_handle_goes_on_from_what_the_turn_made(ctx: Any) -> None:
+    run, session = await world(ctx)
+    await turned(ctx, everything(run, session))
+    assert (run.seq, run.working_set.status) == (1, "BUSY")
+    assert (await run.update(status="DONE")).seq == 2
+
+
+async def test_updates_of_one_turn_follow_each_other(ctx: Any) -> None:
+    run, _ = await world(ctx)
+
+    def fill(turn: Any) -> None:
+        turn.update(raw(run), status="BUSY")
+        turn.update(raw(run), append={"blockers": ["b"]})
+        turn.record(raw(run), "TOOL_CALL", {"tool_name": "t"})
+        turn.update(raw(run), next_action="n")
+
+    await turned(ctx, fill)
+    now = run.working_set
+    assert (now.seq, now.status, now.blockers, now.next_action) == (3, "BUSY", ("b",), "n")
+    assert [(await run.at(seq)).next_action for seq in range(4)] == ["", "", "", "n"]
+    assert (await run.verify()).ok
+
+
+async def test_two_appends_of_one_turn_follow_each_other(ctx: Any) -> None:
+    _, session = await world(ctx)
+
+    def fill(turn: Any) -> None:
+        for text in "abc":
+            turn.append(raw(session), {"role": "system", "content": text, "id": text})
+
+    await turned(ctx, fill)
+    assert [one.id for one in await session.load()] == ["a", "b", "c"]
+    assert [one["content"] for one in (await session.window(max_tokens=100)).messages] == ["a", "b", "c"]
+
+
+async def test_an_id_used_twice_in_one_turn_is_refused(ctx: Any) -> None:
+    _, session = await world(ctx)
+
+    def fill(turn: Any) -> None:
+        turn.append(raw(session), {**HELLO, "id": "same"})
+        turn.append(raw(session), {**HELLO, "id": "same"})
+
+    with pytest.raises(Conflict):
+        await turned(ctx, fill)
+    assert await seen(ctx) == NOTHING
+
+
+async def test_messages_to_new_and_known_threads_go_together(ctx: Any) -> None:
+    await world(ctx)
+    await ctx.threads.append("known", 1, from_id="a")
+
+    def fill(turn: Any) -> None:
+        turn.send("known", 2, from_id="a")
+        turn.send("new", 1, from_id="a")
+        turn.send("new", 2, from_id="a")
+        turn.send("newer", 1, from_id="a")
+
+    slots = await turned(ctx, fill)
+    assert [(slot.thread_id, slot.index) for slot in slots] == [("known", 1), ("new", 0), ("new", 1), ("newer", 0)]
+    assert (await ctx.threads.stats()).thread_count == 3
+
+
+async def test_a_milestone_that_is_due_is_part_of_the_turn(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r", config={"milestone_step_cap": 2})
+    session = await ctx.sessions.open("s")
+
+    def fill(turn: Any) -> None:
+        turn.update(raw(run), status="BUSY")
+        turn.append(raw(session), HELLO)
+        turn.update(raw(run), next_action="n")
+
+    await turned(ctx, fill)
+    assert [made.reason for made in await run.episodes()] == ["automatic: 2 updates"]
+    assert (await run.verify()).ok
+
+
+async def test_a_session_that_is_gone_takes_the_turn_with_it(ctx: Any) -> None:
+    run, session = await world(ctx)
+    await (await ctx.sessions.get("s")).delete()
+    with pytest.raises(NotFound):
+        await turned(ctx, everything(run, session))
+    assert [event.type for event in await run.events()] == ["RUN_START"]
+
+
+async def test_an_empty_turn_is_nothing(ctx: Any) -> None:
+    await world(ctx)
+    assert await turned(ctx, lambda turn: None) == []
+    assert await seen(ctx) == NOTHING
+
+
+async def test_turn_with_decides_anew_after_a_lost_race(ctx: Any) -> None:
+    run, session = await world(ctx)
+    context, tries = raw(ctx), []
+
+    def decide(turn: Any) -> int:
+        tries.append(run.seq)
+        if len(tries) == 1:
+            _faster(context)
+        turn.append(raw(session), HELLO)
+        turn.update(raw(run), blockers=[*run.working_set.blockers, "mine"])
+        return len(tries)
+
+    async def decide_async(turn: Any) -> int:
+        tries.append(run.seq)
+        if len(tries) == 1:
+            await (await context.runs.get("r")).update(blockers=["theirs"])
+        turn.append(raw(session), HELLO)
+        turn.update(raw(run), blockers=[*run.working_set.blockers, "mine"])
+        return len(tries)
+
+    blocks = isinstance(ctx, Awaitable)
+    assert await ctx.turn_with(decide if blocks else decide_async) == 2
+    assert tries == [0, 1]
+    assert run.working_set.blockers == ("theirs", "mine")
+    assert len(await session.load()) == 1
+
+
+def _faster(context: Any) -> None:
+    context.runs.get("r").update(blockers=["theirs"])
+
+
+async def test_a_repeat_of_turn_with_does_not_ask(ctx: Any) -> None:
+    run, session = await world(ctx)
+    assert await ctx.turn_with(everything(run, session), commit_id="c") is None
+    assert await ctx.turn_with(lambda turn: 1 / 0, commit_id="c") is None
+    assert await seen(ctx) == ALL
+
+
+async def test_turn_with_gives_up_on_what_nobody_moved(ctx: Any) -> None:
+    run, session = await world(ctx)
+    await session.append({**HELLO, "id": "m1"})
+    tries = []
+
+    def decide(turn: Any) -> None:
+        tries.append(1)
+        everything(run, session)(turn)
+
+    with pytest.raises(Conflict):
+        await ctx.turn_with(decide)
+    assert len(tries) == 2
+
+
+# ---- bounds, and what is no turn ------------------------------------------------------------------------------------
+
+
+def test_a_turn_is_bounded() -> None:
+    with strongroom.open("memory://") as ctx:
+        session = ctx.sessions.open("s")
+        with pytest.raises(BudgetExceeded, match="100 parts"), ctx.turn() as turn:
+            for _ in range(101):
+                turn.append(session, HELLO)
+        with pytest.raises(BudgetExceeded, match="bytes"), ctx.turn() as turn:
+            for _ in range(20):
+                turn.append(session, {"role": "user", "content": "x" * 1_000_000})
+        assert len(session) == 0
+
+
+def test_a_turn_that_is_over_takes_nothing_more() -> None:
+    with strongroom.open("memory://") as ctx:
+        session = ctx.sessions.open("s")
+        with ctx.turn() as turn:
+            turn.append(session, HELLO)
+        with pytest.raises(Closed, match="over"):
+            turn.append(session, HELLO)
+        with pytest.raises(Closed, match="over"), turn:
+            pass
+        assert len(session) == 1
+
+
+def test_what_is_of_another_context_is_refused() -> None:
+    with strongroom.open("memory://") as ctx, strongroom.open("memory://") as other:
+        session = other.sessions.open("s")
+        with pytest.raises(InvalidInput, match="own context"), ctx.turn() as turn:
+            turn.append(session, HELLO)
+        with pytest.raises(InvalidInput, match="a Run of this context"), ctx.turn() as turn:
+            turn.update("r", status="BUSY")  # type: ignore[arg-type]
+
+
+def test_a_turn_is_one_commit() -> None:
+    with strongroom.open("memory://") as ctx:
+        run, session = ctx.runs.create(objective="o", run_id="r"), ctx.sessions.open("s")
+        commits: list[Commit] = []
+        plain = ctx.store.commit
+
+        def counted(commit: Commit) -> Receipt:
+            commits.append(commit)
+            return plain(commit)
+
+        ctx.store.commit = counted  # type: ignore[method-assign]
+        with ctx.turn() as turn:
+            everything(run, session)(turn)
+        assert len(commits) == 1
+
+
+def test_parts_that_commute_expect_no_place() -> None:
+    with strongroom.open("memory://") as ctx:
+        run, session = ctx.runs.create(objective="o", run_id="r"), ctx.sessions.open("s")
+        ctx.threads.append("planner", 0, from_id="a")
+        plain = ctx.store.commit
+
+        def meanwhile(commit: Commit) -> Receipt:
+            ctx.store.commit = plain  # type: ignore[method-assign]
+            session.append(HELLO)
+            run.record("TOOL_CALL", {"tool_name": "t"})
+            ctx.threads.append("planner", 1, from_id="a")
+            return plain(commit)
+
+        ctx.store.commit = meanwhile  # type: ignore[method-assign]
+        with ctx.turn() as turn:
+            turn.append(session, HELLO)
+            turn.record(run, "TOOL_RESULT", DONE)
+            turn.send("planner", 2, from_id="a")
+        [message], event, slot = turn.results()
+        assert (message.index, event.sequence_id, slot.index) == (1, 3, 2)
