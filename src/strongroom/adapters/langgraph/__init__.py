@@ -4,5 +4,6 @@ Both are used from blocking and async code, from any thread and any event loop.
 """
 
 from strongroom.adapters.langgraph.saver import StrongroomSaver
+from strongroom.adapters.langgraph.store import StrongroomStore
 
-__all__ = ["StrongroomSaver"]
+__all__ = ["StrongroomSaver", "StrongroomStore"]

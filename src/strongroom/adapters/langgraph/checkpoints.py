@@ -25,6 +25,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from msgspec import Struct
 
+from strongroom.adapters.exact import is_exact
 from strongroom.adapters.langgraph.lines import (
     CHECKPOINT,
     EARLY,
@@ -39,7 +40,7 @@ from strongroom.adapters.langgraph.lines import (
     session_id,
 )
 from strongroom.adapters.langgraph.lists import Item, Known, Ranges, changed, is_list, places_of, spelled
-from strongroom.adapters.langgraph.messages import Pair, dumped, is_exact, loaded
+from strongroom.adapters.langgraph.messages import Pair, dumped, loaded
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts

@@ -14,8 +14,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from strongroom.adapters.exact import is_exact
 from strongroom.codec import encode
-from strongroom.errors import InvalidInput
 
 ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 CLASSES: dict[str, type[BaseMessage]] = {
@@ -25,7 +25,6 @@ DEFAULTS: dict[type[BaseMessage], dict[str, Any]] = {
     cls: {name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()}
     for cls in CLASSES.values()
 }
-PLAIN = frozenset({str, int, float, bool, type(None)})
 
 Pair = tuple[dict[str, Any], Any]
 Blob = list[str]
@@ -39,11 +38,6 @@ def dumped(serde: SerializerProtocol, value: Any) -> Blob:
 
 def loaded(serde: SerializerProtocol, blob: Blob) -> Any:
     return serde.loads_typed((blob[0], b64decode(blob[1])))
-
-
-def is_exact(value: Any) -> bool:
-    """Tell whether JSON gives back exactly this."""
-    return _is_plain(value) and _is_storable(value)
 
 
 def packed(message: BaseMessage, serde: SerializerProtocol) -> Pair:
@@ -93,18 +87,3 @@ def _rest(message: BaseMessage) -> dict[str, Any] | None:
 def _call(call: Any) -> dict[str, Any]:
     arguments = encode(call["args"]).decode() if is_exact(call["args"]) else ""
     return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": arguments}}
-
-
-def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind is dict:
-        return all(type(key) is str and _is_plain(item) for key, item in value.items())
-    return all(map(_is_plain, value)) if kind is list else kind in PLAIN
-
-
-def _is_storable(value: Any) -> bool:
-    try:
-        encode(value, depth=6)
-    except (InvalidInput, RecursionError):
-        return False
-    return True

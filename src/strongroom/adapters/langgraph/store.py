@@ -1,0 +1,242 @@
+"""StrongroomStore: LangGraph's long-term store. One object for blocking and async code.
+
+An item is a document. Its place (namespace and key) is a claim, so there is one at most, and every update writes a new
+document in the place of the old one: documents are scanned in order of creation, so the newest update is the first that
+a scan from the end meets. A tag for each depth of the namespace makes a prefix one tag.
+
+A batch reads first and writes last: its reads see the state before its writes, which are one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    IndexConfig,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    ensure_embeddings,
+    get_text_at_path,
+    validate_op_namespace,
+)
+from msgspec import Struct
+
+from strongroom.adapters.contexts import Closing, Opened, Where
+from strongroom.adapters.langgraph.filters import fits_name, is_match, packed_vector, ranked
+from strongroom.adapters.langgraph.lines import digest
+from strongroom.bridge import can_search, run
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.retry import attempts
+from strongroom.scope import Scope
+from strongroom.stemming import words
+from strongroom.store import MOST_WORDS, Commit, Delete, Document, Find, Found, Put, Scan, Write, new_id
+from strongroom.values import iso, moment
+
+ITEM = "langgraph_stored"
+NAMESPACE = "langgraph_namespace"
+PLACE = "=place"
+PAGE = 200
+POOL = 500
+
+Namespace = tuple[str, ...]
+Place = tuple[Namespace, str]
+Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
+
+
+class StrongroomStore(BaseStore, Closing):
+    """Keep items for agents in a Strongroom store: `graph.compile(store=StrongroomStore("agent.db"))`.
+
+    With `index=IndexConfig(...)` a query goes by meaning, without it by words.
+    """
+
+    __slots__ = ("_embeddings", "_paths", "_seen", "opened")
+
+    def __init__(self, where: Where, *, index: IndexConfig | None = None, **options: Any) -> None:
+        self.opened = Opened(where, options)
+        self._embeddings = ensure_embeddings(index.get("embed")) if index else None
+        self._paths = list((index or {}).get("fields") or ["$"])
+        self._seen: set[Namespace] = set()
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            assert self._embeddings is not None
+            return self._embeddings.embed_documents(list(texts))
+
+        return run(self._items(self.opened.blocking, embed).batch(list(ops)))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            assert self._embeddings is not None
+            return await self._embeddings.aembed_documents(list(texts))
+
+        return await self._items(self.opened.awaitable, embed).batch(list(ops))
+
+    def _items(self, scope: Scope, embed: Embed) -> Items:
+        return Items(scope, self._paths, self._seen, embed if self._embeddings is not None else None)
+
+
+class Items(Struct, frozen=True):
+    """The items of a space. Written once, awaiting nothing but the port and the embedder."""
+
+    scope: Scope
+    paths: Sequence[str]
+    seen: set[Namespace]
+    embed: Embed | None
+
+    async def batch(self, ops: Sequence[Op]) -> list[Result]:
+        for op in ops:
+            validate_op_namespace(op)
+            if isinstance(op, PutOp) and op.ttl is not None:
+                raise NotImplementedError("items do not expire here; nothing changed")
+        puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}  # the last one counts
+        results: list[Result] = [await self._answer(op) for op in ops]
+        if puts:
+            await self._write(puts)
+        return results
+
+    async def _answer(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            found = (await self._at([(op.namespace, op.key)]))[0]
+            return None if found is None else item(found, Item)
+        if isinstance(op, SearchOp):
+            return await self._search(op)
+        return await self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
+
+    async def _at(self, places: Sequence[Place]) -> list[Document | None]:
+        """Return the items at places."""
+        claims = [{PLACE: digest(*namespace, "", key)} for namespace, key in places]
+        scans = [Scan(self.scope.space, ITEM, claim, limit=1) for claim in claims]
+        return [page.documents[0] if page.documents else None for page in await self.scope.get_all(scans)]
+
+    # ---- searching --------------------------------------------------------------------------------------------------
+
+    async def _search(self, op: SearchOp) -> list[SearchItem]:
+        if op.query and op.query.strip():
+            scored = await (self._by_meaning(op, self.embed) if self.embed else self._by_words(op))
+        else:
+            scored = [(one, None) for one in await self._newest(op, op.offset + op.limit)]
+        return [item(one, SearchItem, score=score) for one, score in scored[op.offset : op.offset + op.limit]]
+
+    async def _newest(self, op: SearchOp, most: int | None) -> list[Document]:
+        """Return what lies below a prefix and fits, the newest update first."""
+        found: list[Document] = []
+        scan = Scan(self.scope.space, ITEM, below(op.namespace_prefix), limit=PAGE, reverse=True)
+        async for page in self.scope.pages(scan):
+            found += [one for one in page if is_match(one.value.load()["value"], op.filter)]
+            if most is not None and len(found) >= most:
+                break
+        return found
+
+    async def _by_meaning(self, op: SearchOp, embed: Embed) -> list[tuple[Document, float | None]]:
+        """Score by the nearest vector of each item; those without one come last."""
+        [query] = await embed([str(op.query)])
+        found = await self._newest(op, None)
+        return ranked(query, found, [one.value.load().get("vectors") or [] for one in found])
+
+    async def _by_words(self, op: SearchOp) -> list[tuple[Document, float | None]]:
+        """Those that hold a word of the query come first, as the store's index finds them; then the newest."""
+        wanted = tuple(dict.fromkeys(words(str(op.query))))[:MOST_WORDS]
+        hits: dict[str, Document] = {}
+        if wanted and can_search(self.scope.store):
+            find = Find(self.scope.space, ITEM, wanted, tags=below(op.namespace_prefix), limit=POOL)
+            found: Found = await self.scope.store.search(find)  # type: ignore[attr-defined]
+            hits = {match.key.id: match.document for match in found.matches if match.document is not None}
+        first = [one for one in hits.values() if is_match(one.value.load()["value"], op.filter)]
+        rest = await self._newest(op, op.offset + op.limit + len(first))
+        return [(one, None) for one in [*first, *(one for one in rest if one.key.id not in hits)]]
+
+    async def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
+        scan = Scan(self.scope.space, NAMESPACE, limit=PAGE)
+        names: list[Namespace] = []
+        async for page in self.scope.pages(scan):
+            names += [tuple(one.value.load()) for one in page]
+        names = [name for name in names if all(fits_name(name, one) for one in op.match_conditions or ())]
+        # A namespace is there as long as an item is in it.
+        scans = [Scan(self.scope.space, ITEM, {"in": digest(*name)}, limit=1) for name in names]
+        pages = await self.scope.get_all(scans)
+        alive = {name[: op.max_depth] for name, page in zip(names, pages, strict=True) if page.documents}
+        return sorted(alive)[op.offset : op.offset + op.limit]
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    async def _write(self, puts: Mapping[Place, PutOp]) -> None:
+        texts = {place: self._texts(op) for place, op in puts.items()}
+        vectors = await self._vectors(texts)
+        for _ in attempts("the items of a batch"):
+            before = dict(zip(puts, await self._at(list(puts)), strict=True))
+            writes = [
+                write
+                for place, op in puts.items()
+                for write in self._writes(op, before[place], texts[place], vectors.get(place))
+            ]
+            if not writes:
+                return
+            try:
+                await self.scope.store.commit(Commit(new_id(), (), tuple(writes)))
+            except Conflict:
+                continue  # somebody else has put one of them: it is theirs that is replaced
+            self.seen.update(op.namespace for op in puts.values() if op.value is not None)
+            return
+
+    def _writes(self, op: PutOp, before: Document | None, texts: Sequence[str], vectors: Any) -> list[Write]:
+        writes: list[Write] = [] if before is None else [Delete(before.key)]
+        if op.value is None:
+            return writes
+        now = iso(moment(self.scope.clock()))
+        value = {
+            "namespace": list(op.namespace),
+            "key": op.key,
+            "value": op.value,
+            "created": now if before is None else before.value.load()["created"],
+            "updated": now,
+        }
+        depths = {str(depth): digest(*op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)}
+        tags = depths | {"in": digest(*op.namespace), PLACE: digest(*op.namespace, "", op.key)}
+        text = "\n".join(texts).replace("\0", "") or None
+        body = encode(value if vectors is None else value | {"vectors": vectors})
+        writes.append(Put(self.scope.key(ITEM, new_id()), body, tags, text))
+        if op.namespace not in self.seen:
+            writes.append(Put(self.scope.key(NAMESPACE, digest(*op.namespace)), encode(list(op.namespace))))
+        return writes
+
+    def _texts(self, op: PutOp) -> list[str]:
+        """Return what an item is found by."""
+        if op.value is None or op.index is False:
+            return []
+        paths = self.paths if op.index is None else op.index
+        return [text for path in paths for text in get_text_at_path(op.value, path)]
+
+    async def _vectors(self, texts: Mapping[Place, Sequence[str]]) -> dict[Place, list[str]]:
+        """Embed all texts of a batch at once."""
+        every = [text for several in texts.values() for text in several]
+        if self.embed is None or not every:
+            return {}
+        made = iter(await self.embed(every))
+        return {place: [packed_vector(next(made)) for _ in several] for place, several in texts.items()}
+
+
+def below(prefix: Namespace) -> dict[str, str]:
+    """Return the tag of what lies below a prefix."""
+    return {str(len(prefix)): digest(*prefix)} if prefix else {}
+
+
+def item(document: Document, cls: Any, **more: Any) -> Any:
+    value = document.value.load()
+    return cls(
+        namespace=tuple(value["namespace"]),
+        key=value["key"],
+        value=value["value"],
+        created_at=datetime.fromisoformat(value["created"]),
+        updated_at=datetime.fromisoformat(value["updated"]),
+        **more,
+    )

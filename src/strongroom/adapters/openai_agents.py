@@ -1,0 +1,131 @@
+"""The OpenAI Agents SDK on Strongroom: `StrongroomSession` keeps a conversation as an ordinary session.
+
+An item is a message of the session exactly as it was given; its id is data of the SDK's, which repeats ids. Popping,
+clearing and compacting hide items, so `restore` on the session brings the originals back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from agents.items import TResponseInputItem
+from agents.memory import SessionSettings
+from agents.memory.session_settings import resolve_session_limit
+
+from strongroom.adapters.contexts import Closing, Opened, Where
+from strongroom.adapters.exact import is_exact, restored, sidecar_of
+from strongroom.errors import Closed, Conflict, NotFound
+from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.values import Message
+
+Items = list[TResponseInputItem]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The newest items of a session, and a way to replace a suffix of them unless the session has changed since."""
+
+    items: Items
+    complete: bool
+    replace_suffix: Callable[[int, Items], Awaitable[bool]]
+
+
+class StrongroomSession(Closing):
+    """One conversation: `Runner.run(agent, "Hi", session=StrongroomSession("support-7", "agent.db"))`.
+
+    `where` is a context of `strongroom.open` or `strongroom.connect`, or an address. Use it from any event loop; the
+    same conversation is `ctx.sessions.get(session_id)`.
+    """
+
+    def __init__(
+        self, session_id: str, where: Where, *, session_settings: SessionSettings | None = None, **options: Any
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings: SessionSettings | None = session_settings or SessionSettings()
+        self.opened = Opened(where, options)
+        self._session: AsyncSession | None = None
+        self._closed = False
+
+    async def get_items(self, limit: int | None = None) -> Items:
+        """Return the newest `limit` items, or all of them, the oldest first."""
+        most = resolve_session_limit(limit, self.session_settings)
+        session = await self._open()
+        return [_item(one) for one in await session.load(None if most is None or most < 0 else most)]
+
+    async def add_items(self, items: Items) -> None:
+        """Add items to the end: all of them or none."""
+        session = await self._open()
+        if items:
+            await self._append(session, items)
+
+    async def _append(self, session: AsyncSession, items: Items) -> None:
+        messages, sidecars = _messages(items)
+        try:
+            await session.append(messages, sidecars=sidecars, ids="repeat")
+        except NotFound:  # somebody deleted it: begin anew
+            self._session = None
+            await (await self._open()).append(messages, sidecars=sidecars, ids="repeat")
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take the newest item out and return it."""
+        popped = await (await self._open()).pop()
+        return None if popped is None else _item(popped)
+
+    async def clear_session(self) -> None:
+        """Hide all items. `ctx.sessions.delete(session_id)` removes them for good."""
+        await (await self._open()).replace([])
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
+    ) -> Snapshot | None:
+        """Let the SDK's own compaction replace what it has read, and nothing that came since."""
+        if prune_prefix is not None:
+            return None  # what an encrypting session takes for expired is not ours to drop
+        session = await self._open()
+        revision = (await session.info()).revision
+        found = await session.load(limit + 1)
+        shown = found[-limit:] if limit else []
+
+        async def replace_suffix(start: int, output: Items) -> bool:
+            if not shown[start:]:
+                return False
+            messages, sidecars = _messages(output)
+            try:
+                await session.replace_from(
+                    shown[start].id, messages, sidecars=sidecars, ids="repeat", expected_revision=revision
+                )
+            except (Conflict, NotFound):
+                return False
+            return True
+
+        return Snapshot([_item(one) for one in shown], len(found) <= limit, replace_suffix)
+
+    def close(self) -> None:
+        """Close the store, if it was opened here; nothing more can be added."""
+        self._closed = True
+        super().close()
+
+    async def _open(self) -> AsyncSession:
+        if self._closed:
+            raise Closed(f"session {self.session_id!r} was closed; nothing changed")
+        if self._session is None:
+            self._session = await self.opened.ctx.awaitable.sessions.open(self.session_id)
+        return self._session
+
+
+def _messages(items: Items) -> tuple[Any, list[Any]]:
+    """Return items as a session stores them, and what lies beside each."""
+    given = [dict(cast("Mapping[str, Any]", item)) for item in items]
+    return [one if is_exact(one) else _outline(one) for one in given], [sidecar_of(one) for one in given]
+
+
+def _outline(item: dict[str, Any]) -> dict[str, Any]:
+    """Return what a session can hold of an item that is kept beside it."""
+    kept = {name: item[name] for name in ("role", "type") if is_exact(item.get(name)) and item.get(name) is not None}
+    return kept or {"type": "item"}
+
+
+def _item(message: Message) -> TResponseInputItem:
+    return cast("TResponseInputItem", restored(dict(message), message.sidecar))

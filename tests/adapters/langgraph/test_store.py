@@ -1,0 +1,154 @@
+"""StrongroomStore: the same answers as LangGraph's own SQLite store, from blocking and async code."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.sqlite import SqliteStore
+
+from strongroom.adapters.langgraph import StrongroomStore
+from tests.server.serving import served
+
+NAMES = [("u",), ("u", "1"), ("u", "1", "x"), ("u", "10"), ("v",), ("v", "%"), ("v", "_x"), ("V",), ("ü", "naïve")]
+VALUES: list[Any] = [None, {"n": 1, "s": "a'\"--%", "t": True}, {"n": 3}, {"n": 7, "x": [1, {"y": None}]}]
+FILTERS: list[Any] = [None, {"n": 3}, {"n": {"$gt": 2}}, {"n": {"$lte": 4, "$ne": 1}}, {"s": "a'\"--%"}]
+CONDITIONS: list[Any] = [None, (MatchCondition("prefix", ("u", "*")),), (MatchCondition("suffix", ("x",)),)]
+
+
+class Both:
+    """A store whose blocking or async verbs are called."""
+
+    def __init__(self, store: StrongroomStore, colour: str) -> None:
+        self.store, self.colour, self.loop = store, colour, asyncio.Runner()
+
+    def batch(self, ops: Sequence[Any]) -> list[Any]:
+        return self.store.batch(ops) if self.colour == "blocking" else self.loop.run(self.store.abatch(ops))
+
+
+@pytest.fixture(params=["blocking", "async"])
+def both(request: pytest.FixtureRequest, every_address: str) -> Iterator[Both]:
+    with StrongroomStore(every_address) as store:
+        made = Both(store, request.param)
+        yield made
+        made.loop.close()
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[StrongroomStore]:
+    with StrongroomStore(address) as made:
+        yield made
+
+
+def operations(chance: random.Random) -> list[Any]:
+    ops: list[Any] = []
+    for _ in range(chance.randint(1, 5)):
+        name, key, kind = chance.choice(NAMES), f"k{chance.randint(0, 4)}", chance.random()
+        if kind < 0.45:
+            ops.append(PutOp(name, key, chance.choice(VALUES)))
+        elif kind < 0.65:
+            ops.append(GetOp(name, key))
+        elif kind < 0.85:
+            ops.append(SearchOp(chance.choice([(), *NAMES]), filter=chance.choice(FILTERS), limit=100))
+        else:
+            ops.append(ListNamespacesOp(chance.choice(CONDITIONS), chance.choice([None, 1, 2])))
+    return ops
+
+
+def plain(answer: Any) -> Any:
+    if isinstance(answer, list):
+        return [plain(one) for one in answer]
+    return answer if answer is None or isinstance(answer, tuple) else (answer.namespace, answer.key, answer.value)
+
+
+def test_random_batches_are_answered_as_by_the_framework_s_own_store(both: Both) -> None:
+    connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    theirs = SqliteStore(connection)
+    theirs.setup()
+    chance = random.Random(7)
+    for _ in range(60):
+        ops = operations(chance)
+        for op, ours, other in zip(ops, both.batch(ops), theirs.batch(ops), strict=True):
+            if isinstance(op, SearchOp):  # they tell times to the millisecond
+                assert sorted(map(repr, plain(ours))) == sorted(map(repr, plain(other))), op
+                times = [one.updated_at for one in ours]
+                assert times == sorted(times, reverse=True)
+            else:
+                assert plain(ours) == plain(other), op
+    connection.close()
+
+
+def test_the_newest_updates_come_first_in_pages(both: Both) -> None:
+    both.batch([PutOp(("n",), f"k{number}", {"n": number}) for number in range(5)])
+    both.batch([PutOp(("n",), "k1", {"n": 10})])
+    pages = [both.batch([SearchOp(("n",), limit=2, offset=offset)])[0] for offset in (0, 2, 4)]
+    assert [one.key for page in pages for one in page] == ["k1", "k4", "k3", "k2", "k0"]
+
+
+def test_reads_of_a_batch_see_the_state_before_its_writes(both: Both) -> None:
+    assert both.batch([PutOp(("n",), "k", {"n": 1}), GetOp(("n",), "k")]) == [None, None]
+    both.batch([PutOp(("n",), "k", {"n": 2}), PutOp(("n",), "k", {"n": 3})])
+    [found] = both.batch([GetOp(("n",), "k")])
+    assert found.value == {"n": 3} and found.created_at < found.updated_at
+
+
+def test_a_namespace_is_checked_whichever_way_it_comes(store: StrongroomStore) -> None:
+    for name in ((), ("a.b",), ("",), ("langgraph",)):
+        with pytest.raises(InvalidNamespaceError):
+            store.put(name, "k", {})
+    with pytest.raises(InvalidNamespaceError):
+        store.batch([PutOp(("a.b",), "k", {})])
+    with pytest.raises(NotImplementedError):
+        store.batch([PutOp(("a",), "k", {}, ttl=5.0)])
+    assert store.list_namespaces() == []
+
+
+def letters(texts: Sequence[str]) -> list[list[float]]:
+    return [[float(text.count(letter)) for letter in "abcdefgh"] for text in texts]
+
+
+def test_a_query_goes_by_meaning_where_there_is_an_embedder(address: str) -> None:
+    index: Any = {"dims": 8, "embed": letters, "fields": ["t"]}
+    theirs = InMemoryStore(index=index)
+    with StrongroomStore(address, index=index) as ours:
+        for store in (ours, theirs):
+            for number, text in enumerate(("aaa", "bbb", "abab", "hhh")):
+                store.put(("d",), f"k{number}", {"t": text})
+            store.put(("d",), "unseen", {"t": "aaa"}, index=False)
+        found = [(one.key, round(one.score or 0, 5)) for one in ours.search(("d",), query="aab", limit=3)]
+        assert found == [(one.key, round(one.score or 0, 5)) for one in theirs.search(("d",), query="aab", limit=3)]
+
+
+def test_a_query_goes_by_words_where_there_is_none(store: StrongroomStore) -> None:
+    for number, text in enumerate(("the cat sat", "a dog ran", "birds")):
+        store.put(("d",), f"k{number}", {"t": text})
+    assert [one.key for one in store.search(("d",), query="cats", limit=1)] == ["k0"]
+    assert len(store.search(("d",), query="cats")) == 3
+
+
+def test_writers_of_one_item_leave_one_item(address: str) -> None:
+    with StrongroomStore(address) as store:
+
+        def puts(writer: int) -> None:
+            for number in range(5):
+                store.put(("n",), "k", {"writer": writer, "number": number})
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(puts, range(4)))
+        [found] = store.search(("n",))
+        assert found.value["number"] == 4
+
+
+def test_a_server_keeps_items_for_an_admin(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server, StrongroomStore(server.url, key=server.key()) as store:
+        store.put(("users", "u1"), "food", {"likes": "tea"})
+        found = store.get(("users", "u1"), "food")
+        assert found is not None and found.value == {"likes": "tea"}
