@@ -63,9 +63,9 @@ def test_the_store_may_be_named_in_many_ways(
 ) -> None:
     folder = empty / "else where"
     folder.mkdir()
-    with strongroom.open(folder / "agent.db", space="acme") as ctx:
+    url = str(folder / ("strongroom.db" if place == "aos" else "agent.db"))
+    with strongroom.open(url, space="acme") as ctx:
         ctx.runs.create(objective="find me", run_id="found")
-    url = str(folder / "agent.db")
     args = {
         "before": ["--url", url, "runs", "list"],
         "after": ["runs", "list", "--url", url],
@@ -80,6 +80,36 @@ def test_the_store_may_be_named_in_many_ways(
     else:
         monkeypatch.setenv("STRONGROOM_SPACE", "acme")
     assert "find me" in type_in(*args).out
+
+
+@pytest.fixture
+def started_with(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """What the environment is each time a server would start; what it changes there is undone afterwards."""
+    starts: list[dict[str, str]] = []
+    for name in ("STRONGROOM_URL", "STRONGROOM_SPACE", "STRONGROOM_NO_KEYS", "STRONGROOM_SNAPSHOTS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("strongroom.server.running.run", lambda *_, **__: starts.append(dict(os.environ)))
+    return starts
+
+
+def test_a_server_makes_the_folder_that_an_older_variable_names(
+    empty: Path, type_in: Type, started_with: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = empty / "not" / "there"
+    monkeypatch.setenv("AOS_RUNS_ROOT", str(folder))
+    assert type_in("serve").code == 0
+    assert folder.is_dir()
+    assert started_with[0]["STRONGROOM_URL"] == str(folder / "strongroom.db")
+    assert started_with[0]["STRONGROOM_SNAPSHOTS"] == str(folder / "snapshots")
+
+
+def test_a_server_that_does_not_use_qdrant_says_so(
+    empty: Path, type_in: Type, started_with: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QDRANT_URL", "http://vectors.example")
+    assert "QDRANT_URL" in type_in("serve").err
+    assert len(started_with) == 1
 
 
 def test_what_is_typed_wins_over_the_environment(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
+import strongroom
 from strongroom.blocking.runs import Runs
 from strongroom.compat.aos_context.api import main
 from strongroom.compat.aos_context.ledger import FileLedger
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 from strongroom.errors import Unavailable
-from tests.compat.aos_samples import USUAL, event, lines_of, mcr, old_folder, patch, sliding
+from tests.compat.aos_samples import INITIAL, USUAL, event, lines_of, mcr, old_folder, patch, sliding
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # which HTTP client the test client should prefer is not our business
@@ -63,7 +64,7 @@ def events(run_id: str) -> list[str]:
 
 
 def test_health_says_the_version(client: TestClient) -> None:
-    assert client.get("/health").json() == {"status": "ok", "version": "2.1.0"}
+    assert client.get("/health").json() == {"status": "ok", "version": "2.1.0", "service": "aos-context-server"}
 
 
 def test_the_root_leads_to_the_documentation(client: TestClient) -> None:
@@ -419,3 +420,141 @@ def test_importing_everything_creates_no_folder_and_the_root_is_what_the_environ
     )
     assert done.stdout.strip() == str(tmp_path / "elsewhere")
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- the documented server ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def documented(client: TestClient) -> str:
+    body = {
+        "objective": "Research the history of AI",
+        "acceptance_criteria": ["Findings documented", "Sources cited"],
+        "constraints": ["Use reliable sources"],
+    }
+    answer = client.post("/runs", json=body)
+    assert (answer.status_code, answer.json()["status"]) == (200, "BOOT")
+    found: str = answer.json()["run_id"]
+    return found
+
+
+def test_the_documented_state_is_the_working_set(client: TestClient, documented: str) -> None:
+    ws = client.get(f"/runs/{documented}").json()
+    assert (ws["_update_seq"], ws["status"], ws["objective"]) == (0, "BOOT", "Research the history of AI")
+    assert ws == client.get(f"/runs/{documented}/ws").json()
+    assert client.get("/runs/nobody").status_code == 404
+
+
+def test_the_documented_update_locks_optimistically(client: TestClient, documented: str) -> None:
+    body = {
+        "patch": {"status": "BUSY", "next_action": "Start research", "current_stage": "RESEARCH"},
+        "expected_seq": 0,
+    }
+    answer = client.patch(f"/runs/{documented}", json=body).json()
+    assert (answer["ok"], answer["ws"]["_update_seq"], answer["ws"]["status"]) == (True, 1, "BUSY")
+    stale = client.patch(f"/runs/{documented}", json=body)
+    told = "Conflict: State has changed. Reload and retry."
+    assert (stale.status_code, stale.json()) == (409, {"ok": False, "error": told, "detail": told})
+
+
+def test_other_refusals_of_the_documented_update_are_told_in_its_answer(client: TestClient, documented: str) -> None:
+    answer = client.patch(f"/runs/{documented}", json={"patch": {"colour": "red"}, "expected_seq": 0})
+    assert (answer.status_code, answer.json()["ok"], answer.json()["ws"]) == (200, False, None)
+    assert "colour" in answer.json()["error"]
+
+
+def test_memories_of_a_documented_run_are_committed_freely(client: TestClient, documented: str) -> None:
+    batch_id = propose(client, documented, mcr("AI was first proposed in 1956"))
+    answer = client.post(f"/runs/{documented}/memory/commit", json={"batch_id": batch_id}).json()
+    assert (answer["ok"], len(answer["committed_ids"])) == (True, 1)
+    assert client.get(f"/runs/{documented}/memory/search", params={"q": "proposed"}).json()["count"] == 1
+
+
+def test_a_documented_snapshot_is_a_pack_under_the_root(client: TestClient, documented: str) -> None:
+    answer = client.post(f"/runs/{documented}/snapshot").json()
+    assert answer["ok"] and Path(answer["pack_path"]).is_file()
+    assert Path(answer["pack_path"]).parent == main.RUNS_ROOT / "snapshots"
+
+
+def test_a_documented_run_may_name_its_ids_but_not_leave_the_root(client: TestClient) -> None:
+    named = {"objective": "x", "run_id": "mine", "task_id": "task_123", "thread_id": "thread_4"}
+    assert client.post("/runs", json=named).json() == {"run_id": "mine", "status": "BOOT"}
+    assert client.get("/runs/mine").json()["task_id"] == "task_123"
+    assert Path(client.post("/runs/mine/snapshot").json()["pack_path"]).name.startswith("task_123_resume_")
+    assert client.post("/runs", json=named).status_code == 409
+    assert client.post("/runs", json={"objective": "x", "run_id": "../../x"}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json"])
+def test_the_documentation_is_served(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 200
+
+
+# ---- one store for all ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "not" / "there"
+    monkeypatch.setenv("AOS_RUNS_ROOT", str(folder))
+    monkeypatch.delenv("STRONGROOM_URL", raising=False)
+    monkeypatch.setattr(main, "RUNS_ROOT", folder)
+    return folder
+
+
+def test_what_a_class_made_the_server_and_the_command_line_see(root: Path) -> None:
+    manager = WorkingSetManager(root / "my_task" / USUAL)
+    manager.create_initial(**INITIAL)
+    manager.apply_patch(patch(0, status="BUSY"))
+    with TestClient(main.app) as client:
+        assert client.get(f"/runs/{INITIAL['run_id']}").json() == manager.load()
+    with strongroom.open(root / "strongroom.db") as ctx:
+        assert ctx.runs.get(INITIAL["run_id"]).seq == 1
+    assert [path.name for path in root.rglob("strongroom.db")] == ["strongroom.db"]
+    listed = subprocess.run(
+        [sys.executable, "-m", "strongroom", "runs", "list"], env={**os.environ}, capture_output=True, text=True
+    )
+    assert INITIAL["run_id"] in listed.stdout, listed.stderr
+
+
+def test_what_the_server_made_a_class_sees_and_changes(root: Path) -> None:
+    with TestClient(main.app) as client:
+        run_id = client.post("/runs", json={"objective": "x"}).json()["run_id"]
+        manager = WorkingSetManager(root / run_id / USUAL)
+        assert manager.apply_patch(patch(0, status="BUSY")).ok
+        assert FileLedger(root / run_id / "ledger" / "run.v2.1.jsonl").append(event(run_id=run_id)).ok
+        assert client.get(f"/runs/{run_id}").json()["status"] == "BUSY"
+
+
+# ---- Qdrant ---------------------------------------------------------------------------------------------------------
+
+COMMIT = """
+from strongroom.compat.aos_context.api import main
+from starlette.testclient import TestClient
+from tests.compat.aos_samples import mcr
+
+with TestClient(main.app) as client:
+    run = client.post("/runs", json={"objective": "x"}).json()["run_id"]
+    batch = client.post(f"/runs/{run}/memory/propose", json={"mcrs": [mcr("cats sleep"), mcr("dogs bark")]}).json()
+    print(client.post(f"/runs/{run}/memory/commit", json={"batch_id": batch["batch_id"]}).json()["ok"])
+    print(main.MEMORY._index._client.collection_exists("mine"), main.MEMORY._index._client.count("mine").count)
+    found = client.get(f"/runs/{run}/memory/search", params={"q": "cat", "top_k": 1}).json()["items"]
+    print([item["content"] for item in found])
+"""
+
+
+def test_the_app_uses_the_qdrant_that_two_variables_name(tmp_path: Path) -> None:
+    names = {"AOS_RUNS_ROOT": str(tmp_path), "QDRANT_URL": ":memory:", "QDRANT_COLLECTION": "mine"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMMIT], env={**os.environ, **names}, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == ["True", "True 3", "['cats sleep']"], done.stderr
+
+
+def test_the_app_does_not_start_with_a_qdrant_it_cannot_use(tmp_path: Path) -> None:
+    names = {"AOS_RUNS_ROOT": str(tmp_path), "QDRANT_URL": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMMIT], env={**os.environ, **names}, capture_output=True, text=True
+    )
+    assert (done.returncode != 0, done.stdout) == (True, "")
+    assert "Unavailable" in done.stderr and "Qdrant" in done.stderr

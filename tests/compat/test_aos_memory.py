@@ -215,6 +215,24 @@ def test_qdrant_finds_by_meaning(tmp_path: Path) -> None:
     client.close()
 
 
+def test_the_collection_is_there_after_a_commit(tmp_path: Path) -> None:
+    client = QdrantClient(":memory:")
+    memory = QdrantMemoryStore(client, "memories", embed, address=tmp_path / "m.db")
+    known(memory, mcr("aaaa"))
+    assert client.collection_exists("memories")
+    client.close()
+
+
+def test_a_batch_is_committed_although_it_cannot_be_indexed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    client = QdrantClient(":memory:")
+    client.create_collection("memories", vectors_config=models.VectorParams(size=9, distance=models.Distance.COSINE))
+    memory = QdrantMemoryStore(client, "memories", embed, address=tmp_path / "m.db")
+    known(memory, mcr("aaaa"))
+    assert contents(memory.get_all()) == ["aaaa"]
+    assert "not indexed yet" in caplog.text
+    client.close()
+
+
 def test_memories_survive_the_process_that_made_them(tmp_path: Path) -> None:
     client = QdrantClient(":memory:")
     known(QdrantMemoryStore(client, "memories", embed, address=tmp_path / "m.db"), mcr())

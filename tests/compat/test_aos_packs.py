@@ -45,7 +45,7 @@ def old_pack(path: Path, **entries: str) -> Path:
 def test_a_pack_is_named_after_its_task_and_holds_the_working_set(tmp_path: Path) -> None:
     manager = started(tmp_path / "run")
     pack = manager.create_resume_pack(tmp_path / "packs")
-    assert pack.match("task_task_1_resume_*.zip")
+    assert pack.match("task_1_resume_*.zip")
     with zipfile.ZipFile(pack) as archive:
         assert json.loads(archive.read("working_set.json")) == manager.load()
         assert "run.jsonl" in archive.namelist()
@@ -96,7 +96,8 @@ def test_a_refused_pack_leaves_the_run_that_is_there_alone(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="Invalid working set schema"):
         WorkingSetManager.restore_from_pack(plain_pack(tmp_path / "b.zip", {}), tmp_path / "to")
     with pytest.raises(WSExistsError):
-        WorkingSetManager.restore_from_pack(plain_pack(tmp_path / "c.zip", working_set(run_id="r2")), tmp_path / "to")
+        other = plain_pack(tmp_path / "c.zip", working_set(objective="of the same id"))
+        WorkingSetManager.restore_from_pack(other, tmp_path / "to")
     assert (tmp_path / "to" / "working_set.json").read_bytes() == before
     assert target.load() == working_set()
 

@@ -201,24 +201,76 @@ def test_an_empty_objective_is_a_validation_error(tmp_path: Path) -> None:
         started(tmp_path, objective="")
 
 
-def test_starting_again_does_not_reset_the_run(tmp_path: Path) -> None:
+def test_a_run_that_starts_again_starts_over_and_its_history_stays(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    manager.apply_patch(patch(0, status="BUSY", next_action="x", sliding_context=[sliding("a")]))
+    again = manager.create_initial(**{**INITIAL, "constraints": ["another"]})
+    assert (again["_update_seq"], again["status"], again["next_action"], again["sliding_context"]) == (
+        2,
+        "BOOT",
+        "",
+        [],
+    )
+    assert again["constraints"] == ["another"]
+    assert manager.load() == again == json.loads((tmp_path / USUAL).read_text())
+    with strongroom.open(tmp_path / "state" / "strongroom.db") as ctx:
+        run = ctx.runs.get("run_1")
+        assert (run.at(0).status, run.at(1).status, run.at(1).next_action) == ("BOOT", "BUSY", "x")
+        assert run.verify().ok
+
+
+def test_a_stale_writer_of_the_state_before_is_still_refused(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    manager.apply_patch(patch(0, status="BUSY"))
+    manager.create_initial(**INITIAL)
+    assert str(manager.apply_patch(patch(0, status="IDLE")).error).startswith("LOCK_ERROR")
+
+
+def test_a_run_starts_again_after_its_file_was_deleted(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    (tmp_path / USUAL).unlink()
+    assert manager.create_initial(**INITIAL)["status"] == "BOOT"
+    assert (tmp_path / USUAL).exists()
+
+
+def test_another_run_at_the_same_path_takes_its_place_and_the_first_one_stays(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    manager.apply_patch(patch(0, status="BUSY"))
+    other = manager.create_initial(**{**INITIAL, "objective": "another", "run_id": "run_2"})
+    assert (other["_update_seq"], manager.load()["run_id"]) == (0, "run_2")
+    assert WorkingSetManager(tmp_path / USUAL).load()["objective"] == "another"
+    with strongroom.open(tmp_path / "state" / "strongroom.db") as ctx:
+        assert ctx.runs.get("run_1").working_set.status == "BUSY"
+
+
+@pytest.mark.parametrize("field", ["objective", "task_id", "thread_id"])
+def test_what_a_run_is_about_never_changes(tmp_path: Path, field: str) -> None:
     manager = started(tmp_path)
     manager.apply_patch(patch(0, status="BUSY"))
     for error in (WSExistsError, WSLockError, FileExistsError):
-        with pytest.raises(error):
-            manager.create_initial(**{**INITIAL, "objective": "another", "run_id": "run_2"})
-    assert (manager.load()["_update_seq"], manager.load()["objective"]) == (1, INITIAL["objective"])
+        with pytest.raises(error, match="nothing changed"):
+            manager.create_initial(**{**INITIAL, field: "another"})
+    assert (manager.load()["_update_seq"], manager.load()["status"]) == (1, "BUSY")
 
 
-def test_of_two_who_start_a_run_in_the_same_moment_the_first_one_wins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manager = started(tmp_path)
-    late = WorkingSetManager(tmp_path / USUAL)
-    monkeypatch.setattr(late, "exists", lambda: False)  # it looked before the first one was done
-    with pytest.raises(WSExistsError):
-        late.create_initial(**{**INITIAL, "run_id": "run_2"})
-    assert late.load() == manager.load() and manager.load()["run_id"] == "run_1"
+def test_a_pack_restored_onto_its_own_folder_rolls_back_and_the_history_stays(tmp_path: Path) -> None:
+    original = started(tmp_path / "run")
+    pack = original.create_resume_pack(tmp_path / "packs")
+    manager = WorkingSetManager.restore_from_pack(pack, tmp_path / "to")
+    manager.apply_patch(patch(0, status="BUSY"))
+    manager.apply_patch(patch(1, status="FAILED"))
+    again = WorkingSetManager.restore_from_pack(pack, tmp_path / "to").load()
+    assert {**again, "_update_seq": 0} == original.load()
+    with strongroom.open(tmp_path / "to" / "strongroom.db", space="working_set.json") as ctx:
+        assert [ctx.runs.get("run_1").at(seq).status for seq in range(4)] == ["BOOT", "BUSY", "FAILED", "BOOT"]
+
+
+def test_packs_of_two_runs_take_turns_in_a_folder(tmp_path: Path) -> None:
+    packs = [
+        started(tmp_path / name, run_id=name).create_resume_pack(tmp_path / "packs") for name in ("run_a", "run_b")
+    ]
+    for pack, name in [(packs[0], "run_a"), (packs[1], "run_b"), (packs[0], "run_a")]:
+        assert WorkingSetManager.restore_from_pack(pack, tmp_path / "to").load()["run_id"] == name
 
 
 def test_looking_for_a_run_creates_nothing(tmp_path: Path) -> None:

@@ -177,9 +177,7 @@ def test_what_counts_as_this_machine(host: str, is_here: bool) -> None:
     assert is_loopback(host) is is_here
 
 
-def test_older_names_of_the_environment_still_work(tmp_path: Path) -> None:
-    assert from_environment({"AOS_RUNS_ROOT": str(tmp_path)}).url == str(tmp_path / "agent.db")
-    assert from_environment({"STRONGROOM_URL": "memory://", "AOS_RUNS_ROOT": "x"}).url == "memory://"
+def test_a_setting_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="STRONGROOM_MAX_STREAMS"):
         from_environment({"STRONGROOM_MAX_STREAMS": "many"})
 

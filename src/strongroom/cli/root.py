@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 import strongroom
 from strongroom.cli.output import JSON, working
+from strongroom.compat.aos_context import environment as aos
 from strongroom.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -144,15 +145,14 @@ def cli() -> None:
 
 
 def address() -> str:
-    """Return where the data is: --url, STRONGROOM_URL, strongroom.yaml, the folder AOS_RUNS_ROOT names, or agent.db."""
+    """Return where the data is: --url, STRONGROOM_URL, strongroom.yaml, where AoS had its runs, or agent.db."""
     named = click.get_current_context().meta.get(URL)
     if named:
         return str(named)
     configured = _configured()
     if configured is not None and replace(configured.backend, repeats=None) != type(configured.backend)():
         return str(configured.url)
-    root = os.environ.get("AOS_RUNS_ROOT")
-    return str(Path(root) / DEFAULT_URL) if root else DEFAULT_URL
+    return aos.store_in(aos.runs_root()) or DEFAULT_URL
 
 
 def space() -> str:

@@ -11,6 +11,7 @@ import click
 
 from strongroom.cli.output import as_json, done, say, show, wants_json
 from strongroom.cli.root import address, cli, is_server, is_there, options, require_there, space
+from strongroom.compat.aos_context import environment as aos
 from strongroom.errors import InvalidInput
 from strongroom.opening import REPEATS_VARIABLE
 
@@ -33,6 +34,9 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
     except ImportError:
         raise InvalidInput("the server needs more packages: pip install 'strongroom[server]'") from None
     url = address()
+    _prepare_runs_root(url)
+    if os.environ.get("QDRANT_URL"):
+        click.echo("QDRANT_URL is set, and this server does not use Qdrant: memories are searched by words", err=True)
     there = is_there(url)
     has_keys, had_keys = there and _with_keys(lambda keys: keys.any()), there and _with_keys(lambda keys: keys.made())
     if no_keys and (has_keys or os.environ.get("STRONGROOM_JWT_KEYS_URL")):
@@ -59,6 +63,14 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
             say("[yellow]all keys are revoked:[/] nobody is let in; make one, or serve this machine with --no-keys")
 
     run(host, port, workers=workers, log_level=log_level, announce=announce)
+
+
+def _prepare_runs_root(url: str) -> None:
+    """Make the folder in which AoS had its runs, if the data is there, and let packs be written where it wrote them."""
+    root = aos.runs_root()
+    if root is not None and url == aos.store_in(root):
+        root.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault("STRONGROOM_SNAPSHOTS", str(aos.snapshots_in(root)))
 
 
 @cli.group()

@@ -17,10 +17,10 @@ from msgspec import Struct
 import strongroom
 from strongroom.blocking import Context
 from strongroom.compat.aos_context import _legacy
-from strongroom.compat.aos_context._places import LEDGER, WORKING_SET
+from strongroom.compat.aos_context._locations import LEDGER, WORKING_SET
+from strongroom.compat.aos_context._patches import run_config
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG
 from strongroom.compat.aos_context.validation import ValidationError
-from strongroom.compat.aos_context.ws_manager import run_config
 from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
 
 Outcome = Literal["imported", "would be imported", "already there", "refused"]

@@ -37,13 +37,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read settings from STRONGROOM_* variables; AOS_RUNS_ROOT, an older name, says in which folder the store lies."""
-    root = environment.get("AOS_RUNS_ROOT")
-    url = environment.get("STRONGROOM_URL") or (str(Path(root) / "agent.db") if root else Settings().url)
-    snapshots = environment.get("STRONGROOM_SNAPSHOTS") or (str(Path(root) / "snapshots") if root else "snapshots")
+    """Read settings from STRONGROOM_* variables."""
     return Settings(
-        url=url,
-        snapshots=snapshots,
+        url=environment.get("STRONGROOM_URL") or Settings().url,
+        snapshots=environment.get("STRONGROOM_SNAPSHOTS") or Settings().snapshots,
         space=environment.get("STRONGROOM_SPACE", Settings().space),
         no_keys=environment.get("STRONGROOM_NO_KEYS", "") == "1",
         max_body_bytes=_number(environment, "STRONGROOM_MAX_BODY_BYTES", Settings().max_body_bytes),

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode, parse
-from strongroom.compat.aos_context import _places
+from strongroom.compat.aos_context import _locations
 from strongroom.compat.aos_context.validation import ValidationError, assert_valid
 from strongroom.errors import InvalidInput
 from strongroom.services.packs.archive import MANIFEST, PackWriter
@@ -125,6 +125,12 @@ def check(path: Path) -> str:
         return restores.check(PackReader(file), public_key=None, head=None).origin.run_id
 
 
+def packed_state(path: Path) -> Json:
+    """Return the working set of a pack that has been checked."""
+    with zipfile.ZipFile(path) as archive:
+        return working_set(_read(archive, packs.WORKING_SET))
+
+
 def _zipped(folder: Path, target: Path) -> Path:
     """Zip a pack that lies in a folder. Only what really is in it is taken: a link could lead anywhere."""
     with zipfile.ZipFile(target, "w") as archive:
@@ -169,9 +175,9 @@ def _old_manifest(archive: zipfile.ZipFile) -> Json | None:
 
 
 def _kind(name: str) -> str | None:
-    if name in (_places.WORKING_SET, packs.WORKING_SET, f"state/{_places.WORKING_SET}"):
+    if name in (_locations.WORKING_SET, packs.WORKING_SET, f"state/{_locations.WORKING_SET}"):
         return "working_set"
-    return "ledger" if name in (_places.LEDGER, packs.LEDGER, f"ledger/{_places.LEDGER}") else None
+    return "ledger" if name in (_locations.LEDGER, packs.LEDGER, f"ledger/{_locations.LEDGER}") else None
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from strongroom.compat.aos_context import _places
+from strongroom.compat.aos_context import _locations
 from strongroom.compat.aos_context.context_brief import render_context_brief
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 
@@ -23,7 +23,7 @@ def demo(root: str) -> None:
     """Show a working set, optimistic locking and a resume pack."""
     run_id = f"run_{os.urandom(8).hex()}"
     folder = Path(root) / run_id
-    manager = WorkingSetManager(folder / "state" / _places.WORKING_SET)
+    manager = WorkingSetManager(folder / "state" / _locations.WORKING_SET)
     manager.create_initial(
         task_id="task_demo",
         thread_id="thread_demo",

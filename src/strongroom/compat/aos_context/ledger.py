@@ -16,7 +16,7 @@ from typing import Any
 
 from strongroom.blocking import Context
 from strongroom.bridge import Inline, run
-from strongroom.compat.aos_context import _legacy, _places
+from strongroom.compat.aos_context import _legacy, _locations
 from strongroom.compat.aos_context._exports import export_ledger, extend
 from strongroom.compat.aos_context.validation import validate_instance
 from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
@@ -56,13 +56,13 @@ class FileLedger:
         result = validate_instance("ledger_event", told)
         if not result.ok:
             return LedgerAppendResult(False, None, f"event schema: {result.error}")
-        place = _places.of_ledger(self.path)
+        location = _locations.of_ledger(self.path)
         try:
             EventTypes().check(told["event_type"], told["payload"])
-            with _places.using(place) as ctx:
-                if place.run_id is None:
+            with _locations.using(location) as ctx:
+                if not location.rooted:
                     self._adopt(ctx)
-                return LedgerAppendResult(True, self._append(ctx, place, told))
+                return LedgerAppendResult(True, self._append(ctx, location, told))
         except InvalidInput as problem:
             return LedgerAppendResult(False, None, f"event schema: {problem}")
         except Conflict as lost:
@@ -71,19 +71,20 @@ class FileLedger:
         except StrongroomError as problem:
             return LedgerAppendResult(False, None, f"append: {problem}")
 
-    def _append(self, ctx: Context, place: _places.Place, told: dict[str, Any]) -> int:
-        if place.run_id not in (None, told["run_id"]):
-            raise InvalidInput(f"this is the ledger of run {place.run_id!r}, not {told['run_id']!r:.80}")
+    def _append(self, ctx: Context, location: _locations.Location, told: dict[str, Any]) -> int:
+        mine = location.run(ctx) if location.rooted else None
+        if mine is not None and mine.id != told["run_id"]:
+            raise InvalidInput(f"this is the ledger of run {mine.id!r}, not {told['run_id']!r:.80}")
         expects, writes = _with_run(ctx, told)
-        if place.run_id is None:
+        if mine is None:
             writes = (Append(self._key(ctx), (self._entry(ctx, told),)), *writes)
         if told["sequence_id"] is not None:
             expects = (*expects, Expect(writes[0].key, told["sequence_id"] - 1))
         receipt = ctx.store.commit(Commit(new_id(), expects, writes))
-        if place.run_id is None:
+        if mine is None:
             extend(self.path, lambda after: self._events(ctx, after))
         else:
-            export_ledger(ctx.runs.get(place.run_id), self.path)
+            export_ledger(mine, self.path)
         return receipt.versions[0]
 
     def _adopt(self, ctx: Context) -> None:

@@ -77,6 +77,9 @@ class StoredMemory(MemoryStore):
         """Return the memories under this API's policy."""
         return ctx.memories.using(policy=POLICY)
 
+    def start(self) -> None:
+        """Make ready what memories need besides their store: nothing here."""
+
     def add_memory_item(self, item: dict[str, Any]) -> None:
         """Make a memory item known as it is. Raise if it is not one, or if another one has its id."""
         assert_valid("memory_item", item)

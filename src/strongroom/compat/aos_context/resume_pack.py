@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from strongroom.codec import encode
-from strongroom.compat.aos_context import _legacy, _places
+from strongroom.compat.aos_context import _legacy, _locations
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 from strongroom.errors import StrongroomError
 from strongroom.services.packs.archive import MANIFEST, PackWriter
@@ -69,7 +69,7 @@ def load_resume_pack(*, pack_path: Path, target_run_dir: Path, new_run_id: str |
     target = Path(target_run_dir)
     try:
         with _legacy.restorable(Path(pack_path)) as pack:
-            ledger = target / "ledger" / _places.LEDGER
+            ledger = target / "ledger" / _locations.LEDGER
             ws = WorkingSetManager(_working_set(target)).restore(pack, new_run_id, ledger)
     except (OSError, ValueError, RuntimeError, StrongroomError) as problem:
         return LoadResumePackResult(False, error=str(problem))
@@ -77,7 +77,7 @@ def load_resume_pack(*, pack_path: Path, target_run_dir: Path, new_run_id: str |
 
 
 def _working_set(run_dir: Path) -> Path:
-    return run_dir / "state" / _places.WORKING_SET
+    return run_dir / "state" / _locations.WORKING_SET
 
 
 def _finish(path: Path, engine_versions: list[str] | None, pointers: Mapping[str, Any]) -> str:

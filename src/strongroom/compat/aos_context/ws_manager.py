@@ -9,23 +9,33 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
-from strongroom.bridge import run as drive
-from strongroom.compat.aos_context import _legacy, _places
+from strongroom.compat.aos_context import _legacy, _locations
 from strongroom.compat.aos_context._exports import export_ledger, export_working_set
+from strongroom.compat.aos_context._patches import ApplyPatchResult, lock_error, patched, run_config
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig
-from strongroom.compat.aos_context.token_estimator import estimate_tokens
 from strongroom.compat.aos_context.validation import ValidationError, validate_instance
-from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, StrongroomError
-from strongroom.services.runs import brief, updates
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
 from strongroom.services.runs.working_set import IMMUTABLE, MUTABLE
-from strongroom.values import RunConfig
+
+__all__ = ["ApplyPatchResult", "WSExistsError", "WSLockError", "WSSizeError", "WorkingSetManager"]
+
+IDENTITY = ("task_id", "thread_id", "run_id", "objective")
+# What of a run that starts is not given by its caller.
+START: dict[str, Any] = {
+    "status": "BOOT",
+    "next_action": "",
+    "last_action_summary": "",
+    "blockers": [],
+    "artifact_refs": [],
+    "pinned_context": [],
+    "sliding_context": [],
+}
 
 
 class WSLockError(RuntimeError):
@@ -33,29 +43,11 @@ class WSLockError(RuntimeError):
 
 
 class WSExistsError(WSLockError, FileExistsError):
-    """There is a run at this path already, and a run is never reset."""
+    """There is another run of this id at this path, and what a run is about never changes."""
 
 
 class WSSizeError(RuntimeError):
     """What never leaves a working set takes more tokens than the whole may."""
-
-
-@dataclass
-class ApplyPatchResult:
-    """`evicted` are the ids of sliding items that had to leave for this patch, the first to go first."""
-
-    ok: bool
-    new_ws: dict[str, Any] | None = None
-    error: str | None = None
-    evicted: tuple[str, ...] = ()
-
-
-def run_config(config: ContextConfig) -> RunConfig:
-    """Return the limits as a run keeps them. There the headings of the brief count too, so they come on top."""
-    return RunConfig(
-        ws_max_tokens=config.ws_max_tokens + brief.frame_tokens(estimate_tokens),
-        pinned_context_max_items=min(config.pinned_context_max_items, 10),
-    )
 
 
 class WorkingSetManager:
@@ -67,10 +59,10 @@ class WorkingSetManager:
 
     def exists(self) -> bool:
         """Tell whether there is a run. Looking creates nothing."""
-        place = _places.of_working_set(self.ws_path)
-        if place.made:
-            with _places.using(place) as ctx:
-                if place.run(ctx) is not None:
+        location = _locations.of_working_set(self.ws_path)
+        if location.made:
+            with _locations.using(location) as ctx:
+                if location.run(ctx) is not None:
                     return True
         return self.ws_path.exists()
 
@@ -87,9 +79,9 @@ class WorkingSetManager:
         result = validate_instance("working_set", ws)
         if not result.ok:
             raise ValidationError(result.error or "")
-        place = _places.of_working_set(self.ws_path)
-        with _places.using(place) as ctx:
-            run = place.run(ctx) or (self._adopt(ctx, place) if self.ws_path.exists() else None)
+        location = _locations.of_working_set(self.ws_path)
+        with _locations.using(location) as ctx:
+            run = location.run(ctx) or (self._adopt(ctx, location) if self.ws_path.exists() else None)
             if run is None:
                 with _legacy.packed(ws, config=run_config(self.config)) as pack:
                     run = ctx.runs.restore(pack)
@@ -108,34 +100,26 @@ class WorkingSetManager:
         constraints: list[str],
         current_stage: str = "BOOT",
     ) -> dict[str, Any]:
-        """Start the run. Raise `WSExistsError` if there is one: it is never reset."""
-        if self.exists():
-            raise _taken(self.ws_path)
-        place = _places.of_working_set(self.ws_path)
-        with _places.using(place) as ctx:
-            try:
-                run = ctx.runs.create(
-                    task_id=task_id,
-                    thread_id=thread_id,
-                    run_id=run_id,
-                    objective=objective,
-                    acceptance_criteria=acceptance_criteria,
-                    constraints=constraints,
-                    current_stage=current_stage,
-                    config=run_config(self.config),
-                )
-            except BudgetExceeded as problem:
-                raise WSSizeError(f"WS_SIZE_ERROR: {problem}") from None
-            except Conflict:
-                raise _taken(self.ws_path) from None
-            except InvalidInput as problem:
-                raise ValidationError(str(problem)) from None
-            first = place.run(ctx)
-            if first is not None and first.id != run.id:
-                # Somebody started another run here in the same moment, and was first.
-                raise _taken(self.ws_path)
-            export_working_set(run, self.ws_path)
-            return run.working_set.to_dict()
+        """Start a run. One of that id that is here already starts over: as an update, so its history stays.
+
+        Raise `WSExistsError` if it has another objective, task or thread, which are fixed.
+        """
+        ids = {"task_id": task_id, "thread_id": thread_id, "run_id": run_id}
+        given = {
+            "acceptance_criteria": acceptance_criteria,
+            "constraints": constraints,
+            "current_stage": current_stage,
+        }
+        location = _locations.of_working_set(self.ws_path)
+        with _locations.using(location) as ctx, _refusals(self.ws_path):
+            run = location.run(ctx) or (self._adopt(ctx, location) if self.ws_path.exists() else None)
+            if run is not None and run.id != run_id and not location.rooted:
+                run = _found(ctx, run_id)  # one that this file has shown before
+            if run is not None and run.id == run_id:
+                self._overwrite(run, {**ids, "objective": objective}, {**START, **given})
+            else:
+                run = ctx.runs.create(objective=objective, config=run_config(self.config), **ids, **given)
+            return self._shown(ctx, location, run)
 
     def apply_patch(self, patch: dict[str, Any]) -> ApplyPatchResult:
         """Replace fields, if the run is still at the patch's `expected_seq`. Every refusal is in the run's ledger."""
@@ -147,43 +131,54 @@ class WorkingSetManager:
         with self._run() as run:
             task = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in run.working_set.task_id)
             stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
-            path = Path(output_dir) / f"task_{task[:80]}_resume_{stamp}_{os.urandom(4).hex()}.zip"
+            name = f"task_{task.removeprefix('task_')[:80]}_resume_{stamp}_{os.urandom(4).hex()}.zip"
+            path = Path(output_dir) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             run.export(path)
             return path
 
     @classmethod
     def restore_from_pack(cls, zip_path: Path, target_dir: Path) -> WorkingSetManager:
-        """Bring a run back into a folder that holds none: all of it, or, if the pack is refused, nothing."""
+        """Bring a run back into a folder: all of it, or, if the pack is refused, nothing.
+
+        A run of that id that is in the folder goes back to what the pack holds: as an update, so its history stays.
+        """
         manager = cls(Path(target_dir) / "working_set.json")
         try:
             with _legacy.restorable(Path(zip_path)) as pack:
-                manager.restore(pack)
+                manager.restore(pack, over=True)
         except InvalidInput as problem:
             raise ValueError(f"Invalid working set schema: {problem}") from None
         return manager
 
-    def restore(self, pack: Path, run_id: str | None = None, ledger: Path | None = None) -> dict[str, Any]:
+    def restore(
+        self, pack: Path, run_id: str | None = None, ledger: Path | None = None, *, over: bool = False
+    ) -> dict[str, Any]:
         """Bring a run back from a checked pack to this path, with its ledger's copy beside it."""
-        if self.exists():
-            raise _taken(self.ws_path)
-        with _places.using(_places.of_working_set(self.ws_path)) as ctx:
-            run = ctx.runs.restore(pack, run_id=run_id)
-            export_working_set(run, self.ws_path)
+        if self.exists() and not over:
+            raise WSExistsError(f"there is a run at {self.ws_path} already, and a run is never reset; nothing changed")
+        location = _locations.of_working_set(self.ws_path)
+        with _locations.using(location) as ctx, _refusals(self.ws_path):
+            state = _legacy.packed_state(pack)
+            run = _found(ctx, run_id or state["run_id"])
+            if run is None:
+                run = ctx.runs.restore(pack, run_id=run_id)
+            else:
+                self._overwrite(run, {name: state[name] for name in IDENTITY}, {name: state[name] for name in MUTABLE})
             export_ledger(run, ledger or self.ws_path.with_name("run.jsonl"))
-            return run.working_set.to_dict()
+            return self._shown(ctx, location, run)
 
     # ---- the run behind the path ------------------------------------------------------------------------------------
 
     @contextmanager
     def _run(self) -> Iterator[Run]:
-        place = _places.of_working_set(self.ws_path)
-        if not place.made and not self.ws_path.exists():
+        location = _locations.of_working_set(self.ws_path)
+        if not location.made and not self.ws_path.exists():
             raise FileNotFoundError(f"there is no working set at {self.ws_path}")
-        with _places.using(place) as ctx:
-            yield place.run(ctx) or self._adopt(ctx, place)
+        with _locations.using(location) as ctx:
+            yield location.run(ctx) or self._adopt(ctx, location)
 
-    def _adopt(self, ctx: Context, place: _places.Place) -> Run:
+    def _adopt(self, ctx: Context, location: _locations.Location) -> Run:
         """Take in a file that was there before its store."""
         try:
             state = _legacy.working_set(self.ws_path.read_bytes())
@@ -193,7 +188,7 @@ class WorkingSetManager:
             with _legacy.packed(state, config=run_config(self.config)) as pack:
                 return ctx.runs.restore(pack)
         except Conflict:
-            found = place.run(ctx)
+            found = location.run(ctx)
             assert found is not None
             return found
 
@@ -203,48 +198,48 @@ class WorkingSetManager:
             raise _taken(self.ws_path)
         if ws["_update_seq"] not in (run.seq, run.seq + 1):
             raise WSLockError(lock_error(ws["_update_seq"], run.seq))
-        try:
-            run.update(expected_seq=run.seq, **{name: ws[name] for name in MUTABLE})
-        except Conflict as lost:
-            raise WSLockError(lock_error(lost.expected, lost.actual)) from None
-        except BudgetExceeded as problem:
-            raise WSSizeError(f"WS_SIZE_ERROR: {problem}") from None
+        with _refusals(self.ws_path):
+            try:
+                run.update(expected_seq=run.seq, **{name: ws[name] for name in MUTABLE})
+            except Conflict as lost:
+                raise WSLockError(lock_error(lost.expected, lost.actual)) from None
+
+    def _overwrite(self, run: Run, identity: dict[str, Any], state: dict[str, Any]) -> None:
+        """Make this the next state of a run, whatever it was. The last one to say so wins; its history has them all."""
+        now = run.working_set.to_dict()
+        if any(now[name] != told for name, told in identity.items()):
+            raise _taken(self.ws_path)
+        if any(now[name] != told for name, told in state.items()):
+            run.update_with(lambda _: state)
+
+    def _shown(self, ctx: Context, location: _locations.Location, run: Run) -> dict[str, Any]:
+        location.choose(ctx, run)
+        export_working_set(run, self.ws_path)
+        return run.working_set.to_dict()
 
 
-def patched(run: Run, patch: dict[str, Any], ws_path: Path) -> ApplyPatchResult:
-    """Apply a patch to a run and bring its file up to date."""
-    error = _problem(patch)
-    if error is not None:
-        drive(updates.reject(run._async._ref, error, updates.By("agent", None)))
-        return ApplyPatchResult(False, None, error)
+def _found(ctx: Context, run_id: str) -> Run | None:
     try:
-        changed = run.update(expected_seq=patch["expected_seq"], **patch["set"])
-    except Conflict as lost:
-        return ApplyPatchResult(False, None, lock_error(lost.expected, lost.actual))
+        return ctx.runs.get(run_id)
+    except NotFound:
+        return None
+
+
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    """Tell why a state is refused by the names of this package."""
+    try:
+        yield
     except BudgetExceeded as problem:
-        return ApplyPatchResult(False, None, f"WS_SIZE_ERROR: {problem}")
+        raise WSSizeError(f"WS_SIZE_ERROR: {problem}") from None
+    except Conflict:
+        raise _taken(path) from None
     except InvalidInput as problem:
-        return ApplyPatchResult(False, None, f"patch schema: {problem}")
-    except StrongroomError as problem:
-        return ApplyPatchResult(False, None, f"save: {problem}")
-    evicted = tuple(item.id for item in run.eviction.evicted) if run.eviction else ()
-    export_working_set(run, ws_path)
-    return ApplyPatchResult(True, changed.to_dict(), None, evicted)
-
-
-def lock_error(expected: int, current: int) -> str:
-    return f"LOCK_ERROR expected_seq={expected} current_seq={current}"
-
-
-def _problem(patch: Any) -> str | None:
-    """Say what is wrong with a patch whatever the run is."""
-    fields = patch.get("set") if isinstance(patch, dict) else None
-    fixed = [name for name in IMMUTABLE if isinstance(fields, dict) and name in fields]
-    if fixed:
-        return f"immutable field in patch: {fixed[0]}"
-    result = validate_instance("ws_patch", patch)
-    return None if result.ok else f"patch schema: {result.error}"
+        raise ValidationError(str(problem)) from None
 
 
 def _taken(path: Path) -> WSExistsError:
-    return WSExistsError(f"there is a run at {path} already, and a run is never reset; nothing changed")
+    return WSExistsError(
+        f"there is another run at {path}: of this id, and with another objective, task or thread, which are fixed; "
+        "choose another run_id or path; nothing changed"
+    )

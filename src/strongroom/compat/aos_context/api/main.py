@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Query
 from fastapi.responses import RedirectResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from strongroom.compat.aos_context import _legacy, _places
-from strongroom.compat.aos_context.api.errors import HANDLERS, global_exception_handler
+from strongroom.compat.aos_context import _legacy, _locations, environment
+from strongroom.compat.aos_context._patches import patched, run_config
+from strongroom.compat.aos_context.api import server
 from strongroom.compat.aos_context.api.models import (
+    HANDLERS,
     BootRequest,
     BootResponse,
     MemoryCommitRequest,
@@ -29,29 +34,39 @@ from strongroom.compat.aos_context.api.models import (
     ResumeLoadResponse,
     ResumeSnapshotRequest,
     ResumeSnapshotResponse,
+    global_exception_handler,
 )
-from strongroom.compat.aos_context.api.root import SAFE_ID, Root
-from strongroom.compat.aos_context.api.tokens import Tokens
+from strongroom.compat.aos_context.api.root import SAFE_ID, Root, Tokens
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG
 from strongroom.compat.aos_context.context_brief import render_context_brief
 from strongroom.compat.aos_context.episode import write_episode
 from strongroom.compat.aos_context.ledger import FileLedger
-from strongroom.compat.aos_context.memory import StoredMemory
+from strongroom.compat.aos_context.memory_qdrant import memory_of_server
 from strongroom.compat.aos_context.resume_pack import snapshot_resume_pack
-from strongroom.compat.aos_context.ws_manager import WorkingSetManager, patched, run_config
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 
 __all__ = ["MEMORY", "MILESTONE_TOKENS", "RUNS_ROOT", "TOKEN_TTL_SECONDS", "app", "global_exception_handler"]
 
-RUNS_ROOT = Path(os.environ.get("AOS_RUNS_ROOT", "./runs"))
+RUNS_ROOT = environment.runs_root() or Path("./runs")
 TOKEN_TTL_SECONDS = 300
 
-app = FastAPI(title="AoS Context API over Strongroom", version="2.1.0", exception_handlers=HANDLERS)
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """A server does not start with a Qdrant that it cannot use."""
+    await run_in_threadpool(MEMORY.start)
+    yield
+
+
+app = FastAPI(title="AoS Context API over Strongroom", version="2.1.0", exception_handlers=HANDLERS, lifespan=lifespan)
 
 
 ROOT = Root(lambda: RUNS_ROOT)
-MEMORY = StoredMemory(lambda: _places.using(ROOT.place))
+MEMORY = memory_of_server(lambda: _locations.using(ROOT.location))
 MILESTONE_TOKENS = Tokens(ROOT.store)
 
+
+app.include_router(server.routes(ROOT))
 
 # ---- where things are -----------------------------------------------------------------------------------------------
 
@@ -99,12 +114,12 @@ async def root() -> RedirectResponse:
 
 @app.get("/health")
 def health() -> dict[str, str]:
-    return {"status": "ok", "version": "2.1.0"}
+    return {"status": "ok", "version": "2.1.0", "service": server.SERVICE}
 
 
 @app.post("/runs/boot")
 def boot(req: BootRequest) -> BootResponse:
-    with _places.using(ROOT.place) as ctx:
+    with _locations.using(ROOT.location) as ctx:
         run = ctx.runs.create(**req.model_dump(), config=run_config(DEFAULT_CONFIG))
         ROOT.copy(run)
         return BootResponse(run_id=run.id, ws=run.working_set.to_dict())
@@ -159,9 +174,9 @@ def memory_propose(run_id: str, req: MemoryProposeRequest) -> MemoryProposeRespo
 
 @app.post("/runs/{run_id}/memory/commit")
 def memory_commit(run_id: str, req: MemoryCommitRequest) -> MemoryCommitResponse:
-    """Commit a batch of this run, once, within the time of a milestone's token."""
-    with ROOT.run(run_id):
-        outside = req.allow_outside_milestone and _test_mode()
+    """Commit a batch of this run, once: within the time of a milestone's token, or freely if `POST /runs` made it."""
+    with ROOT.run(run_id) as run:
+        outside = server.commits_freely(run) or (req.allow_outside_milestone and environment.test_mode())
         if not outside and not _validate_milestone_token(run_id, req.milestone_token):
             why = "needs a valid milestone_token of this run, which POST /runs/{run_id}/milestone gives"
             if req.allow_outside_milestone:
@@ -201,7 +216,7 @@ def resume_load(req: ResumeLoadRequest) -> ResumeLoadResponse:
     if not path.is_relative_to(RUNS_ROOT.resolve()):
         raise HTTPException(400, "pack_path must be a pack under the runs root; nothing changed")
     try:
-        with _legacy.restorable(path) as pack, _places.using(ROOT.place) as ctx:
+        with _legacy.restorable(path) as pack, _locations.using(ROOT.location) as ctx:
             run_id = req.new_run_id or _legacy.check(pack)
             if not SAFE_ID.fullmatch(run_id):
                 raise HTTPException(400, "a run id is letters, digits, '.', '_' and '-'; nothing changed")
@@ -212,7 +227,3 @@ def resume_load(req: ResumeLoadRequest) -> ResumeLoadResponse:
     except FileNotFoundError:
         raise HTTPException(404, "there is no such pack; nothing changed") from None
     return ResumeLoadResponse(ok=True, run_id=run.id, ws=run.working_set.to_dict())
-
-
-def _test_mode() -> bool:
-    return os.environ.get("AOS_TEST_MODE", "").lower() in ("1", "true", "yes", "on")

@@ -1,10 +1,20 @@
-"""What the endpoints take and give."""
+"""What the endpoints take and give.
+
+Errors are told as clients know them (`detail`) and as they were promised them (`ok`, `error`): one body has both.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from strongroom.errors import Conflict, NotFound, StoreError, StrongroomError
 
 
 class BootRequest(BaseModel):
@@ -97,3 +107,74 @@ class ResumeLoadResponse(BaseModel):
     run_id: str | None = None
     ws: dict[str, Any] | None = None
     error: str | None = None
+
+
+# ---- the endpoints of the documented server -------------------------------------------------------------------------
+
+
+class StartRequest(BaseModel):
+    objective: str
+    task_id: str | None = None
+    thread_id: str | None = None
+    run_id: str | None = None
+    acceptance_criteria: list[str] = Field(default_factory=list)
+    constraints: list[str] = Field(default_factory=list)
+
+
+class StartResponse(BaseModel):
+    run_id: str
+    status: str
+
+
+class UpdateRequest(BaseModel):
+    patch: dict[str, Any]
+    expected_seq: int = Field(ge=0)
+
+
+class UpdateResponse(BaseModel):
+    ok: bool
+    ws: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class SnapshotResponse(BaseModel):
+    ok: bool
+    pack_path: str | None = None
+    error: str | None = None
+
+
+# ---- errors ---------------------------------------------------------------------------------------------------------
+
+CONFLICT = "Conflict: State has changed. Reload and retry."
+
+
+def refused(status: int, detail: Any, error: str) -> JSONResponse:
+    return JSONResponse({"ok": False, "error": error, "detail": detail}, status)
+
+
+async def http_exception_handler(request: Request, problem: HTTPException) -> JSONResponse:
+    detail = str(problem.detail)
+    return refused(problem.status_code, problem.detail, CONFLICT if detail.startswith("LOCK_ERROR") else detail)
+
+
+async def validation_exception_handler(request: Request, problem: RequestValidationError) -> JSONResponse:
+    told = [{"loc": list(each["loc"]), "msg": each["msg"], "type": each["type"]} for each in problem.errors()]
+    return refused(422, told, "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in told))
+
+
+async def strongroom_exception_handler(request: Request, problem: StrongroomError) -> JSONResponse:
+    status = 404 if isinstance(problem, NotFound) else 409 if isinstance(problem, Conflict) else 400
+    return refused(503 if isinstance(problem, StoreError) else status, str(problem), str(problem))
+
+
+async def global_exception_handler(request: Request, exc: Exception) -> JSONResponse:
+    """Say that something went wrong, and nothing of what: a traceback is for the log."""
+    return refused(500, "internal error", "internal error")
+
+
+HANDLERS: dict[int | type[Exception], Callable[..., Any]] = {
+    HTTPException: http_exception_handler,
+    RequestValidationError: validation_exception_handler,
+    StrongroomError: strongroom_exception_handler,
+    Exception: global_exception_handler,
+}

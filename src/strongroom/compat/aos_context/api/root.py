@@ -1,24 +1,29 @@
 """The runs of one server: a store at the root holds all of them, and a folder for each holds readable copies.
 
-Run ids name folders, so an id that could lead out of the root names no run.
+Run ids name folders, so an id that could lead out of the root names no run. Milestone tokens, one a run, are in the
+store too, so that every worker knows them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
 
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
+from strongroom.codec import encode
 from strongroom.compat import importing_aos
-from strongroom.compat.aos_context import _places
+from strongroom.compat.aos_context import _locations
 from strongroom.compat.aos_context._exports import export_ledger, export_working_set
+from strongroom.compat.aos_context.environment import STORE
 from strongroom.errors import NotFound
+from strongroom.store import Commit, Delete, Get, Key, Put, Scan, ask, new_id
 
+KIND = "milestone_token"
 SAFE_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
@@ -29,16 +34,20 @@ class Root:
         self._path = path
 
     @property
-    def place(self) -> _places.Place:
-        return _places.Place(self._path().absolute() / _places.STORE)
+    def path(self) -> Path:
+        return self._path()
+
+    @property
+    def location(self) -> _locations.Location:
+        return _locations.Location(self._path().absolute() / STORE)
 
     @contextmanager
     def store(self, create: bool = True) -> Iterator[Context | None]:
         """Offer the store; None if it is not there and must not be made."""
-        if not create and not self.place.made:
+        if not create and not self.location.made:
             yield None
             return
-        with _places.using(self.place) as ctx:
+        with _locations.using(self.location) as ctx:
             yield ctx
 
     def folder(self, run_id: str) -> Path:
@@ -47,10 +56,10 @@ class Root:
         return self._path().absolute() / run_id
 
     def working_set(self, run_id: str) -> Path:
-        return self.folder(run_id) / "state" / _places.WORKING_SET
+        return self.folder(run_id) / "state" / _locations.WORKING_SET
 
     def ledger(self, run_id: str) -> Path:
-        return self.folder(run_id) / "ledger" / _places.LEDGER
+        return self.folder(run_id) / "ledger" / _locations.LEDGER
 
     def copy(self, run: Run) -> None:
         """Write a run's readable copies."""
@@ -77,3 +86,43 @@ class Root:
             finally:
                 if run.head().length != before:
                     export_ledger(run, self.ledger(run_id))
+
+
+class Tokens(MutableMapping[str, tuple[str, float]]):
+    """A run's token and when it ends (seconds since 1970), by run id. Looks like the dict it once was."""
+
+    def __init__(self, using: Callable[[bool], AbstractContextManager[Context | None]]) -> None:
+        self._using = using
+
+    def __getitem__(self, run_id: str) -> tuple[str, float]:
+        with self._using(False) as ctx:
+            found = ask(ctx.store, Get(Key(ctx.space, KIND, run_id))) if ctx is not None else None
+        if found is None:
+            raise KeyError(run_id)
+        told = found.value.load()
+        return told["token"], told["ends"]
+
+    def __setitem__(self, run_id: str, token: tuple[str, float]) -> None:
+        value = encode({"token": token[0], "ends": float(token[1])})
+        with self._using(True) as ctx:
+            assert ctx is not None
+            ctx.store.commit(Commit(new_id(), (), (Put(Key(ctx.space, KIND, run_id), value),)))
+
+    def __delitem__(self, run_id: str) -> None:
+        self[run_id]
+        with self._using(True) as ctx:
+            assert ctx is not None
+            ctx.store.commit(Commit(new_id(), (), (Delete(Key(ctx.space, KIND, run_id)),)))
+
+    def __iter__(self) -> Iterator[str]:
+        after: str | None = None
+        with self._using(False) as ctx:
+            while ctx is not None:
+                page = ask(ctx.store, Scan(ctx.space, KIND, {}, after))
+                yield from [document.key.id for document in page.documents]
+                after = page.next
+                if after is None:
+                    return
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
