@@ -104,8 +104,8 @@ class WorkingSetManager:
 
         Raise `WSExistsError` if it has another objective, task or thread, which are fixed.
         """
-        ids = {"task_id": task_id, "thread_id": thread_id, "run_id": run_id}
-        given = {
+        ids: dict[str, Any] = {"task_id": task_id, "thread_id": thread_id, "run_id": run_id}
+        given: dict[str, Any] = {
             "acceptance_criteria": acceptance_criteria,
             "constraints": constraints,
             "current_stage": current_stage,
