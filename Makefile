@@ -6,10 +6,10 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench crash fuzz coverage docs constraints clean
+.PHONY: help demo test check fix bench crash fuzz mcp-conformance coverage docs constraints clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 WHICH := -c 'import sys; print(sys.version, sys.base_prefix)'
 ifneq ($(origin PYTHON),file)
@@ -66,7 +66,16 @@ fuzz: .venv/test ## long campaigns: lockstep machines, properties, linearizabili
 	STRONGROOM_HISTORIES=1000 $(PY) -m pytest tests/linearizability
 	STRONGROOM_SEARCHES=1000000 $(PY) -m pytest tests/properties/test_memory_search.py -n $(WORKERS)
 	STRONGROOM_VECTORS=100000 $(PY) -m pytest tests/vectors/test_recall.py
-	STRONGROOM_CALLS=20000 STRONGROOM_FOLLOWERS=200 STRONGROOM_SECONDS=10 STRONGROOM_COLOURS=http,http-async $(PY) -m pytest tests/server
+	STRONGROOM_CALLS=20000 STRONGROOM_FOLLOWERS=200 STRONGROOM_SECONDS=10 STRONGROOM_COLOURS=http,http-async $(PY) -m pytest tests/server tests/mcp/test_fuzz.py tests/mcp/test_stdio.py
+
+mcp-conformance: .venv/test .mcp/installed ## the conformance tool and the inspector of MCP, from npm, against our server
+	$(PY) -m pytest tests/mcp/test_conformance.py tests/mcp/test_inspector.py
+
+.mcp/installed: Makefile
+	mkdir -p .mcp
+	cd .mcp && npm install --silent --no-fund --no-audit --prefix . node@22.23.3
+	cd .mcp && PATH="$$PWD/node_modules/.bin:$$PATH" npm install --silent --no-fund --no-audit --prefix . @modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
+	@touch .mcp/installed
 
 coverage: .venv/test ## write an HTML coverage report to htmlcov/
 	$(PY) -m coverage run -m pytest && $(PY) -m coverage html && $(PY) -m coverage report | tail -n 1
@@ -78,4 +87,4 @@ constraints: .venv/bench ## pin what is installed now, without naming where it c
 	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|strongroom|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
 
 clean: ## remove what make made
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results
+	rm -rf .venv .mcp .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results

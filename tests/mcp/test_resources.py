@@ -32,6 +32,7 @@ async def test_everything_is_read_by_its_address(ctx: AsyncContext, connect: Con
     session = await ctx.sessions.open(ODD)
     [message] = await session.append([{"role": "user", "content": "hello"}])
     batch = (await ctx.memories.get(memory)).batch_id
+    await ctx.files.write("/a b/ü?.md", "one\ntwo\n")
     async with connect("reader") as client:
         assert (await read(client, f"strongroom://memories/{memory}"))["memory"]["memory_id"] == memory
         assert (await read(client, f"strongroom://batches/{batch}"))["batch"]["status"] == "committed"
@@ -44,6 +45,8 @@ async def test_everything_is_read_by_its_address(ctx: AsyncContext, connect: Con
         assert (await read(client, "strongroom://runs"))["runs"][0]["run_id"] == ODD
         assert (await read(client, "strongroom://sessions"))["sessions"][0]["session_id"] == ODD
         assert (await read(client, "strongroom://pending"))["batches"] == []
+        [file] = (await read(client, "strongroom://files"))["files"]
+        assert (await read(client, file["uri"]))["text"]["data"] == "one\ntwo\n"
 
 
 async def test_the_list_leads_through_fixed_addresses_runs_and_sessions(ctx: AsyncContext, connect: Connect) -> None:
@@ -107,13 +110,14 @@ async def test_a_stream_tells_of_changes_by_another_process(tmp_path: Path) -> N
     async with strongroom.aopen(url) as ours, strongroom.aopen(url) as theirs:
         run = await theirs.runs.create(objective="x", run_id="r")
         session = await theirs.sessions.open("s")
-        uris = ["strongroom://runs/r", "strongroom://sessions/s", "strongroom://pending"]
+        uris = [f"strongroom://{place}" for place in ("runs/r", "sessions/s", "files/notes/a.md", "pending")]
         async with assistant(ours, "reader") as client, client.listen(resource_subscriptions=uris) as stream:
             changes = aiter(stream)
             happenings: list[tuple[Callable[[], Awaitable[object]], str]] = [
                 (lambda: run.record("ERROR", {"error_type": "x", "message": "y"}), uris[0]),
                 (lambda: session.append([{"role": "user", "content": "hi"}]), uris[1]),
-                (lambda: known(theirs, "tea"), uris[2]),
+                (lambda: theirs.files.write("/notes/a.md", "x"), uris[2]),
+                (lambda: known(theirs, "tea"), uris[3]),
             ]
             for change, uri in happenings:
                 await change()

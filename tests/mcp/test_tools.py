@@ -18,9 +18,10 @@ AGENT = {
     "memory_search", "memory_get", "memory_propose", "memory_status",
     "session_append", "session_window", "session_search",
     "run_list", "run_get", "run_start", "run_update", "run_record",
+    "files_view", "files_edit",
     "search", "fetch",
 }  # fmt: skip
-WRITES = {"memory_propose", "session_append", "run_start", "run_update", "run_record"}
+WRITES = {"memory_propose", "session_append", "run_start", "run_update", "run_record", "files_edit"}
 REVIEW = {"memory_pending", "memory_decide", "memory_revoke"}
 SHOWN = {"agent": AGENT, "reviewer": AGENT - WRITES | REVIEW, "reader": AGENT - WRITES}
 PROPOSAL = {"content": "example.com allows one request a second", "rationale": "robots.txt says so"}

@@ -47,6 +47,7 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
             f"refusing to listen on {host} without keys: anybody could read and change everything. Make a key first: "
             f"strongroom --url {url} keys create --space {space()} --role admin"
         )
+    os.environ["STRONGROOM_MCP_SESSIONS"] = "1" if workers == 1 else "0"
     os.environ["STRONGROOM_NO_KEYS"] = "1" if no_keys else ""
     os.environ["STRONGROOM_URL"], os.environ["STRONGROOM_SPACE"] = url, space()
     if configured := options():

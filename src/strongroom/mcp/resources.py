@@ -15,6 +15,8 @@ from strongroom.errors import InvalidInput
 from strongroom.mcp.data import Data, data, fitting
 from strongroom.mcp.principals import Principal
 from strongroom.mcp.tool import KIB, Answer
+from strongroom.mcp.tools.files import MOST_LINES, FileView, KnownFile, part_of
+from strongroom.mcp.tools.files import shown as shown_file
 from strongroom.mcp.tools.memories import OneBatch, OneMemory, ProposedBatch, shown_batch
 from strongroom.mcp.tools.memories import shown as shown_memory
 from strongroom.mcp.tools.runs import (
@@ -27,8 +29,8 @@ from strongroom.mcp.tools.runs import (
 from strongroom.mcp.tools.runs import shown as shown_run
 from strongroom.mcp.tools.sessions import SaidMessage, newest
 from strongroom.mcp.tools.sessions import shown as shown_message
-from strongroom.mcp.uris import SCHEME, Address, run_uri, session_uri
-from strongroom.mcp.watching import memory_changes, run_changes, session_changes
+from strongroom.mcp.uris import SCHEME, Address, path_of, run_uri, session_uri
+from strongroom.mcp.watching import file_changes, memory_changes, run_changes, session_changes
 
 BOUND = 256 * KIB
 ROOM = BOUND - 8 * KIB
@@ -102,6 +104,11 @@ class MessageResource(Answer, frozen=True, kw_only=True):
     message: SaidMessage
 
 
+class FilePage(Answer, frozen=True, kw_only=True):
+    files: list[KnownFile]
+    next: str | None = None
+
+
 class PendingResource(Answer, frozen=True, kw_only=True):
     batches: list[ProposedBatch]
     next: str | None = None
@@ -172,6 +179,15 @@ async def read_message(who: Principal, address: Address) -> MessageResource:
     return MessageResource(message=shown_message(message, session.id, most=ROOM - 8 * KIB))
 
 
+async def read_files(who: Principal, address: Address) -> FilePage:
+    page = await who.ctx.files.list(limit=PAGE, after=address.query.get("after"))
+    return FilePage(files=[shown_file(info) for info in page], next=page.next)
+
+
+async def read_file(who: Principal, address: Address) -> FileView:
+    return part_of(await who.ctx.files.read(path_of(address)), 1, MOST_LINES, ROOM)
+
+
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 RESOURCES: tuple[Resource, ...] = (
@@ -188,6 +204,13 @@ RESOURCES: tuple[Resource, ...] = (
         name="sessions",
         description="The stored conversations of this space, newest first; ?after= takes `next`.",
         read=read_sessions,
+    ),
+    Resource(
+        shape=("files",),
+        template=f"{SCHEME}files",
+        name="files",
+        description="The files that agents keep, in the order in which they were first written; ?after= takes `next`.",
+        read=read_files,
     ),
     Resource(
         shape=("pending",),
@@ -258,6 +281,14 @@ RESOURCES: tuple[Resource, ...] = (
         description="One message of a stored conversation.",
         read=read_message,
         completes=("session_id",),
+    ),
+    Resource(
+        shape=("files", "**"),
+        template=f"{SCHEME}files/{{+path}}",
+        name="file",
+        description="A file that agents keep.",
+        read=read_file,
+        changes=file_changes,
     ),
 )
 

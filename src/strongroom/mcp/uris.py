@@ -51,6 +51,11 @@ def file_uri(path: str) -> str:
     return f"{SCHEME}files/" + quote(path.removeprefix("/"), safe="/")
 
 
+def path_of(address: Address) -> str:
+    """Return the path of a file's address."""
+    return "/" + "/".join(address.parts)
+
+
 def parsed(uri: str) -> Address:
     """Take an address apart, or raise `InvalidInput`."""
     if not uri.startswith(SCHEME) or len(uri) > LONGEST_URI:

@@ -20,7 +20,8 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, ResourceUpdated, 
 
 from strongroom.errors import StrongroomError
 from strongroom.mcp.principals import Principal
-from strongroom.mcp.uris import Address
+from strongroom.mcp.uris import Address, path_of
+from strongroom.services.files.paths import HISTORY, file_path
 from strongroom.services.memories.keys import log_key
 from strongroom.services.sessions.state import CUT, MESSAGE
 from strongroom.store import Key, Range
@@ -57,6 +58,12 @@ async def session_changes(who: Principal, address: Address) -> AsyncIterator[Non
 async def memory_changes(who: Principal, address: Address) -> AsyncIterator[None]:
     """Yield whenever a memory of the space was proposed, decided on or revoked."""
     async for _ in _longer(who, log_key(who.ctx.space)):
+        yield
+
+
+async def file_changes(who: Principal, address: Address) -> AsyncIterator[None]:
+    """Yield whenever something happened at a path."""
+    async for _ in _longer(who, who.ctx.scope.key(HISTORY, file_path(path_of(address)))):
         yield
 
 

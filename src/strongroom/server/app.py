@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from strongroom.opening import open_async_store
+from strongroom.server import assistants
 from strongroom.server.bounded import BoundedStore
 from strongroom.server.gate import Gate
 from strongroom.server.limits import HeldBytes, Streams
@@ -43,9 +44,13 @@ CORS: dict[str, Any] = {
         "If-Match",
         "If-None-Match",
         "Last-Event-ID",
+        "MCP-Protocol-Version",
+        "Mcp-Method",
+        "Mcp-Name",
+        "Mcp-Session-Id",
         "X-Request-Id",
     ],
-    "expose_headers": ["ETag", "Retry-After", "WWW-Authenticate", "X-Request-Id"],
+    "expose_headers": ["ETag", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate", "X-Request-Id"],
     "max_age": 600,
 }
 
@@ -58,7 +63,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     if chosen.allowed_origins:
         middleware.insert(0, Middleware(CORSMiddleware, allow_origins=chosen.allowed_origins, **CORS))
     app = Starlette(
-        routes=[*routes(ENDPOINTS), *documentation(ENDPOINTS)],
+        routes=[*routes(ENDPOINTS), *documentation(ENDPOINTS), *assistants.routes()],
         middleware=middleware,
         exception_handlers={HTTPException: _http_problem},  # type: ignore[dict-item]
         lifespan=_lifespan,
@@ -77,7 +82,8 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         with shutdown.on_signal():
             ending = asyncio.create_task(shutdown.see_through())
             try:
-                yield
+                async with assistants.running(app):
+                    yield
             finally:
                 await end(ending)
     finally:

@@ -13,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from strongroom.server import telemetry
 from strongroom.server.responses import Refusal, Tidy, problem
-from strongroom.server.router import EndpointApp
 from strongroom.store import new_id
 
 log = logging.getLogger("strongroom.server")
@@ -73,7 +72,7 @@ class RequestMiddleware:
             if status:
                 raise  # the answer has begun: all that is left is to break it off
             called = scope.get("endpoint")
-            answer = problem(error, id, tidy=self._tidy, reads=isinstance(called, EndpointApp) and called.reads)
+            answer = problem(error, id, tidy=self._tidy, reads=getattr(called, "reads", False))
             if answer.status_code == 500:
                 # Where, not what: an error's message may quote what somebody stored.
                 where = "".join(traceback.format_tb(error.__traceback__))
@@ -82,7 +81,7 @@ class RequestMiddleware:
         finally:
             took = time.perf_counter() - start
             called = scope.get("endpoint")
-            route = called.path if isinstance(called, EndpointApp) else "other"
+            route = getattr(called, "path", "other")
             method = scope["method"] if scope["method"] in METHODS else "other"
             state.metrics.count(method, route, status, took)
             telemetry.finish(span, method, route, status, id)

@@ -112,7 +112,7 @@ class EndpointApp:
             request.query = self._query.read(scope["query_string"])
             if endpoint.body is not None:
                 request.content = understand(endpoint.body, await json_body(request), "body", strict=True)
-            request.ctx = _context_of(state, request.caller.space)
+            request.ctx = context_of(state, request.caller.space)
             try:
                 with marked_ids(request.caller):
                     result = await endpoint.call(request)
@@ -131,7 +131,7 @@ def routes(endpoints: list[Endpoint]) -> list[Route]:
     return [Route(each.path, EndpointApp(each), methods=[each.method], name=each.summary) for each in endpoints]
 
 
-def _context_of(state: Any, space: str) -> AsyncContext:
+def context_of(state: Any, space: str) -> AsyncContext:
     """Return the context of a space, made once."""
     contexts: dict[str, AsyncContext] = state.contexts
     found = contexts.get(space)

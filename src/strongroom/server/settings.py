@@ -33,6 +33,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     jwt_audience: str = ""
     jwt_keys_url: str = ""
     allowed_origins: tuple[str, ...] = ()  # of web pages that may call this server from a browser
+    mcp_sessions: bool = True  # whether older assistants get a session, which only the process that made it knows
     snapshots: str = "snapshots"  # where POST /runs/{id}/snapshot writes packs
 
 
@@ -43,6 +44,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         snapshots=environment.get("STRONGROOM_SNAPSHOTS") or Settings().snapshots,
         space=environment.get("STRONGROOM_SPACE", Settings().space),
         no_keys=environment.get("STRONGROOM_NO_KEYS", "") == "1",
+        mcp_sessions=environment.get("STRONGROOM_MCP_SESSIONS", "1") != "0",
         max_body_bytes=_number(environment, "STRONGROOM_MAX_BODY_BYTES", Settings().max_body_bytes),
         max_bodies_bytes=_number(environment, "STRONGROOM_MAX_BODIES_BYTES", Settings().max_bodies_bytes),
         max_answer_bytes=_number(environment, "STRONGROOM_MAX_ANSWER_BYTES", Settings().max_answer_bytes),

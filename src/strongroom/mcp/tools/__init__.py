@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from strongroom.mcp.tool import Tool
-from strongroom.mcp.tools import lookup, memories, review, runs, sessions
+from strongroom.mcp.tools import files, lookup, memories, review, runs, sessions
 
 TOOLS: tuple[Tool, ...] = (
     *memories.TOOLS,
     *review.TOOLS,
     *sessions.TOOLS,
     *runs.TOOLS,
+    *files.TOOLS,
     *lookup.TOOLS,
 )

@@ -13,7 +13,8 @@ from strongroom.errors import InvalidInput
 from strongroom.mcp.data import NOTICE, beginning, fenced, fitting, message_data
 from strongroom.mcp.principals import EVERYBODY
 from strongroom.mcp.tool import KIB, ROOM, Arguments, Call, Tool
-from strongroom.mcp.uris import memory_uri, message_uri, parsed
+from strongroom.mcp.uris import file_uri, memory_uri, message_uri, parsed, path_of
+from strongroom.services.files.values import FileHit
 from strongroom.services.memories.values import Memory
 from strongroom.services.sessions.values import Message
 
@@ -63,6 +64,7 @@ async def search(call: Call, wanted: Search) -> SearchResults:
         _result(message_uri(hit.session_id, hit.message_id), _message_title(hit.message, hit.session_id))
         for hit in messages
     ]
+    found += [_result(file_uri(hit.path), _file_title(hit)) for hit in await ctx.files.search(wanted.query, k=5)]
     return SearchResults(results=fitting(found, ROOM))
 
 
@@ -82,6 +84,13 @@ async def fetch(call: Call, wanted: Fetch) -> Fetched:
             about = Metadata(trust=said.trust, by=said.by)
             title = _message_title(message, session_id)
             return Fetched(id=wanted.id, title=title, text=text, url=wanted.id, metadata=about)
+        case "files", (_, *_):
+            file = await call.who.ctx.files.read(path_of(address))
+            text = fenced(beginning(file.text, TEXT_BYTES), by="file", trust="unverified")
+            about = Metadata(trust="unverified", by="file")
+            return Fetched(
+                id=wanted.id, title=f"[unverified file] {file.path}", text=text, url=wanted.id, metadata=about
+            )
     raise InvalidInput(f"an id must be one that search gave, not {wanted.id!r:.80}", path="id")
 
 
@@ -98,11 +107,15 @@ def _message_title(message: Message, session_id: str) -> str:
     return f"[{said.trust} message by {said.by} in {session_id:.80}] {said.data}"
 
 
+def _file_title(hit: FileHit) -> str:
+    return f"[unverified file] {hit.path} line {hit.line}: " + beginning(hit.excerpt, TITLE_BYTES)
+
+
 TOOLS = (
     Tool(
         name="search",
         title="Search everything",
-        description="Find memories and messages of stored conversations. Each result has an id for `fetch`.",
+        description="Find memories, messages of stored conversations and files. Each result has an id for `fetch`.",
         profiles=EVERYBODY,
         kind="reads",
         takes=Search,

@@ -1,0 +1,193 @@
+"""`/mcp`: assistants over HTTP, behind the same gate as everything else.
+
+Who calls is decided by the gate alone: the key's space, name and role become a `Principal`, and the session that an
+older client opens belongs to the key that opened it. Of OAuth this is the resource server's side: whoever comes without
+a token is told where tokens come from (RFC 9728), and what a token says is checked as on every other path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+import strongroom
+from strongroom.mcp.principals import PROFILE_OF_ROLE, Principal
+from strongroom.server.ids import marked_ids
+from strongroom.server.keys import Caller
+from strongroom.server.request import Body
+from strongroom.server.responses import Refusal
+from strongroom.server.router import context_of
+from strongroom.server.settings import Settings
+from strongroom.server.shutdown import end
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+PATH = "/mcp"
+METADATA = "/.well-known/oauth-protected-resource"
+MOST_SESSIONS = 1_000
+GRACE_SECONDS = 1.0
+PRINCIPAL = "strongroom.principal"
+
+
+class McpApp:
+    """The path as an application: bounds, the gate, and then the SDK's transport."""
+
+    path, reads = PATH, False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope["app"].state
+        if state.mcp is None:
+            raise Refusal(404, "no_such_path", "MCP needs more packages on the server: pip install 'strongroom[mcp]'")
+        body = Body(scope, receive, state.settings.max_body_bytes, spooled=False)
+        request = Request(scope, body)
+        try:
+            _check_origin(request, state.settings)
+            caller = await _admitted(request)
+            # What surrounds a header's value is no part of it; the parser leaves it there, and the SDK compares.
+            scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+            scope["user"] = _owner(caller)
+            scope[PRINCIPAL] = Principal(context_of(state, caller.space), caller.name, PROFILE_OF_ROLE[caller.role])
+            whole = _replayed(await request.body(), receive)
+            with state.streams.one(caller.name), marked_ids(caller):
+                await _until_shutdown(state.mcp.handle_request(scope, whole, send), state.shutdown.begun)
+        finally:
+            body.release()
+
+
+def create_server() -> Server[Any]:
+    """Make the server of this path: it asks the request who calls."""
+    from strongroom.mcp import server
+
+    def principal(context: server.Context) -> Principal:
+        assert context.request is not None
+        who: Principal = context.request.scope[PRINCIPAL]
+        return who
+
+    return server.create_server(principal, version=strongroom.__version__)
+
+
+@asynccontextmanager
+async def running(app: Starlette) -> AsyncIterator[None]:
+    """Serve assistants for the time of a block, if the SDK is installed."""
+    app.state.mcp = None
+    if find_spec("mcp") is None:
+        yield
+        return
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    settings: Settings = app.state.settings
+    # Where several processes share a port a session would be known to one of them: there none is kept.
+    app.state.mcp = StreamableHTTPSessionManager(
+        create_server(),
+        stateless=not settings.mcp_sessions,
+        max_request_body_size=settings.max_body_bytes,
+        max_sessions=MOST_SESSIONS,
+    )
+    async with app.state.mcp.run():
+        yield
+
+
+def routes() -> list[Route]:
+    """Return the path itself, and what is told to whoever looks for a way in."""
+    return [
+        Route(PATH, McpApp(), name="Assistants (MCP)"),
+        Route(METADATA, metadata, methods=["GET"]),
+        Route(METADATA + PATH, metadata, methods=["GET"]),
+    ]
+
+
+# ---- who comes in ---------------------------------------------------------------------------------------------------
+
+
+async def _admitted(request: Request) -> Caller:
+    try:
+        caller: Caller = await request.app.state.gate.admit(request, "read")
+        return caller
+    except Refusal as refusal:
+        settings: Settings = request.app.state.settings
+        if refusal.status == 401 and settings.jwt_keys_url:
+            parts = urlsplit(resource(request))
+            where = f"{parts.scheme}://{parts.netloc}{METADATA}{parts.path}"
+            refusal.headers["WWW-Authenticate"] = f'Bearer resource_metadata="{where}"'
+        raise
+
+
+def _owner(caller: Caller) -> Any:
+    """Return the key as the SDK knows owners of sessions: nobody else can go on with one."""
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    return AuthenticatedUser(AccessToken(token="-", client_id=caller.name, scopes=[caller.role], subject=caller.space))
+
+
+def _check_origin(request: Request, settings: Settings) -> None:
+    """Refuse pages of other sites, with a key as without one: the protocol asks for that."""
+    origin = request.headers.get("origin")
+    if origin is None or "*" in settings.allowed_origins or origin.lower() in settings.allowed_origins:
+        return
+    if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+        raise Refusal(403, "forbidden", "this page may not call the server; see STRONGROOM_ALLOWED_ORIGINS")
+
+
+# ---- OAuth: where tokens come from ----------------------------------------------------------------------------------
+
+
+async def metadata(request: Request) -> Response:
+    """Tell who gives out tokens for this server (RFC 9728), if it takes any but its own keys."""
+    settings: Settings = request.app.state.settings
+    if not settings.jwt_keys_url:
+        raise Refusal(404, "no_such_path", "this server takes keys of its own and no tokens; make a key for it")
+    told = {
+        "resource": resource(request),
+        "resource_name": "Strongroom",
+        "authorization_servers": [settings.jwt_issuer],
+        "bearer_methods_supported": ["header"],
+    }
+    return JSONResponse(told)
+
+
+def resource(request: Request) -> str:
+    """Return what tokens for this server name as their audience: its address, as it is set, or as it was called by."""
+    audience: str = request.app.state.settings.jwt_audience
+    if audience.startswith(("http://", "https://")):
+        return audience
+    return f"{request.url.scheme}://{request.headers.get('host', 'localhost')}{PATH}"
+
+
+# ---- passing a request on -------------------------------------------------------------------------------------------
+
+
+def _replayed(content: bytes, receive: Receive) -> Receive:
+    """Give the body that was read, and after it what else the connection says."""
+    left = [content]
+
+    async def again() -> Message:
+        if left:
+            return {"type": "http.request", "body": left.pop(), "more_body": False}
+        return await receive()
+
+    return again
+
+
+async def _until_shutdown(answering: Any, begun: asyncio.Event) -> None:
+    """Answer; streams that would last for ever end when the server stops."""
+    answer, stopping = asyncio.ensure_future(answering), asyncio.ensure_future(begun.wait())
+    try:
+        await asyncio.wait({answer, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            await asyncio.wait({answer}, timeout=GRACE_SECONDS)
+        if answer.done():
+            answer.result()
+    finally:
+        await end(answer, stopping)
