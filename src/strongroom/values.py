@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from strongroom.errors import InvalidInput
 
@@ -94,7 +94,12 @@ class SlidingItem(Struct, frozen=True, kw_only=True):
     priority: int
 
 
-class WorkingSet(Struct, frozen=True, kw_only=True, rename={"schema_version": "_schema_version", "seq": "_update_seq"}):
+class WorkingSet(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"schema_version": "_schema_version", "seq": "_update_seq", "own_state": "state"},
+):
     """The state of a run after `seq` updates (version 2.1)."""
 
     schema_version: Literal["2.1"] = "2.1"
@@ -113,10 +118,16 @@ class WorkingSet(Struct, frozen=True, kw_only=True, rename={"schema_version": "_
     artifact_refs: tuple[ArtifactRef, ...]
     pinned_context: tuple[PinnedItem, ...]
     sliding_context: tuple[SlidingItem, ...]
+    own_state: dict[str, Any] | UnsetType | None = UNSET
+
+    @property
+    def state(self) -> dict[str, Any] | None:
+        """The run's own state, as JSON; None if it has none."""
+        return None if isinstance(self.own_state, UnsetType) else self.own_state
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the v2.1 JSON, as fresh plain data."""
-        return plain(self)
+        """Return the v2.1 JSON, as fresh plain data. The run's own state is not part of it."""
+        return plain(msgspec.structs.replace(self, own_state=UNSET))
 
 
 class UpdateFields(TypedDict, total=False):
@@ -132,6 +143,7 @@ class UpdateFields(TypedDict, total=False):
     artifact_refs: Sequence[ArtifactRef | Mapping[str, Any]]
     pinned_context: Sequence[PinnedItem | Mapping[str, Any]]
     sliding_context: Sequence[SlidingItem | Mapping[str, Any]]
+    state: Any
 
 
 class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -141,6 +153,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pinned_context_max_items: int = 10
     milestone_step_cap: int | None = None
     milestone_error_cap: int | None = None
+    state_max_bytes: int = 65_536
 
 
 class EvictedItem(Struct, frozen=True, kw_only=True):
@@ -211,7 +224,19 @@ class StepRequest(TypedDict):
     context_brief: NotRequired[str]
 
 
-class ModelAction(TypedDict):
+class Spent(TypedDict):
+    """What a MODEL_ACTION or a TOOL_RESULT may say of what it took; `run.usage` sums it up."""
+
+    model: NotRequired[str]
+    tokens_in: NotRequired[int]
+    tokens_out: NotRequired[int]
+    tokens_cached: NotRequired[int]
+    latency_ms: NotRequired[float]
+    cost: NotRequired[float]
+    error: NotRequired[str | None]
+
+
+class ModelAction(Spent):
     """The payload of a MODEL_ACTION event."""
 
     action: Any
@@ -225,7 +250,7 @@ class ToolCall(TypedDict):
     arguments: NotRequired[Any]
 
 
-class ToolResult(TypedDict):
+class ToolResult(Spent):
     """The payload of a TOOL_RESULT event."""
 
     tool_name: str
@@ -247,6 +272,27 @@ class ErrorTold(TypedDict):
     error_type: str
     message: str
     details: NotRequired[Any]
+
+
+class ModelUsage(Struct, frozen=True, kw_only=True):
+    """What calls came to: tokens in and out (those of `tokens_in` that were cached), time, cost, failures."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    latency_ms: float = 0
+    cost: float = 0
+    errors: int = 0
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What models and tools came to in a run, by its events: all of them, and by model."""
+
+    model_actions: int = 0
+    tool_results: int = 0
+    total: ModelUsage = ModelUsage()
+    models: dict[str, ModelUsage] = {}
 
 
 class Head(Struct, frozen=True):

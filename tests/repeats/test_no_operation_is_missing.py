@@ -49,7 +49,7 @@ READS = {
     "runs": {"anchor_milestones", "get", "inline", "list", "register_event"},
     "run": {
         "anchor", "artifact", "at", "brief", "diff", "episodes", "events", "follow", "head", "refresh", "replay",
-        "verify",
+        "usage", "verify",
     },
     "sessions": {"get", "inline", "list", "search", "using"},
     "session": {"backlog", "get", "info", "load", "page", "search", "wait", "window"},

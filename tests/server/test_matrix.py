@@ -64,6 +64,7 @@ file_text                   yes     yes     yes       yes
 file_tree                   -       -       -         yes
 forgetting                  -       -       -         yes
 ledger                      yes     yes     yes       yes
+run_usage                   yes     yes     yes       yes
 mail                        yes     yes     yes       yes
 memory                      yes     yes     yes       yes
 memory_batch                yes     yes     yes       yes
@@ -178,6 +179,8 @@ dispatch.release            -       yes     -         yes
 dispatch.hand_back          -       yes     -         yes
 dispatch.put_off            -       yes     -         yes
 dispatch.conclude           -       yes     -         yes
+turn                        -       yes     -         yes
+turn_with                   -       yes     -         yes
 """
 
 # What takes more than the operation itself does, if it is named.
@@ -404,6 +407,22 @@ def test_an_argument_may_take_a_right_of_its_own(named: str, role: str, roles: d
     besides = {"policy": {"review_own": True}} if argument == "policy" else None
     answer = perform(roles[role], name, given, besides)
     assert fits(answer.status_code, table(NAMED_BY_ROLE)[named][role] == "yes"), answer.text
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_turn_takes_the_rights_of_its_parts(role: str, roles: dict[str, httpx.Client]) -> None:
+    part, policy = ["memories.propose", "a", "", {}], {"policy": {"review_own": True}}
+    answers = [
+        perform(roles[role], "turn", {"parts": [part]}, {"parts": [policy]}),
+        perform(roles[role], "turn_with", {}, {"parts": [part], "besides": [policy]}),
+    ]
+    assert all(fits(answer.status_code, role == "admin") for answer in answers)
+
+
+@pytest.mark.parametrize("name", ["runs.erase", "memories.commit", "turn", "no such thing"])
+def test_a_turn_has_five_kinds_of_parts_and_no_other(name: str, roles: dict[str, httpx.Client]) -> None:
+    answer = perform(roles["admin"], "turn", {"parts": [[name, "a", "", {"reason": "r"}]]}, {"parts": [None]})
+    assert answer.status_code == 422 and "a turn has no part" in answer.text
 
 
 def test_what_is_not_in_the_table_does_not_exist(roles: dict[str, httpx.Client]) -> None:

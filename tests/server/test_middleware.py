@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+import strongroom
 from strongroom.server import request, telemetry
 from strongroom.server.middleware import WithoutQuery
 from tests.server.conftest import client
@@ -91,6 +92,21 @@ def test_an_unexpected_error_is_an_answer_and_its_message_stays_out_of_the_log(
 def test_the_web_servers_own_log_loses_its_queries() -> None:
     record = logging.LogRecord("uvicorn.access", 20, "", 0, "%s %s", ("GET", f"/a?q={SECRET}"), None)
     assert WithoutQuery().filter(record) and record.getMessage() == "GET /a"
+
+
+def test_metrics_tell_what_models_came_to(shared: Served, admin: httpx.Client) -> None:
+    action = {"action": "answer", "model": 'm-1 "beta"', "tokens_in": 100, "tokens_out": 20, "cost": 0.25}
+    with strongroom.connect(shared.url, key=shared.key(role="writer")) as ctx:
+        run = ctx.runs.create(objective="o")
+        run.record("MODEL_ACTION", action)
+        with ctx.turn() as turn:
+            turn.record(run, "MODEL_ACTION", action)
+            turn.record(run, "TOOL_CALL", {"tool_name": "t"})
+        admin.post(f"/runs/{run.id}/events", json={"type": "MODEL_ACTION", "payload": action})
+        assert run.usage().total.tokens_in == 300
+    text = admin.get("/metrics").text
+    assert 'strongroom_model_tokens_in_total{model="m-1 \\"beta\\""} 300\n' in text
+    assert 'strongroom_model_cost_total{model="m-1 \\"beta\\""} 0.75\n' in text
 
 
 def test_figures_count_routes_and_not_ids(admin: httpx.Client) -> None:

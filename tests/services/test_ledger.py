@@ -243,7 +243,7 @@ def _optional(typed: Any) -> set[str]:
 
 
 def test_the_fields_of_an_update_are_those_that_can_change() -> None:
-    assert set(get_type_hints(values.UpdateFields)) == set(MUTABLE)
+    assert set(get_type_hints(values.UpdateFields)) == {*MUTABLE, "state"}
 
 
 async def test_a_repeat_of_an_event_that_was_erased_since_says_so(ctx: Any) -> None:

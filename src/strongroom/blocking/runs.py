@@ -31,6 +31,11 @@ class Run:
         return self._async.working_set
 
     @property
+    def state(self) -> Any:
+        """The run's own state as this handle saw it last: JSON, or an instance of its type; None if there is none."""
+        return self._async.state
+
+    @property
     def seq(self) -> int:
         return self._async.seq
 
@@ -49,6 +54,7 @@ class Run:
     rollback = blocking(AsyncRun.rollback)
     record = blocking(AsyncRun.record)
     events = blocking(AsyncRun.events)
+    usage = blocking(AsyncRun.usage)
     head = blocking(AsyncRun.head)
     anchor = blocking(AsyncRun.anchor)
     verify = blocking(AsyncRun.verify)

@@ -12,7 +12,7 @@ from strongroom.services.files import paths as files
 from strongroom.services.memories import keys as memories
 from strongroom.services.memories import vectors as memory_vectors
 from strongroom.services.packs import staging
-from strongroom.services.runs import artifacts, ledger
+from strongroom.services.runs import artifacts, ledger, usage
 from strongroom.services.runs import state as runs
 from strongroom.services.sessions import state as sessions
 from strongroom.services.threads import deliveries, plans, registry
@@ -23,6 +23,7 @@ SHOWN = frozenset(
         runs.KIND,
         runs.EPISODES,
         ledger.KIND,
+        usage.KIND,
         artifacts.ARTIFACT,
         artifacts.USE,
         artifacts.BLOB,

@@ -14,6 +14,10 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
+from strongroom.codec import encode
+from strongroom.services.runs.usage import told
+from strongroom.values import Usage
+
 try:
     from opentelemetry import trace
 except ImportError:
@@ -35,17 +39,33 @@ class Figures:
         self.seconds = 0.0
 
 
+SPENT = {
+    "calls": "Model actions recorded.",
+    "tokens_in": "Tokens that models read.",
+    "tokens_cached": "Tokens that models read from a cache.",
+    "tokens_out": "Tokens that models wrote.",
+    "cost": "What models cost, in the unit of whoever recorded it.",
+    "errors": "Model actions that failed.",
+}
+
+
 class Metrics:
     """Requests by method, route and status, and how long they took. Routes are templates, so ids never show."""
 
     def __init__(self) -> None:
         self._figures: defaultdict[tuple[str, str], Figures] = defaultdict(Figures)
+        self._usage = Usage()
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         figures = self._figures[method, route]
         figures.statuses[status] += 1
         figures.buckets[bisect_left(BOUNDS, seconds)] += 1
         figures.seconds += seconds
+
+    def record(self, type: object, payload: object) -> None:
+        """Count what an event that was recorded here says of models and tools."""
+        if isinstance(type, str) and isinstance(payload, dict):
+            self._usage = told(self._usage, type, payload)
 
     def text(self) -> str:
         """Return everything in Prometheus' text format."""
@@ -66,7 +86,16 @@ class Metrics:
                 lines.append(f'strongroom_request_seconds_bucket{{{labels},le="{bound}"}} {running}')
             lines.append(f"strongroom_request_seconds_sum{{{labels}}} {figures.seconds:.6f}")
             lines.append(f"strongroom_request_seconds_count{{{labels}}} {running}")
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, *self._spent()]) + "\n"
+
+    def _spent(self) -> Iterator[str]:
+        """Yield what models and tools came to, as events recorded through this process tell."""
+        for name, help in SPENT.items():
+            yield f"# HELP strongroom_model_{name}_total {help}"
+            yield f"# TYPE strongroom_model_{name}_total counter"
+            for model, sums in sorted(self._usage.models.items()):
+                label = encode(model).decode()  # quoted and escaped as Prometheus wants it
+                yield f"strongroom_model_{name}_total{{model={label}}} {getattr(sums, name):g}"
 
 
 # ---- spans ----------------------------------------------------------------------------------------------------------

@@ -35,14 +35,21 @@ class _Edit(Struct, frozen=True, forbid_unknown_fields=True):
     remove: dict[str, list[Any]]
     actor: str
     parent: str | None
+    state_patch: dict[str, Any] | None = None
 
 
 async def update(op: Invocation) -> object:
     edit: _Edit = understood(_Edit, op.arguments)
-    unknown = edit.fields.keys() & {"expected_seq", "append", "remove", "actor", "parent", "commit_id"}
+    unknown = edit.fields.keys() & {"expected_seq", "append", "remove", "state_patch", "actor", "parent", "commit_id"}
     if unknown:
         raise InvalidInput(f"a working set has no field {min(unknown)!r}; nothing changed", path="fields")
-    options = {"append": edit.append, "remove": edit.remove, "actor": edit.actor, "parent": edit.parent}
+    options = {
+        "append": edit.append,
+        "remove": edit.remove,
+        "state_patch": edit.state_patch,
+        "actor": edit.actor,
+        "parent": edit.parent,
+    }
     return await call(op, AsyncRun.update, await _the_run(op), named=edit.fields | options | _expected(op))
 
 

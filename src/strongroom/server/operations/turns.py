@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -41,7 +41,10 @@ class TurnRow(Row, frozen=True):
 
     def needs(self, op: Invocation) -> set[Right]:
         rights: set[Right] = {"write"}
-        return rights.union(*(row.needs(part) for row, part in _parts(self.rows, op)))
+        try:
+            return rights.union(*(row.needs(part) for row, part in _parts(self.rows, op)))
+        except (InvalidInput, BudgetExceeded):
+            return rights  # what is wrong with it is said to whoever has the right
 
 
 def rows(table: Mapping[str, Row]) -> dict[str, Row]:
@@ -105,6 +108,17 @@ def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocati
         )
         found.append((table[name], named(table[name], one)))
     return found
+
+
+def events_in(op: Invocation) -> Iterator[tuple[object, object]]:
+    """Yield type and payload of the events that an operation recorded, alone or as part of a turn."""
+    if op.name == "run.record":
+        yield op.arguments.get("type"), op.arguments.get("payload")
+    elif op.name in ("turn", "turn_with"):
+        said = op.arguments if op.name == "turn" else op.more
+        for name, _, _, arguments in understood(_Turn, said).parts if "parts" in said else ():
+            if name == "run.record":
+                yield arguments.get("type"), arguments.get("payload")
 
 
 def _call(ctx: AsyncContext, row: Row, op: Invocation) -> Call:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
@@ -63,7 +64,9 @@ async def boot(request: Request[Boot, None]) -> Booted:
 
 @endpoint("GET /runs/{run_id}/ws", "read", "Get the working set")
 async def working_set(request: Request[None, None]) -> WorkingSet:
-    return (await request.ctx.runs.get(request.path_params["run_id"])).working_set
+    # As it was specified: without the run's own state.
+    found = (await request.ctx.runs.get(request.path_params["run_id"])).working_set
+    return msgspec.structs.replace(found, own_state=msgspec.UNSET)
 
 
 @endpoint("POST /runs/{run_id}/step/update", "write", "Apply a ws_patch")

@@ -18,7 +18,9 @@ from strongroom.values import Brief, Diff, Episode, Erasure, Event, Status, Veri
 
 endpoint = Endpoints("runs")
 
-OPTIONS = frozenset({"expected_seq", "append", "remove", "actor", "parent", "commit_id"})  # of `AsyncRun.update`
+OPTIONS = frozenset(
+    {"expected_seq", "append", "remove", "state_patch", "actor", "parent", "commit_id"}
+)  # of `AsyncRun.update`
 
 
 class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,6 +30,7 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: str | None = None
     task_id: str | None = None
     thread_id: str | None = None
+    state: dict[str, Any] | None = None
 
 
 class Started(Struct, frozen=True):
@@ -38,10 +41,11 @@ class Started(Struct, frozen=True):
 class Patch(Struct, frozen=True, forbid_unknown_fields=True):
     """`expected_seq` is the `_update_seq` you saw; the If-Match header can say it instead."""
 
-    patch: Annotated[dict[str, Any], Meta(extra={"fields": MUTABLE})] = {}
+    patch: Annotated[dict[str, Any], Meta(extra={"fields": (*MUTABLE, "state")})] = {}
     expected_seq: Natural | None = None
     append: Annotated[dict[str, list[Any]], Meta(extra={"fields": LISTS})] = {}
     remove: Annotated[dict[str, list[Any]], Meta(extra={"fields": LISTS})] = {}
+    state_patch: dict[str, Any] | None = None
 
 
 class Patched(Struct, frozen=True):
@@ -147,6 +151,7 @@ async def started(request: Request[Any, None], run_id: str | None = None) -> Asy
         run_id=run_id,
         task_id=wanted.task_id,
         thread_id=wanted.thread_id,
+        state=getattr(wanted, "state", None),
         actor=request.caller.name,
         commit_id=request.commit_id,
     )
@@ -183,6 +188,7 @@ async def update(request: Request[Patch, None]) -> Response:
             expected_seq=_expected(request, wanted.expected_seq),
             append=wanted.append or None,
             remove=wanted.remove or None,
+            state_patch=wanted.state_patch,
             actor=request.caller.name,
             commit_id=request.commit_id,
             **fields_of(wanted.patch),
@@ -196,9 +202,11 @@ async def update(request: Request[Patch, None]) -> Response:
 async def record(request: Request[NewEvent, None]) -> Event:
     run = await _run(request)
     wanted = request.content
-    return await run.record(
+    made = await run.record(
         wanted.type, wanted.payload, actor=request.caller.name, parent=wanted.parent, commit_id=request.commit_id
     )
+    request.app.state.metrics.record(wanted.type, wanted.payload)
+    return made
 
 
 @endpoint("GET /runs/{run_id}/events", "read", "Read the ledger")
@@ -308,7 +316,8 @@ def fields_of(patch: dict[str, Any]) -> dict[str, Any]:
     if not OPTIONS.isdisjoint(patch):
         reserved = min(OPTIONS.intersection(patch))
         raise InvalidInput(
-            f"a working set has no field {reserved!r}; it has {', '.join(MUTABLE)}; nothing changed", path="patch"
+            f"a working set has no field {reserved!r}; it has {', '.join(MUTABLE)} and state; nothing changed",
+            path="patch",
         )
     return patch
 

@@ -28,7 +28,7 @@ from strongroom.server import operations
 from strongroom.server.ids import own_id
 from strongroom.server.keys import Right
 from strongroom.server.kinds import may_read
-from strongroom.server.operations import Invocation
+from strongroom.server.operations import Invocation, turns
 from strongroom.server.request import Request
 from strongroom.server.responses import Refusal, Whole
 from strongroom.server.router import Endpoints
@@ -124,6 +124,8 @@ async def _performed(request: Request[None, None], wanted: wire.OperationRequest
         except (CommitUnknown, InvalidInput) as problem:
             raise _named(problem, wanted.commit_id) from None
     assert witness.receipt is not None, "whatever the table makes, it makes under the id that was given"
+    for type, payload in turns.events_in(op):
+        request.app.state.metrics.record(type, payload)
     return _answer(wire.dump(witness.receipt))
 
 

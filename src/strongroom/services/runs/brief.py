@@ -6,7 +6,8 @@ out from the least important on, and every line left out is named in the receipt
 1. long-term memories, the least certain first,
 2. sliding items, in the order of eviction,
 3. artifacts, the oldest first; the summary of the last action; blockers, constraints, criteria, the last first,
-4. pinned items, the last first.
+4. pinned items, the last first,
+5. the run's own state, which stands there only if it is asked for.
 
 The objective and the status never go. A brief that can not hold even them is refused.
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from strongroom.codec import encode
 from strongroom.errors import BudgetExceeded, InvalidInput, shown
 from strongroom.services.runs.working_set import WorkingSetJson, ranked
 from strongroom.tokens import Tokenizer
@@ -33,7 +35,7 @@ HEADINGS = (
     "Long-term memory",
     "Status",
 )
-OBJECTIVE, CRITERIA, CONSTRAINTS, PINNED, RECENT, MEMORY, STATUS = range(7)
+OBJECTIVE, CRITERIA, CONSTRAINTS, PINNED, RECENT, MEMORY, STATUS, OWN = range(8)
 NONE = "(none)\n"
 SHOWN_ARTIFACTS = 5
 
@@ -56,6 +58,7 @@ def compose(
     max_tokens: int,
     min_confidence: float,
     tokenizer: Tokenizer,
+    with_state: bool = False,
 ) -> Brief:
     """Return the brief that fits, with its receipt."""
     if type(max_tokens) is not int or max_tokens < 1:
@@ -68,6 +71,8 @@ def compose(
         if float(memory["confidence"]) < min_confidence
     ]
     lines = [*lines_of(state), *_memory_lines(certain)]
+    if with_state and state.get("state") is not None:
+        lines.append(Line(OWN, "state", encode(state["state"]).decode() + "\n", (8, 0)))
     kept, gone, tokens = _fit(lines, max_tokens, tokenizer)
     if tokens > max_tokens:
         raise BudgetExceeded(
@@ -75,7 +80,7 @@ def compose(
             limit=max_tokens,
             needed=tokens,
         )
-    left_out = [LeftOut(section=HEADINGS[line.section], id=line.id, reason="over_budget") for line in gone]
+    left_out = [LeftOut(section=_name(line.section), id=line.id, reason="over_budget") for line in gone]
     receipt = BriefReceipt(
         max_tokens=max_tokens,
         tokenizer=tokenizer.name,
@@ -149,20 +154,24 @@ def fixed_parts(state: WorkingSetJson) -> list[tuple[Any, ...]]:
 def render(lines: Sequence[Line]) -> str:
     """Put the lines under their headings."""
     parts = [TITLE]
-    for section in range(len(HEADINGS)):
-        parts.append(heading(section))
+    for section in range(OWN + 1):
         own = [line.text for line in lines if line.section == section]
-        parts += own or [NONE]
+        if own or section != OWN:
+            parts += [heading(section), *(own or [NONE])]
     return "".join(parts)
 
 
 def heading(section: int) -> str:
-    return f"\n## {section + 1}. {HEADINGS[section]}\n"
+    return f"\n## {section + 1}. {_name(section)}\n"
+
+
+def _name(section: int) -> str:
+    return "State" if section == OWN else HEADINGS[section]
 
 
 def frame_tokens(count: Callable[[str], int]) -> int:
     """Return what the headings cost, each counted with the filler it may need."""
-    return count(TITLE) + sum(count(heading(section)) + count(NONE) for section in range(len(HEADINGS)))
+    return count(TITLE) + sum(count(heading(section)) + count(NONE) for section in range(OWN))
 
 
 def sliding_line(timestamp: str, content: str) -> str:

@@ -21,6 +21,7 @@ from strongroom.operations import Operation, Plan, Undecided, perform
 from strongroom.services.runs import history
 from strongroom.services.runs.history import episode_digest
 from strongroom.services.runs.ledger import event, recorded
+from strongroom.services.runs.own_state import without
 from strongroom.services.runs.state import Ref, Stored, erased, record, stored_in
 from strongroom.services.runs.working_set import WorkingSetJson, view
 from strongroom.store import Append, Entry, Expect, Get, Range, Receipt, Record, Slice, Tail, Write
@@ -208,7 +209,7 @@ async def _entry(stored: Stored, last: Episode | None, **told: Any) -> Entry:
         **told,
         "episode_id": "ep_" + os.urandom(8).hex(),
         "ws_before": await _before(stored, last),
-        "ws_after": stored.working_set,
+        "ws_after": without(stored.working_set),
         "first_event": last.last_event + 1 if last else 1,
         "last_event": stored.length,
     }
@@ -222,7 +223,7 @@ async def _before(stored: Stored, last: Episode | None) -> WorkingSetJson:
     async for step in history.replay(stored):
         if step.working_set is not None:
             return step.working_set.to_dict()
-    return stored.working_set
+    return without(stored.working_set)
 
 
 async def _since(stored: Stored, last: Episode | None) -> list[Event]:

@@ -15,8 +15,9 @@ from strongroom.codec import encode
 from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, made_here, perform, step
 from strongroom.services.packs import staging
-from strongroom.services.runs import artifacts, history
+from strongroom.services.runs import artifacts, history, usage
 from strongroom.services.runs.ledger import Tombstone, body_of, tombstone
+from strongroom.services.runs.own_state import FIELD
 from strongroom.services.runs.state import Mark, Ref, RunState, Stored, beginning, put, record, stored_in
 from strongroom.services.runs.verifying import ERASED
 from strongroom.services.runs.working_set import LISTS, WorkingSetJson
@@ -31,7 +32,7 @@ def scrubbed(state: WorkingSetJson) -> WorkingSetJson:
     """Return the working set with nothing in it but who it belongs to."""
     empty: WorkingSetJson = {**{name: [] for name in LISTS}, "next_action": "", "last_action_summary": ""}
     told = {"objective": ERASED_TEXT, "current_stage": ERASED_TEXT, "_update_seq": state["_update_seq"] + 1}
-    return {**state, **empty, **told}
+    return {**state, **empty, **told, **({FIELD: None} if FIELD in state else {})}
 
 
 async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = None) -> Erasure:
@@ -61,6 +62,7 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
                 Delete(ref.episodes),
                 *writes,
                 *unfinished,
+                usage.forget(ref),
                 _traces(ref),
             ),
             lambda receipt: receipt_of(receipt, counts, receipt.pending),

@@ -15,6 +15,7 @@ import msgspec
 from strongroom.codec import Json
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.services.runs.ledger import PAGE, body_of, event
+from strongroom.services.runs.own_state import FIELD, differs
 from strongroom.services.runs.state import Attached, Ref, Stored
 from strongroom.services.runs.working_set import WorkingSetJson, apply, view
 from strongroom.store import Range, Record
@@ -78,9 +79,11 @@ def told(state: WorkingSetJson | None, detail: Mapping[str, Any]) -> WorkingSetJ
 def diff(before: WorkingSetJson, after: WorkingSetJson) -> Diff:
     """Return what differs, by field."""
     found = []
-    for name, value in after.items():
-        old = before[name]
-        if old == value or name in ("_update_seq", "run_id"):
+    for name in dict.fromkeys([*after, *before]):
+        old: Any = before.get(name)
+        value: Any = after.get(name)
+        same = not differs(old, value) if name == FIELD else old == value
+        if same or name in ("_update_seq", "run_id"):
             continue
         if isinstance(value, list):
             added = tuple(item for item in value if item not in old)

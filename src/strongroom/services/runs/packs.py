@@ -3,6 +3,7 @@
 | entry | holds |
 |---|---|
 | `working_set.json` | the working set |
+| `state.json` | the run's own state, if it ever had one |
 | `run.jsonl` | the ledger, one event a line: v2.1, plus `salt` and `detail`; of an erased event, what is left |
 | `episodes/<place>-<id>.json` | milestones |
 | `memories.jsonl` | the memories its milestones and events name |
@@ -45,6 +46,7 @@ from strongroom.services.runs.ledger import (
     event,
     event_id,
 )
+from strongroom.services.runs.own_state import FIELD, without
 from strongroom.services.runs.state import Ref, Stored, read, record, recording
 from strongroom.services.runs.verifying import ERASED, Tombstones
 from strongroom.services.runs.working_set import instant
@@ -53,7 +55,7 @@ from strongroom.values import Event, Head, Pack, iso, microseconds, moment
 
 FORMAT = 1
 ENGINE = "aos-context/2.1.0"
-WORKING_SET, LEDGER, MEMORIES = "working_set.json", "run.jsonl", "memories.jsonl"
+WORKING_SET, STATE, LEDGER, MEMORIES = "working_set.json", "state.json", "run.jsonl", "memories.jsonl"
 EPISODES, ARTIFACTS = "episodes/", "artifacts/"
 
 
@@ -141,7 +143,7 @@ class PackReader(Archive):
             return
         if self.manifest.get("format") != FORMAT or not {"origin", "ledger_head"} <= self.manifest.keys():
             raise refused("its manifest is not of a format known here")
-        for name in self.names - {MANIFEST, WORKING_SET, LEDGER, MEMORIES}:
+        for name in self.names - {MANIFEST, WORKING_SET, STATE, LEDGER, MEMORIES}:
             if not name.startswith((EPISODES, ARTIFACTS)) or name.count("/") != 1:
                 raise refused(f"{name!r} is not an entry of a pack")
         if not {WORKING_SET, LEDGER} <= self.names:
@@ -220,7 +222,9 @@ async def export(ref: Ref, file: BinaryIO, *, memories: LongTerm | None, signing
     """Write the run as it is now. What is recorded while it is being written is not in the pack."""
     stored = await read(ref)
     with PackWriter(file) as pack:
-        pack.add(WORKING_SET, [encode(stored.working_set)])
+        pack.add(WORKING_SET, [encode(without(stored.working_set))])
+        if FIELD in stored.working_set:
+            pack.add(STATE, [encode(stored.working_set[FIELD])])
         chain, at, named = await _ledger(stored, pack)
         named |= await _episodes(ref, pack)
         await _memories(sorted(named), memories, pack)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode
-from strongroom.errors import Conflict, InvalidInput
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput
 from strongroom.operations import Operation, Plan, perform
 from strongroom.schemas import check as check_schema
 from strongroom.scope import Scope
@@ -29,6 +29,8 @@ from strongroom.services.runs.episodes import TYPE as EPISODE
 from strongroom.services.runs.episodes import LongTerm, MemoryWrites, Packable
 from strongroom.services.runs.history import Story, all_digest, episode_digest
 from strongroom.services.runs.ledger import GENESIS, Identity, recorded
+from strongroom.services.runs.own_state import FIELD, differs, plain
+from strongroom.services.runs.own_state import put as put_state
 from strongroom.services.runs.packs import PackReader
 from strongroom.services.runs.state import Attached, Mark, Ref, RunState, beginning, find, point_to, put, record, taken
 from strongroom.services.runs.working_set import WorkingSetJson, instant, require_id, require_valid
@@ -67,6 +69,8 @@ def check(pack: PackReader, *, public_key: bytes | None, head: Head | None) -> C
         raise refused(problem)
     working_set = pack.document(packs.WORKING_SET)
     require_valid(working_set)
+    if packs.STATE in pack.names:
+        _check_state(pack, working_set, _config(manifest))
     told = manifest.get("origin") or {"space": "-", "run_id": working_set["run_id"]}
     origin = Identity(told["space"], told["run_id"])
     if origin.run_id != working_set["run_id"]:
@@ -86,6 +90,15 @@ def check(pack: PackReader, *, public_key: bytes | None, head: Head | None) -> C
     if manifest and story.config is not None:
         _check_beside(story, config, digests, pointers)
     return Checked(working_set, origin, found, manifest.get("pack_id"), story.config or config, pointers)
+
+
+def _check_state(pack: PackReader, working_set: WorkingSetJson, config: RunConfig) -> None:
+    """Take in the run's own state."""
+    try:
+        working_set[FIELD] = None
+        put_state(working_set, plain(pack.document(packs.STATE)), config)
+    except (InvalidInput, BudgetExceeded) as problem:
+        raise refused(f"{packs.STATE}: {problem}") from None
 
 
 def _check_beside(story: Story, config: RunConfig, digests: list[str], pointers: list[Attached]) -> None:
@@ -175,7 +188,7 @@ def _check_ledger(
     if head is not None and head.length > length:
         raise refused("it is older than the head that was given: events are missing from its end")
     state = story.state
-    if expected is not None and state is not None and {**state, "run_id": origin.run_id} != expected:
+    if expected is not None and state is not None and differs({**state, "run_id": origin.run_id}, expected):
         raise refused("its working set is not what its ledger leads to")
     return Head(length, chain.hex()), story
 

@@ -23,9 +23,11 @@ from strongroom.services.runs import (
     episodes,
     events,
     history,
+    own_state,
     packs,
     starts,
     updates,
+    usage,
     verifying,
 )
 from strongroom.services.runs.episodes import LongTerm
@@ -49,6 +51,7 @@ from strongroom.values import (
     RunConfig,
     Step,
     UpdateFields,
+    Usage,
     Verification,
     WorkingSet,
     place_of,
@@ -70,6 +73,7 @@ class AsyncRun:
         types: EventTypes,
         memories: LongTerm | None = None,
         seal: Seal | None = None,
+        state_type: type[Any] | None = None,
     ) -> None:
         self._ref = ref
         self._config = state.config
@@ -77,6 +81,8 @@ class AsyncRun:
         self._types = types
         self._memories = memories
         self._seal = seal or Seal()
+        self._state_type = state_type
+        self._in_turn = False
         self._known: Stored | None = None
         self._eviction: Eviction | None = None
         self._working_set = view(state.working_set)
@@ -93,6 +99,11 @@ class AsyncRun:
     def working_set(self) -> WorkingSet:
         """The state this handle saw last; `refresh` looks again."""
         return self._working_set
+
+    @property
+    def state(self) -> Any:
+        """The run's own state as this handle saw it last: JSON, or an instance of its type; None if there is none."""
+        return own_state.typed(self._working_set.state, self._state_type)
 
     @property
     def seq(self) -> int:
@@ -121,6 +132,7 @@ class AsyncRun:
         expected_seq: int | None = None,
         append: Mapping[str, Sequence[Any]] | None = None,
         remove: Mapping[str, Sequence[Any]] | None = None,
+        state_patch: Mapping[str, Any] | None = None,
         actor: str | None = None,
         parent: str | None = None,
         commit_id: str | None = None,
@@ -128,13 +140,13 @@ class AsyncRun:
     ) -> WorkingSet:
         """Replace fields, if nobody else has updated the run since `expected_seq` (default: what this handle saw).
 
-        `append` and `remove` edit list fields instead: `append={"blockers": ["429s"]}`. Alone, and without an
-        expected_seq, they commute: whoever else is writing, they are applied to what is there. A refusal is recorded
-        in the ledger and raised. A repeat with the same `commit_id` changes nothing and returns the first result; what
-        it expects is not part of what it asks for.
+        `append` and `remove` edit list fields instead: `append={"blockers": ["429s"]}`; `state_patch` merges into the
+        run's own state (null takes a member away). Alone, and without an expected_seq, these commute: whoever else is
+        writing, they are applied to what is there. A refusal is recorded in the ledger and raised. A repeat with the
+        same `commit_id` changes nothing and returns the first result; what it expects is not part of what it asks for.
         """
-        request = Request(fields, append or {}, remove or {})
-        commutes = not fields and expected_seq is None and (append or remove)
+        request = Request(self._plain(fields), append or {}, remove or {}, state_patch)
+        commutes = not fields and expected_seq is None and (append or remove or state_patch is not None)
         expected = None if commutes else self.seq if expected_seq is None else expected_seq
         by = By(actor or self._actor, parent)
 
@@ -157,7 +169,7 @@ class AsyncRun:
 
         What `decide` says is not part of what a `commit_id` stands for: a repeat does not ask it.
         """
-        ask = updates.asking(decide)
+        ask = updates.asking(decide, self._plain)
         return await self._update_decided(
             By(actor or self._actor, parent), ask, commit_id, updates.deciding(self._ref, ask)
         )
@@ -197,6 +209,8 @@ class AsyncRun:
         self._see(done.working_set, done.stored)
         if done.made:
             self._eviction = done.eviction
+            if done.stored is not None:
+                await self._keep_up(done.stored.length - done.events, done.stored.length)
             if self._config.milestone_step_cap is not None:
                 await self._milestone_if_due()
         return done
@@ -234,9 +248,21 @@ class AsyncRun:
         )
         if self._known is not None and self._known.length < made.sequence_id:
             self._known = msgspec.structs.replace(self._known, length=made.sequence_id)
+        await self._keep_up(made.sequence_id - 1, made.sequence_id)
         if type == "ERROR" and self._config.milestone_error_cap is not None:
             await self._milestone_if_due()
         return made
+
+    async def usage(self) -> Usage:
+        """Return what models and tools came to so far: tokens, time, cost and failures, in all and by model.
+
+        It sums up what `MODEL_ACTION` and `TOOL_RESULT` events say, in one read however long the ledger is.
+        """
+        return await usage.usage(self._ref)
+
+    async def _keep_up(self, before: int, length: int) -> None:
+        if not self._in_turn:  # a turn does so once it is made
+            await usage.keep_up(self._ref, before, length)
 
     async def events(
         self, *, after: Cursor = None, limit: int = 100, types: Sequence[str] | None = None
@@ -307,7 +333,13 @@ class AsyncRun:
         """Start a new run from what this one was after update `seq` (default: now). This one stays as it is."""
         ref, state = await starts.fork(self._ref, seq, run_id=run_id, actor=actor or self._actor, commit_id=commit_id)
         return AsyncRun(
-            ref, state, actor=actor or self._actor, types=self._types, memories=self._memories, seal=self._seal
+            ref,
+            state,
+            actor=actor or self._actor,
+            types=self._types,
+            memories=self._memories,
+            seal=self._seal,
+            state_type=self._state_type,
         )
 
     # ---- artifacts and packs ----------------------------------------------------------------------------------------
@@ -417,11 +449,13 @@ class AsyncRun:
         min_confidence: float = 0.8,
         user_id: str | None = None,
         project_id: str | None = None,
+        state: bool = False,
     ) -> Brief:
         """Return the text to put before a model, at most `max_tokens`, and a receipt of what was left out.
 
         `memories` are memories, hits of a search, or v2.1 items; by default those that answer to the objective and
-        the next action, among those that `user_id` and `project_id` may see, on a store that can search.
+        the next action, among those that `user_id` and `project_id` may see, on a store that can search. With `state`
+        the run's own state is shown too.
         """
         working_set = (await read(self._ref)).working_set
         if memories is None:
@@ -435,9 +469,16 @@ class AsyncRun:
             max_tokens=max_tokens,
             min_confidence=min_confidence,
             tokenizer=self._ref.scope.tokenizer,
+            with_state=state,
         )
 
     # ---- what the methods share -------------------------------------------------------------------------------------
+
+    def _plain(self, fields: Fields) -> Fields:
+        """Return fields with the run's own state as JSON that fits its type."""
+        if "state" not in fields:
+            return fields
+        return {**fields, "state": own_state.plain(fields["state"], self._state_type)}
 
     def _see(self, seen: WorkingSet, stored: Stored | None) -> WorkingSet:
         if seen.seq >= self.seq:

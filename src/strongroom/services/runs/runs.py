@@ -11,7 +11,7 @@ from strongroom.errors import Damaged
 from strongroom.files import opened
 from strongroom.scope import Scope
 from strongroom.services.packs.archive import MAX_PACK_BYTES
-from strongroom.services.runs import erasure, restores, starts
+from strongroom.services.runs import erasure, own_state, restores, starts
 from strongroom.services.runs.episodes import LongTerm
 from strongroom.services.runs.ledger import EventTypes
 from strongroom.services.runs.run import AsyncRun
@@ -59,14 +59,16 @@ class AsyncRuns:
         task_id: str | None = None,
         thread_id: str | None = None,
         config: RunConfig | Mapping[str, Any] | None = None,
+        state: Any = None,
         actor: str = ACTOR,
         commit_id: str | None = None,
     ) -> AsyncRun:
         """Start a run. An id that is taken is refused (`Conflict`): a run is never reset.
 
+        `state` is a JSON object of your own, or an instance of a msgspec struct, a dataclass or a pydantic model.
         A repeat with the same `commit_id` returns the run that the first one started, as it is by now.
         """
-        ref, state = await starts.start(
+        ref, made = await starts.start(
             self._scope,
             ids={"run_id": run_id, "task_id": task_id, "thread_id": thread_id},
             config=config,
@@ -76,8 +78,9 @@ class AsyncRuns:
             acceptance_criteria=acceptance_criteria,
             constraints=constraints,
             current_stage=current_stage,
+            own=state,
         )
-        return self._handle(ref, state, actor)
+        return self._handle(ref, made, actor, own_state.type_of(state))
 
     async def open(
         self,
@@ -90,6 +93,7 @@ class AsyncRuns:
         task_id: str | None = None,
         thread_id: str | None = None,
         config: RunConfig | Mapping[str, Any] | None = None,
+        state: Any = None,
         actor: str = ACTOR,
         commit_id: str | None = None,
     ) -> AsyncRun:
@@ -97,7 +101,7 @@ class AsyncRuns:
 
         What is said besides the id is for a new run and leaves an old one as it is.
         """
-        ref, state = await starts.start(
+        ref, made = await starts.start(
             self._scope,
             ids={"run_id": run_id, "task_id": task_id, "thread_id": thread_id},
             config=config,
@@ -108,13 +112,14 @@ class AsyncRuns:
             acceptance_criteria=acceptance_criteria,
             constraints=constraints,
             current_stage=current_stage,
+            own=state,
         )
-        return self._handle(ref, state, actor)
+        return self._handle(ref, made, actor, own_state.type_of(state))
 
-    async def get(self, run_id: str, *, actor: str = ACTOR) -> AsyncRun:
-        """Return a run, or raise `NotFound`."""
+    async def get(self, run_id: str, *, state_type: type[Any] | None = None, actor: str = ACTOR) -> AsyncRun:
+        """Return a run, or raise `NotFound`. `state_type` is what its own state comes back as, and must fit."""
         ref, state = await find(self._scope, require_id(run_id, "run_id"))
-        return self._handle(ref, state, actor)
+        return self._handle(ref, state, actor, state_type)
 
     async def list(
         self, *, status: Status | None = None, after: str | None = None, limit: int = 50, actor: str = ACTOR
@@ -172,5 +177,13 @@ class AsyncRuns:
         ref, _ = await find(self._scope, require_id(run_id, "run_id"))
         return await erasure.erase(ref, reason=reason, actor=actor, commit_id=commit_id)
 
-    def _handle(self, ref: Ref, state: RunState, actor: str) -> AsyncRun:
-        return AsyncRun(ref, state, actor=actor, types=self._types, memories=self._memories, seal=self._seal)
+    def _handle(self, ref: Ref, state: RunState, actor: str, state_type: type[Any] | None = None) -> AsyncRun:
+        return AsyncRun(
+            ref,
+            state,
+            actor=actor,
+            types=self._types,
+            memories=self._memories,
+            seal=self._seal,
+            state_type=state_type,
+        )

@@ -12,7 +12,7 @@ from strongroom.codec import encode
 from strongroom.errors import Damaged, InvalidInput
 from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
-from strongroom.services.runs import artifacts, history
+from strongroom.services.runs import artifacts, history, own_state
 from strongroom.services.runs.eviction import make_room
 from strongroom.services.runs.state import (
     Mark,
@@ -39,6 +39,7 @@ CONFIG_LIMITS = (
     ("pinned_context_max_items", 0, 10),
     ("milestone_step_cap", 1, 10**9),
     ("milestone_error_cap", 1, 10**9),
+    ("state_max_bytes", 0, 1 << 20),
 )
 
 
@@ -50,6 +51,7 @@ async def start(
     actor: str,
     commit_id: str | None,
     existing: bool = False,
+    own: Any = None,
     **fields: str | Sequence[str],
 ) -> Started:
     """Write a new run; with `existing`, return the one that is there instead of refusing."""
@@ -57,8 +59,9 @@ async def start(
     chosen = _config(config)
     made: dict[str, Any] = {name: _fresh(name.removesuffix("_id")) if id is None else id for name, id in given.items()}
     told: dict[str, Any] = {name: data(value) for name, value in fields.items()}
+    told |= {} if own is None else {"state": own_state.plain(own)}
     content = encode({**given, **told, "config": msgspec.to_builtins(chosen), "actor": actor})
-    working_set = initial(**made, **told)
+    working_set = initial(**made, **told, config=chosen)
     make_room(None, working_set, max_tokens=chosen.ws_max_tokens, tokenizer=scope.tokenizer)
     ref = Ref(scope, made["run_id"], made["run_id"])
     state = RunState(working_set=working_set, streams=ref.streams, config=chosen, mark=Mark(0, 0))

@@ -54,6 +54,7 @@ class Request(Struct, frozen=True):
     fields: Mapping[str, Any] = {}
     append: Mapping[str, Sequence[Any]] = {}
     remove: Mapping[str, Sequence[Any]] = {}
+    state_patch: Mapping[str, Any] | None = None
     events: tuple[Entry, ...] = ()
     expects: tuple[Expect, ...] = ()
     writes: tuple[Write, ...] = ()
@@ -72,6 +73,7 @@ class Outcome(Struct, frozen=True):
     made: bool = True
     eviction: Eviction | None = None
     answer: Json | None = None
+    events: int = 0
 
 
 Fields = UpdateFields | Mapping[str, Any]
@@ -144,6 +146,8 @@ def content_of(scope: Scope, request: Request, by: By) -> Json:
     What can not be stored can not be sent either, so where a server would be asked it is refused at once.
     """
     edits = {"fields": request.fields, "append": request.append, "remove": request.remove}
+    if request.state_patch is not None:
+        edits["state_patch"] = request.state_patch
     try:
         told = {kind: {name: data(items) for name, items in edit.items()} for kind, edit in edits.items()}
         return encode({**told, **by._asdict()})
@@ -156,7 +160,7 @@ def content_of(scope: Scope, request: Request, by: By) -> Json:
 def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
     """Plan the commit: the run document, then the event that tells the change, then what belongs with them."""
     ref, config = stored.ref, stored.state.config
-    wanted = changed(stored.working_set, config, request.fields, request.append, request.remove)
+    wanted = changed(stored.working_set, config, request.fields, request.append, request.remove, request.state_patch)
     after, eviction = make_room(
         stored.working_set, wanted, max_tokens=config.ws_max_tokens, tokenizer=ref.scope.tokenizer
     )
@@ -168,13 +172,15 @@ def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
     def outcome(receipt: Receipt) -> Outcome:
         version, length, *_ = receipt.versions
         made = Stored(ref, state, version, length, len(document.value))
-        return Outcome(view(after), made, eviction=eviction, answer=request.answer)
+        return Outcome(view(after), made, eviction=eviction, answer=request.answer, events=1 + len(request.events))
 
     writes = (document, Append(ref.ledger, (event, *request.events)), *request.writes)
     return Plan((stored.unchanged, *request.expects), writes, outcome, request.answer)
 
 
-def asking(decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None]) -> Ask:
+def asking(
+    decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None], plain: Callable[[Fields], Fields]
+) -> Ask:
     """Ask for what a callback decides."""
 
     async def ask(stored: Stored) -> Request | None:
@@ -182,7 +188,7 @@ def asking(decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | No
         fields: object = await answer if inspect.isawaitable(answer) else answer
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidInput(f"a decision must be a mapping of fields, not {type(fields).__name__}")
-        return None if fields is None else Request(fields)
+        return None if fields is None else Request(plain(fields))
 
     return ask
 
@@ -193,7 +199,7 @@ def back_to(ref: Ref, seq: int, by: By) -> Ask:
     async def ask(stored: Stored) -> Request:
         old = await history.at(stored, seq)
         told = record(ref, "ROLLED_BACK", {"to_seq": seq, "new_seq": stored.seq + 1}, **by._asdict())
-        return Request({name: old[name] for name in MUTABLE}, events=(told,))
+        return Request({name: old[name] for name in MUTABLE} | {"state": old.get("state")}, events=(told,))
 
     return ask
 

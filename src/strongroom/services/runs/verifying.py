@@ -21,6 +21,7 @@ from strongroom.services.runs import artifacts
 from strongroom.services.runs.episodes import TYPE as EPISODE
 from strongroom.services.runs.history import Story, episode_digest
 from strongroom.services.runs.ledger import GENESIS, PAGE, Tombstone, body_of, commitment, tombstone
+from strongroom.services.runs.own_state import differs
 from strongroom.services.runs.state import Ref, load_of, tags_of
 from strongroom.store import Document, Get, Range, Record, Slice, Tail
 from strongroom.values import Anchor, Head, Verification, iso, moment
@@ -153,7 +154,7 @@ class Walk:
             return "document", str(problem)
         assert self._document is not None
         story = self._story
-        if story.state != state.working_set:
+        if story.state is None or differs(story.state, state.working_set):
             return "working_set", "the working set is not what the ledger leads to"
         if story.config != state.config:
             return "config", "the configuration is not the one that the ledger tells"

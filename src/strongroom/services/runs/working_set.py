@@ -19,6 +19,7 @@ from strongroom.codec import MAX_DEPTH, encode
 from strongroom.errors import BudgetExceeded, Damaged, Immutable, InvalidInput
 from strongroom.schemas import check as check_schema
 from strongroom.schemas import no_field
+from strongroom.services.runs import own_state
 from strongroom.values import ArtifactRef, PinnedItem, RunConfig, SlidingItem, WorkingSet
 
 WorkingSetJson = dict[str, Any]
@@ -43,9 +44,11 @@ def initial(
     acceptance_criteria: Sequence[str] = (),
     constraints: Sequence[str] = (),
     current_stage: str = "BOOT",
+    state: dict[str, Any] | None = None,
+    config: RunConfig = RunConfig(),
 ) -> WorkingSetJson:
     """Return the working set of a new run, valid by schema."""
-    state = {
+    made = {
         "_schema_version": "2.1",
         "_update_seq": 0,
         "task_id": task_id,
@@ -63,8 +66,9 @@ def initial(
         "pinned_context": [],
         "sliding_context": [],
     }
-    require_valid(state)
-    return state
+    require_valid(made)
+    own_state.put(made, state, config)
+    return made
 
 
 def changed(
@@ -73,8 +77,10 @@ def changed(
     fields: Mapping[str, Any],
     append: Mapping[str, Sequence[Any]],
     remove: Mapping[str, Sequence[Any]],
+    state_patch: Mapping[str, Any] | None = None,
 ) -> WorkingSetJson:
     """Return the state after one update, its sequence number one higher; raise if it may not become that."""
+    own, fields = fields, {name: value for name, value in fields.items() if name != own_state.FIELD}
     for name in (*fields, *append, *remove):
         _require_mutable(name)
     after = dict(state)
@@ -94,6 +100,7 @@ def changed(
     for name, items in added.items():
         after[name] = [*after[name], *items]
     after["_update_seq"] = state["_update_seq"] + 1
+    _change_own(after, config, own, state_patch)
     touched = {name: after[name] for name in (*fields, *append)}
     check_schema("ws_patch", touched, part="fields")
     _check_times(touched.get("sliding_context", ()))
@@ -105,6 +112,19 @@ def changed(
             needed=len(after["pinned_context"]),
         )
     return after
+
+
+def _change_own(
+    after: WorkingSetJson, config: RunConfig, fields: Mapping[str, Any], patch: Mapping[str, Any] | None
+) -> None:
+    """Replace the run's own state, or merge a patch into it."""
+    if own_state.FIELD in fields:
+        if patch is not None:
+            raise InvalidInput("was both replaced and patched; do one of the two; nothing changed", path="state")
+        own_state.put(after, own_state.plain(fields[own_state.FIELD]), config)
+    elif patch is not None:
+        merged = own_state.merged(after.get(own_state.FIELD), own_state.plain(patch) or {})
+        own_state.put(after, own_state.plain(merged), config)
 
 
 def require_valid(state: WorkingSetJson) -> None:
@@ -208,10 +228,14 @@ def _without(items: list[Any], wanted: list[Any]) -> list[Any]:
 
 
 def change(before: WorkingSetJson, after: WorkingSetJson) -> dict[str, Any]:
-    """Return what turns `before` into `after`. Both have the same fields."""
+    """Return what turns `before` into `after`. Both have the same fields, apart from a state of its own."""
     fields: dict[str, Any] = {}
     lists: dict[str, Any] = {}
     for name, value in after.items():
+        if name == own_state.FIELD:
+            if name not in before or own_state.differs(before[name], value):
+                fields[name] = value
+            continue
         old = before[name]
         if old == value:
             continue

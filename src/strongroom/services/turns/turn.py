@@ -35,7 +35,7 @@ from strongroom.services.sessions.writes import Ids
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.turns.parts import Call, Made, Part, content_of, plan, retold, take
-from strongroom.store import AnyQuestion, Get, Key, Range, Receipt
+from strongroom.store import AnyQuestion, Append, Get, Key, Range, Receipt
 from strongroom.values import UpdateFields
 
 KIND = "turn"
@@ -104,6 +104,7 @@ class AsyncTurn:
         expected_seq: int | None = None,
         append: Mapping[str, Sequence[Any]] | None = None,
         remove: Mapping[str, Sequence[Any]] | None = None,
+        state_patch: Mapping[str, Any] | None = None,
         actor: str | None = None,
         parent: str | None = None,
         **fields: Unpack[UpdateFields],
@@ -111,9 +112,10 @@ class AsyncTurn:
         """Update a run. See `Run.update`; what is expected is said of the run as it was before the turn."""
         self._require_here(run._ref.scope)
         earlier, expected = self._updates.get(run.id, 0), expected_seq
-        if fields or expected is not None or not (append or remove):
+        if fields or expected is not None or not (append or remove or state_patch is not None):
             expected = (run.seq if expected is None else expected) + earlier
-        told: dict[str, Any] = {"append": append, "remove": remove, "actor": actor, "parent": parent, **fields}
+        told: dict[str, Any] = {"append": append, "remove": remove, "state_patch": state_patch, **fields}
+        told |= {"actor": actor, "parent": parent}
 
         async def call(scope: Scope, id: str) -> Any:
             there = _run(run, scope)
@@ -222,6 +224,7 @@ class AsyncTurn:
                     await run.refresh()
             if run._ref.streams in told:
                 await run._sealed()
+            await _keep_up(run, made)
         waiting = [place for place, session in self._sessions.items() if session._has_work]
         if waiting and self._parts:
             results = await self.results()
@@ -311,6 +314,17 @@ def target_of(scope: Scope) -> Key:
     return scope.key(KIND, KIND)
 
 
+async def _keep_up(run: AsyncRun, made: Made) -> None:
+    """Bring what is kept about a run's ledger up to date with what the turn has added to it."""
+    added = [
+        (length - len(write.entries), length)
+        for write, length in zip(made.writes or (), made.receipt.versions, strict=False)
+        if isinstance(write, Append) and write.key == run._ref.ledger
+    ]
+    if added:
+        await run._keep_up(added[0][0], added[-1][1])
+
+
 async def _before(receipt: Receipt) -> Made:
     return Made(receipt)
 
@@ -319,7 +333,7 @@ def _run(run: AsyncRun, scope: Scope) -> AsyncRun:
     """Return a handle on the same run over another store. What it knows of the run it looks up."""
     there = copy(run)
     there._ref = Ref(scope, run._ref.run_id, run._ref.streams)
-    there._known, there._eviction, there._seal = None, None, Seal()
+    there._known, there._eviction, there._seal, there._in_turn = None, None, Seal(), True
     return there
 
 

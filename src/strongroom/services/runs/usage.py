@@ -1,0 +1,118 @@
+"""What models and tools cost a run: sums over its ledger, kept as it grows.
+
+A `MODEL_ACTION` or `TOOL_RESULT` may say which model it was, how many tokens went in and out, how long it took, what it
+cost and what went wrong. The sums up to a place of the ledger are kept in a document (kind `run_usage`); whoever
+records the event that ends a block of the ledger brings it up to there. So `usage` reads that document and the end of
+the ledger, in one read, however long the ledger is. It is derived: if it is lost or late, more of the ledger is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from strongroom.codec import pack
+from strongroom.errors import CommitUnknown, Conflict, Unavailable
+from strongroom.operations import Plan, made_here, step
+from strongroom.services.runs import history
+from strongroom.services.runs.ledger import body_of
+from strongroom.services.runs.state import Ref
+from strongroom.store import Delete, Document, Expect, Get, Key, Put, Record, Slice, Tail
+from strongroom.values import ModelUsage, Usage
+
+KIND = "run_usage"
+BLOCK = 256
+TYPES = ("MODEL_ACTION", "TOOL_RESULT")
+MOST_MODELS = 100
+OTHERS = "(others)"
+
+
+class Sums(Struct, frozen=True):
+    """The stored form: what the first `upto` events of the ledger come to."""
+
+    upto: int = 0
+    usage: Usage = Usage()
+
+
+def usage_key(ref: Ref) -> Key:
+    return ref.scope.key(KIND, ref.streams)
+
+
+async def usage(ref: Ref) -> Usage:
+    """Return what the whole ledger comes to."""
+    document, tail = await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, 2 * BLOCK))
+    return (await _upto(ref, _sums(document), tail, tail.length)).usage
+
+
+async def keep_up(ref: Ref, before: int, length: int) -> None:
+    """Bring the kept sums up to date, if the ledger has come to the end of a block. Others do so if this fails."""
+    if before // BLOCK == length // BLOCK or not made_here(ref.scope):
+        return
+
+    async def attempt() -> Plan[None]:
+        document, tail = await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, 2 * BLOCK))
+        sums = await _upto(ref, _sums(document), tail, tail.length)
+        version = 0 if document is None else document.version
+        put = Put(usage_key(ref), pack(sums))
+        return Plan((Expect(put.key, version),), (put,), lambda receipt: None, refusal=lambda conflict: conflict)
+
+    with suppress(Conflict, Unavailable, CommitUnknown):
+        await step(ref.scope, ref.key, attempt)
+
+
+def forget(ref: Ref) -> Delete:
+    """Say how the sums go with what they are of."""
+    return Delete(usage_key(ref))
+
+
+def _sums(document: Document | None) -> Sums:
+    return Sums() if document is None else msgspec.json.decode(document.value, type=Sums)
+
+
+async def _upto(ref: Ref, sums: Sums, tail: Slice, length: int) -> Sums:
+    """Add the events after those that are summed up already."""
+    first = tail.records[0].index if tail.records else length
+    made = sums.usage
+    async for record in history.records(ref, sums.upto, first):
+        made = added(made, record)
+    for record in tail.records:
+        if record.index >= sums.upto:
+            made = added(made, record)
+    return Sums(length, made)
+
+
+def added(sums: Usage, record: Record) -> Usage:
+    """Return the sums with one more event."""
+    return sums if record.body is None else told(sums, record.type, body_of(record.body).payload)
+
+
+def told(sums: Usage, type: str, payload: Mapping[str, Any]) -> Usage:
+    """Return the sums with what one more event says."""
+    if type not in TYPES:
+        return sums
+    fields = {name: payload.get(name) or 0 for name in ModelUsage.__struct_fields__ if name not in ("calls", "errors")}
+    failed = payload.get("error") is not None or payload.get("ok") is False
+    one = ModelUsage(calls=1, errors=int(failed), **fields)
+    if type == "TOOL_RESULT":
+        return msgspec.structs.replace(_plus(sums, one), tool_results=sums.tool_results + 1)
+    name = payload.get("model")
+    if name is None:
+        return msgspec.structs.replace(_plus(sums, one), model_actions=sums.model_actions + 1)
+    if name not in sums.models and len(sums.models) >= MOST_MODELS:
+        name = OTHERS
+    models = {**sums.models, name: _total([sums.models.get(name, ModelUsage()), one])}
+    return msgspec.structs.replace(_plus(sums, one), model_actions=sums.model_actions + 1, models=models)
+
+
+def _plus(sums: Usage, one: ModelUsage) -> Usage:
+    return msgspec.structs.replace(sums, total=_total([sums.total, one]))
+
+
+def _total(parts: Iterable[ModelUsage]) -> ModelUsage:
+    known = list(parts)
+    sums: dict[str, Any] = {name: sum(getattr(part, name) for part in known) for name in ModelUsage.__struct_fields__}
+    return ModelUsage(**sums)

@@ -1,0 +1,194 @@
+"""A run's own state: JSON or a type of the user's, in everything that a run remembers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import strongroom
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput
+from tests.services.pack_files import contents, mended, write
+from tests.turning import raw, turned
+
+
+async def test_a_run_begins_with_its_state(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={"ticket": "T-1", "n": 1})
+    assert run.state == {"ticket": "T-1", "n": 1}
+    assert (await ctx.runs.get(run.id)).state == run.state
+    assert (await run.verify()).ok
+
+
+async def test_a_run_without_a_state_has_none(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    assert run.state is None and run.working_set.state is None
+
+
+async def test_an_update_replaces_it_or_merges_into_it(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={"a": 1, "b": {"c": 1, "d": 2}})
+    await run.update(state_patch={"b": {"c": None, "e": 3}, "f": [1]})
+    assert run.state == {"a": 1, "b": {"d": 2, "e": 3}, "f": [1]}
+    await run.update(state={"only": True})
+    assert run.state == {"only": True}
+    await run.update(state=None)
+    assert run.state is None
+    assert (await run.verify()).ok
+
+
+async def test_replacing_is_refused_when_stale_and_patches_commute(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={})
+    stale = await ctx.runs.get(run.id)
+    await run.update(state_patch={"a": 1})
+    with pytest.raises(Conflict):
+        await stale.update(state={"b": 2})
+    await (await ctx.runs.get(run.id)).update(state_patch={"c": 3})
+    await stale.update(state_patch={"b": 2})
+    assert stale.state == {"a": 1, "b": 2, "c": 3}
+
+
+async def test_update_with_sees_it(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={"n": 1})
+    await run.update_with(lambda ws: {"state": {"n": ws.state["n"] + 1}})
+    assert run.state == {"n": 2}
+
+
+async def test_time_travel_diff_rollback_and_fork_know_it(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(state={"n": 1})
+    await run.update(state={"n": True}, status="BUSY")
+    assert [(await run.at(seq)).state for seq in range(3)] == [None, {"n": 1}, {"n": True}]
+    [change] = (await run.diff(0, 1)).changes
+    assert (change.field, change.before, change.after) == ("state", None, {"n": 1})
+    assert {change.field for change in (await run.diff(1, 2)).changes} == {"state", "status"}
+    assert (await run.fork(1)).state == {"n": 1}
+    await run.rollback(1)
+    assert run.state == {"n": 1} and type(run.state["n"]) is int
+    await run.rollback(0)
+    assert run.state is None
+    assert (await run.verify()).ok
+
+
+async def test_it_is_part_of_a_turn(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={"a": 1})
+
+    def fill(turn: Any) -> None:
+        turn.update(raw(run), status="BUSY", state={"a": 2})
+        turn.update(raw(run), state_patch={"b": 3})
+
+    await turned(ctx, fill)
+    assert run.state == {"a": 2, "b": 3}
+
+
+async def test_it_comes_back_from_a_pack(ctx: Any, tmp_path: Path) -> None:
+    run = await ctx.runs.create(objective="o", state={"ticket": "T-1"})
+    await run.update(state_patch={"n": 1.5})
+    await run.milestone("m")
+    await run.export(tmp_path / "pack.zip")
+    back = await ctx.runs.restore(tmp_path / "pack.zip", run_id="back")
+    assert back.state == {"ticket": "T-1", "n": 1.5} and (await back.at(0)).state == {"ticket": "T-1"}
+    assert (await back.verify()).ok
+
+
+async def test_the_v21_json_is_what_it_was(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={"a": 1})
+    assert "state" not in run.working_set.to_dict()
+    made = await run.milestone("m")
+    assert "state" not in made.to_dict()["ws_after"]
+
+
+async def test_erasure_takes_it_away(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r", state={"secret": "s"})
+    await ctx.runs.erase("r", reason="asked to")
+    assert (await ctx.runs.get("r")).state is None
+    assert (await run.verify()).ok
+
+
+async def test_it_has_a_budget_of_its_own(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", config={"state_max_bytes": 20})
+    await run.update(state={"a": "x" * 10})
+    with pytest.raises(BudgetExceeded, match="the state takes 21 bytes, and may take 20"):
+        await run.update(state={"a": "x" * 13})
+    with pytest.raises(BudgetExceeded):
+        await run.update(state_patch={"b": "x" * 10})
+    assert run.state == {"a": "x" * 10}
+
+
+async def test_the_brief_shows_it_on_request(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={"ticket": "T-1"})
+    assert "T-1" not in (await run.brief()).text
+    shown = await run.brief(state=True)
+    assert '## 8. State\n{"ticket":"T-1"}\n' in shown.text
+    short = (await run.brief()).total_tokens
+    small = await run.brief(short, state=True)
+    assert [one.id for one in small.receipt.left_out] == ["state"]
+
+
+@pytest.mark.parametrize("junk", [[], "text", 7, {"a": object()}, {1: 2}, {"a": float("nan")}, object()])
+async def test_what_is_no_json_object_is_refused(junk: Any) -> None:
+    with strongroom.open("memory://") as ctx:
+        with pytest.raises(InvalidInput):
+            ctx.runs.create(objective="o", state=junk)
+        run = ctx.runs.create(objective="o")
+        with pytest.raises(InvalidInput):
+            run.update(state=junk)
+        assert run.seq == 0
+
+
+# ---- types ----------------------------------------------------------------------------------------------------------
+
+
+class Ticket(msgspec.Struct):
+    id: str
+    tries: int = 0
+
+
+@dataclass
+class Order:
+    id: str
+    tries: int = 0
+
+
+def model() -> Any:
+    pydantic = pytest.importorskip("pydantic")
+    return pydantic.create_model("Model", id=(str, ...), tries=(int, 0))
+
+
+@pytest.mark.parametrize("kind", [Ticket, Order, None], ids=["struct", "dataclass", "pydantic"])
+def test_a_state_comes_back_as_its_type(kind: Any) -> None:
+    made = kind or model()
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state=made(id="T-1"))
+        assert run.state == made(id="T-1") and type(run.state) is made
+        run.update(state=made(id="T-1", tries=2))
+        run.update(state_patch={"tries": 3})
+        assert run.state.tries == 3
+        assert type(ctx.runs.get("r", state_type=made).state) is made
+        assert ctx.runs.get("r").state == {"id": "T-1", "tries": 3}
+        assert ctx.runs.open("r", objective="o", state=made(id="unused")).state.id == "T-1"
+        assert type(run.fork().state) is made
+
+
+@pytest.mark.parametrize("kind", [Ticket, Order, None], ids=["struct", "dataclass", "pydantic"])
+def test_a_state_that_does_not_fit_its_type_is_refused(kind: Any) -> None:
+    made = kind or model()
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state=made(id="T-1"))
+        with pytest.raises(InvalidInput, match="does not fit"):
+            run.update(state={"id": [1]})
+        assert run.seq == 0
+        other = ctx.runs.create(objective="o", state={"something": "else"})
+        with pytest.raises(InvalidInput, match="does not fit"):
+            _ = ctx.runs.get(other.id, state_type=made).state
+
+
+def test_a_pack_whose_state_was_changed_is_refused(tmp_path: Path) -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.runs.create(objective="o", run_id="r", state={"n": 1}).export(tmp_path / "pack.zip")
+        lies = mended({**contents(tmp_path / "pack.zip"), "state.json": b'{"n":true}'})
+        write(tmp_path / "lies.zip", lies)
+        with pytest.raises(InvalidInput, match="refused"):
+            ctx.runs.restore(tmp_path / "lies.zip", run_id="back")
+        assert len(ctx.runs.list()) == 1

@@ -1,0 +1,106 @@
+"""What models and tools cost a run, on every store, blocking and async."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import strongroom
+from strongroom.errors import InvalidInput
+from strongroom.services.runs import usage
+from strongroom.store import Commit, Delete, Get, Key, Tail
+from strongroom.values import ModelUsage, Usage
+from tests.turning import raw, turned
+
+ACTION = {
+    "action": "answer",
+    "model": "m-1",
+    "tokens_in": 100,
+    "tokens_cached": 80,
+    "tokens_out": 20,
+    "latency_ms": 12.5,
+    "cost": 0.25,
+}
+TOOL = {"tool_name": "fetch", "ok": False, "latency_ms": 7, "error": "timeout"}
+
+
+async def test_usage_sums_up_what_events_say(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    assert await run.usage() == Usage()
+    await run.record("MODEL_ACTION", ACTION)
+    await run.record("MODEL_ACTION", {**ACTION, "model": "m-2", "error": "refused"})
+    await run.record("MODEL_ACTION", {"action": "no figures"})
+    await run.record("TOOL_RESULT", TOOL)
+    await run.record("TOOL_CALL", {"tool_name": "fetch"})
+    found = await run.usage()
+    assert (found.model_actions, found.tool_results) == (3, 1)
+    assert found.total == ModelUsage(
+        calls=4, tokens_in=200, tokens_out=40, tokens_cached=160, latency_ms=32, cost=0.5, errors=2
+    )
+    assert {name: one.errors for name, one in found.models.items()} == {"m-1": 0, "m-2": 1}
+
+
+@pytest.mark.parametrize("field", ["tokens_in", "tokens_out", "tokens_cached", "latency_ms", "cost"])
+async def test_a_figure_that_is_none_is_refused(field: str) -> None:
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o")
+        for junk in (-1, "1", None, True, float("nan")):
+            with pytest.raises(InvalidInput):
+                run.record("MODEL_ACTION", {**ACTION, field: junk})
+        with pytest.raises(InvalidInput):
+            run.record("MODEL_ACTION", {**ACTION, "model": "two\nlines"})
+
+
+async def test_usage_in_a_turn_is_counted(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "BLOCK", 4)
+    run = await ctx.runs.create(objective="o")
+
+    def fill(turn: Any) -> None:
+        for _ in range(3):
+            turn.record(raw(run), "MODEL_ACTION", ACTION)
+        turn.update(raw(run), status="BUSY")
+
+    for _ in range(5):
+        await turned(ctx, fill)
+    assert (await run.usage()).total.calls == 15
+
+
+async def test_usage_is_one_read_however_long_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "BLOCK", 8)
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r")
+        for number in range(100):
+            run.record("MODEL_ACTION", ACTION)
+            run.update(next_action=f"{number}")
+        asked: list[Any] = []
+        plain = ctx.store.read
+
+        def seen(questions: Any) -> Any:
+            asked.append([*questions])
+            return plain(questions)
+
+        ctx.store.read = seen  # type: ignore[method-assign]
+        assert run.usage().total.tokens_in == 10_000
+        assert asked == [[Get(Key("default", usage.KIND, "r")), Tail(Key("default", "ledger", "r"), 16)]]
+
+
+def test_sums_that_are_lost_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "BLOCK", 4)
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r")
+        for _ in range(30):
+            run.record("MODEL_ACTION", ACTION)
+        before = run.usage()
+        ctx.store.commit(Commit("c", (), (Delete(Key("default", usage.KIND, "r")),)))
+        assert run.usage() == before
+
+
+async def test_a_restored_run_knows_its_usage_and_an_erased_one_has_none(ctx: Any, tmp_path: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r")
+    await run.record("MODEL_ACTION", ACTION)
+    await run.export(tmp_path / "pack.zip")
+    back = await ctx.runs.restore(tmp_path / "pack.zip", run_id="back")
+    assert await back.usage() == await run.usage()
+    await ctx.runs.erase("r", reason="asked to")
+    assert await run.usage() == Usage()
