@@ -17,7 +17,7 @@ ODD = [
     "agent.db", "pack.zip",
 ]  # fmt: skip
 # What each kind of option takes, so that an odd argument gets past the parser.
-REQUIRED = {"--reason": "why", "--max-tokens": "100", "--role": "reader", "--space": "acme"}
+REQUIRED = {"--reason": "why", "--idle-seconds": "60", "--max-tokens": "100", "--role": "reader", "--space": "acme"}
 
 
 @pytest.fixture

@@ -108,9 +108,9 @@ def _toml_remove(text: str, name: str) -> str:
         return text
     kept, ours = [], False
     for line in text.splitlines(keepends=True):
-        header = re.match(r"\s*\[([^\[\]]+)\]\s*(#.*)?$", line)
-        if header is not None or line.lstrip().startswith("[["):
-            table = "" if header is None else header.group(1).strip().replace('"', "")
+        table, _, rest = line.strip().removeprefix("[").partition("]")
+        if line.lstrip().startswith("[") and rest.strip()[:1] in ("", "#", "]"):  # not an array within a value
+            table = table.strip().replace('"', "")
             ours = table == f"mcp_servers.{name}" or table.startswith(f"mcp_servers.{name}.")
         if not ours:
             kept.append(line)
