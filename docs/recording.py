@@ -14,8 +14,12 @@ from typing import Any
 
 import httpx
 
+from strongroom.context import AsyncContext
+from strongroom.scope import Scope
 from strongroom.server.app import create_app
 from strongroom.server.settings import Settings
+from strongroom.services.threads.deliveries import bury
+from strongroom.store import AsyncStore, Commit, Record, new_id
 
 EXAMPLES = Path(__file__).parents[1] / "src" / "strongroom" / "server" / "examples.json"
 
@@ -60,6 +64,8 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /memories/search", {"query": {"q": "requests a second", "k": 1}}),
     ("GET /memories/{memory_id}", {}),
     ("GET /memories/{memory_id}/history", {}),
+    ("GET /memories", {"query": {"status": "active", "limit": 10}}),
+    ("GET /memories/revoke/preview", {"query": {"source_ref": "https://example.com/robots.txt"}}),
     ("POST /memories/propose", {"body": {"requests": [GUESS], "proposer": "agent-7", "batch_id": "batch-2"}}),
     ("POST /memories/batches/{batch_id}/reject", {
         "path": {"batch_id": "batch-2"}, "body": {"reason": "only a guess", "reviewer": "ana"}}),
@@ -88,6 +94,8 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /sessions/{session_id}/window", {"query": {"max_tokens": 1000}}),
     ("GET /sessions/{session_id}/search", {"query": {"q": "429", "k": 1}}),
     ("GET /sessions/search", {"query": {"q": "429", "k": 1}}),
+    ("GET /memories/sources", {"query": {"ref": ["rate-limit", "support-7#m1"]}}),
+    ("GET /search", {"query": {"q": "scraper", "k": 1}}),
     ("POST /sessions/{session_id}/truncate", {"body": {"message_id": "m1"}}),
     ("POST /sessions/{session_id}/restore", {}),
     ("PUT /sessions/{session_id}/messages", {"body": {"messages": HELLO}}),
@@ -97,6 +105,9 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /threads/{thread_id}/slots", {"query": {"start": 0, "stop": 10}}),
     ("GET /threads", {"query": {"limit": 10}}),
     ("GET /threads/stats", {}),
+    ("GET /threads/queues", {}),
+    ("GET /threads/dead", {"query": {"limit": 10}}),
+    ("POST /threads/dead/{letter_id}/retry", {}),
     ("DELETE /threads/{thread_id}", {}),
     ("PUT /files", {"body": {"path": "/notes/limits.md", "text": "example.com: one request a second\n",
         "expected_version": 0}}),
@@ -109,6 +120,19 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("POST /files/delete", {"body": {"path": "/notes/limits.md"}}),
     ("POST /files/erase", {"body": {"path": "/notes/limits.md"}}),
 )  # fmt: skip
+# What is told at the end, because after the first key nobody comes in without one.
+OPERATING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("GET /calls", {}),
+    ("POST /upkeep/check", {}),
+    ("POST /upkeep/backup", {}),
+    ("GET /upkeep", {}),
+    ("POST /keys", {"body": {"role": "admin", "label": "ana's laptop"}}),
+    ("GET /keys", {}),
+    ("DELETE /keys/{name}", {"path": {"name": "$name"}}),
+)
+ORDER = Record(0, "dict", None, 0, 0, "shop", "payer", None, None, None)
+ERROR = "the bank did not answer"
+SHOWN_KEY = "srk_3f2a91c07d44." + "0" * 64
 HERE = "http://localhost"
 USUAL = {
     "run_id": "scraper",
@@ -116,6 +140,7 @@ USUAL = {
     "memory_id": "rate-limit",
     "session_id": "support-7",
     "thread_id": "pages",
+    "letter_id": bury("default", thread_id="orders", record=ORDER, error=ERROR, attempts=3, now=0).key.id,
 }
 
 
@@ -128,10 +153,12 @@ async def _record() -> dict[str, Any]:
     found: dict[str, Any] = {}
     known: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        app = create_app(Settings(url=f"{folder}/agent.db", snapshots=f"{folder}/snapshots"))
+        settings = Settings(url=f"{folder}/agent.db", snapshots=f"{folder}/snapshots", backups=f"{folder}/backups")
+        app = create_app(settings)
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
         async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=HERE) as http:
-            for name, asked in STORY:
+            await prepare(app.state.store)
+            for name, asked in (*STORY, *OPERATING):
                 method, path = name.split()
                 names = re.findall(r"{(\w+)}", path)
                 given = resolved({**USUAL, **asked.get("path", {})}, known)
@@ -139,6 +166,10 @@ async def _record() -> dict[str, Any]:
                 answer = await http.request(method, path.format(**given), params=asked.get("query"), json=body)
                 assert answer.status_code == 200, (name, answer.text)
                 known |= answer.json() if isinstance(answer.json(), dict) else {}
+                if name == "POST /keys":
+                    http.headers["Authorization"] = f"Bearer {known['key']}"
+                    known |= known["info"]
+                await app.state.upkeep.close()  # so that what was begun is done
                 example = {
                     "path": {each: given[each] for each in names},
                     "query": asked.get("query", {}),
@@ -146,8 +177,17 @@ async def _record() -> dict[str, Any]:
                     "answer": answer.json(),
                 }
                 # Where this machine keeps temporary files is nobody's business.
-                found.setdefault(name, json.loads(json.dumps(example).replace(f"{folder}/", "")))
+                told = json.dumps(example).replace(f"{folder}/", "").replace(known.get("key", SHOWN_KEY), SHOWN_KEY)
+                found.setdefault(name, json.loads(told))
     return found
+
+
+async def prepare(store: AsyncStore) -> None:
+    """Let a message fail for good, so that there is a dead letter to tell of."""
+    scope = Scope(store)
+    await AsyncContext(scope).threads.append("orders", {"order": 7}, from_id="shop", to_id="payer")
+    letter = bury("default", thread_id="orders", record=ORDER, error=ERROR, attempts=3, now=scope.clock())
+    await store.commit(Commit(new_id(), (), (letter,)))
 
 
 def shape(value: Any) -> Any:

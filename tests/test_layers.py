@@ -44,12 +44,12 @@ RANK = {
     "testing": 11,
     "copying": 11,
     "checking": 12,
-    "server": 11,
+    "server": 13,
     "compat": 12,
     "adapters": 12,
-    "cli": 13,
+    "cli": 14,
     "demo": 12,
-    "__main__": 14,
+    "__main__": 15,
 }
 # Backends share the reference store's pure helpers; services see neither backends nor drivers.
 FORBIDDEN = {"services": {"apsw", "psycopg", "redis", "threading", "asyncio", "socket", "sqlite3", "pickle"}}

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Iterator
@@ -60,6 +61,8 @@ class Served:
         self.do(self._exchange(url))
 
     async def _exchange(self, url: str) -> None:
+        await self.app.state.changes.close()
+        await self.app.state.upkeep.close()
         await self.app.state.store.close()
         use_store(self.app, await open_async_store(url))
 
@@ -78,11 +81,12 @@ class Served:
 
 @contextmanager
 def served(url: str = "memory://", **settings: Any) -> Iterator[Served]:
-    server = Served(Settings(url=url, **{"requests_per_second": 1e9, **settings}))
-    try:
-        yield server
-    finally:
-        server.close()
+    with tempfile.TemporaryDirectory() as folder:
+        server = Served(Settings(url=url, **{"requests_per_second": 1e9, "backups": folder, **settings}))
+        try:
+            yield server
+        finally:
+            server.close()
 
 
 def free_port() -> int:

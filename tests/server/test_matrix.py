@@ -239,6 +239,9 @@ GET /memories/pending                         yes     yes     yes       yes
 GET /memories/batches/{batch_id}              yes     yes     yes       yes
 POST /memories/batches/{batch_id}/commit      -       -       yes       yes
 POST /memories/batches/{batch_id}/reject      -       -       yes       yes
+GET /memories                                 yes     yes     yes       yes
+GET /memories/revoke/preview                  yes     yes     yes       yes
+GET /memories/sources                         yes     yes     yes       yes
 GET /memories/search                          yes     yes     yes       yes
 GET /memories/{memory_id}                     yes     yes     yes       yes
 GET /memories/{memory_id}/history             yes     yes     yes       yes
@@ -249,6 +252,9 @@ GET /threads/{thread_id}/slots                yes     yes     yes       yes
 GET /threads                                  yes     yes     yes       yes
 GET /threads/stats                            yes     yes     yes       yes
 DELETE /threads/{thread_id}                   -       yes     -         yes
+GET /threads/dead                             yes     yes     yes       yes
+POST /threads/dead/{letter_id}/retry          -       yes     -         yes
+GET /threads/queues                           yes     yes     yes       yes
 GET /threads/{thread_id}/follow               yes     yes     yes       yes
 GET /files                                    yes     yes     yes       yes
 GET /files/text                               yes     yes     yes       yes
@@ -259,6 +265,8 @@ POST /files/restore                           -       yes     -         yes
 POST /files/rename                            -       yes     -         yes
 POST /files/delete                            -       yes     -         yes
 POST /files/erase                             -       -       -         yes
+GET /changes                                  yes     yes     yes       yes
+GET /search                                   yes     yes     yes       yes
 POST /runs/boot                               -       yes     -         yes
 GET /runs/{run_id}/ws                         yes     yes     yes       yes
 POST /runs/{run_id}/step/update               -       yes     -         yes
@@ -268,10 +276,17 @@ POST /runs/restore                            -       yes     -         yes
 POST /runs/{run_id}/snapshot                  -       yes     -         yes
 POST /runs/{run_id}/resume/snapshot           -       yes     -         yes
 POST /runs/resume/load                        -       yes     -         yes
+GET /keys                                     -       -       -         yes
+POST /keys                                    -       -       -         yes
+DELETE /keys/{name}                           -       -       -         yes
 GET /health                                   yes     yes     yes       yes
 GET /ready                                    yes     yes     yes       yes
 GET /durability                               yes     yes     yes       yes
 GET /metrics                                  -       -       -         yes
+GET /calls                                    -       -       -         yes
+GET /upkeep                                   -       -       -         yes
+POST /upkeep/check                            -       -       -         yes
+POST /upkeep/backup                           -       -       -         yes
 """
 
 

@@ -51,7 +51,10 @@ VARIED = [pair for pair in PAIRS if pair[0] in WRONGED or "{" in pair[0].path or
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder: Path = tmp_path_factory.mktemp("described")
-    with served(str(folder / "agent.db"), snapshots=str(folder / "s")) as server, client(server.url) as made:
+    with (
+        served(str(folder / "agent.db"), snapshots=str(folder / "s")) as server,
+        client(server.url, server.key()) as made,
+    ):
         made.post("/runs", json={"objective": "x", "run_id": "known"})
         made.post("/sessions/known/messages", json={"messages": [{"role": "user", "content": "Hello"}]})
         made.post("/threads/known/slots", json={"payload": 1, "from_id": "a"})
@@ -84,7 +87,8 @@ def test_no_generated_call_breaks_anything(
     def call(case: Any, known: bool) -> None:
         if known:
             case.path_parameters = dict.fromkeys(case.path_parameters or {}, "known")
-        answer = case.call(base_url=str(http.base_url), timeout=60)
+        key = {"Authorization": http.headers["Authorization"]}
+        answer = case.call(base_url=str(http.base_url), headers=key, timeout=60)
         assert answer.status_code < 500, answer.text
         case.validate_response(answer, checks=CHECKS)
 

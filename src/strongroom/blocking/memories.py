@@ -43,6 +43,8 @@ class Memories:
     history = blocking(AsyncMemories.history)
     at = blocking(AsyncMemories.at)
     revoke = blocking(AsyncMemories.revoke)
+    would_revoke = blocking(AsyncMemories.would_revoke)
+    revocation = blocking(AsyncMemories.revocation)
     sweep = blocking(AsyncMemories.sweep)
     index = blocking(AsyncMemories.index)
     reembed = blocking(AsyncMemories.reembed)

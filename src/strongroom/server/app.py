@@ -22,6 +22,7 @@ from starlette.responses import Response
 from strongroom.opening import open_async_store
 from strongroom.server import assistants
 from strongroom.server.bounded import BoundedStore
+from strongroom.server.changes import Changes
 from strongroom.server.gate import Gate
 from strongroom.server.limits import HeldBytes, Streams
 from strongroom.server.middleware import RequestMiddleware, WithoutQuery
@@ -32,6 +33,7 @@ from strongroom.server.routes import ENDPOINTS
 from strongroom.server.settings import Settings, folders, from_environment
 from strongroom.server.shutdown import Shutdown, end
 from strongroom.server.telemetry import Metrics
+from strongroom.server.upkeep import Upkeep
 from strongroom.store import AsyncStore
 
 # A page of another site sends its key itself: cookies are never asked for, so no browser adds anything of its own.
@@ -87,6 +89,8 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
             finally:
                 await end(ending)
     finally:
+        await app.state.changes.close()
+        await app.state.upkeep.close()
         await app.state.store.close()  # finishes what is queued: an acknowledged commit is never cut short
 
 
@@ -96,6 +100,8 @@ def use_store(app: Starlette, store: AsyncStore) -> None:
     app.state.store = store
     app.state.bounded = BoundedStore(store, settings.max_answer_bytes)
     app.state.contexts = {}
+    app.state.changes = Changes(app.state.bounded, settings.max_answer_bytes)
+    app.state.upkeep = Upkeep(store, settings)
     app.state.gate = Gate(store, settings)
     app.state.streams = Streams(settings.max_streams)
     app.state.held = HeldBytes(max(settings.max_bodies_bytes, settings.max_body_bytes))

@@ -54,6 +54,7 @@ class BoundedStore:
     def __init__(self, store: AsyncStore, most_bytes: int) -> None:
         self._store: Any = store
         self._most = most_bytes
+        self.on_commit: Callable[[Commit], None] = _nobody
         if can_search(store):
             self.search = self._search
 
@@ -77,6 +78,7 @@ class BoundedStore:
 
     async def commit(self, commit: Commit) -> Receipt:
         made: Receipt = await self._store.commit(commit)
+        self.on_commit(commit)
         return made
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -114,6 +116,10 @@ def _at_most(most_bytes: int) -> Iterator[None]:
         yield
     finally:
         _left.reset(token)
+
+
+def _nobody(commit: Commit) -> None:
+    """Nobody wants to hear of commits."""
 
 
 def too_much(most_bytes: int) -> BudgetExceeded:

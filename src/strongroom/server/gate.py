@@ -73,6 +73,10 @@ class Gate:
             raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
         return caller
 
+    def forget(self) -> None:
+        """Look for every key again: one was revoked."""
+        self._known.clear()
+
     async def still_admits(self, caller: Caller) -> bool:
         """Tell whether somebody who was let in may stay: without a key, only until there is one."""
         if caller is self._local:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from strongroom.codec import pack
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import Scope, now
-from strongroom.store import AsyncStore, Commit, Delete, Document, Expect, Get, Key, Put, Scan, new_id
+from strongroom.store import MAX_NAME, AsyncStore, Commit, Delete, Document, Expect, Get, Key, Put, Scan, new_id
 
 SPACE = "strongroom:keys"  # a space of its own; no key opens it, because keys name ordinary spaces
 KIND = "key"
@@ -65,14 +65,16 @@ class Keys:
         self._store = store
         self._scope = Scope(store, SPACE)
 
-    async def create(self, *, space: str, role: str, label: str = "") -> tuple[str, StoredKey]:
-        """Make a key. The text is returned this once and cannot be had again."""
+    async def create(self, *, space: str, role: str, label: str = "", name: str | None = None) -> tuple[str, StoredKey]:
+        """Make a key. The text is returned this once and cannot be had again. `Conflict` if the name is taken."""
         if role not in RIGHTS:
             raise InvalidInput(f"a role must be one of {', '.join(RIGHTS)}, not {role!r:.40}; nothing was created")
         Key(space, KIND, "-")
+        if len(label) > MAX_NAME:
+            raise InvalidInput(f"a label has at most {MAX_NAME} characters; nothing was created")
         if space.startswith("strongroom:"):
             raise InvalidInput("spaces that begin with 'strongroom:' are Strongroom's own; nothing was created")
-        name, secret = os.urandom(6).hex(), os.urandom(32).hex()
+        name, secret = name or os.urandom(6).hex(), os.urandom(32).hex()
         stored = StoredKey(name, _digest(secret), space, msgspec.convert(role, Role), now(), label)
         put = Put(_key(name), pack(stored), {"space": space})
         await self._store.commit(Commit(new_id(), (Expect(_key(name), 0),), (put, Put(MADE, pack({})))))

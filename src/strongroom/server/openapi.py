@@ -142,7 +142,7 @@ def _query_parameters(each: Endpoint, schema_of: dict[Any, Any], components: dic
 
 
 def _headers(each: Endpoint) -> list[dict[str, Any]]:
-    if not each.keyed:
+    if not each.keyed or each.method == "GET":
         return []
     text = (
         "Choose one for each thing you want done, and use it again if no answer came: it is done once. "

@@ -47,16 +47,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     writes: bool = False  # although its right alone does not say so
     large: bool = False  # whether its body may be as large as a pack; it is spooled to disk
     max_body_bytes: int = sys.maxsize  # less than the server's own limit
+    keyed: bool = True  # whether it takes an Idempotency-Key: all that writes does, unless a repeat cannot be answered
 
     @property
     def reads(self) -> bool:
         """Whether nothing can change by it."""
         return self.right in (None, "read") and not self.writes
-
-    @property
-    def keyed(self) -> bool:
-        """Whether it takes an Idempotency-Key: all that writes does, but for the port, whose commits have ids."""
-        return self.method != "GET" and self.group != "store"
 
 
 class Endpoints(list[Endpoint]):

@@ -35,13 +35,20 @@ class Settings(Struct, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...] = ()  # of web pages that may call this server from a browser
     mcp_sessions: bool = True  # whether older assistants get a session, which only the process that made it knows
     snapshots: str = "snapshots"  # where POST /runs/{id}/snapshot writes packs
+    backups: str = "backups"  # where POST /upkeep/backup writes copies of a SQLite store
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read settings from STRONGROOM_* variables."""
     return Settings(
+<<<<<<< HEAD
         url=environment.get("STRONGROOM_URL") or Settings().url,
         snapshots=environment.get("STRONGROOM_SNAPSHOTS") or Settings().snapshots,
+=======
+        url=url,
+        snapshots=snapshots,
+        backups=environment.get("STRONGROOM_BACKUPS", Settings().backups),
+>>>>>>> 8c2ec0b (Tell over HTTP what changes in a space, what would fall with a source, what waits for workers, and anything by id or words; keys, checks and backups for admins)
         space=environment.get("STRONGROOM_SPACE", Settings().space),
         no_keys=environment.get("STRONGROOM_NO_KEYS", "") == "1",
         mcp_sessions=environment.get("STRONGROOM_MCP_SESSIONS", "1") != "0",
@@ -80,7 +87,7 @@ def _origin(text: str) -> str:
 
 def folders(settings: Settings) -> list[str]:
     """Return where this server keeps things, which is nobody else's business."""
-    known = [Path(settings.snapshots), Path(tempfile.gettempdir())]
+    known = [Path(settings.snapshots), Path(settings.backups), Path(tempfile.gettempdir())]
     scheme, mark, rest = settings.url.partition("://")
     if not mark or scheme in ("sqlite", "file"):
         known.append(Path(unquote(rest.removeprefix("/")) if mark else settings.url).parent)

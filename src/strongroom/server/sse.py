@@ -20,7 +20,7 @@ from strongroom.server.request import MOST, Request
 from strongroom.server.shutdown import end
 
 HEARTBEAT_SECONDS = 15.0
-Shown = AsyncIterator[tuple[int, str, Any]]  # id, name, data
+Shown = AsyncIterator[tuple[int | str, str, Any]]  # id, name, data
 
 
 class Stream(StreamingResponse):
@@ -70,7 +70,7 @@ async def _lines(
             id, name, data = one
             # A name is a line of its own: nothing in it may end the line.
             line = "".join(letter for letter in name if letter.isprintable()).encode("utf-8", "replace")
-            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (id, line, msgspec.json.encode(data))
+            yield b"id: %s\nevent: %s\ndata: %s\n\n" % (str(id).encode(), line, msgspec.json.encode(data))
     finally:
         await end(coming, stopping)
 

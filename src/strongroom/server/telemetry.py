@@ -31,12 +31,21 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 class Figures:
     """What is counted for one method and route."""
 
-    __slots__ = ("buckets", "seconds", "statuses")
+    __slots__ = ("buckets", "longest", "seconds", "statuses")
 
     def __init__(self) -> None:
         self.statuses: defaultdict[int, int] = defaultdict(int)
         self.buckets = [0] * (len(BOUNDS) + 1)
-        self.seconds = 0.0
+        self.seconds = self.longest = 0.0
+
+    def quantile(self, share: float) -> float:
+        """Return a time within which that share of the requests was answered."""
+        wanted, running = share * sum(self.buckets), 0
+        for bound, number in zip((*BOUNDS, self.longest), self.buckets, strict=True):
+            running += number
+            if running >= wanted:
+                return min(bound, self.longest)
+        return self.longest
 
 
 SPENT = {
@@ -61,6 +70,12 @@ class Metrics:
         figures.statuses[status] += 1
         figures.buckets[bisect_left(BOUNDS, seconds)] += 1
         figures.seconds += seconds
+        figures.longest = max(figures.longest, seconds)
+
+    def slowest(self) -> list[tuple[str, str, Figures]]:
+        """Return methods, routes and their figures, those that took longest at most before the others."""
+        found = [(method, route, figures) for (method, route), figures in self._figures.items()]
+        return sorted(found, key=lambda each: -each[2].longest)
 
     def record(self, type: object, payload: object) -> None:
         """Count what an event that was recorded here says of models and tools."""

@@ -1,8 +1,20 @@
 """The table of endpoints, a file for each resource. The first that fits a path serves it."""
 
 from strongroom.server.router import Endpoint
-from strongroom.server.routes import classic, files, memories, ops, packs, runs, sessions, store, threads
+from strongroom.server.routes import (
+    changes,
+    classic,
+    files,
+    keys,
+    memories,
+    ops,
+    packs,
+    runs,
+    search,
+    sessions,
+    store,
+    threads,
+)
 
-ENDPOINTS: list[Endpoint] = [
-    each for group in (runs, sessions, store, memories, threads, files, classic, packs, ops) for each in group.endpoint
-]
+GROUPS = (runs, sessions, store, memories, threads, files, changes, search, classic, packs, keys, ops)
+ENDPOINTS: list[Endpoint] = [each for group in GROUPS for each in group.endpoint]

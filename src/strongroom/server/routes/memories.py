@@ -5,17 +5,21 @@ A proposal that comes through a run is the run's, not the key's: the key's role 
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from strongroom.errors import InvalidInput
+from strongroom.errors import InvalidInput, NotFound
 from strongroom.server.operations import said
 from strongroom.server.request import Limit, Request
 from strongroom.server.router import Endpoints
+from strongroom.server.routes.sessions import MessageView, view_of
 from strongroom.services.memories.values import Batch, Change, Committed, Hit, Memory, MemoryRequest, Revoked, Trust
 
 endpoint = Endpoints("memories")
+
+AROUND = 2  # messages shown before and after the one that is a source
 
 
 class Proposed(Struct, frozen=True):
@@ -90,6 +94,56 @@ class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["fact", "preference", "policy", "decision", "invariant"] | None = None
     min_confidence: float = 0.0
     min_trust: Trust = "untrusted"
+
+
+class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    status: Literal["active", "superseded", "deprecated", "expired", "revoked", "any"] = "any"
+    after: str | None = None
+    limit: Limit = 50
+    scope: Literal["user", "project", "global"] | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    type: Literal["fact", "preference", "policy", "decision", "invariant"] | None = None
+    min_trust: Trust = "untrusted"
+
+
+class MemoryPage(Struct, frozen=True):
+    memories: list[Memory]
+    next: str | None
+
+
+class PreviewQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    source_ref: Annotated[str, Meta(min_length=1)]
+    limit: Limit = 1000
+
+
+class Falling(Struct, frozen=True):
+    """What revoking the source would end. `complete` is false if there is more."""
+
+    source_ref: str
+    memories: list[Memory]
+    complete: bool
+
+
+class SourcesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    ref: Annotated[tuple[str, ...], Meta(min_length=1, max_length=20)]
+
+
+class Source(Struct, frozen=True):
+    """What a source is: a memory, with its trust; a message (`session#message`), with those around it; or anything."""
+
+    ref: str
+    kind: Literal["memory", "message", "other"]
+    trust: Trust | None = None
+    revoked: Revoked | None = None
+    memory: Memory | None = None
+    session_id: str | None = None
+    message_id: str | None = None
+    messages: list[MessageView] = []
+
+
+class Sources(Struct, frozen=True):
+    sources: list[Source]
 
 
 class BatchPage(Struct, frozen=True):
@@ -176,6 +230,40 @@ async def reject(request: Request[Rejection, None]) -> Batch:
     )
 
 
+@endpoint("GET /memories", "read", "List memories")
+async def list_memories(request: Request[None, ListQuery]) -> MemoryPage:
+    """List what is known of nobody in particular, and of whom the filters name."""
+    query = request.query
+    found = await request.fewer(
+        query.limit,
+        lambda limit: request.ctx.memories.list(
+            status=None if query.status == "any" else query.status,
+            after=query.after,
+            limit=limit,
+            scope=query.scope,
+            user_id=query.user_id,
+            project_id=query.project_id,
+            type=query.type,
+            min_trust=query.min_trust,
+        ),
+    )
+    return MemoryPage(list(found), found.next)
+
+
+@endpoint("GET /memories/revoke/preview", "read", "What would fall with a source")
+async def preview(request: Request[None, PreviewQuery]) -> Falling:
+    query = request.query
+    found = await request.fewer(
+        query.limit, lambda limit: request.ctx.memories.would_revoke(source_ref=query.source_ref, limit=limit)
+    )
+    return Falling(query.source_ref, list(found), found.degraded is None)
+
+
+@endpoint("GET /memories/sources", "read", "Where proposals and memories come from")
+async def sources(request: Request[None, SourcesQuery]) -> Sources:
+    return Sources([await _source(request, ref) for ref in request.query.ref])
+
+
 @endpoint("GET /memories/search", "read", "Search memories")
 async def search(request: Request[None, SearchQuery]) -> HitPage:
     query = request.query
@@ -217,6 +305,32 @@ async def revoke(request: Request[Revocation, None]) -> Revoked:
 @endpoint("POST /memories/sweep", "review", "Retire what has expired")
 async def sweep(request: Request[Sweep, None]) -> int:
     return await request.ctx.memories.sweep(commit_id=request.commit_id)
+
+
+async def _source(request: Request[Any, Any], ref: str) -> Source:
+    """Find out what a source names, if it is anything of this space."""
+    memories = request.ctx.memories
+    found = Source(ref, "other", revoked=await memories.revocation(ref))
+    try:
+        memory = await memories.get(ref)
+        return replace(found, kind="memory", memory=memory, trust=memory.trust)
+    except (NotFound, InvalidInput):
+        pass
+    session_id, _, place = ref.rpartition("#")
+    if not session_id or not place:
+        return found
+    try:
+        session = await request.ctx.sessions.get(session_id)
+        index = int(place) if place.isdecimal() and len(place) < 16 else (await session.get(place)).index
+        around = await session.page(after=str(max(0, index - AROUND)), limit=2 * AROUND + 1)
+    except (NotFound, InvalidInput):
+        return found
+    named = next((message.id for message in around if message.index == index), None)
+    if named is None:
+        return found
+    return replace(
+        found, kind="message", session_id=session_id, message_id=named, messages=[view_of(each) for each in around]
+    )
 
 
 def _name(request: Request[Any, Any], given: str | None) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec import Struct
+
 from strongroom.bridge import Threaded
 from strongroom.server.keys import SPACE
 from strongroom.server.request import Request
 from strongroom.server.responses import Refusal, Whole
 from strongroom.server.router import Endpoints
+from strongroom.server.upkeep import Backup, Known, LastCheck, Work
 from strongroom.store import Durability, Scan
 
 endpoint = Endpoints("operations")
@@ -39,6 +44,82 @@ async def durability(request: Request[None, None]) -> Durability:
 @endpoint("GET /metrics", "admin", "Counters for Prometheus", answer=str, media="text/plain")
 async def metrics(request: Request[None, None]) -> Whole:
     """Tell how the whole server is doing, which is its operators' business, not that of whoever has a space on it."""
+    _require_operator(request)
+    return Whole(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+class Route(Struct, frozen=True):
+    """How requests of one kind went. Times are in seconds; of `p50` and `p95`, the next larger bound of a histogram."""
+
+    method: str
+    route: str
+    count: int
+    failed: int
+    p50: float
+    p95: float
+    longest: float
+
+
+class Calls(Struct, frozen=True):
+    """Since this worker started, the slowest first."""
+
+    calls: list[Route]
+
+
+class UpkeepPage(Struct, frozen=True):
+    """`running` is what this worker is at."""
+
+    durability: Durability
+    check: LastCheck | None
+    backups: tuple[Backup, ...]
+    running: str | None
+
+
+class Begun(Struct, frozen=True):
+    running: str
+
+
+@endpoint("GET /calls", "admin", "How long requests take")
+async def calls(request: Request[None, None]) -> Calls:
+    _require_operator(request)
+    found = [
+        Route(
+            method,
+            route,
+            sum(figures.statuses.values()),
+            sum(number for status, number in figures.statuses.items() if status >= 500),
+            figures.quantile(0.5),
+            figures.quantile(0.95),
+            figures.longest,
+        )
+        for method, route, figures in request.app.state.metrics.slowest()
+    ]
+    return Calls(found)
+
+
+@endpoint("GET /upkeep", "admin", "The last check, and the backups")
+async def upkeep(request: Request[None, None]) -> UpkeepPage:
+    _require_operator(request)
+    known: Known = await request.app.state.upkeep.known()
+    return UpkeepPage(request.ctx.durability, known.check, known.backups, request.app.state.upkeep.running)
+
+
+@endpoint("POST /upkeep/check", "admin", "Check the whole store, beside everything else")
+async def check(request: Request[None, None]) -> Begun:
+    return _begin(request, "check")
+
+
+@endpoint("POST /upkeep/backup", "admin", "Write a copy of the store and check it")
+async def backup(request: Request[None, None]) -> Begun:
+    return _begin(request, "backup")
+
+
+def _begin(request: Request[Any, Any], work: Work) -> Begun:
+    _require_operator(request)
+    request.app.state.upkeep.start(work)
+    return Begun(work)
+
+
+def _require_operator(request: Request[Any, Any]) -> None:
     if request.caller.space != request.settings.space:
         raise Refusal(403, "forbidden", "this is for admins of the server's own space (STRONGROOM_SPACE)")
-    return Whole(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -64,6 +64,7 @@ class PageQuery(Struct, frozen=True, forbid_unknown_fields=True):
     status: Status | None = None
     after: str | None = None
     limit: Limit = 50
+    reverse: bool = False
 
 
 class EventQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -175,7 +176,8 @@ async def get(request: Request[None, None]) -> Response:
 async def list_runs(request: Request[None, PageQuery]) -> RunPage:
     query = request.query
     found = await request.fewer(
-        query.limit, lambda limit: request.ctx.runs.list(status=query.status, after=query.after, limit=limit)
+        query.limit,
+        lambda limit: request.ctx.runs.list(status=query.status, after=query.after, limit=limit, reverse=query.reverse),
     )
     return RunPage([run.working_set for run in found], found.next, found.damaged)
 

@@ -160,12 +160,12 @@ async def append(request: Request[NewMessages, None]) -> Messages:
     session = await request.ctx.sessions.open(
         request.path_params["session_id"], commit_id=None if key is None or is_ours(key) else key
     )
-    return Messages([_view(message) for message in await session.append(**_new(request))])
+    return Messages([view_of(message) for message in await session.append(**_new(request))])
 
 
 @endpoint("PUT /sessions/{session_id}/messages", "write", "Replace messages")
 async def replace(request: Request[NewMessages, None]) -> Messages:
-    return Messages([_view(message) for message in await (await _session(request)).replace(**_new(request))])
+    return Messages([view_of(message) for message in await (await _session(request)).replace(**_new(request))])
 
 
 def _new(request: Request[NewMessages, None]) -> dict[str, Any]:
@@ -177,11 +177,11 @@ async def load(request: Request[None, LoadQuery]) -> Messages:
     session, query = await _session(request), request.query
     if query.k is not None:
         newest = await request.fewer(query.k, lambda k: session.page(limit=k, reverse=True))
-        return Messages([_view(message) for message in newest], newest.next if len(newest) < query.k else None)
+        return Messages([view_of(message) for message in newest], newest.next if len(newest) < query.k else None)
     page = await request.fewer(
         query.limit, lambda limit: session.page(after=query.after, limit=limit, reverse=query.reverse)
     )
-    return Messages([_view(message) for message in page], page.next)
+    return Messages([view_of(message) for message in page], page.next)
 
 
 @endpoint("GET /sessions/{session_id}/window", "read", "A window that fits")
@@ -190,7 +190,7 @@ async def window(request: Request[None, WindowQuery]) -> WindowView:
     made: Window = await (await _session(request)).window(
         max_tokens=query.max_tokens, strategy=query.strategy, query=query.q, reserve_tokens=query.reserve_tokens
     )
-    messages = [_view(message) for message in made.messages if isinstance(message, Message)]
+    messages = [view_of(message) for message in made.messages if isinstance(message, Message)]
     return WindowView(messages, made.total_tokens, made.approximate, made.receipt)
 
 
@@ -230,7 +230,7 @@ async def follow(request: Request[None, FollowQuery]) -> Stream:
             [end] = await store.read([Range(key, 0, 0)])
             page = await request.fewer(PAGE, partial(_page, session, str(start)))
             for message in page:
-                yield message.index, "message", _view(message)
+                yield message.index, "message", view_of(message)
                 start = message.index + 1
             if page.next is None:
                 start = max(start, end.length)
@@ -247,10 +247,10 @@ async def _session(request: Request[Any, Any]) -> AsyncSession:
     return await request.ctx.sessions.get(request.path_params["session_id"])
 
 
-def _view(message: Message) -> MessageView:
+def view_of(message: Message) -> MessageView:
     return MessageView(message.id, message.index, message.at, message.tokens, dict(message), message.sidecar)
 
 
 def _hits(found: Found) -> Hits:
-    hits = [HitView(hit.message_id, hit.session_id, hit.score, hit.why, _view(hit.message)) for hit in found]
+    hits = [HitView(hit.message_id, hit.session_id, hit.score, hit.why, view_of(hit.message)) for hit in found]
     return Hits(hits, found.degraded)

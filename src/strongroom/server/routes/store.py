@@ -35,7 +35,7 @@ from strongroom.server.router import Endpoints
 from strongroom.server.shutdown import end
 from strongroom.store import Key, Range, ReceiptOf, Scan, Slice, require_name, used_otherwise
 
-endpoint = Endpoints("store", media=wire.MEDIA)
+endpoint = Endpoints("store", media=wire.MEDIA, keyed=False)  # a commit has an id of its own
 post = partial(endpoint, accepts=wire.MEDIA)
 
 MOST_PARTS = 10_000

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
+from strongroom.dispatch.mail import Mail
+from strongroom.dispatch.queues import MOST_WAITING, Queues, waiting
+from strongroom.errors import StrongroomError
 from strongroom.server.request import Limit, Natural, Request
 from strongroom.server.router import Endpoints
 from strongroom.server.sse import Shown, Stream, last_seen
 from strongroom.services.threads.payloads import unseal
+from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.threads.values import Slot, ThreadPage, ThreadStats
 
 endpoint = Endpoints("threads")
@@ -95,6 +100,68 @@ async def stats(request: Request[None, None]) -> ThreadStats:
 @endpoint("DELETE /threads/{thread_id}", "write", "Delete a thread")
 async def delete(request: Request[None, None]) -> dict[str, bool]:
     return {"ok": await request.ctx.threads.delete(request.path_params["thread_id"], commit_id=request.commit_id)}
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+class Letter(Struct, frozen=True):
+    """A message that nobody could handle. `payload` is None if the message is gone."""
+
+    id: str
+    thread_id: str
+    index: int
+    handler: str
+    error: str
+    attempts: int
+    at: datetime
+    payload: Any
+
+
+class Letters(Struct, frozen=True):
+    letters: list[Letter]
+    next: str | None
+
+
+class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    handler: str | None = None
+    after: str | None = None
+    limit: Limit = 50
+
+
+@endpoint("GET /threads/dead", "read", "Messages that nobody could handle")
+async def dead(request: Request[None, DeadQuery]) -> Letters:
+    query, threads = request.query, request.ctx.threads
+
+    async def page(limit: int) -> Letters:
+        found = await Mail(threads).dead(handler=query.handler, after=query.after, limit=limit)
+        letters = [
+            Letter(
+                each.id, each.thread_id, each.index, each.handler, each.error, each.attempts, each.at,
+                await _payload(threads, each.thread_id, each.index),
+            )
+            for each in found.letters
+        ]  # fmt: skip
+        return Letters(letters, found.next)
+
+    return await request.fewer(query.limit, page)
+
+
+@endpoint("POST /threads/dead/{letter_id}/retry", "write", "Deliver a dead letter again")
+async def retry(request: Request[None, None]) -> SlotView:
+    return _view(await Mail(request.ctx.threads).replay(request.path_params["letter_id"], request.commit_id))
+
+
+@endpoint("GET /threads/queues", "read", "What waits for whom, and who is at it")
+async def queues(request: Request[None, None]) -> Queues:
+    return await request.fewer(MOST_WAITING, partial(waiting, request.ctx.scope))
+
+
+async def _payload(threads: AsyncThreads, thread_id: str, index: int) -> Any:
+    try:
+        return _view(await threads.thread(thread_id)[index]).payload
+    except StrongroomError:
+        return None
 
 
 @endpoint("GET /threads/{thread_id}/follow", "read", "Messages as they come", media="text/event-stream")

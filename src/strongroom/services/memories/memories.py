@@ -314,15 +314,15 @@ class AsyncMemories:
         return load(await self._document(keys.MEMORY, memory_id), Memory)
 
     async def list(
-        self, *, status: Status = "active", after: str | None = None, limit: int = 50, **filters: Unpack[Filters]
+        self, *, status: Status | None = "active", after: str | None = None, limit: int = 50, **filters: Unpack[Filters]
     ) -> Results[Memory]:
         """Return memories a page at a time: nobody's, then those of whom the filters name, each by order of creation.
 
-        A page may be short and still have a `next`.
+        `status=None` lists all of them, whatever became of them. A page may be short and still have a `next`.
         """
         lens = Lens.of(filters)
         now = moment(self._scope.clock())
-        memories, next = await page(self._scope, lens, {"status": status}, after, limit)
+        memories, next = await page(self._scope, lens, {"status": status} if status else {}, after, limit)
         return Results([memory for memory in memories if lens.shows(memory, now, status=status)], next=next)
 
     async def history(self, memory_id: str) -> Results[Change]:
@@ -354,6 +354,16 @@ class AsyncMemories:
         nothing of it is found either way; calling again finishes the work.
         """
         return await self._revocations.revoke(source_ref, by, reason, commit_id)
+
+    async def would_revoke(self, *, source_ref: str, limit: int = 1_000) -> Results[Memory]:
+        """Return the memories that revoking a source would end. Changes nothing."""
+        if not source_ref:
+            raise InvalidInput("would_revoke() needs the source_ref to revoke, as a non-empty string")
+        return await self._revocations.preview(source_ref, limit)
+
+    async def revocation(self, source_ref: str) -> Revoked | None:
+        """Return how a source was revoked, None if it is believed."""
+        return await self._revocations.revoked(source_ref)
 
     async def sweep(self, *, commit_id: str | None = None) -> int:
         """Finish interrupted revocations and retire what has expired. Return how many memories ended."""

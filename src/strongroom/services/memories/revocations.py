@@ -20,7 +20,7 @@ from strongroom.scope import Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories.decisions import end, expired
 from strongroom.services.memories.keys import load
-from strongroom.services.memories.values import End, Memory, Revoked
+from strongroom.services.memories.values import End, Memory, Results, Revoked
 from strongroom.store import EXISTS, Expect, Get, Key, Put, Range, Receipt, Scan, Write, require_text
 from strongroom.values import moment
 
@@ -50,6 +50,33 @@ class Revocations:
             "memories.revoke", key, encode({"source_ref": source_ref, "by": by, "reason": reason}), commit_id
         )
         return await perform(self._scope, operation, attempt, replay)
+
+    async def preview(self, source_ref: str, limit: int) -> Results[Memory]:
+        """Return what revoking a source would end, at most `limit`; `degraded` says if there is more."""
+        found: dict[str, Memory] = {}
+        if keys.can_be_id(source_ref):
+            itself = await self._scope.get(Get(self._scope.key(keys.MEMORY, source_ref)))
+            if itself is not None:
+                found[source_ref] = load(itself, Memory)
+        level = [source_ref]
+        walked = {source_ref}
+        while level:
+            following: list[str] = []
+            for ref in level:
+                async for page in self._scope.pages(Scan(self._scope.space, keys.MEMORY, {keys.source_tag(ref): "1"})):
+                    found |= {document.key.id: load(document, Memory) for document in page}
+                    following += [document.key.id for document in page if document.key.id not in walked]
+                    walked.update(following)
+                    falling = [memory for memory in found.values() if memory.status != "revoked"]
+                    if len(falling) > limit:
+                        return Results(falling[:limit], degraded=f"more than {limit} would fall")
+            level = following
+        return Results(memory for memory in found.values() if memory.status != "revoked")
+
+    async def revoked(self, source_ref: str) -> Revoked | None:
+        """Return how a source was revoked, None if it is believed."""
+        found = await self._scope.get(Get(keys.revocation_key(self._scope.space, source_ref)))
+        return None if found is None else load(found, Revoked)
 
     async def sweep(self, commit_id: str | None) -> int:
         scope, ended = self._scope, 0

@@ -98,8 +98,10 @@ class Lens(Struct, frozen=True):
         projects = {None, self.project_id}
         return tuple(sorted({keys.owner(user, project) for user in users for project in projects}))
 
-    def shows(self, memory: Memory, now: datetime, *, status: str = "active") -> bool:
-        return memory.status == status and not (status == "active" and expired(memory, now)) and self._fits(memory)
+    def shows(self, memory: Memory, now: datetime, *, status: str | None = "active") -> bool:
+        return (
+            status in (None, memory.status) and not (status == "active" and expired(memory, now)) and self._fits(memory)
+        )
 
     def showed(self, memory: Memory, time: datetime) -> bool:
         """Tell whether this memory was active at that time."""

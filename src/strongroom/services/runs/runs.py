@@ -122,12 +122,19 @@ class AsyncRuns:
         return self._handle(ref, state, actor, state_type)
 
     async def list(
-        self, *, status: Status | None = None, after: str | None = None, limit: int = 50, actor: str = ACTOR
+        self,
+        *,
+        status: Status | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        reverse: bool = False,
+        actor: str = ACTOR,
     ) -> Listing[AsyncRun]:
-        """Return runs in order of creation, a page at a time; `next` of a page is `after` of the next one."""
+        """Return runs in order of creation, or the newest first, a page at a time; `next` of a page is `after` of the
+        next one."""
         tags: dict[str, str] = {} if status is None else {"status": status}
         states, next_page, bad = await self._scope.listed(
-            Scan(self._scope.space, KIND, tags, after, limit),
+            Scan(self._scope.space, KIND, tags, after, limit, reverse),
             lambda document: (document.key.id, load(document, document.key.id)),
         )
         found, damaged = [], list(bad)

@@ -1,0 +1,97 @@
+"""What waits for whom, and which worker is at it: read from the flags and leases that workers themselves go by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from strongroom.scope import Scope
+from strongroom.services.threads.deliveries import DEAD, DELIVERY, MAIL, Delivery, read_delivery
+from strongroom.services.threads.plans import THREAD
+from strongroom.services.threads.values import moment
+from strongroom.store import Get, Range, Scan
+
+MOST_WAITING = 500  # threads that are looked at, those that wait longest
+
+
+class Queue(Struct, frozen=True):
+    """What waits for one handler: how many threads, since when the oldest message, how many are tried again later."""
+
+    handler: str
+    threads: int
+    oldest: datetime | None
+    retrying: int
+
+
+class LeaseInfo(Struct, frozen=True):
+    """A thread that a worker has, and until when it is nobody else's."""
+
+    worker: str
+    thread_id: str
+    handlers: tuple[str, ...]
+    until: datetime
+
+
+class Queues(Struct, frozen=True):
+    """`complete` is false if more threads wait than were looked at; `dead_letters` ends at a hundred."""
+
+    queues: list[Queue]
+    leases: list[LeaseInfo]
+    dead_letters: int
+    complete: bool
+
+
+class _Waiting(Struct, frozen=True):
+    handler: str
+    thread_id: str
+
+
+async def waiting(scope: Scope, limit: int = MOST_WAITING) -> Queues:
+    """Return the queues of a space. What it costs depends on what waits, not on how many threads there are."""
+    flags, dead = await scope.get_all([Scan(scope.space, MAIL, limit=limit), Scan(scope.space, DEAD, limit=100)])
+    raised = [_Waiting(each.tags["receiver"], each.value.load()["thread_id"]) for each in flags.documents]
+    threads = list(dict.fromkeys(each.thread_id for each in raised))
+    documents = await scope.get_all([Get(scope.key(DELIVERY, thread_id)) for thread_id in threads])
+    states = {thread_id: read_delivery(document) for thread_id, document in zip(threads, documents, strict=True)}
+    first: dict[str, _Waiting] = {}
+    for each in raised:
+        first.setdefault(each.handler, each)
+    oldest = await _oldest(scope, list(first.values()), states)
+    now = scope.clock()
+    queues = [
+        Queue(
+            handler,
+            sum(each.handler == handler for each in raised),
+            oldest.get(handler),
+            sum(each.handler == handler and _is_put_off(states[each.thread_id], now) for each in raised),
+        )
+        for handler in first
+    ]
+    leases = [
+        LeaseInfo(
+            state.owner,
+            thread_id,
+            tuple(each.handler for each in raised if each.thread_id == thread_id),
+            moment(state.until),
+        )
+        for thread_id, state in states.items()
+        if state.owner is not None and state.until > now
+    ]
+    return Queues(queues, leases, len(dead.documents), flags.next is None)
+
+
+def _is_put_off(state: Delivery, now: int) -> bool:
+    return state.failing is not None and state.failing.not_before > now
+
+
+async def _oldest(scope: Scope, first: Sequence[_Waiting], states: dict[str, Delivery]) -> dict[str, datetime]:
+    """Return when the first message that is not handled yet came, for each handler."""
+    starts = [states[each.thread_id].next.get(each.handler, 0) for each in first]
+    slices = await scope.get_all(
+        [Range(scope.key(THREAD, each.thread_id), start, limit=1) for each, start in zip(first, starts, strict=True)]
+    )
+    return {
+        each.handler: moment(found.records[0].at) for each, found in zip(first, slices, strict=True) if found.records
+    }

@@ -1,0 +1,120 @@
+"""One search over everything in a space: by id, or by words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from strongroom.errors import InvalidInput, NotFound, StrongroomError
+from strongroom.server.request import Request
+from strongroom.server.router import Endpoints
+
+endpoint = Endpoints("search")
+
+RUNS = 200  # the newest ones, whose objectives are looked through
+SHORT = 300
+
+Kind = Literal["run", "session", "message", "memory", "batch", "thread", "file"]
+
+
+class Anything(Struct, frozen=True):
+    """Something that was found. `title` is what it says or is about, cut short; `session_id` is a message's."""
+
+    kind: Kind
+    id: str
+    title: str
+    why: str
+    session_id: str | None = None
+
+
+class Everything(Struct, frozen=True):
+    """Ids that fit come first. `degraded` says what could not be searched."""
+
+    hits: list[Anything]
+    degraded: str | None = None
+
+
+class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    q: Annotated[str, Meta(min_length=1, max_length=1000)]
+    k: Annotated[int, Meta(ge=1, le=50)] = 8  # of each kind
+
+
+@endpoint("GET /search", "read", "Find anything by id or words")
+async def search(request: Request[None, SearchQuery]) -> Everything:
+    query, k = request.query.q.strip(), request.query.k
+    hits = [hit for looked in _by_id(request, query) if (hit := await _found(looked)) is not None]
+    degraded: list[str] = []
+    for name, words in (("runs", _runs), ("memories", _memories), ("messages", _messages), ("files", _files)):
+        try:
+            hits += await words(request, query, k)
+        except InvalidInput:
+            pass  # nothing in it that could be a word
+        except StrongroomError as problem:
+            degraded.append(f"{name}: {problem}")
+    once: dict[tuple[str, str, str | None], Anything] = {}
+    for hit in hits:
+        once.setdefault((hit.kind, hit.id, hit.session_id), hit)
+    return Everything(list(once.values()), "; ".join(degraded) or None)
+
+
+def _by_id(request: Request[Any, Any], id: str) -> list[Awaitable[Anything | None]]:
+    ctx = request.ctx
+
+    async def run() -> Anything:
+        return Anything("run", id, _short((await ctx.runs.get(id)).working_set.objective), "its id")
+
+    async def session() -> Anything:
+        return Anything("session", id, _short((await (await ctx.sessions.get(id)).info()).title or ""), "its id")
+
+    async def memory() -> Anything:
+        return Anything("memory", id, _short((await ctx.memories.get(id)).content), "its id")
+
+    async def batch() -> Anything:
+        return Anything("batch", id, f"proposed by {(await ctx.memories.batch(id)).proposer}", "its id")
+
+    async def thread() -> Anything | None:
+        length = await (await ctx.threads.get(id)).length()
+        return Anything("thread", id, f"{length} messages", "its id") if length else None
+
+    async def file() -> Anything:
+        return Anything("file", id, _short((await ctx.files.read(id)).text), "its path")
+
+    return [run(), session(), memory(), batch(), thread(), file()]
+
+
+async def _found(looked: Awaitable[Anything | None]) -> Anything | None:
+    try:
+        return await looked
+    except (NotFound, InvalidInput):
+        return None
+
+
+async def _runs(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+    words = query.casefold().split()
+    newest = await request.fewer(RUNS, lambda limit: request.ctx.runs.list(limit=limit, reverse=True))
+    fits = [run for run in newest if all(word in run.working_set.objective.casefold() for word in words)]
+    return [Anything("run", run.id, _short(run.working_set.objective), "its objective") for run in fits[:k]]
+
+
+async def _memories(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+    found = await request.fewer(k, lambda k: request.ctx.memories.search(query, k))
+    return [Anything("memory", hit.memory.id, _short(hit.memory.content), hit.why) for hit in found]
+
+
+async def _messages(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+    found = await request.fewer(k, lambda k: request.ctx.sessions.search(query, k=k))
+    return [
+        Anything("message", hit.message_id, _short(str(hit.message.get("content"))), hit.why, hit.session_id)
+        for hit in found
+    ]
+
+
+async def _files(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+    found = await request.fewer(k, lambda k: request.ctx.files.search(query, k=k))
+    return [Anything("file", hit.path, _short(hit.excerpt), hit.why) for hit in found]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"

@@ -1,0 +1,135 @@
+"""Checks and backups that a server makes when an operator tells it to. What came of the last ones is kept in the store,
+in a space of its own, so every worker knows of it and a restart forgets nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from strongroom.checking import Checked, check
+from strongroom.codec import pack
+from strongroom.errors import InvalidInput, StrongroomError
+from strongroom.opening import open_store
+from strongroom.scope import Scope
+from strongroom.server.responses import Refusal
+from strongroom.server.settings import Settings
+from strongroom.store import AsyncStore, Commit, Get, Key, Put, new_id
+
+log = logging.getLogger("strongroom.server")
+
+SPACE = "strongroom:upkeep"
+KNOWN = Key(SPACE, "upkeep", "known")
+MOST_PROBLEMS = 20
+MOST_BACKUPS = 20
+
+Work = Literal["check", "backup"]
+
+
+class LastCheck(Struct, frozen=True):
+    """What the last check of the whole store found. `problem` says why it could not be made."""
+
+    at: datetime
+    seconds: float
+    ok: bool
+    documents: int = 0
+    records: int = 0
+    runs: int = 0
+    problems: tuple[str, ...] = ()
+    pending: str | None = None
+
+
+class Backup(Struct, frozen=True):
+    """A copy of the store in the server's folder of backups, read back and checked."""
+
+    name: str
+    at: datetime
+    bytes: int
+    ok: bool
+
+
+class Known(Struct, frozen=True):
+    check: LastCheck | None = None
+    backups: tuple[Backup, ...] = ()
+
+
+class Upkeep:
+    """One at a time, in a thread, beside all requests."""
+
+    def __init__(self, store: AsyncStore, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._task: asyncio.Task[None] | None = None
+        self.running: Work | None = None
+
+    async def known(self) -> Known:
+        found = await Scope(self._store, SPACE).get(Get(KNOWN))
+        return Known() if found is None else msgspec.json.decode(found.value, type=Known)
+
+    def start(self, work: Work) -> None:
+        """Begin, and return at once; `known` tells what came of it."""
+        if self.running is not None:
+            raise Refusal(409, "busy", f"a {self.running} is being made; nothing changed", headers={"Retry-After": "5"})
+        if self._settings.url.startswith("memory:"):
+            raise InvalidInput("this store is in memory: there is nothing to check or to copy; nothing changed")
+        self.running = work
+        self._task = asyncio.create_task(self._run(work), name=f"strongroom-{work}")
+
+    async def close(self) -> None:
+        """Wait for what was begun: a thread cannot be stopped half way."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, work: Work) -> None:
+        try:
+            known = await self.known()
+            if work == "check":
+                known = replace(known, check=await asyncio.to_thread(_check, self._settings.url))
+            else:
+                made = await asyncio.to_thread(_backup, self._settings.url, Path(self._settings.backups))
+                known = replace(known, backups=(made, *known.backups)[:MOST_BACKUPS])
+            await self._store.commit(Commit(new_id(), (), (Put(KNOWN, pack(known)),)))
+        except (StrongroomError, OSError) as problem:
+            log.error("a %s could not be made: %s", work, type(problem).__name__)
+        finally:
+            self.running = None
+
+
+def _check(url: str) -> LastCheck:
+    start = datetime.now(UTC)
+    with closing(_opened(url)) as store:
+        found: Checked = check(store)
+    return LastCheck(
+        at=start,
+        seconds=(datetime.now(UTC) - start).total_seconds(),
+        ok=found.ok,
+        documents=found.documents,
+        records=found.records,
+        runs=found.runs,
+        problems=found.problems[:MOST_PROBLEMS],
+        pending=found.pending,
+    )
+
+
+def _backup(url: str, folder: Path) -> Backup:
+    start = datetime.now(UTC)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"strongroom-{start:%Y%m%d-%H%M%S-%f}.db"
+    with closing(_opened(url)) as store:
+        if not hasattr(store, "backup"):
+            raise InvalidInput("only a SQLite store is one file; its own tools copy another")
+        store.backup(target)
+    with closing(_opened(str(target))) as copy:
+        ok = check(copy).ok
+    return Backup(target.name, start, target.stat().st_size, ok)
+
+
+def _opened(url: str) -> Any:
+    return open_store(url)

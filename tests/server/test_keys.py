@@ -1,0 +1,98 @@
+"""Keys over HTTP: shown once, for one's own space, useless at once when revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.conftest import client
+from tests.server.serving import Served, served
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    with served() as started:
+        yield started
+
+
+@pytest.fixture
+def operator(server: Served) -> Iterator[httpx.Client]:
+    """An admin of the server's own space."""
+    with client(server.url, server.key()) as http:
+        yield http
+
+
+@pytest.fixture
+def tenant(server: Served) -> Iterator[httpx.Client]:
+    with client(server.url, server.key("acme", "admin")) as http:
+        yield http
+
+
+def made(http: httpx.Client, **body: Any) -> dict[str, Any]:
+    answer = http.post("/keys", json={"role": "writer", **body})
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def test_a_key_works_and_is_shown_once(server: Served, operator: httpx.Client) -> None:
+    told = made(operator, label="the scraper")
+    with client(server.url, told["key"]) as http:
+        assert http.post("/runs", json={"objective": "x"}).status_code == 200
+    listed = operator.get("/keys")
+    assert told["info"] in listed.json()["keys"]
+    assert told["key"].partition(".")[2] not in listed.text
+
+
+def test_a_revoked_key_is_useless_at_once(server: Served, operator: httpx.Client) -> None:
+    told = made(operator)
+    with client(server.url, told["key"]) as http:
+        assert http.get("/runs").status_code == 200
+        assert operator.delete(f"/keys/{told['info']['name']}").json() == {"ok": True}
+        assert http.get("/runs").status_code == 401
+    assert operator.delete(f"/keys/{told['info']['name']}").status_code == 404
+
+
+def test_a_tenant_has_the_keys_of_its_own_space(tenant: httpx.Client, operator: httpx.Client) -> None:
+    own = made(tenant)["info"]
+    assert own["space"] == "acme" and {each["space"] for each in tenant.get("/keys").json()["keys"]} == {"acme"}
+    other = made(operator)["info"]
+    assert tenant.delete(f"/keys/{other['name']}").status_code == 404
+    for answer in (
+        tenant.post("/keys", json={"role": "admin", "space": "default"}),
+        tenant.get("/keys", params={"space": "default"}),
+        tenant.delete(f"/keys/{other['name']}", params={"space": "default"}),
+    ):
+        assert answer.status_code == 403
+
+
+def test_an_operator_gives_a_space_its_first_key(server: Served, operator: httpx.Client) -> None:
+    told = made(operator, role="admin", space="new")
+    with client(server.url, told["key"]) as http:
+        assert [each["name"] for each in http.get("/keys").json()["keys"]] == [told["info"]["name"]]
+
+
+def test_a_repeat_makes_no_second_key(operator: httpx.Client) -> None:
+    before = len(operator.get("/keys").json()["keys"])
+    once = {"Idempotency-Key": "k"}
+    answers = [operator.post("/keys", json={"role": "reader"}, headers=once) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 409]
+    assert len(operator.get("/keys").json()["keys"]) == before + 1
+
+
+ODD: tuple[dict[str, Any], ...] = (
+    {},
+    {"role": "king"},
+    {"role": "reader", "space": "strongroom:keys"},
+    {"role": "reader", "label": "x" * 999},
+)
+
+
+@pytest.mark.parametrize("body", ODD)
+def test_what_is_no_key_is_refused(operator: httpx.Client, body: dict[str, Any]) -> None:
+    before = operator.get("/keys").json()
+    assert operator.post("/keys", json=body).status_code == 422
+    assert operator.get("/keys").json() == before

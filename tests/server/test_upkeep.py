@@ -1,0 +1,80 @@
+"""For operators: checks and backups beside everything else, and which requests are slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from strongroom.opening import open_store
+from strongroom.server.telemetry import Figures, Metrics
+from tests.server.conftest import client
+from tests.server.serving import Served, served
+
+
+def done(server: Served, http: httpx.Client, work: str) -> dict[str, Any]:
+    """Begin, and return what is known when it is over."""
+    assert http.post(f"/upkeep/{work}").json() == {"running": work}
+    server.do(server.app.state.upkeep.close())
+    told: dict[str, Any] = http.get("/upkeep").json()
+    return told
+
+
+def test_a_check_is_made_and_remembered_across_a_restart(tmp_path: Path) -> None:
+    address = str(tmp_path / "agent.db")
+    with served(address) as server, client(server.url) as http:
+        assert http.get("/upkeep").json()["check"] is None
+        http.post("/runs", json={"objective": "x"})
+        told = done(server, http, "check")["check"]
+        assert told["ok"] is True and told["runs"] == 1 and told["problems"] == []
+    with served(address) as server, client(server.url) as http:
+        assert http.get("/upkeep").json()["check"] == told
+
+
+def test_a_backup_is_a_store_that_opens(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db"), backups=str(tmp_path / "copies")) as server, client(server.url) as http:
+        http.post("/runs", json={"objective": "x", "run_id": "r"})
+        [backup] = done(server, http, "backup")["backups"]
+        assert backup["ok"] is True and backup["bytes"] > 0
+    with served(str(tmp_path / "copies" / backup["name"])) as server, client(server.url) as http:
+        assert http.get("/runs/r").status_code == 200
+    open_store(str(tmp_path / "copies" / backup["name"])).close()
+
+
+def test_one_thing_at_a_time(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server, client(server.url) as http:
+        server.app.state.upkeep.running = "check"
+        answer = http.post("/upkeep/backup")
+        assert (answer.status_code, answer.json()["code"]) == (409, "busy")
+
+
+def test_what_is_in_memory_is_not_checked() -> None:
+    with served() as server, client(server.url) as http:
+        assert http.post("/upkeep/check").status_code == 422
+        assert http.get("/upkeep").json()["running"] is None
+
+
+def test_upkeep_and_calls_are_for_the_servers_own_admins() -> None:
+    with served() as server, client(server.url, server.key("a-tenant", "admin")) as http:
+        statuses = [http.get(path).status_code for path in ("/calls", "/upkeep")]
+        statuses += [http.post(path).status_code for path in ("/upkeep/check", "/upkeep/backup")]
+        assert statuses == [403] * 4
+
+
+def test_slow_calls_are_told_by_their_templates(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server, client(server.url) as http:
+        for _ in range(3):
+            http.get("/runs/nobody")
+        calls = {f"{each['method']} {each['route']}": each for each in http.get("/calls").json()["calls"]}
+        told = calls["GET /runs/{run_id}"]
+        assert told["count"] == 3 and 0 < told["p50"] <= told["p95"] <= told["longest"]
+
+
+def test_quantiles_are_the_bounds_of_a_histogram() -> None:
+    metrics = Metrics()
+    for seconds in (0.0005, 0.002, 0.004, 20.0):
+        metrics.count("GET", "/", 200, seconds)
+    [(_, _, figures)] = metrics.slowest()
+    assert [figures.quantile(share) for share in (0.25, 0.5, 0.75, 1.0)] == [0.001, 0.0025, 0.005, 20.0]
+    assert Figures().quantile(0.5) == 0.0
