@@ -41,14 +41,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read settings from STRONGROOM_* variables."""
     return Settings(
-<<<<<<< HEAD
         url=environment.get("STRONGROOM_URL") or Settings().url,
         snapshots=environment.get("STRONGROOM_SNAPSHOTS") or Settings().snapshots,
-=======
-        url=url,
-        snapshots=snapshots,
         backups=environment.get("STRONGROOM_BACKUPS", Settings().backups),
->>>>>>> 8c2ec0b (Tell over HTTP what changes in a space, what would fall with a source, what waits for workers, and anything by id or words; keys, checks and backups for admins)
         space=environment.get("STRONGROOM_SPACE", Settings().space),
         no_keys=environment.get("STRONGROOM_NO_KEYS", "") == "1",
         mcp_sessions=environment.get("STRONGROOM_MCP_SESSIONS", "1") != "0",

@@ -136,6 +136,7 @@ def _allowed(
     row = operations.OPERATIONS.get(wanted.name)
     if row is None or row.takes_file is not file:
         raise InvalidInput(f"there is no operation {wanted.name!r:.60}; nothing changed", path="name")
+    _require(request, row.right, wanted.name)  # before anything is said about what it is asked with
     arguments, besides = wanted.content.load(), None if wanted.besides is None else wanted.besides.load()
     if not isinstance(arguments, dict) or not isinstance(besides, dict | None):
         raise InvalidInput("arguments come by their names; nothing changed", path="content")
