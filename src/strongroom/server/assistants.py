@@ -101,7 +101,7 @@ async def running(app: Starlette) -> AsyncIterator[None]:
 def routes() -> list[Route]:
     """Return the path itself, and what is told to whoever looks for a way in."""
     return [
-        Route(PATH, McpApp(), name="Assistants (MCP)"),
+        Route(PATH, McpApp(), methods=["GET", "POST", "DELETE"], name="Assistants (MCP)"),
         Route(METADATA, metadata, methods=["GET"]),
         Route(METADATA + PATH, metadata, methods=["GET"]),
     ]
