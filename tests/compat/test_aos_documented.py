@@ -6,14 +6,32 @@ from pathlib import Path
 
 import pytest
 
+from strongroom.compat.aos_context.ws_manager import WorkingSetManager
+from tests.compat.aos_samples import patch, started
 
-def test_the_documented_session_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
 
-    from strongroom.compat.aos_context.ws_manager import WorkingSetManager
+@pytest.mark.usefixtures("here", "zone")
+def test_the_documented_session_runs_again_and_again(capsys: pytest.CaptureFixture[str]) -> None:
+    session()
+    assert capsys.readouterr().out.splitlines() == said(at=0)
+    session()
+    assert capsys.readouterr().out.splitlines() == said(at=2)
+    Path("./runs/my_task/state/working_set.v2.1.json").unlink()
+    session()
+    assert capsys.readouterr().out.splitlines() == said(at=4)
 
+
+def said(at: int) -> list[str]:
+    return [
+        "Run ID: run_789",
+        "Status: BOOT",
+        f"Update Sequence: {at}",
+        f"Updated successfully. New seq: {at + 1}",
+        "Restored objective: Build a web scraper",
+    ]
+
+
+def session() -> None:
     ws_path = Path("./runs/my_task/state/working_set.v2.1.json")
     wsm = WorkingSetManager(ws_path)
 
@@ -31,12 +49,12 @@ def test_the_documented_session_runs(
 
     current_ws = wsm.load()
     expected_seq = current_ws["_update_seq"]
-    patch = {
+    change = {
         "_schema_version": "2.1",
         "expected_seq": expected_seq,
         "set": {"status": "BUSY", "next_action": "Start scraping", "current_stage": "EXECUTE"},
     }
-    result = wsm.apply_patch(patch)
+    result = wsm.apply_patch(change)
     assert result.ok and result.new_ws is not None
     print(f"Updated successfully. New seq: {result.new_ws['_update_seq']}")
 
@@ -46,18 +64,8 @@ def test_the_documented_session_runs(
     restored_ws = restored_wsm.load()
     print(f"Restored objective: {restored_ws['objective']}")
 
-    assert capsys.readouterr().out.splitlines() == [
-        "Run ID: run_789",
-        "Status: BOOT",
-        "Update Sequence: 0",
-        "Updated successfully. New seq: 1",
-        "Restored objective: Build a web scraper",
-    ]
-
 
 def test_a_second_patch_with_the_same_expectation_is_told_to_reload(tmp_path: Path) -> None:
-    from tests.compat.aos_samples import patch, started
-
     wsm = started(tmp_path)
     wsm.apply_patch(patch(0, status="BUSY"))
     result = wsm.apply_patch(patch(0, status="IDLE"))

@@ -24,10 +24,14 @@ from strongroom.compat.contextstore import (
     tokenizer_from_name,
 )
 
+pytestmark = pytest.mark.usefixtures("here", "zone")
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+
+@pytest.fixture(params=[1, 2], autouse=True)
+def twice(request: pytest.FixtureRequest, here: Path) -> None:
+    """Find the files of a first time, or none."""
+    if request.param == 2:
+        test_quick_start_with_a_file()
 
 
 def embed_fn(texts: list[str]) -> list[list[float]]:
@@ -133,10 +137,14 @@ def test_the_full_example_over_ten_turns() -> None:
         await memory.save_context(session_id, history)
         return assistant_msg["content"]
 
+    before = len(asyncio.run(memory.load_context("session-1")))  # with times that ContextStore gave them, in UTC
     answers = [asyncio.run(chat("session-1", f"turn {turn}")) for turn in range(10)]
-    assert answers == [f"I was sent {2 * turn + 1} messages" for turn in range(10)]
+    assert answers == [f"I was sent {before + 2 * turn + 1} messages" for turn in range(10)]
     history = asyncio.run(memory.load_context("session-1"))
-    assert [one["role"] for one in history] == ["user", "assistant"] * 10
+    assert [one["role"] for one in history] == ["user", "assistant"] * (before // 2 + 10)
+    built = builder.build(history, max_tokens=4000).messages
+    assert [one["content"] for one in built] == [one["content"] for one in history]
+    assert builder.build(history, max_tokens=30).messages[-1] == history[-1]
 
 
 def test_a_custom_backend_needs_all_five_methods() -> None:
