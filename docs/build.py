@@ -1,6 +1,7 @@
 """`make docs`: rebuild the parts of docs/ that come from the program itself.
 
 * the help texts in `cli.md`, between its two marks;
+* the conversation in `mcp.md`, between its two marks: see `conversation.py`;
 * `guarantees.md`, the promises that the conformance suite proves;
 * `overview.py` of the command line, what `strongroom --help` says;
 * `screens/*.svg`, what commands print, from really running them;
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.text import Text
 
 import strongroom
+from docs import conversation
 from docs.recording import EXAMPLES, record, shape
 from strongroom.cli.root import cli
 from strongroom.testing import guarantees
@@ -60,6 +62,7 @@ def pages() -> dict[Path, str]:
     """Return the pages as they should be."""
     return {
         DOCS / "cli.md": cli_page((DOCS / "cli.md").read_text()),
+        DOCS / "mcp.md": conversation.page((DOCS / "mcp.md").read_text()),
         DOCS / "guarantees.md": guarantees_page(),
         OVERVIEW: overview(),
     }
