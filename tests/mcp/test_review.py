@@ -8,6 +8,7 @@ import mcp_types as types
 import pytest
 
 from strongroom import AsyncContext
+from strongroom.mcp.elicitation import shows_forms
 from tests.mcp.conftest import Connect, call, refused
 
 PROPOSAL = {"content": "the office has a red door", "rationale": "I saw it"}
@@ -101,3 +102,12 @@ async def test_a_source_that_is_revoked_takes_its_memories_along(ctx: AsyncConte
         done = await call(client, "memory_revoke", source_ref="https://bad.example", reason="hacked")
         assert (done["by"], done["memories"]) == ("ana", 1)
         assert (await call(client, "memory_search", query="red door"))["hits"] == []
+
+
+@pytest.mark.parametrize(
+    ("can", "shows"),
+    [(None, False), ({}, True), ({"form": {}}, True), ({"url": {}}, False), ({"form": {}, "url": {}}, True)],
+)
+def test_a_client_that_only_opens_pages_shows_no_form(can: Any, shows: bool) -> None:
+    capabilities = types.ClientCapabilities.model_validate({} if can is None else {"elicitation": can})
+    assert shows_forms(capabilities) is shows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ def mcp(given: click.Context, profile: Profile, name: str | None) -> None:
         from strongroom.mcp.stdio import serve
     except ImportError:
         raise InvalidInput("MCP needs more packages: pip install 'strongroom[mcp]'") from None
+    if sys.stdin.isatty():
+        click.echo("strongroom: this talks to an assistant; `strongroom mcp install` adds it to one", err=True)
     who = name or (me() if profile == "reviewer" else "assistant")
 
     async def run() -> None:

@@ -14,7 +14,14 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 from mcp.server.context import ServerRequestContext
-from mcp_types import CallToolRequestParams, ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types import (
+    CallToolRequestParams,
+    ClientCapabilities,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 
@@ -54,8 +61,7 @@ class ClientElicitation:
 
     async def ask(self, message: str, form: dict[str, Any]) -> Reply | None:
         session = self._context.session
-        capabilities = session.client_capabilities
-        if capabilities is None or capabilities.elicitation is None:
+        if not shows_forms(session.client_capabilities):
             return None
         shown = message[:LONGEST_MESSAGE]
         if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -70,6 +76,12 @@ class ClientElicitation:
             return _reply(given)
         question = ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=form))
         raise InputRequired(InputRequiredResult(input_requests={ANSWER: question}))
+
+
+def shows_forms(client: ClientCapabilities | None) -> bool:
+    """Tell whether a client shows forms: it says so, or that it asks its person and not how."""
+    asks = None if client is None else client.elicitation
+    return asks is not None and (asks.form is not None or asks.url is None)
 
 
 def _reply(result: ElicitResult) -> Reply:
