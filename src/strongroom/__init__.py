@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from strongroom.context import AsyncContext as AsyncContext
     from strongroom.context import Opening
     from strongroom.embedders import Embedder as Embedder
+    from strongroom.encryption import Secret
     from strongroom.services.memories.policy import Policy as Policy
     from strongroom.services.memories.values import Batch as Batch
     from strongroom.services.memories.values import Memory as Memory
@@ -134,6 +135,7 @@ def open(
     space: str = "default",
     read_only: bool | None = None,
     durability: Literal["durable", "relaxed"] | None = None,
+    key: Secret | None = None,
     repeats: Repeats | None = None,
     timeout_seconds: float | None = None,
     max_record_bytes: int | None = None,
@@ -146,8 +148,10 @@ def open(
 
     What is None is as the store has it by itself. Every store has `max_record_bytes`, and `repeats`, how long a commit
     id of yours is remembered. All but `memory://` have `timeout_seconds`, how long to wait for a lock or a server. A
-    file has `durability` and `read_only`, a server `max_connections`, Redis `prefix`, `require_durable` and `wait_aof`.
-    An option that a store does not have is refused.
+    file has `durability`, `read_only`, and `key`, which encrypts it: a passphrase, 32 bytes, or a function that fetches
+    one of them (else STRONGROOM_KEY, STRONGROOM_KEY_FILE or STRONGROOM_KEY_COMMAND names it). A server has
+    `max_connections`, Redis `prefix`, `require_durable` and `wait_aof`. An option that a store does not have is
+    refused.
     """
     from strongroom.blocking import Context
     from strongroom.bridge import Inline
@@ -158,6 +162,7 @@ def open(
     options = _given(
         read_only=read_only,
         durability=durability,
+        key=key,
         repeats=repeats,
         timeout_seconds=timeout_seconds,
         max_record_bytes=max_record_bytes,
@@ -175,6 +180,7 @@ def aopen(
     space: str = "default",
     read_only: bool | None = None,
     durability: Literal["durable", "relaxed"] | None = None,
+    key: Secret | None = None,
     repeats: Repeats | None = None,
     timeout_seconds: float | None = None,
     max_record_bytes: int | None = None,
@@ -191,6 +197,7 @@ def aopen(
     options = _given(
         read_only=read_only,
         durability=durability,
+        key=key,
         repeats=repeats,
         timeout_seconds=timeout_seconds,
         max_record_bytes=max_record_bytes,

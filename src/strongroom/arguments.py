@@ -22,6 +22,8 @@ from strongroom.errors import InvalidInput, shown
 
 T = TypeVar("T", bound=Callable[..., Any])
 
+_SECRET = {"key", "new_key", "signing_key"}  # arguments that no message shows
+
 
 class Rule(NamedTuple):
     """What a value must be, in a test and in words. A value of one of the types in `quick` needs no test."""
@@ -62,7 +64,8 @@ def _fields(cls: type[Struct]) -> dict[str, Rule]:
 
 def _demand(rule: Rule, name: str, value: Any, told: str = "") -> None:
     if not rule.fits(value):
-        raise InvalidInput(f"{name} must be {rule.words}, not {shown(value)}{told}")
+        seen = f"a {type(value).__name__}" if name in _SECRET else shown(value)
+        raise InvalidInput(f"{name} must be {rule.words}, not {seen}{told}")
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,8 @@
 | `redis://...`, `rediss://...` | a Redis or Valkey server (extra `redis`) |
 
 How long a store remembers the ids that callers chose is said by the option `repeats`, or without it by the variable
-STRONGROOM_REPEATS, so that an operator can say it once for every program that opens a store.
+STRONGROOM_REPEATS, so that an operator can say it once for every program that opens a store. So is the key of encrypted
+files: by the option `key`, or without it by STRONGROOM_KEY, STRONGROOM_KEY_FILE or STRONGROOM_KEY_COMMAND.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from strongroom.bridge import Grouping, OnLoop, Pooled, Threaded
+from strongroom.encryption import from_environment
 from strongroom.errors import InvalidInput
 from strongroom.files import path_of
 from strongroom.store import AsyncStore, Store, kept_seconds
@@ -34,7 +36,7 @@ REPEATS_VARIABLE = "STRONGROOM_REPEATS"
 def open_store(address: Address, **options: Any) -> Store:
     """Open a blocking store. Backends are imported only when asked for."""
     make, _ = _find(address)
-    options = _with_environment(options)
+    options = _with_environment(make, options)
     if options:
         _check(make, options)
     return make(**options)
@@ -43,7 +45,7 @@ def open_store(address: Address, **options: Any) -> Store:
 async def open_async_store(address: Address, **options: Any) -> AsyncStore:
     """Open the same store for an event loop."""
     make, make_async = _find(address)
-    options = _with_environment(options)
+    options = _with_environment(make, options)
     if options:
         _check(make, options)
     return await make_async(**options)
@@ -95,15 +97,17 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
     )
 
 
-def _with_environment(options: dict[str, Any]) -> dict[str, Any]:
+def _with_environment(make: Maker, options: dict[str, Any]) -> dict[str, Any]:
     repeats = os.environ.get(REPEATS_VARIABLE)
-    if not repeats or "repeats" in options:
-        return options
-    try:
-        kept_seconds(repeats)
-    except InvalidInput as problem:
-        raise InvalidInput(str(problem), path=REPEATS_VARIABLE) from None
-    return {**options, "repeats": repeats}
+    if repeats and "repeats" not in options:
+        try:
+            kept_seconds(repeats)
+        except InvalidInput as problem:
+            raise InvalidInput(str(problem), path=REPEATS_VARIABLE) from None
+        options = {**options, "repeats": repeats}
+    if "key" not in options and (key := from_environment()) is not None and "key" in signature(make).parameters:
+        options = {**options, "key": key}
+    return options
 
 
 def _check(make: Maker, options: dict[str, Any]) -> None:

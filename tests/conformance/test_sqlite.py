@@ -26,6 +26,12 @@ class TestSqlite(StoreConformance):
         return SqliteStore(Path(self.folder.name, "agent.db"), max_record_bytes=self.max_record_bytes)
 
 
+class TestSqliteEncrypted(TestSqlite):
+    def make_store(self) -> Store:
+        path = Path(self.folder.name, "agent.db")
+        return SqliteStore(path, max_record_bytes=self.max_record_bytes, key=b"k" * 32)
+
+
 class TestSqliteAsync(TestSqlite):
     def make_store(self) -> Store:
         async def opened() -> AsyncStore:

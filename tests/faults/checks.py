@@ -142,10 +142,12 @@ def check(store: Store, acknowledged: Sequence[int], *, in_flight: int = 1) -> l
     return found
 
 
-def check_file(path: str | Path) -> None:
+def check_file(path: str | Path, key: str | bytes | None = None) -> None:
     """Raise `Broken` if SQLite's own check finds the file damaged. No store may have it open in another SQLite."""
     con = apsw.Connection(str(path))
     try:
+        if key is not None:
+            con.pragma("key", key if isinstance(key, str) else f"raw:{key.hex()}")
         found: Any = con.execute("PRAGMA integrity_check").fetchone()
         if found != ("ok",):
             raise Broken(f"integrity_check: {found}")

@@ -168,7 +168,7 @@ def _hook_sqlite() -> None:
     if _kept:
         return
     pointer = ctypes.c_void_p()
-    con = apsw.Connection(":memory:")
+    con = apsw.Connection("", vfs="unix")  # below the layer that encrypts, where there is one
     con.file_control("main", apsw.SQLITE_FCNTL_VFS_POINTER, ctypes.addressof(pointer))
     con.close()
     assert pointer.value is not None

@@ -74,7 +74,7 @@ def campaign(
                 repeat(store, writer, number)
             repeat(store, writer, number + 1)
         check(store, [number + 1 for number in acknowledged])
-    check_file(path)
+    check_file(path, getattr(make, "key", None))
     return Report(kills, sum(acknowledged), waited)
 
 
@@ -99,7 +99,7 @@ def sweep(folder: str | Path, *, commits: int = 4, make: Make = Checkpointing) -
                 for number in range(1, commits + 1):
                     repeat(store, 0, number)
                 check(store, [commits], in_flight=0)
-            check_file(path)
+            check_file(path, getattr(make, "key", None))
             kills += not ended
             acked += acknowledged[0]
     return Report(kills, acked)

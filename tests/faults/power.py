@@ -291,7 +291,7 @@ def _inspect(folder: str, image: Image, acknowledged: Sequence[int], make: Make)
             found = check(store, acknowledged)
             for writer, number in enumerate(found):
                 store.commit(step(writer, number + 1))
-        check_file(path)
+        check_file(path, getattr(make, "key", None))
     except (Broken, StrongroomError, apsw.Error) as problem:
         return problem
     return None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import click
 
 import strongroom
+from strongroom.cli.encryption import secret
 from strongroom.cli.output import as_json, console, done, facts, say, show, wants_json, working
 from strongroom.cli.root import address, cli, is_server, is_there, opened, options, space
+from strongroom.encryption import NEW_VARIABLE, Secret
 from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
 
 
@@ -54,14 +57,24 @@ def check() -> None:
         raise click.exceptions.Exit(3)
 
 
+NEW_KEY = click.option("--new-key", is_flag=True, help="Under the key that STRONGROOM_NEW_KEY names, or is asked for.")
+DECRYPT = click.option("--decrypt", is_flag=True, help="Without any key.")
+
+
 @cli.command()
 @click.argument("target", type=click.Path(dir_okay=False))
-def backup(target: str) -> None:
-    """Write a copy of the store to a new file, while others go on."""
+@NEW_KEY
+@DECRYPT
+def backup(target: str, new_key: bool, decrypt: bool) -> None:
+    """Write a copy of the store to a new file, while others go on.
+
+    An encrypted store's copy has the same key, unless another is wanted, or none.
+    """
+    wanted = _new_key(new_key, decrypt)
     with opened() as store, working("copying pages"):
         if not hasattr(store, "backup"):
             raise InvalidInput("only a SQLite store is one file; use `strongroom copy` for the others")
-        store.backup(target)
+        store.backup(target, new_key=wanted, decrypt=decrypt)
     size = Path(target).stat().st_size
     done({"path": target, "bytes": size}, "written: {} ({} bytes)", target, f"{size:,}")
 
@@ -78,14 +91,22 @@ def compact() -> None:
     done({"before_bytes": before, "after_bytes": after}, "{} bytes before, {} after", f"{before:,}", f"{after:,}")
 
 
+def _new_key(new_key: bool, decrypt: bool) -> Secret | None:
+    if new_key and decrypt:
+        raise InvalidInput("a copy has a new key or none, not both; nothing was written")
+    return secret(NEW_VARIABLE, "the new key", confirm=True) if new_key else None
+
+
 @cli.command()
 @click.argument("source")
 @click.argument("target")
-def copy(source: str, target: str) -> None:
+@NEW_KEY
+@DECRYPT
+def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
     """Copy everything from one store to an empty one, and compare.
 
     Stores may be of any kind. Versions and hash chains stay as they are. After an interruption the same command goes on
-    where it was.
+    where it was. A file has the same key as the source, unless another is wanted, or none.
     """
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -96,7 +117,9 @@ def copy(source: str, target: str) -> None:
     look = (SpinnerColumn(), TextColumn("copying"), MofNCompleteColumn(), TimeElapsedColumn())
     watched = console(stderr=True)
     bar = Progress(*look, console=watched, transient=True, disable=not watched.is_terminal)
-    with opened(source) as old, opened(target, create=True) as new, bar:
+    wanted = _new_key(new_key, decrypt)
+    under: dict[str, Any] = {"key": wanted} if new_key or decrypt else {}
+    with opened(source) as old, opened(target, create=True, **under) as new, bar:
         task = bar.add_task("copying", total=None)
         try:
             copied = copy_stores(old, new, progress=lambda moved: bar.update(task, completed=moved))

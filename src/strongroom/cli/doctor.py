@@ -29,6 +29,7 @@ def diagnose(store: Store, address: str | None) -> tuple[dict[str, str], list[st
     import apsw
 
     from strongroom.backends.sqlite import is_read_only
+    from strongroom.backends.sqlite.encryption import header_of, kind_of
 
     facts = {
         "strongroom": strongroom.__version__,
@@ -58,6 +59,9 @@ def diagnose(store: Store, address: str | None) -> tuple[dict[str, str], list[st
         if stats.log_bytes > 256 << 20:
             advice.append("the log is large: does some process keep a read open?")
     file = None if address is None else file_of(address)
+    if file is not None:
+        encrypted = kind_of(header_of(file)) == "encrypted"
+        facts["encryption"] = "ChaCha20-Poly1305, every page" if encrypted else "none: `strongroom encrypt` adds it"
     if file is not None and is_read_only(file):
         facts["access"] = "read-only: looking works, writing does not"
     if file is not None:

@@ -19,13 +19,16 @@ Commands:
   check     Verify every page, row, checksum, index, hash chain and run.
   compact   Give free space back to the disk.
   copy      Copy everything from one store to an empty one, and compare.
+  decrypt   Take the key off a store.
   demo      Watch an agent work, be killed, and carry on.
   doctor    Tell what is here, what it promises, and what could be better.
+  encrypt   Put a store under a key, all of it at once.
   files     Notes of agents: a path to text, every version kept.
   import    Bring in what other systems kept in files.
   keys      Who may use the server.
   mcp       Serve an assistant over standard input and output (MCP).
   memories  What is known for longer than a run.
+  rekey     Put a store under another key.
   runs      What agents do and did: state, ledger, history.
   serve     Serve the store over HTTP.
   sessions  Conversations, of any length.

@@ -32,13 +32,16 @@ MODULES = {
     "check": "commands",
     "compact": "commands",
     "copy": "commands",
+    "decrypt": "encryption",
     "demo": "commands",
     "doctor": "commands",
+    "encrypt": "encryption",
     "files": "files",
     "import": "importing",
     "keys": "serving",
     "mcp": "mcp",
     "memories": "memories",
+    "rekey": "encryption",
     "runs": "runs",
     "serve": "serving",
     "sessions": "sessions",
@@ -216,7 +219,7 @@ def _options(url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
+def opened(url: str | None = None, *, create: bool = False, **more: Any) -> Iterator[Store]:
     """Open the store itself, for work that knows no spaces."""
     from strongroom.opening import open_store
 
@@ -228,7 +231,7 @@ def opened(url: str | None = None, *, create: bool = False) -> Iterator[Store]:
         return
     if not create:
         require_there(wanted)
-    store = open_store(wanted, **_options(wanted))
+    store = open_store(wanted, **_options(wanted), **more)
     try:
         yield store
     finally:

@@ -21,7 +21,7 @@ from strongroom.backends.sqlite.failures import DRIVER_ERRORS
 from strongroom.backends.sqlite.receipts import unsealed
 from strongroom.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, label, record_sum, stored_key, tags_of
 from strongroom.backends.sqlite.schema import INDEX_BITS, differences
-from strongroom.backends.sqlite.search import terms
+from strongroom.backends.sqlite.search import require_start, terms
 from strongroom.errors import Damaged
 from strongroom.store import Key
 
@@ -115,7 +115,13 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
     for name in differences(con):
         yield f"database: {name} is not defined as it was made"
     written = _Words()
-    behind: dict[int, int] = dict(con.execute("SELECT ref, start FROM unindexed").fetchall())  # type: ignore[arg-type]
+    behind: dict[int, int] = {}
+    missing: list[Any] = con.execute("SELECT ref, start FROM unindexed").fetchall()
+    for ref, start in missing:
+        try:
+            behind[ref] = require_start(start)
+        except Damaged as damage:
+            yield f"database: {damage}"
     living = tags = 0
     for head in con.execute(_HEADS):
         ref, space, kind, id, stream, alive, version, *rest, total = head

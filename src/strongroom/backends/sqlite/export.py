@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from strongroom.backends.sqlite.encryption import Cipher
+from strongroom.backends.sqlite.rekeying import sync
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
     MASK,
@@ -113,8 +115,8 @@ def _load_records(con: apsw.Connection, ref: int, parcel: Parcel) -> None:
         )
 
 
-def backup(source: apsw.Connection, target: Path) -> None:
-    """Copy the database as it is now into a new file, while others go on. The copy appears whole or not at all."""
+def backup(target: Path, write: Callable[[Path], None]) -> None:
+    """Write a copy of a file as it is now, complete and under its name, or not at all."""
     if target.exists():
         raise InvalidInput(f"{target} exists already; a backup never overwrites (nothing changed)")
     if not target.parent.is_dir():
@@ -122,26 +124,24 @@ def backup(source: apsw.Connection, target: Path) -> None:
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     partial.unlink(missing_ok=True)
     try:
-        copy = apsw.Connection(str(partial))
-        try:
-            with copy.backup("main", source, "main") as running:
-                while not running.done:
-                    running.step(1024)
-            copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, no sidecars
-        finally:
-            copy.close()
-        _sync(partial)
+        write(partial)
+        sync(partial)
         os.link(partial, target)  # unlike a rename, this refuses to overwrite what appeared meanwhile
-        _sync(target.parent)
+        sync(target.parent)
     except FileExistsError:
         raise InvalidInput(f"{target} exists already; a backup never overwrites (nothing changed)") from None
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def copy_pages(source: apsw.Connection, cipher: Cipher, partial: Path) -> None:
+    """Copy a file page by page, under the same key."""
+    copy = apsw.Connection(str(partial))
     try:
-        os.fsync(handle)
+        cipher.unlock(copy)
+        with copy.backup("main", source, "main") as running:
+            while not running.done:
+                running.step(1024)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, no sidecars
     finally:
-        os.close(handle)
+        copy.close()

@@ -31,7 +31,8 @@ from strongroom.backends.sqlite.failures import translated
 from strongroom.backends.sqlite.log import MAGIC
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.search import is_behind, search
-from strongroom.errors import StoreError, Unavailable
+from strongroom.encryption import Secret
+from strongroom.errors import SchemaMismatch, StoreError, Unavailable
 from strongroom.store import Commit, Durability, Find, Found, Key, Parcel, Range, Receipt, ask
 
 T = TypeVar("T")
@@ -49,17 +50,25 @@ class ReadOnlyStore(Reader):
     durability = Durability("durable", True, True, "nothing")
 
     @checked
-    def __init__(self, path: str | os.PathLike[str], *, timeout_seconds: float = 30.0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, timeout_seconds: float = 30.0, key: Secret | None = None
+    ) -> None:
         require_positive(timeout_seconds=timeout_seconds)
-        super().__init__(path)
+        super().__init__(path, key)
         self._timeout = timeout_seconds
         self._one_by_one = threading.RLock()  # else a connection to what was there before could come back
         self._seen: Look | None = None  # how the files looked when we connected
         self._immutable = False
         self._anchor: apsw.Connection | None = None  # keeps the log's files from being removed by who closes last
         keep_from_forks(self)
-        with translated(reading=True):
-            self._ask(schema.require_readable)
+        try:
+            with translated(reading=True):
+                self._ask(schema.require_readable)
+        except SchemaMismatch as problem:
+            if self._cipher.is_on and isinstance(problem.__cause__, apsw.NotADBError):
+                raise self._cipher.refusal() from None
+            raise
+        self._cipher.forget_secret()
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -179,6 +188,7 @@ class ReadOnlyStore(Reader):
         con = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         con.set_busy_timeout(int(self._timeout * 1000))
         con.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._cipher.unlock(con)
         con.execute(PRAGMAS).fetchall()
         return con
 

@@ -17,12 +17,15 @@ from typing import TypeVar
 import apsw
 
 from strongroom.backends.sqlite.checks import Check, Stats, check, stats
-from strongroom.backends.sqlite.export import backup, unload
+from strongroom.backends.sqlite.encryption import Cipher
+from strongroom.backends.sqlite.export import backup, copy_pages, unload
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate
 from strongroom.backends.sqlite.files import refuse_folder, refuse_hard_link, refuse_network
 from strongroom.backends.sqlite.receipts import find
+from strongroom.backends.sqlite.rekeying import write_copy
 from strongroom.backends.sqlite.rows import answer
-from strongroom.errors import Closed, Unavailable
+from strongroom.encryption import Secret
+from strongroom.errors import Closed, InvalidInput, Unavailable
 from strongroom.files import path_of
 from strongroom.store import Answer, AnyQuestion, Budget, Get, Part, ReceiptOf, Shipment, within
 
@@ -39,7 +42,7 @@ _inherited: set[Path] = set()
 class Reader(ABC):
     """A SQLite file, as far as it is only looked at."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], key: Secret | None) -> None:
         self.path = path_of(path).resolve()
         self._readers: list[apsw.Connection] = []
         self._closed = False
@@ -55,6 +58,7 @@ class Reader(ABC):
                 "processes by spawn",
                 reason="forked",
             )
+        self._cipher = Cipher(self.path, key)
 
     def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot."""
@@ -91,10 +95,22 @@ class Reader(ABC):
         self._check_usable()
         return self._ask(in_snapshot(lambda con: unload(con, after, limit)))
 
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a copy of the store as it is now to a new file, while others go on reading and writing."""
+    def backup(self, path: str | os.PathLike[str], *, new_key: Secret | None = None, decrypt: bool = False) -> None:
+        """Write a copy of the store as it is now to a new file, while others go on reading and writing.
+
+        It has the same key, or `new_key`; with `decrypt` it has none.
+        """
         self._check_usable()
-        self._ask(lambda con: backup(con, Path(path).resolve()))
+        if decrypt and new_key is not None:
+            raise InvalidInput("a backup has a new key or none, not both; nothing was written")
+
+        def write(con: apsw.Connection, target: Path) -> None:
+            if decrypt or new_key is not None:
+                write_copy(con, target, new_key)
+            else:
+                copy_pages(con, self._cipher, target)
+
+        self._ask(lambda con: backup(Path(path).resolve(), partial(write, con)))
 
     def require_usable(self) -> None:
         """Raise why this store can not be used, if it can not."""
@@ -170,7 +186,7 @@ def _require_sqlite(version: str) -> None:
     if numbers < OLDEST_SQLITE:
         raise Unavailable(
             f"SQLite {version} can corrupt a database that several connections write to (fixed in 3.51.3); "
-            "install a current apsw (nothing was opened)",
+            "install a current apsw-sqlite3mc (nothing was opened)",
             reason="sqlite_version",
         )
 

@@ -98,9 +98,12 @@ def answer(
         oldest_first = con.execute(_UP, (base + start, base + stop))
         if budget is None:
             return Slice(length, first, _records(key, oldest_first.fetchall(), start, stop))
-        rows = list(takewhile(lambda row: budget.takes(row[2], row[7]), oldest_first))
+        sound = (to_record(key, row, index) for index, row in enumerate(oldest_first, start))
+        fitting = tuple(takewhile(lambda record: budget.takes(record.body, record.text), sound))
         oldest_first.close()
-        return Slice(length, first, _records(key, rows, start, start + len(rows) if budget.full else stop))
+        if not budget.full:
+            _require_all(key, len(fitting), start, stop)
+        return Slice(length, first, fitting)
     return _tail(con, question, base, first, length, budget)
 
 
@@ -111,25 +114,30 @@ def _tail(con: apsw.Connection, tail: Tail, base: int, first: int, length: int, 
     if tail.max_weight is None and budget is None:
         found = con.execute(_UP, (base + start, base + stop)).fetchall() if stop > start else []
         return Slice(length, first, _records(tail.key, found, start, stop))
-    rows: list[tuple[Any, ...]] = []
+    records: list[Record] = []
     room = math.inf if tail.max_weight is None else tail.max_weight
     newest_first = con.execute(_DOWN, (base + start, base + stop))
     for row in newest_first:
-        room -= row[3]
-        if room < 0 or (budget is not None and not budget.takes(row[2], row[7])):
-            start = stop - len(rows)
-            to_record(tail.key, row, start - 1)  # its weight decided, so it must be sound too
+        record = to_record(tail.key, row, stop - 1 - len(records))  # its weight decides, so it must be sound first
+        room -= record.weight
+        if room < 0 or (budget is not None and not budget.takes(record.body, record.text)):
             break
-        rows.append(row)
+        records.append(record)
+    else:
+        _require_all(tail.key, len(records), start, stop)
     newest_first.close()
-    rows.reverse()
-    return Slice(length, first, _records(tail.key, rows, start, stop))
+    records.reverse()
+    return Slice(length, first, tuple(records))
 
 
 def _records(key: Key, rows: list[tuple[Any, ...]], start: int, stop: int) -> tuple[Record, ...]:
-    if len(rows) < stop - start:
-        raise Damaged(f"{key.kind} {key.id!r}: records between {start} and {stop} are missing", reason="gap")
+    _require_all(key, len(rows), start, stop)
     return tuple([to_record(key, row, index) for index, row in enumerate(rows, start)])
+
+
+def _require_all(key: Key, found: int, start: int, stop: int) -> None:
+    if found < stop - start:
+        raise Damaged(f"{key.kind} {key.id!r}: records between {start} and {stop} are missing", reason="gap")
 
 
 def to_record(key: Key, row: tuple[Any, ...], index: int) -> Record:
@@ -209,31 +217,33 @@ def to_document(key: Key, row: tuple[Any, ...]) -> Document | None:
 
 def _scan(con: apsw.Connection, scan: Scan, budget: Budget | None) -> Page:
     found = con.execute(*scan_call(scan))
-    rows: list[Any] = found.fetchall() if budget is None else _fitting(found, scan.limit, budget)
-    documents = []
-    for row in rows[: scan.limit]:
-        try:
-            document = to_document(stored_key(scan.space, scan.kind, row[0]), row[1:])
-        except Damaged as damage:
-            damage.place, damage.id = str(row[1]), str(row[0])
-            raise
-        assert document is not None
-        if not scan.tags.items() <= document.tags.items():
-            raise Damaged(f"{scan.kind} {document.key.id!r} is listed under a tag it does not carry", reason="checksum")
-        documents.append(document)
-    more = documents and (len(rows) > scan.limit or (budget is not None and budget.full))
-    return Page(tuple(documents), str(rows[len(documents) - 1][1]) if more else None)
-
-
-def _fitting(found: apsw.Cursor, limit: int, budget: Budget) -> list[tuple[Any, ...]]:
-    """Return the rows of a scan there is room for; the one beyond its limit only tells that there is a next page."""
-    rows: list[tuple[Any, ...]] = []
+    documents: list[Document] = []
+    last: tuple[Any, ...] = ()
+    more = False
     for row in found:
-        if len(rows) < limit and not budget.takes(row[5], row[7]):
+        if len(documents) == scan.limit:
+            more = True  # the row beyond the limit only tells that there is a next page
             break
-        rows.append(row)
+        document = _listed(scan, row)
+        if budget is not None and not budget.takes(document.value, document.text):
+            more = bool(documents)
+            break
+        documents.append(document)
+        last = row
     found.close()
-    return rows
+    return Page(tuple(documents), str(last[1]) if more else None)
+
+
+def _listed(scan: Scan, row: tuple[Any, ...]) -> Document:
+    try:
+        document = to_document(stored_key(scan.space, scan.kind, row[0]), row[1:])
+    except Damaged as damage:
+        damage.place, damage.id = str(row[1]), str(row[0])
+        raise
+    assert document is not None
+    if not scan.tags.items() <= document.tags.items():
+        raise Damaged(f"{scan.kind} {document.key.id!r} is listed under a tag it does not carry", reason="checksum")
+    return document
 
 
 def scan_call(scan: Scan) -> tuple[str, list[Any]]:

@@ -66,9 +66,17 @@ def catch_up(con: apsw.Connection, find: Find) -> None:
         ref, stream, *_ = head
         key = stored_key(find.space, find.kind, id)
         require_sound(key, tuple(head))
+        require_start(start)
         left -= _index_stream(con, key, ref, start, left) if stream else _index_document(con, key, ref)
         if con.changes() == 0:  # else whoever searches would catch up for ever
             raise Damaged("the list of what the index lacks is damaged; restore a backup", reason="corrupt")
+
+
+def require_start(start: Any) -> int:
+    """Return from where the index lacks records, which has no checksum: a damaged file may say anything."""
+    if type(start) is not int or not 0 <= start <= MASK:
+        raise Damaged("the list of what the index lacks is damaged; restore a backup", reason="corrupt")
+    return start
 
 
 def _index_stream(con: apsw.Connection, key: Key, ref: int, start: int, most: int) -> int:
@@ -107,7 +115,7 @@ def unindex_records(con: apsw.Connection, key: Key, ref: int, start: int, stop: 
     FTS5 only notes a removal and tidies up later. Its secure-delete removes at once, and costs a hundred times more.
     """
     behind: Any = con.execute("SELECT start FROM unindexed WHERE ref = ?", (ref,)).fetchone()
-    indexed = MASK if behind is None else behind[0]
+    indexed = MASK if behind is None else require_start(behind[0])
     base = ref << INDEX_BITS
     markers = " ".join(_markers(key, {}))
     known = min(stop, indexed)

@@ -39,6 +39,7 @@ from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snaps
 from strongroom.backends.sqlite.receipts import Confirm, Retention
 from strongroom.backends.sqlite.search import is_behind, search
 from strongroom.backends.sqlite.watch import Watch
+from strongroom.encryption import Secret
 from strongroom.errors import Damaged, StrongroomError, Unavailable
 from strongroom.store import (
     MAX_RECORD_BYTES,
@@ -86,9 +87,10 @@ class SqliteStore(Reader):
         max_record_bytes: int = MAX_RECORD_BYTES,
         repeats: Repeats = REPEATS,
         clock: Callable[[], float] = time.time,
+        key: Secret | None = None,
     ) -> None:
         require_positive(timeout_seconds=timeout_seconds, max_record_bytes=max_record_bytes)
-        super().__init__(path)
+        super().__init__(path, key)
         self.durability = {"durable": DURABLE, "relaxed": RELAXED}[durability]
         self._timeout = timeout_seconds
         self._limit = max_record_bytes
@@ -98,6 +100,10 @@ class SqliteStore(Reader):
         with translated(reading=True):
             try:
                 self.anchor = self._open_first()
+            except apsw.NotADBError:
+                if self._cipher.is_on:
+                    raise self._cipher.refusal() from None
+                raise
             except apsw.CantOpenError as error:
                 if not self.path.exists() or os.access(self.path.parent, os.W_OK):
                     raise
@@ -106,6 +112,7 @@ class SqliteStore(Reader):
                     "read_only=True opens it for reading",
                     reason="read_only",
                 ) from error
+        self._cipher.forget_secret()
         self._identity = Identity(self.path, self._read_stamp)
         self._committer = Committer(
             self._identity,
@@ -247,18 +254,21 @@ class SqliteStore(Reader):
         """
         if not self.path.parent.is_dir():
             raise Unavailable(f"the folder {self.path.parent} does not exist; nothing was created", reason="missing")
-        con = self._connect(writer=False)
+        con = None if self._cipher.is_new else self._connect(writer=False)
         try:
-            if not schema.is_current(con):
-                con.close()
+            if con is None or not schema.is_current(con):
+                if con is not None:
+                    con.close()
                 deadline = time.monotonic() + self._timeout
                 with self._queue.turn(deadline):
+                    self._cipher.prepare()  # somebody else may have made the file meanwhile
                     con = self._connect(writer=False)
                     if not schema.is_current(con):
                         schema.bring_up_to_date(con, deadline)
             con.execute("SELECT 1 FROM head LIMIT 1").fetchall()  # opens the log and the index beside it
         except BaseException:
-            con.close()
+            if con is not None:
+                con.close()
             raise
         return con
 
@@ -302,6 +312,7 @@ class SqliteStore(Reader):
                 name = f"file:{quote(str(self.path))}?mode=ro&immutable=1"
                 con = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
                 try:
+                    self._cipher.unlock(con)
                     con.execute("PRAGMA writable_schema = ON")  # or a file that is shorter than it says is refused
                     return int(con.pragma("user_version"))
                 finally:
@@ -311,9 +322,12 @@ class SqliteStore(Reader):
         return -1
 
     def _connect(self, *, writer: bool) -> apsw.Connection:
-        con = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        # SQLITE_OPEN_URI is for what a copy is written to; our own path begins with a slash.
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        con = apsw.Connection(str(self.path), flags=flags)
         # The writer waits in its own fair way; a reader is only ever kept by a recovery, for moments.
         con.set_busy_timeout(0 if writer else int(self._timeout * 1000))
+        self._cipher.unlock(con)
         con.execute(PRAGMAS).fetchall()  # all rows, or SQLite stops at the first pragma that answers
         con.execute(f"PRAGMA synchronous = {'FULL' if self.durability is DURABLE else 'NORMAL'}")
         if writer:
