@@ -67,7 +67,7 @@ def extend(path: Path, after: Callable[[int], Iterable[dict[str, Any]]], *, anew
 
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """Hold the folder's lock. A copy that can not be written is a warning: what it copies is safe in the store."""
+    """Hold the folder's lock. A copy that cannot be written is a warning: what it copies is safe in the store."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = os.open(path.parent, os.O_RDONLY)

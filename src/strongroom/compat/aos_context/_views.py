@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from strongroom.blocking import Context
+from strongroom.blocking.memories import Memories
 from strongroom.services.memories.keys import MEMORY, load
 from strongroom.services.memories.values import Memory
 from strongroom.store import Scan, ask
 from strongroom.values import plain
 
-if TYPE_CHECKING:
-    from strongroom.compat.aos_context.memory import StoredMemory
-
 REASON = "removed through a view"
+
+
+class Owner(Protocol):
+    """The memory store that a view looks into."""
+
+    def using(self) -> AbstractContextManager[Context]: ...
+    def memories(self, ctx: Context) -> Memories: ...
+    def add_memory_item(self, item: dict[str, Any]) -> None: ...
 
 
 def everything(ctx: Context) -> Iterator[Memory]:
@@ -29,7 +36,7 @@ def everything(ctx: Context) -> Iterator[Memory]:
 
 
 class _View(MutableMapping[str, Any]):
-    def __init__(self, owner: StoredMemory) -> None:
+    def __init__(self, owner: Owner) -> None:
         self._owner = owner
 
     def _items(self) -> dict[str, Any]:
@@ -57,7 +64,7 @@ class MemoryView(_View):
     """Memory items by id. What is taken out is revoked: it stays in its history, and is found no more."""
 
     def _items(self) -> dict[str, dict[str, Any]]:
-        with self._owner._using() as ctx:
+        with self._owner.using() as ctx:
             return {memory.id: memory.to_dict() for memory in everything(ctx) if memory.status != "revoked"}
 
     def __setitem__(self, id: str, item: dict[str, Any]) -> None:
@@ -65,7 +72,7 @@ class MemoryView(_View):
 
     def __delitem__(self, id: str) -> None:
         self[id]
-        with self._owner._using() as ctx:
+        with self._owner.using() as ctx:
             self._owner.memories(ctx).revoke(source_ref=id, by="aos_context", reason=REASON)
 
 
@@ -75,7 +82,7 @@ class BatchView(_View):
     def _items(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         after: str | None = None
-        with self._owner._using() as ctx:
+        with self._owner.using() as ctx:
             while True:
                 page = self._owner.memories(ctx).pending(after=after)
                 for batch in page:
@@ -85,10 +92,10 @@ class BatchView(_View):
                     return found
 
     def __setitem__(self, id: str, mcrs: list[Any]) -> None:
-        with self._owner._using() as ctx:
+        with self._owner.using() as ctx:
             self._owner.memories(ctx).propose(mcrs, proposer="aos_context", batch_id=id)
 
     def __delitem__(self, id: str) -> None:
         self[id]
-        with self._owner._using() as ctx:
+        with self._owner.using() as ctx:
             self._owner.memories(ctx).reject(id, reason=REASON, reviewer="aos_context")

@@ -73,6 +73,10 @@ class StoredMemory(MemoryStore):
     def __init__(self, using: Callable[[], AbstractContextManager[Context]]) -> None:
         self._using = using
 
+    def using(self) -> AbstractContextManager[Context]:
+        """Offer the context that the memories are in."""
+        return self._using()
+
     def memories(self, ctx: Context) -> Memories:
         """Return the memories under this API's policy."""
         return ctx.memories.using(policy=POLICY)
@@ -86,7 +90,7 @@ class StoredMemory(MemoryStore):
         common = ("_schema_version", "type", "scope", "confidence", *OWNERS)
         mcr: Any = {name: item[name] for name in common if item.get(name) is not None}
         mcr |= {"content": item["content"], "rationale": "added as an item", "source_refs": item["source_refs"]}
-        with self._using() as ctx:
+        with self.using() as ctx:
             memories = self.memories(ctx)
             known = mcr | {"op": "add", "memory_id": item["memory_id"]}
             memories.commit(memories.propose(known, proposer=ACTOR), reviewer=ACTOR)
@@ -100,7 +104,7 @@ class StoredMemory(MemoryStore):
         status = narrowed.pop("status", "active")
         if status not in STATUSES:
             raise InvalidInput(f"status must be one of {', '.join(STATUSES)}, not {status!r:.60}", path="status")
-        with self._using() as ctx:
+        with self.using() as ctx:
             memories = self.memories(ctx)
             if status == "active" and query.strip():
                 return [hit.memory.to_dict() for hit in memories.search(query, top_k, **narrowed)]
@@ -113,7 +117,7 @@ class StoredMemory(MemoryStore):
         """Stage requests. `scope_filters` says whose they are, and refuses those of somebody else."""
         try:
             requests = [_scoped(mcr, scope_filters or {}) for mcr in mcrs]
-            with self._using() as ctx:
+            with self.using() as ctx:
                 batch = self.memories(ctx).propose(requests, proposer=ACTOR, run_id=run_id)
         except InvalidInput as problem:
             return ProposeResult(False, None, f"mcr schema: {problem}")
@@ -124,7 +128,7 @@ class StoredMemory(MemoryStore):
     def commit(self, batch_id: str, *, run_id: str | None = None) -> CommitResult:
         """Make a whole batch known, once. Committing it again gives the same answer."""
         try:
-            with self._using() as ctx:
+            with self.using() as ctx:
                 done = self.memories(ctx).commit(batch_id, reviewer=ACTOR, run_id=run_id)
         except NotFound as problem:
             return CommitResult(False, None, "unknown batch_id" if problem.kind == "memory_batch" else str(problem))

@@ -56,12 +56,12 @@ class IndexedMemory(StoredMemory):
 
     def start(self) -> None:
         """Make the collection if need be, and index what is not in it yet; raise if Qdrant cannot be used."""
-        with self._using() as ctx:
+        with self.using() as ctx:
             self.memories(ctx).index()
 
     def get_all(self) -> list[dict[str, Any]]:
         """Return every memory item, whatever its status."""
-        with self._using() as ctx:
+        with self.using() as ctx:
             return [memory.to_dict() for memory in everything(ctx)]
 
 

@@ -112,10 +112,10 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _section(made_of: type[T], name: str, content: Mapping[str, Any]) -> T:
-    told = content.get(name) or {}
-    if not isinstance(told, Mapping):
-        raise InvalidInput(f"the section {name!r} must be a mapping, not a {type(told).__name__}")
-    values = {_SHORT.get(str(key), str(key)): value for key, value in told.items()}
+    section = content.get(name) or {}
+    if not isinstance(section, Mapping):
+        raise InvalidInput(f"the section {name!r} must be a mapping, not a {type(section).__name__}")
+    values = {_SHORT.get(str(key), str(key)): value for key, value in section.items()}
     known = {field.name for field in dataclasses.fields(made_of)}  # type: ignore[arg-type]
     unknown = sorted(values.keys() - known)
     if unknown:

@@ -16,10 +16,10 @@ from strongroom.compat.xml_pipeline.memory.local_threads import LOCK, Limits, Lo
 from strongroom.compat.xml_pipeline.memory.shared_threads import ForeignThreads, StoredThreads
 from strongroom.compat.xml_pipeline.memory.slots import (
     BufferSlot,
+    Header,
     SlotMetadata,
-    Told,
+    header_of,
     slot_to_handler_metadata,
-    told_in,
 )
 from strongroom.compat.xml_pipeline.memory.store_backend import StoreBackend
 from strongroom.compat.xml_pipeline.messages import HandlerMetadata
@@ -57,8 +57,8 @@ class ThreadContext:
         todo_nudge: str = "",
     ) -> BufferSlot:
         """Add a message to this thread and return its slot."""
-        told = Told(from_id, to_id, own_name, is_self_call, usage_instructions, todo_nudge)
-        return self._buffer.write(self, payload, told)
+        header = Header(from_id, to_id, own_name, is_self_call, usage_instructions, todo_nudge)
+        return self._buffer.write(self, payload, header)
 
     def __len__(self) -> int:
         return self._buffer.storage.length(self.thread_id)
@@ -146,14 +146,14 @@ class ContextBuffer:
         In the place of `from_id` may stand the metadata of another message, which then is this one's too.
         """
         if isinstance(from_id, str):
-            told = Told(from_id, to_id, own_name, is_self_call, usage_instructions, todo_nudge)
+            header = Header(from_id, to_id, own_name, is_self_call, usage_instructions, todo_nudge)
         else:
-            told = told_in(from_id)
-        return self.storage.append(thread_id, payload, told, self._limits())
+            header = header_of(from_id)
+        return self.storage.append(thread_id, payload, header, self._limits())
 
-    def write(self, thread: ThreadContext, payload: Any, told: Told) -> BufferSlot:
+    def write(self, thread: ThreadContext, payload: Any, header: Header) -> BufferSlot:
         """Add a message to a thread that somebody holds, also if it has left this buffer meanwhile."""
-        slot = self.storage.append(thread.thread_id, payload, told, self._limits())
+        slot = self.storage.append(thread.thread_id, payload, header, self._limits())
         self._enlist(thread)
         return slot
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from msgspec import Raw, Struct
 
 from strongroom.codec import Json
-from strongroom.compat.xml_pipeline.memory.slots import BufferSlot, SlotMetadata, Told, shown_type
+from strongroom.compat.xml_pipeline.memory.slots import BufferSlot, Header, SlotMetadata, shown_type
 from strongroom.errors import InvalidInput
 from strongroom.services.threads.packs import pack_thread
 from strongroom.services.threads.payloads import PayloadTypes, build, seal, type_name
@@ -39,7 +39,7 @@ class Limits(Struct, frozen=True):
 class Storage(Protocol):
     """What a buffer needs of the place where its threads are. Slots are counted from the oldest that is there."""
 
-    def append(self, thread_id: str, payload: Any, told: Told, limits: Limits) -> BufferSlot: ...
+    def append(self, thread_id: str, payload: Any, header: Header, limits: Limits) -> BufferSlot: ...
     def slots(self, thread_id: str, start: int = 0, stop: int | None = None) -> list[BufferSlot]: ...
     def length(self, thread_id: str) -> int: ...
     def exists(self, thread_id: str) -> bool: ...
@@ -63,7 +63,7 @@ class _LocalSlot(Struct, frozen=True):
     at: int
     native: Any
     body: Json | None
-    told: Told
+    header: Header
 
     def payload(self) -> Any:
         if self.body is None or self.body == _body(self.native):
@@ -75,12 +75,12 @@ class _LocalSlot(Struct, frozen=True):
             return PayloadTypes().build(type_name(self.native), raw)
 
     def metadata(self) -> SlotMetadata:
-        return self.told.metadata(self.thread_id, self.index, self.at, shown_type(self.native))
+        return self.header.metadata(self.thread_id, self.index, self.at, shown_type(self.native))
 
     def archived(self) -> Slot:
         """Return the slot as an archive keeps it. What is no data cannot leave this process, and is not in it."""
-        kind, told = type_name(self.native), self.told
-        people = (told.from_id, told.to_id or None)
+        kind, header = type_name(self.native), self.header
+        people = (header.from_id, header.to_id or None)
         record = Record(self.index, kind, self.body, 0, self.at, *people, None, None, None)
         return Slot(self.thread_id, record, PayloadTypes())
 
@@ -99,7 +99,7 @@ class LocalThreads:
         # Where the index of a thread that ended goes on, so that nobody mistakes new slots for old ones.
         self._ended: dict[str, int] = {}
 
-    def append(self, thread_id: str, payload: Any, told: Told, limits: Limits) -> BufferSlot:
+    def append(self, thread_id: str, payload: Any, header: Header, limits: Limits) -> BufferSlot:
         body = _body(payload)
         with LOCK:
             self.create(thread_id, limits)
@@ -107,7 +107,7 @@ class LocalThreads:
             if len(thread.slots) >= limits.max_slots:
                 raise limits.full(thread_id)
             index = thread.first + len(thread.slots)
-            slot = _LocalSlot(thread_id, index, time.time_ns() // 1000, payload, body, told)
+            slot = _LocalSlot(thread_id, index, time.time_ns() // 1000, payload, body, header)
             thread.slots.append(slot)
             self._threads.move_to_end(thread_id)
         return BufferSlot.of(slot)

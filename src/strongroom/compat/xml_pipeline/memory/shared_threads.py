@@ -18,7 +18,7 @@ from strongroom.compat.xml_pipeline.memory.backend_config import SharedBackend
 from strongroom.compat.xml_pipeline.memory.local_threads import Limits
 from strongroom.compat.xml_pipeline.memory.slots import (
     BufferSlot,
-    Told,
+    Header,
     deserialize_slot,
     portable,
     serialize_slot,
@@ -36,12 +36,12 @@ class StoredThreads:
         self._backend = backend
         self._known: set[type] = set()
 
-    def append(self, thread_id: str, payload: Any, told: Told, limits: Limits) -> BufferSlot:
+    def append(self, thread_id: str, payload: Any, header: Header, limits: Limits) -> BufferSlot:
         portable(payload)
         learn(self._known, self._backend.register, type(payload))
         with self._limited(limits) as threads:
             try:
-                return stored_slot(self._backend.append(threads, thread_id, payload, told))
+                return stored_slot(self._backend.append(threads, thread_id, payload, header))
             except BudgetExceeded:
                 raise limits.full(thread_id) from None
 
@@ -96,11 +96,11 @@ class ForeignThreads:
         self._types = PayloadTypes()
         self._known: set[type] = set()
 
-    def append(self, thread_id: str, payload: Any, told: Told, limits: Limits) -> BufferSlot:
+    def append(self, thread_id: str, payload: Any, header: Header, limits: Limits) -> BufferSlot:
         length = self._backend.buffer_thread_len(thread_id)
         if length >= limits.max_slots:
             raise limits.full(thread_id)
-        metadata = told.metadata(thread_id, length, time.time_ns() // 1000, shown_type(payload))
+        metadata = header.metadata(thread_id, length, time.time_ns() // 1000, shown_type(payload))
         data = serialize_slot(BufferSlot(payload, metadata))
         if not length:
             self._make_room(limits)
@@ -139,7 +139,7 @@ class ForeignThreads:
         try:
             found = deserialize_slot(data, self._types)
         except Damaged:  # an entry that is no slot does not hide its neighbours
-            return BufferSlot(Inert("bytes", encode(None)), Told("", "").metadata(thread_id, index, 0, "bytes"))
+            return BufferSlot(Inert("bytes", encode(None)), Header("", "").metadata(thread_id, index, 0, "bytes"))
         return BufferSlot(found.payload, replace(found.metadata, thread_id=thread_id, slot_index=index))
 
     def _make_room(self, limits: Limits) -> None:

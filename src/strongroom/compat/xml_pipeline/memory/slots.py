@@ -88,10 +88,10 @@ class BufferSlot:
 
 
 # What a thread's metadata holds for this package.
-TOLD = ("own_name", "is_self_call", "usage_instructions", "todo_nudge")
+HEADER_FIELDS = ("own_name", "is_self_call", "usage_instructions", "todo_nudge")
 
 
-class Told(Struct, frozen=True):
+class Header(Struct, frozen=True):
     """What whoever appends a message says about it."""
 
     from_id: str
@@ -103,7 +103,7 @@ class Told(Struct, frozen=True):
 
     def stored(self) -> dict[str, Any] | None:
         """Return the metadata that is stored with a message: what is not as usual, None if everything is."""
-        return {name: told for name in TOLD if (told := getattr(self, name))} or None
+        return {name: value for name in HEADER_FIELDS if (value := getattr(self, name))} or None
 
     def metadata(self, thread_id: str, index: int, at: int, payload_type: str) -> SlotMetadata:
         """Say all that is known about a slot, made at so many microseconds after 1970."""
@@ -121,23 +121,23 @@ class Told(Struct, frozen=True):
         )
 
 
-def told_in(metadata: SlotMetadata | HandlerMetadata) -> Told:
+def header_of(metadata: SlotMetadata | HandlerMetadata) -> Header:
     """Return what another message's metadata says about a new one."""
     to_id = getattr(metadata, "to_id", metadata.own_name or "")
     rest = (metadata.own_name, metadata.is_self_call, metadata.usage_instructions, metadata.todo_nudge)
-    return Told(metadata.from_id, to_id, *rest)
+    return Header(metadata.from_id, to_id, *rest)
 
 
 def slot_to_handler_metadata(slot: BufferSlot) -> HandlerMetadata:
     """Return what a handler is told about a message."""
-    told = slot.metadata
+    metadata = slot.metadata
     return HandlerMetadata(
-        thread_id=told.thread_id,
-        from_id=told.from_id,
-        own_name=told.own_name,
-        is_self_call=told.is_self_call,
-        usage_instructions=told.usage_instructions,
-        todo_nudge=told.todo_nudge,
+        thread_id=metadata.thread_id,
+        from_id=metadata.from_id,
+        own_name=metadata.own_name,
+        is_self_call=metadata.is_self_call,
+        usage_instructions=metadata.usage_instructions,
+        todo_nudge=metadata.todo_nudge,
     )
 
 

@@ -17,7 +17,7 @@ from strongroom.blocking import Context
 from strongroom.blocking.threads import Threads
 from strongroom.codec import encode
 from strongroom.compat.xml_pipeline.memory.backend_config import BackendConfig
-from strongroom.compat.xml_pipeline.memory.slots import TOLD, BufferSlot, SlotMetadata, Told, serialize_slot
+from strongroom.compat.xml_pipeline.memory.slots import HEADER_FIELDS, BufferSlot, Header, SlotMetadata, serialize_slot
 from strongroom.errors import BudgetExceeded, Closed
 from strongroom.services.threads.values import Slot
 from strongroom.store import Commit, Delete, Get, Key, Put, Scan, ask, new_id
@@ -83,10 +83,10 @@ class StoreBackend:
 
     # ---- threads ----------------------------------------------------------------------------------------------------
 
-    def append(self, threads: Threads, thread_id: str, payload: Any, told: Told) -> Slot:
+    def append(self, threads: Threads, thread_id: str, payload: Any, header: Header) -> Slot:
         """Add a message to a thread."""
-        metadata = told.stored()
-        return threads.append(thread_id, payload, from_id=told.from_id, to_id=told.to_id, metadata=metadata)
+        metadata = header.stored()
+        return threads.append(thread_id, payload, from_id=header.from_id, to_id=header.to_id, metadata=metadata)
 
     def buffer_append(self, thread_id: str, slot_data: bytes) -> int:
         """Add bytes to a thread and return the index they got: nobody else has it."""
@@ -201,7 +201,7 @@ class _StoredSource(msgspec.Struct, frozen=True):
     def metadata(self) -> SlotMetadata:
         slot = self.slot
         known = (slot.thread_id, slot.from_id, slot.to_id, slot.index, slot.at.isoformat(), slot.type)
-        return SlotMetadata(*known, **{name: told for name, told in slot.metadata.items() if name in TOLD})
+        return SlotMetadata(*known, **{name: value for name, value in slot.metadata.items() if name in HEADER_FIELDS})
 
 
 def stored_slot(slot: Slot) -> BufferSlot:

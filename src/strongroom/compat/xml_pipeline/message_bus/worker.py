@@ -88,7 +88,7 @@ def cleanup_task_data(backend: SharedBackend, *uuids: str | None) -> None:
     """Remove messages and answers that have been fetched."""
     for uuid in uuids:
         if uuid is not None:
-            backend.buffer_delete_thread(_place(uuid))
+            backend.buffer_delete_thread(_thread_of(uuid))
 
 
 def execute_handler(task: WorkerTask, backend_config: BackendConfig) -> WorkerResult:
@@ -170,18 +170,18 @@ async def _awaited(response: Any) -> Any:
 
 def _put(backend: SharedBackend, stored: _Payload) -> str:
     uuid = str(uuid4())
-    backend.buffer_append(_place(uuid), msgspec.json.encode(stored))
+    backend.buffer_append(_thread_of(uuid), msgspec.json.encode(stored))
     return uuid
 
 
 def _get(backend: SharedBackend, uuid: str) -> _Payload:
-    found = backend.buffer_get_thread(_place(uuid))
+    found = backend.buffer_get_thread(_thread_of(uuid))
     if not found:
         raise NotFound(f"there is no task data {uuid!r:.80}", kind="task", id=uuid)
     return msgspec.json.decode(found[0], type=_Payload)
 
 
-def _place(uuid: str) -> str:
+def _thread_of(uuid: str) -> str:
     return f"task:{uuid}"
 
 
