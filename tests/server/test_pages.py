@@ -47,6 +47,10 @@ def test_the_root_leads_to_the_page(http: httpx.Client) -> None:
     assert http.get("/", follow_redirects=True).url.path == "/docs"
 
 
+def test_the_page_is_found_where_older_servers_had_it(http: httpx.Client) -> None:
+    assert http.get("/redoc").text == http.get("/docs").text
+
+
 async def test_below_another_path_the_page_names_what_is_there(tmp_path: Path) -> None:
     outer = Starlette(routes=[Mount("/memory", create_app(Settings(url=str(tmp_path / "agent.db"))))])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(outer), base_url="http://localhost") as http:

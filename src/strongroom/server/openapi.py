@@ -190,6 +190,7 @@ def documentation(endpoints: Sequence[Endpoint]) -> list[BaseRoute]:
     return [
         Route("/openapi.json", description),
         Route("/docs", page),
+        Route("/redoc", page),  # where users of older servers look for it
         Mount(ASSETS, StaticFiles(packages=[("swagger_ui", "static")])),
         Route("/", root),
     ]

@@ -12,7 +12,7 @@ from typing import Any, overload
 from weakref import WeakValueDictionary
 
 from strongroom.compat.xml_pipeline.memory.backend_config import MAX_SLOTS, MAX_THREADS, SharedBackend
-from strongroom.compat.xml_pipeline.memory.local_threads import LOCK, Limits, LocalThreads, Storage
+from strongroom.compat.xml_pipeline.memory.local_threads import LOCK, LocalThreads, Storage
 from strongroom.compat.xml_pipeline.memory.shared_threads import ForeignThreads, StoredThreads
 from strongroom.compat.xml_pipeline.memory.slots import (
     BufferSlot,
@@ -149,11 +149,11 @@ class ContextBuffer:
             header = Header(from_id, to_id, own_name, is_self_call, usage_instructions, todo_nudge)
         else:
             header = header_of(from_id)
-        return self.storage.append(thread_id, payload, header, self._limits())
+        return self.storage.append(thread_id, payload, header, self)
 
     def write(self, thread: ThreadContext, payload: Any, header: Header) -> BufferSlot:
         """Add a message to a thread that somebody holds, also if it has left this buffer meanwhile."""
-        slot = self.storage.append(thread.thread_id, payload, header, self._limits())
+        slot = self.storage.append(thread.thread_id, payload, header, self)
         self._enlist(thread)
         return slot
 
@@ -194,14 +194,12 @@ class ContextBuffer:
 
     def _enlist(self, thread: ThreadContext) -> ThreadContext:
         """Make a thread one of this buffer's, unless there is one of its name; return the one there is."""
-        self.storage.create(thread.thread_id, self._limits())
+        self.storage.create(thread.thread_id, self)
         with LOCK:
             return self._handles.setdefault(thread.thread_id, thread)
 
-    def _limits(self) -> Limits:
-        return Limits(self.max_slots_per_thread, self.max_threads, self._leaving)
-
-    def _leaving(self, thread_id: str, pack: Callable[[], bytes]) -> None:
+    def leaving(self, thread_id: str, pack: Callable[[], bytes]) -> None:
+        """See a thread off for which there is no room: log it, and archive it if there is an archive."""
         if self._archive is not None:
             self._archive(thread_id, pack())
         log.warning("thread %r left the buffer: there may be %d threads", thread_id, self.max_threads)

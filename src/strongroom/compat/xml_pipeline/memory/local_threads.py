@@ -25,15 +25,17 @@ from strongroom.services.threads.values import Slot
 from strongroom.store import Record
 
 
-class Limits(Struct, frozen=True):
+class Limits(Protocol):
     """How much a buffer may hold. `leaving` is told of a thread that has to go: its name, and how to pack it."""
 
-    max_slots: int
+    max_slots_per_thread: int
     max_threads: int
-    leaving: Callable[[str, Callable[[], bytes]], None]
 
-    def full(self, thread_id: str) -> MemoryError:
-        return MemoryError(f"Thread {thread_id} exceeded max slots ({self.max_slots})")
+    def leaving(self, thread_id: str, pack: Callable[[], bytes]) -> None: ...
+
+
+def full(thread_id: str, limits: Limits) -> MemoryError:
+    return MemoryError(f"Thread {thread_id} exceeded max slots ({limits.max_slots_per_thread})")
 
 
 class Storage(Protocol):
@@ -102,10 +104,11 @@ class LocalThreads:
     def append(self, thread_id: str, payload: Any, header: Header, limits: Limits) -> BufferSlot:
         body = _body(payload)
         with LOCK:
-            self.create(thread_id, limits)
+            if thread_id not in self._threads:
+                self.create(thread_id, limits)
             thread = self._threads[thread_id]
-            if len(thread.slots) >= limits.max_slots:
-                raise limits.full(thread_id)
+            if len(thread.slots) >= limits.max_slots_per_thread:
+                raise full(thread_id, limits)
             index = thread.first + len(thread.slots)
             slot = _LocalSlot(thread_id, index, time.time_ns() // 1000, payload, body, header)
             thread.slots.append(slot)

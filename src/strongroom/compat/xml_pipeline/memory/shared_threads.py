@@ -15,7 +15,7 @@ from typing import Any
 from strongroom.blocking.threads import Threads
 from strongroom.codec import encode
 from strongroom.compat.xml_pipeline.memory.backend_config import SharedBackend
-from strongroom.compat.xml_pipeline.memory.local_threads import Limits
+from strongroom.compat.xml_pipeline.memory.local_threads import Limits, full
 from strongroom.compat.xml_pipeline.memory.slots import (
     BufferSlot,
     Header,
@@ -43,7 +43,7 @@ class StoredThreads:
             try:
                 return stored_slot(self._backend.append(threads, thread_id, payload, header))
             except BudgetExceeded:
-                raise limits.full(thread_id) from None
+                raise full(thread_id, limits) from None
 
     def slots(self, thread_id: str, start: int = 0, stop: int | None = None) -> list[BufferSlot]:
         with self._backend.threads() as threads:
@@ -79,7 +79,7 @@ class StoredThreads:
 
     def _limited(self, limits: Limits) -> AbstractContextManager[Threads]:
         self._leaving = limits.leaving
-        return self._backend.threads(limits.max_slots, limits.max_threads, self._archive)
+        return self._backend.threads(limits.max_slots_per_thread, limits.max_threads, self._archive)
 
     def _archive(self, thread_id: str, pack: bytes) -> None:
         self._leaving(thread_id, lambda: pack)
@@ -98,8 +98,8 @@ class ForeignThreads:
 
     def append(self, thread_id: str, payload: Any, header: Header, limits: Limits) -> BufferSlot:
         length = self._backend.buffer_thread_len(thread_id)
-        if length >= limits.max_slots:
-            raise limits.full(thread_id)
+        if length >= limits.max_slots_per_thread:
+            raise full(thread_id, limits)
         metadata = header.metadata(thread_id, length, time.time_ns() // 1000, shown_type(payload))
         data = serialize_slot(BufferSlot(payload, metadata))
         if not length:
