@@ -8,7 +8,7 @@ import traceback
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from strongroom.server import telemetry
@@ -18,12 +18,12 @@ from strongroom.store import new_id
 log = logging.getLogger("strongroom.server")
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
 MOST_HEADERS = 100
 MOST_HEADER_BYTES = 64 * 1024
 # Of two of these, one part of a chain could believe the first and another the last.
@@ -61,7 +61,7 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update({**HEADERS, "X-Request-Id": id})
+                message["headers"] = [*message["headers"], *HEADERS, (b"x-request-id", id.encode())]
             await send(message)
 
         try:

@@ -1,4 +1,4 @@
-"""The table of endpoints, a file for each resource. The first that fits a path serves it."""
+"""The table of endpoints, a file for each resource. The first that fits a path serves it; the busiest come first."""
 
 from strongroom.server.router import Endpoint
 from strongroom.server.routes import (
