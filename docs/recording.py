@@ -96,6 +96,7 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /sessions/search", {"query": {"q": "429", "k": 1}}),
     ("GET /memories/sources", {"query": {"ref": ["rate-limit", "support-7#m1"]}}),
     ("GET /search", {"query": {"q": "scraper", "k": 1}}),
+    ("POST /prompt", {"body": {"session_id": "support-7", "max_tokens": 1000, "system": "You help with scrapers."}}),
     ("POST /sessions/{session_id}/truncate", {"body": {"message_id": "m1"}}),
     ("POST /sessions/{session_id}/restore", {}),
     ("PUT /sessions/{session_id}/messages", {"body": {"messages": HELLO}}),

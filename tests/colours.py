@@ -47,7 +47,8 @@ class _Call:
     """The result of calling a method: awaited for a value, or iterated when the method yields."""
 
     def __init__(self, method: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        self._run: Callable[[], Any] = partial(method, *args, **kwargs)
+        named = {name: _plain(value) for name, value in kwargs.items()}
+        self._run: Callable[[], Any] = partial(method, *map(_plain, args), **named)
 
     def __await__(self) -> Any:
         return self._value().__await__()
@@ -58,6 +59,10 @@ class _Call:
     async def __aiter__(self) -> AsyncIterator[Any]:
         for item in self._run():
             yield _view(item)
+
+
+def _plain(value: Any) -> Any:
+    return value._target if isinstance(value, Awaitable) else value
 
 
 def _view(value: Any) -> Any:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from strongroom.services.memories.values import Batch as Batch
     from strongroom.services.memories.values import Memory as Memory
     from strongroom.services.memories.values import MemoryRequest as MemoryRequest
+    from strongroom.services.prompt.values import Prompt as Prompt
     from strongroom.services.runs.run import AsyncRun as AsyncRun
     from strongroom.services.sessions.session import AsyncSession as AsyncSession
     from strongroom.services.sessions.values import Message as Message
@@ -81,6 +82,7 @@ __all__ = [
     "Message",
     "NotFound",
     "Policy",
+    "Prompt",
     "Run",
     "SchemaMismatch",
     "Session",
@@ -117,6 +119,7 @@ _HOMES = {
     "MemoryRequest": "services.memories.values",
     "Message": "services.sessions.values",
     "Policy": "services.memories.policy",
+    "Prompt": "services.prompt.values",
     "Run": "blocking.runs",
     "Session": "blocking.sessions",
     "Turn": "blocking.turns",

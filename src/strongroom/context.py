@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from strongroom.scope import Scope
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.prompt.prompts import AsyncPrompts, Options
+from strongroom.services.prompt.values import Prompt
+from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
+from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.threads.registry import AsyncRegistry
 from strongroom.services.threads.threads import AsyncThreads
@@ -29,6 +33,7 @@ class AsyncContext:
         self.threads = AsyncThreads(scope)
         self.registry = AsyncRegistry(scope)
         self.files = AsyncFiles(scope)
+        self._prompts = AsyncPrompts(scope, self.memories)
 
     @property
     def store(self) -> AsyncStore:
@@ -58,6 +63,29 @@ class AsyncContext:
         What it decides is not part of what a `commit_id` stands for: a repeat does not ask it, and returns None.
         """
         return await turn_with(self, decide, commit_id)
+
+    async def prompt(
+        self,
+        *,
+        max_tokens: int,
+        session: AsyncSession | str | None = None,
+        run: AsyncRun | str | None = None,
+        **options: Unpack[Options],
+    ) -> Prompt:
+        """Put together what a model is to read now, in the shape a provider takes and at most `max_tokens` of it.
+
+        `system` and `tools`, the newest turns of `session`, the state of `run`, and what `query` (by default the user's
+        newest words) finds among memories and in what was said earlier. Each part has a share of the budget, which
+        others get where it is not used. `format` is `openai`, `responses`, `anthropic` or `gemini`; `model` says whose
+        tokens are counted; `user_id` and `project_id` whose memories may be seen. The receipt names every part, its
+        tokens, and what was left out and why.
+        """
+        return await self._prompts.compose(
+            session=await self.sessions.get(session) if isinstance(session, str) else session,
+            run=await self.runs.get(run) if isinstance(run, str) else run,
+            max_tokens=max_tokens,
+            **options,
+        )
 
     async def close(self) -> None:
         """Finish what is under way and let go of the store."""

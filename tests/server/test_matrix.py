@@ -267,6 +267,7 @@ POST /files/delete                            -       yes     -         yes
 POST /files/erase                             -       -       -         yes
 GET /changes                                  yes     yes     yes       yes
 GET /search                                   yes     yes     yes       yes
+POST /prompt                                  yes     yes     yes       yes
 POST /runs/boot                               -       yes     -         yes
 GET /runs/{run_id}/ws                         yes     yes     yes       yes
 POST /runs/{run_id}/step/update               -       yes     -         yes

@@ -20,8 +20,8 @@ from tests.server.conftest import client
 from tests.server.serving import served
 from tests.server.test_roles import name
 
-# Not of the story: a key is shown once, and upkeep goes on beside the requests. See `test_keys` and `test_upkeep`.
-ONCE = {"POST /keys", "DELETE /keys/{name}", "POST /upkeep/check", "POST /upkeep/backup"}
+# Not of the story: a key is shown once, upkeep goes on beside the requests (`test_keys`, `test_upkeep`), prompts read.
+ONCE = {"POST /keys", "DELETE /keys/{name}", "POST /upkeep/check", "POST /upkeep/backup", "POST /prompt"}
 WRITING = {name(each) for each in ENDPOINTS if each.method != "GET" and each.group != "store"} - ONCE
 PORT = {name(endpoint) for endpoint in ENDPOINTS if endpoint.method != "GET" and endpoint.group == "store"}
 UPLOAD = "POST /runs/restore"  # a file and no JSON: not part of the story

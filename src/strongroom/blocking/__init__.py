@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import msgspec
 
 from strongroom.blocking.files import Files
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.registry import Registry
-from strongroom.blocking.runs import Runs
-from strongroom.blocking.sessions import Sessions
+from strongroom.blocking.runs import Run, Runs
+from strongroom.blocking.sessions import Session, Sessions
 from strongroom.blocking.threads import Threads
 from strongroom.blocking.turns import Turn
-from strongroom.bridge import Inline, run
+from strongroom.bridge import Inline
+from strongroom.bridge import run as _run
 from strongroom.context import AsyncContext
 from strongroom.opening import for_loops
+from strongroom.services.prompt.prompts import Options
+from strongroom.services.prompt.values import Prompt
 from strongroom.store import Durability, Store
 
 R = TypeVar("R")
@@ -73,11 +76,24 @@ class Context:
 
         What it decides is not part of what a `commit_id` stands for: a repeat does not ask it, and returns None.
         """
-        return run(self._async.turn_with(lambda turn: decide(Turn(turn)), commit_id=commit_id))
+        return _run(self._async.turn_with(lambda turn: decide(Turn(turn)), commit_id=commit_id))
+
+    def prompt(
+        self,
+        *,
+        max_tokens: int,
+        session: Session | str | None = None,
+        run: Run | str | None = None,
+        **options: Unpack[Options],
+    ) -> Prompt:
+        """See `AsyncContext.prompt`."""
+        conversation = session._async if isinstance(session, Session) else session
+        work = run._async if isinstance(run, Run) else run
+        return _run(self._async.prompt(max_tokens=max_tokens, session=conversation, run=work, **options))
 
     def close(self) -> None:
         """Finish what is under way and let go of the store."""
-        run(self._async.close())
+        _run(self._async.close())
 
     def __enter__(self) -> Context:
         return self

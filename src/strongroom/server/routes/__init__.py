@@ -9,6 +9,7 @@ from strongroom.server.routes import (
     memories,
     ops,
     packs,
+    prompt,
     runs,
     search,
     sessions,
@@ -16,5 +17,5 @@ from strongroom.server.routes import (
     threads,
 )
 
-GROUPS = (runs, sessions, store, memories, threads, files, changes, search, classic, packs, keys, ops)
+GROUPS = (runs, sessions, store, memories, threads, files, changes, search, prompt, classic, packs, keys, ops)
 ENDPOINTS: list[Endpoint] = [each for group in GROUPS for each in group.endpoint]

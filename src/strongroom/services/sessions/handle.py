@@ -58,6 +58,11 @@ class Handle:
         return when(self._state.created)
 
     @property
+    def tokenizer(self) -> Tokenizer:
+        """Who counts the session's tokens, as this handle knows it."""
+        return self._counter(self._state.tokenizer)
+
+    @property
     def _key(self) -> Key:
         return self._scope.key(SESSION, self.id)
 

@@ -90,7 +90,7 @@ class AsyncSession(SessionReader):
         comes back as `message.sidecar` and is neither counted nor sent nor searched. With an `expected_revision`, of
         `info`, it is refused (`Conflict`) if the session has changed since.
         """
-        tokenizer = counter_of(messages, self._counter(self._state.tokenizer))
+        tokenizer = counter_of(messages, self.tokenizer)
         made = batch(messages, tokenizer, sidecars, ids)
 
         async def attempt() -> Plan[Receipt]:
@@ -124,7 +124,7 @@ class AsyncSession(SessionReader):
         commit_id: str | None = None,
     ) -> list[Message]:
         """Hide every message and append these, in one step. `restore` brings the hidden ones back."""
-        tokenizer = counter_of(messages, self._counter(self._state.tokenizer))
+        tokenizer = counter_of(messages, self.tokenizer)
         made = batch(messages, tokenizer, sidecars, ids)
         return await self._replace("replace", None, made, tokenizer, expected_revision, commit_id)
 
@@ -139,7 +139,7 @@ class AsyncSession(SessionReader):
         commit_id: str | None = None,
     ) -> list[Message]:
         """Hide a message and everything after it and append these, in one step. `restore` brings back what it hid."""
-        tokenizer = counter_of(messages, self._counter(self._state.tokenizer))
+        tokenizer = counter_of(messages, self.tokenizer)
         made = batch(messages, tokenizer, sidecars, ids)
         return await self._replace("replace_from", message_id, made, tokenizer, expected_revision, commit_id)
 

@@ -70,6 +70,11 @@ class View(Struct, frozen=True):
         return self.state.revision(self.version, self.length)
 
     @property
+    def mixed(self) -> bool:
+        """Whether some weights may have been counted by another tokenizer than the one that reads."""
+        return self.state.mixed or self.tokenizer.name != self.state.counted_by
+
+    @property
     def stretches(self) -> list[tuple[int, int]]:
         return bounded(self.state.visible, self.first, self.length)
 

@@ -18,7 +18,7 @@ from strongroom.services.sessions.state import KEPT, MESSAGE, downward, priority
 from strongroom.services.sessions.values import Message
 from strongroom.services.sessions.view import View, at, learn, look, stored_at
 from strongroom.services.sessions.writes import PINNED
-from strongroom.store import Range, Record, Slice, Tail
+from strongroom.store import Question, Range, Record, Slice, Tail
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.choosing import (
     HIGHEST_PRIORITY,
@@ -88,7 +88,7 @@ class Reading:
         """
         free = kept | halves
         # Weights are of use only if the tokenizer in force counted them all and no message is filtered out.
-        by_weight = self.where is None and not self.view.state.mixed
+        by_weight = self.where is None and not self.view.mixed
         run: list[Item] = []
         begun = False  # whether the newest that costs anything is in
         for low, high in reversed(self.view.stretches):
@@ -127,7 +127,7 @@ class Reading:
 class Gathered(Struct, frozen=True):
     """What was read for a window, and what follows from it: the kept messages, the room left beside them, the newest.
 
-    `whole` says that the newest messages go back to the beginning.
+    `whole` says that the newest messages go back to the beginning. `beside` is what else was asked of the snapshot.
     """
 
     reading: Reading
@@ -137,6 +137,7 @@ class Gathered(Struct, frozen=True):
     room: int
     reasons: dict[int, str]
     whole: bool
+    beside: list[Any] = []
 
     def history(self) -> History:
         """Tell about the whole session; what was not read is projected from what was."""
@@ -172,13 +173,14 @@ async def gather(
     framed: Callable[[Tokenizer], Frame],
     max_tokens: int,
     where: Filter | None,
+    beside: Sequence[Question[Any]] = (),
 ) -> Gathered:
     """Read what a window of this budget may need. `framed` makes the frame once the tokenizer is known."""
     tail, kept_notes = (
         Tail(scope.key(MESSAGE, session_id), max_weight=max_tokens),
         Tail(scope.key(KEPT, session_id), CHUNK),
     )
-    view, (newest, notes) = await look(scope, session_id, choose, tail, kept_notes)
+    view, (newest, notes, *others) = await look(scope, session_id, choose, tail, kept_notes, *beside)
     await learn(view, newest.records)
     framing = framed(required(view.tokenizer))
     reading = Reading(view, where)
@@ -188,7 +190,7 @@ async def gather(
     kept = frozenset(together)
     room = framing.room - check_kept((reading.items[index] for index in kept), framing.room)
     recent, whole = await reading.back(room, kept, halves, newest, max_tokens)
-    return Gathered(reading, framing, recent, kept, room, dict.fromkeys(halves, "tool_pair"), whole)
+    return Gathered(reading, framing, recent, kept, room, dict.fromkeys(halves, "tool_pair"), whole, others)
 
 
 def recent_window(gathered: Gathered, *, must: bool = False, fallback: str | None = None) -> Window:

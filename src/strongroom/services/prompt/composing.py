@@ -1,0 +1,186 @@
+"""What goes into a prompt: one budget, fair shares, a receipt (pure).
+
+Rules
+-----
+1. What is sent never costs more than the budget. System prompt, tools, pinned messages, the run's objective and the
+   newest turn are always in; if they alone do not fit, that is an error, not a cut.
+2. All else is taken piece by piece in one order, and the first piece that does not fit ends it. The order does not
+   depend on the budget, so a larger budget never loses a piece.
+3. The order is fair: a piece is due when the pieces of its part before it have used up their share, so the parts grow
+   side by side in proportion to their shares, and a part that has no more leaves its share to the others.
+4. What changes from turn to turn (state, memories, what was said earlier) stands just before the newest question of the
+   user's, and all that stands before it stays the same as the conversation goes on. It is the user's word and not the
+   system's: what was remembered gives no orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from strongroom.errors import BudgetExceeded
+from strongroom.services.prompt.formats import ALTERNATING, BEGINNING, Format, shaped
+from strongroom.services.prompt.turns import Text, ToolCall, Turn, repaired
+from strongroom.tokens import Tokenizer, count_message
+
+CONVERSATION, RUN, MEMORIES, EARLIER = "conversation", "run", "memories", "earlier"
+SHARES: dict[str, float] = {CONVERSATION: 0.6, RUN: 0.15, MEMORIES: 0.15, EARLIER: 0.1}
+TITLES = {RUN: "# State of the work", MEMORIES: "# Remembered", EARLIER: "# Said earlier in this conversation"}
+RENAMED = "-999"  # what it may take to tell a call's id from another one, in the call and in its answer
+
+
+class Piece(Struct, frozen=True):
+    """Something that is in or out as a whole: a line of a text, or messages that belong together."""
+
+    part: str
+    id: str
+    tokens: int
+    line: tuple[int, str] = (0, "")
+    positions: tuple[int, ...] = ()
+    ids: tuple[str, ...] = ()
+
+
+class Chosen(Struct, frozen=True):
+    """The pieces that are in, and those that are not."""
+
+    taken: tuple[Piece, ...]
+    left: tuple[Piece, ...]
+
+    def of(self, part: str) -> list[Piece]:
+        return [piece for piece in self.taken if piece.part == part]
+
+
+def in_order(
+    parts: Mapping[str, Sequence[Piece]], shares: Mapping[str, float], kept: Sequence[Piece] = ()
+) -> list[Piece]:
+    """Return all pieces in the order of rule 3; of two that are due at once, the one of the larger share comes first.
+
+    What was said earlier and is kept, or is due as part of the conversation before that, need not be quoted.
+    """
+    due: list[tuple[float, float, int, Piece]] = []
+    for part, pieces in parts.items():
+        used = 0
+        for place, piece in enumerate(pieces):
+            due.append((used / shares[part], -shares[part], place, piece))
+            used += piece.tokens
+    due.sort(key=lambda one: one[:3])
+    order: list[Piece] = []
+    spoken = {id for piece in kept for id in piece.ids}
+    for *_, piece in due:
+        if piece.part == CONVERSATION:
+            spoken.update(piece.ids)
+        if piece.part != EARLIER or piece.id not in spoken:
+            order.append(piece)
+    return order
+
+
+def choose(order: Sequence[Piece], room: int, fixed: Sequence[Piece], tokenizer: Tokenizer, around: int) -> Chosen:
+    """Take pieces in their order until one does not fit. `fixed` lines are in whatever comes.
+
+    `around` is what it costs to put lines before the newest question at all.
+    """
+    lines: dict[str, list[Piece]] = {}
+    costs: dict[str, int] = {}
+    spoken = 0
+
+    def cost(piece: Piece) -> int:
+        """Put a piece in, and return what everything costs then."""
+        nonlocal spoken
+        if piece.part == CONVERSATION:
+            spoken += piece.tokens
+        else:
+            lines.setdefault(piece.part, []).append(piece)
+            costs[piece.part] = tokenizer.count(section(piece.part, lines[piece.part]))
+        return spoken + (around if costs else 0) + sum(costs.values())
+
+    for piece in fixed:
+        check_fits(cost(piece), room, "the run's objective")
+    taken = list(fixed)
+    for place, piece in enumerate(order):
+        needed = cost(piece)
+        if needed > room:
+            if piece.part == CONVERSATION and not any(one.part == CONVERSATION for one in order[:place]):
+                check_fits(needed, room, "the newest message")
+            return Chosen(tuple(taken), tuple(order[place:]))
+        taken.append(piece)
+    return Chosen(tuple(taken), ())
+
+
+def check_fits(needed: int, room: int, what: str) -> None:
+    """Refuse a budget that what must be in exceeds."""
+    if needed > room:
+        raise BudgetExceeded(
+            f"{what} needs {needed} tokens and {max(room, 0)} are left for it; raise max_tokens",
+            limit=max(room, 0),
+            needed=needed,
+        )
+
+
+def section(part: str, pieces: Sequence[Piece]) -> str:
+    """Return the text of a part: its title, and its lines in their places."""
+    lines = [text for _, text in sorted(piece.line for piece in pieces)]
+    return "\n".join([TITLES[part], *lines])
+
+
+def context_turn(chosen: Chosen, skip: Callable[[Piece], bool]) -> Turn | None:
+    """Return what is put before the newest question; None if there is nothing."""
+    blocks = []
+    for part in (RUN, MEMORIES, EARLIER):
+        pieces = [piece for piece in chosen.of(part) if not skip(piece)]
+        if pieces:
+            blocks.append(Text(section(part, pieces)))
+    return Turn("user", tuple(blocks)) if blocks else None
+
+
+def with_context(turns: Sequence[Turn], context: Turn | None) -> tuple[list[Turn], int]:
+    """Put the context before the newest question of the user's; return the turns, and how many stand before it."""
+    asked = [place for place, turn in enumerate(turns) if turn.role == "user" and _says(turn)]
+    place = asked[-1] if asked else 0
+    return [*turns[:place], *([] if context is None else [context]), *turns[place:]], place
+
+
+def spoken_tokens(messages: Sequence[Mapping[str, Any]], format: Format, tokenizer: Tokenizer) -> int:
+    """Return what messages that belong together cost in a format, wherever they stand."""
+    made = repaired(messages)
+    calls = sum(isinstance(block, ToolCall) for turn in made.turns for block in turn.blocks)
+    sent, system = shaped(made.turns, (), format)
+    total = sum(count_sent(message, tokenizer) for message in sent) + count_system(system, tokenizer)
+    return total + 2 * calls * tokenizer.count(RENAMED)
+
+
+def context_tokens(format: Format, tokenizer: Tokenizer) -> int:
+    """Return what a turn of the user's costs besides its text."""
+    [message], _ = shaped([Turn("user", (Text("x"), Text("x")))], (), format)
+    return count_sent(message, tokenizer) - 2 * tokenizer.count("x")
+
+
+def system_tokens(system: Sequence[str], format: Format, tokenizer: Tokenizer) -> int:
+    """Return what the system prompt costs in a format."""
+    messages, apart = shaped((), system, format)
+    return sum(count_sent(message, tokenizer) for message in messages) + count_system(apart, tokenizer)
+
+
+def beginning_tokens(format: Format, tokenizer: Tokenizer) -> int:
+    """Return what has to be kept free for a turn that says that the beginning was left out."""
+    if format not in ALTERNATING:
+        return 0
+    return count_message({"role": "user", "content": BEGINNING}, tokenizer)
+
+
+def count_sent(message: Mapping[str, Any], tokenizer: Tokenizer) -> int:
+    """Return what a message costs as it is sent."""
+    if "parts" in message:  # the one format that calls its content so
+        message = {"role": message["role"], "content": message["parts"]}
+    return count_message(message, tokenizer)
+
+
+def count_system(system: Any, tokenizer: Tokenizer) -> int:
+    """Return what a system prompt that stands apart costs."""
+    parts = system["parts"] if isinstance(system, dict) else system or ()
+    return sum(count_message({"role": "system", "content": part["text"]}, tokenizer) for part in parts)
+
+
+def _says(turn: Turn) -> bool:
+    return any(isinstance(block, Text) for block in turn.blocks)

@@ -1,0 +1,391 @@
+"""Reading what a prompt needs, and putting it together.
+
+The conversation and the run are of one snapshot. What is searched for is asked right after it; of the conversation only
+what that snapshot shows counts. All that is read is bounded by the budget, however long the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from msgspec import Struct
+
+from strongroom.arguments import checked
+from strongroom.bridge import can_search
+from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.scope import Scope
+from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.prompt.composing import (
+    CONVERSATION,
+    EARLIER,
+    MEMORIES,
+    RUN,
+    SHARES,
+    Chosen,
+    Piece,
+    beginning_tokens,
+    check_fits,
+    choose,
+    context_tokens,
+    context_turn,
+    count_sent,
+    count_system,
+    in_order,
+    spoken_tokens,
+    system_tokens,
+    with_context,
+)
+from strongroom.services.prompt.formats import ALTERNATING, FORMATS, Format, begun, shaped
+from strongroom.services.prompt.turns import Turn, repaired
+from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart, PromptReceipt
+from strongroom.services.runs.brief import HEADINGS, lines_of
+from strongroom.services.runs.run import AsyncRun
+from strongroom.services.runs.state import Stored, stored_in
+from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.values import Message
+from strongroom.services.sessions.windows import Gathered, gather
+from strongroom.store import Get, Range
+from strongroom.tokens import Tokenizer, count_tools
+from strongroom.tokens import tokenizer as find_tokenizer
+from strongroom.tokens.choosing import PAIR_REACH, units
+from strongroom.tokens.relevance import plain_text
+from strongroom.tokens.windows import Frame, frame
+
+EARLIER_HITS = 10
+MEMORY_HITS = 8
+LONGEST_QUOTE = 600
+UNREAD = 2**62  # what stands before the messages that were read fits into no budget that they were read for
+LONGEST_QUERY = 2_000
+
+
+class Options(TypedDict, total=False):
+    """How a prompt is to be made; see `AsyncContext.prompt`."""
+
+    query: str | None
+    system: str | None
+    tools: Sequence[Any]
+    model: str | None
+    format: Format
+    reserve_tokens: int
+    shares: Mapping[str, float] | None
+    user_id: str | None
+    project_id: str | None
+
+
+class Asked(Struct, frozen=True):
+    """What a caller wants: everything but where to read it."""
+
+    format: Format
+    max_tokens: int
+    reserve_tokens: int
+    system: str | None
+    tools: list[Any]
+    query: str | None
+    tokenizer: Tokenizer
+    shares: dict[str, float]
+    owner: dict[str, str]
+
+
+class Known(Struct, frozen=True):
+    """What was read: the conversation, the run, and what searches found."""
+
+    gathered: Gathered | None
+    run: Stored | None
+    query: str
+    memories: tuple[Any, ...] = ()
+    hits: tuple[Any, ...] = ()
+    searched: bool = True
+
+
+@checked
+class AsyncPrompts:
+    """Prompts over the sessions, runs and memories of one space."""
+
+    def __init__(self, scope: Scope, memories: AsyncMemories) -> None:
+        self._scope = scope
+        self._memories = memories
+
+    async def compose(
+        self,
+        *,
+        session: AsyncSession | None = None,
+        run: AsyncRun | None = None,
+        max_tokens: int,
+        query: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Any] = (),
+        model: str | None = None,
+        format: Format = "openai",
+        reserve_tokens: int = 0,
+        shares: Mapping[str, float] | None = None,
+        user_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Prompt:
+        """See `AsyncContext.prompt`."""
+        if format not in FORMATS:
+            raise InvalidInput(f"no format {format!r:.40}; there are {', '.join(FORMATS)}")
+        counter = self._tokenizer(session, model)
+        owner = {name: who for name, who in (("user_id", user_id), ("project_id", project_id)) if who is not None}
+        asked = Asked(format, max_tokens, reserve_tokens, system, list(tools), query, counter, _shares(shares), owner)
+        framing = frame(
+            max_tokens, "truncate_oldest", counter, system=system, tools=tools, reserve_tokens=reserve_tokens
+        )
+        known = await self._read(asked, framing, session, run)
+        return _composed(asked, known)
+
+    def _tokenizer(self, session: AsyncSession | None, model: str | None) -> Tokenizer:
+        if model is not None:
+            return find_tokenizer(model)
+        return self._scope.tokenizer if session is None else session.tokenizer
+
+    async def _read(self, asked: Asked, framing: Frame, session: AsyncSession | None, run: AsyncRun | None) -> Known:
+        gathered: Gathered | None = None
+        stored: Stored | None = None
+        here = () if run is None else (Get(run._ref.key), Range(run._ref.ledger, limit=0))
+        if session is not None:
+            gathered = await gather(
+                self._scope, session.id, lambda _: asked.tokenizer, lambda _: framing, asked.max_tokens, None, here
+            )
+            beside = gathered.beside
+        else:
+            beside = await self._scope.get_all(here) if here else []
+        if run is not None:
+            document, events = beside
+            stored = stored_in(run._ref, document, events.length)
+        query = _query(asked.query, gathered, stored)
+        if not can_search(self._scope.store) or not query:
+            return Known(gathered, stored, query, searched=not query)
+        memories = await self._memories.search(query, MEMORY_HITS, **asked.owner)  # type: ignore[arg-type]
+        hits: Sequence[Any] = ()
+        if session is not None and gathered is not None:
+            view = gathered.reading.view
+            found = await session.search(query, k=EARLIER_HITS, mode="lexical")
+            hits = [hit for hit in found if view.shows(hit.message.index)]
+        return Known(gathered, stored, query, tuple(memories), tuple(hits))
+
+
+# ---- deciding -------------------------------------------------------------------------------------------------------
+
+
+def _composed(asked: Asked, known: Known) -> Prompt:
+    counter = asked.tokenizer
+    kept = _kept(asked, known.gathered)
+    fixed_tokens = count_tools(asked.tools, counter) + system_tokens(_system(asked), asked.format, counter)
+    room = asked.max_tokens - asked.reserve_tokens - fixed_tokens - beginning_tokens(asked.format, counter)
+    needed = sum(piece.tokens for piece in kept)
+    check_fits(needed, room, "system and pinned messages")
+    fixed, lines = _run_pieces(known.run, counter)
+    spoken, orphans = _spoken_pieces(asked, known.gathered)
+    parts = {
+        CONVERSATION: spoken,
+        RUN: lines,
+        MEMORIES: _memory_pieces(known, counter),
+        EARLIER: _earlier_pieces(known, counter),
+    }
+    order = in_order(parts, asked.shares, kept)
+    chosen = choose(order, room - needed, fixed, counter, context_tokens(asked.format, counter))
+    while True:
+        prompt = _assembled(asked, known, kept, chosen, orphans)
+        if prompt.receipt.tokens <= asked.max_tokens - asked.reserve_tokens:
+            return prompt
+        # A tokenizer that sees more in the whole than in its pieces: rare, and never over the budget all the same.
+        if len(chosen.taken) <= len(fixed) + bool(spoken):
+            raise BudgetExceeded(
+                f"this prompt needs {prompt.receipt.tokens} tokens; raise max_tokens",
+                limit=asked.max_tokens,
+                needed=prompt.receipt.tokens,
+            )
+        chosen = Chosen(chosen.taken[:-1], (chosen.taken[-1], *chosen.left))
+
+
+def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen, orphans: Sequence[int]) -> Prompt:
+    messages = {} if known.gathered is None else known.gathered.reading.messages
+    positions = sorted({place for piece in (*kept, *chosen.of(CONVERSATION)) for place in piece.positions})
+    sent = {messages[place].id for place in positions}
+
+    def said_anyway(piece: Piece) -> bool:
+        return piece.part == EARLIER and piece.id in sent
+
+    made = repaired(messages[place] for place in positions)
+    context = context_turn(chosen, said_anyway)
+    turns, before = with_context(made.turns, context)
+    turns = begun(turns, asked.format)
+    system = _system(asked)
+    shapes, apart = shaped(turns, system, asked.format)
+    counter = asked.tokenizer
+    tools = count_tools(asked.tools, counter)
+    apart_tokens = count_system(apart, counter)
+    counts = [count_sent(message, counter) for message in shapes]
+    whole = known.gathered is None or (known.gathered.whole and not _missing(chosen, CONVERSATION) and not orphans)
+    stable = _stable(turns, before, system, asked.format, whole)
+    receipt = PromptReceipt(
+        format=asked.format,
+        max_tokens=asked.max_tokens,
+        reserve_tokens=asked.reserve_tokens,
+        tokens=tools + apart_tokens + sum(counts),
+        tokenizer=counter.name,
+        approximate=counter.approximate,
+        parts=_parts(asked, kept, chosen, said_anyway, tools, [messages[place].id for place in positions]),
+        left_out=_left_out(known, chosen, len(positions), orphans),
+        completed=made.completed,
+        stable_prefix=stable,
+        stable_prefix_tokens=tools + apart_tokens + sum(counts[:stable]),
+        query=known.query,
+        revision=None if known.gathered is None else known.gathered.reading.view.revision,
+    )
+    return Prompt(shapes, apart, asked.tools, receipt)
+
+
+def _stable(turns: Sequence[Turn], before: int, system: Sequence[str], format: Format, whole: bool) -> int:
+    """Return how many messages stand before what changes from turn to turn: none of the conversation once it is cut."""
+    lead = turns[:before] if whole else ()
+    shapes, _ = shaped(lead, system, format)
+    joined = format in ALTERNATING and bool(lead) and before < len(turns) and lead[-1].role == turns[before].role
+    return max(len(shapes) - joined, 0)
+
+
+def _parts(
+    asked: Asked,
+    kept: Sequence[Piece],
+    chosen: Chosen,
+    said_anyway: Callable[[Piece], bool],
+    tools: int,
+    conversation: Sequence[str],
+) -> tuple[PromptPart, ...]:
+    system = system_tokens(_system(asked), asked.format, asked.tokenizer)
+    parts = [PromptPart("system", system), PromptPart("tools", tools)]
+    tokens = sum(piece.tokens for piece in (*kept, *chosen.of(CONVERSATION)))
+    parts.append(PromptPart(CONVERSATION, tokens, tuple(conversation)))
+    for part in (RUN, MEMORIES, EARLIER):
+        pieces = [piece for piece in chosen.of(part) if not said_anyway(piece)]
+        parts.append(PromptPart(part, sum(piece.tokens for piece in pieces), tuple(piece.id for piece in pieces)))
+    return tuple(part for part in parts if part.tokens or part.ids)
+
+
+def _left_out(known: Known, chosen: Chosen, sent: int, orphans: Sequence[int]) -> tuple[PromptLeftOut, ...]:
+    found: list[PromptLeftOut] = []
+    if known.gathered is not None:
+        rest = known.gathered.history().messages - sent - len(orphans)
+        if rest > 0:
+            found.append(PromptLeftOut(CONVERSATION, "budget", rest))
+        if orphans:
+            names = tuple(known.gathered.reading.messages[place].id for place in orphans)
+            found.append(PromptLeftOut(CONVERSATION, "no_call", len(orphans), names))
+    for part in (RUN, MEMORIES, EARLIER):
+        ids = tuple(piece.id for piece in chosen.left if piece.part == part)
+        if ids:
+            found.append(PromptLeftOut(part, "budget", len(ids), ids))
+    if not known.searched:
+        found += [PromptLeftOut(part, "no_index", 0) for part in (MEMORIES, EARLIER)]
+    return tuple(found)
+
+
+def _system(asked: Asked) -> list[str]:
+    return [asked.system] if asked.system else []
+
+
+def _missing(chosen: Chosen, part: str) -> bool:
+    return any(piece.part == part for piece in chosen.left)
+
+
+# ---- the pieces -----------------------------------------------------------------------------------------------------
+
+
+def _kept(asked: Asked, gathered: Gathered | None) -> list[Piece]:
+    """Return the messages that are always in, as one piece with their answers and calls."""
+    positions = [] if gathered is None else sorted(gathered.kept.union(gathered.reasons))
+    return [_unit(asked, gathered, positions)] if gathered is not None and positions else []
+
+
+def _spoken_pieces(asked: Asked, gathered: Gathered | None) -> tuple[list[Piece], list[int]]:
+    """Return the conversation from its newest turn back as far as it is known, and the answers in it without a call.
+
+    Where a call may lie before what was read, nothing older than its answer is offered: with a larger budget the two
+    come first.
+    """
+    if gathered is None or not gathered.recent:
+        return [], []
+    groups = units(gathered.recent, gathered.kept)
+    grouped = {one.position for group in groups for one in group}
+    lone = [one.position for one in gathered.recent if one.position not in grouped | gathered.kept]
+    sure = 0 if gathered.whole else gathered.recent[0].position + PAIR_REACH + 1
+    edge = max((place for place in lone if place < sure), default=-1)
+    groups.sort(key=lambda group: -group[-1].position)
+    offered = [[one.position for one in group] for group in groups if group[-1].position > edge]
+    pieces = [_unit(asked, gathered, positions) for positions in offered]
+    if not gathered.whole:
+        pieces.append(Piece(CONVERSATION, "", UNREAD))
+    return pieces, [place for place in lone if place > edge]
+
+
+def _unit(asked: Asked, gathered: Gathered, positions: Sequence[int]) -> Piece:
+    messages = [gathered.reading.messages[place] for place in positions]
+    # Never less than what is stored of them: what was read was bounded by that.
+    tokens = max(spoken_tokens(messages, asked.format, asked.tokenizer), sum(one.tokens for one in messages))
+    ids = tuple(one.id for one in messages)
+    return Piece(CONVERSATION, ids[-1], tokens, positions=tuple(positions), ids=ids)
+
+
+def _run_pieces(run: Stored | None, tokenizer: Tokenizer) -> tuple[list[Piece], list[Piece]]:
+    """Return the lines of a run's brief that are always in, and the others, the most important first."""
+    if run is None:
+        return [], []
+    lines = lines_of(run.working_set)
+    fixed, others = [], []
+    for place, line in enumerate(lines):
+        text = f"{HEADINGS[line.section]}: {line.text.rstrip()}"
+        piece = Piece(RUN, f"{HEADINGS[line.section]}/{line.id}", tokenizer.count(text), (place, text))
+        if line.goes is None:
+            fixed.append(piece)
+        else:
+            others.append((line.goes, piece))
+    return fixed, [piece for _, piece in sorted(others, key=lambda one: one[0], reverse=True)]
+
+
+def _memory_pieces(known: Known, tokenizer: Tokenizer) -> list[Piece]:
+    pieces = []
+    for place, hit in enumerate(known.memories):
+        text = f"- {_quoted(hit.memory.content)}"
+        pieces.append(Piece(MEMORIES, hit.memory.id, tokenizer.count(text), (place, text)))
+    return pieces
+
+
+def _earlier_pieces(known: Known, tokenizer: Tokenizer) -> list[Piece]:
+    """Return what searches found in the conversation, the best first; printed in the order it was said."""
+    pieces = []
+    for hit in known.hits:
+        message: Message = hit.message
+        said = plain_text(message)
+        if said.strip() and message.role in ("user", "assistant"):
+            who = message.name or message.role
+            text = f"- {message.time:%Y-%m-%d %H:%M} {who}: {_quoted(said)}"
+            pieces.append(Piece(EARLIER, message.id, tokenizer.count(text), (message.index, text)))
+    return pieces
+
+
+def _quoted(text: str) -> str:
+    """Return a text on one line, so that it can never pass for a heading of ours."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= LONGEST_QUOTE else f"{flat[:LONGEST_QUOTE]}..."
+
+
+def _query(given: str | None, gathered: Gathered | None, run: Stored | None) -> str:
+    """Return what to search for: what was asked, or the newest that the user said, or what the run is after."""
+    if given is not None:
+        return given
+    if gathered is not None:
+        for one in reversed(gathered.recent):
+            message = gathered.reading.messages[one.position]
+            if message.role == "user" and (said := plain_text(message).strip()):
+                return said[:LONGEST_QUERY]
+    if run is not None:
+        return f"{run.working_set['objective']} {run.working_set['next_action']}"[:LONGEST_QUERY]
+    return ""
+
+
+def _shares(given: Mapping[str, float] | None) -> dict[str, float]:
+    shares = SHARES | dict(given or {})
+    if shares.keys() != SHARES.keys() or not all(0 < share <= 1 for share in shares.values()):
+        raise InvalidInput(f"shares are numbers above 0 and up to 1 for {', '.join(SHARES)}, not {given!r:.80}")
+    return shares

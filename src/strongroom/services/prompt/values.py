@@ -1,0 +1,63 @@
+"""What a prompt is: messages for a provider, and a receipt of what they are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class PromptPart(Struct, frozen=True):
+    """One part of a prompt: its tokens, and the ids of what stands in it."""
+
+    name: str
+    tokens: int
+    ids: tuple[str, ...] = ()
+
+
+class PromptLeftOut(Struct, frozen=True):
+    """How much of a part was left out for one reason, and the ids where they are known.
+
+    Reasons: `budget`; `no_call`, an answer whose tool call is not there; `no_index`, a store that cannot search.
+    """
+
+    part: str
+    reason: str
+    count: int
+    ids: tuple[str, ...] = ()
+
+
+class PromptReceipt(Struct, frozen=True):
+    """What a prompt was made of.
+
+    `tokens` counts all that is sent, tools included. `completed` tool calls had no answer and got one that says so. The
+    first `stable_prefix` messages, with system prompt and tools `stable_prefix_tokens` of the whole, stay the same word
+    for word while the conversation goes on, so a prompt cache can hold them. `revision` is the session's.
+    """
+
+    format: str
+    max_tokens: int
+    reserve_tokens: int
+    tokens: int
+    tokenizer: str
+    approximate: bool
+    parts: tuple[PromptPart, ...]
+    left_out: tuple[PromptLeftOut, ...]
+    completed: int
+    stable_prefix: int
+    stable_prefix_tokens: int
+    query: str
+    revision: str | None = None
+
+
+class Prompt(Struct, frozen=True):
+    """Messages to send, and where the provider wants it apart the system prompt; tools as they were given."""
+
+    messages: list[dict[str, Any]]
+    system: Any
+    tools: list[Any]
+    receipt: PromptReceipt
+
+    @property
+    def total_tokens(self) -> int:
+        return self.receipt.tokens

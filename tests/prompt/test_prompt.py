@@ -1,0 +1,221 @@
+"""One prompt out of everything an agent knows, on every store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import strongroom
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import can_search
+from strongroom.errors import BudgetExceeded, InvalidInput, NotFound
+from strongroom.services.prompt.turns import INTERRUPTED
+from strongroom.store import Slice
+from tests.prompt.histories import said
+from tests.prompt.providers import broken
+from tests.server.serving import served
+from tests.services.memory_samples import mcr
+
+FORMATS = ["openai", "responses", "anthropic", "gemini"]
+CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+
+
+async def furnished(ctx: Any, turns: int = 60) -> tuple[Any, Any]:
+    session = await ctx.sessions.open("s")
+    await session.append(said("system", "Rules of the house."))
+    await session.append(said("user", "My canary bird is called Pip."))
+    await session.append([said("assistant" if n % 2 else "user", f"turn {n} of idle talk") for n in range(turns)])
+    await session.append(said("user", "What is my canary called?"))
+    run = await ctx.runs.create(run_id="r", objective="look after birds", constraints=["be gentle"])
+    batch = await ctx.memories.propose([mcr("canaries like seeds")], proposer="a")
+    await ctx.memories.commit(batch.id, reviewer="b")
+    return session, run
+
+
+def parts(made: Any) -> dict[str, Any]:
+    return {part.name: part for part in made.receipt.parts}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_prompt_holds_all_that_matters_now(ctx: Any, format: str) -> None:
+    session, run = await furnished(ctx)
+    made = await ctx.prompt(session=session, run=run, max_tokens=400, system="You are kind.", format=format)
+    assert made.total_tokens <= 400
+    assert broken(format, made.messages, made.system) == []
+    whole = str((made.system, made.messages))
+    for words in ("You are kind.", "Rules of the house.", "look after birds", "What is my canary called?", "turn 59"):
+        assert words in whole
+    if can_search(ctx.store):
+        assert "canaries like seeds" in whole
+        assert "user: My canary bird is called Pip." in whole  # quoted, for it is long ago
+
+
+async def test_a_receipt_names_every_part_and_what_was_left_out(ctx: Any) -> None:
+    session, run = await furnished(ctx)
+    made = await ctx.prompt(session=session, run=run, max_tokens=400, system="You are kind.")
+    found = parts(made)
+    assert {"system", "conversation", "run"} <= found.keys()
+    assert len(found["conversation"].ids) + made.receipt.left_out[0].count == 63
+    assert (made.receipt.left_out[0].part, made.receipt.left_out[0].reason) == ("conversation", "budget")
+    if not can_search(ctx.store):
+        assert {"no_index"} == {one.reason for one in made.receipt.left_out if one.part == "memories"}
+
+
+async def test_session_and_run_may_be_named(ctx: Any) -> None:
+    session, run = await furnished(ctx, 2)
+    by_handle = await ctx.prompt(session=session, run=run, max_tokens=1000)
+    assert await ctx.prompt(session="s", run="r", max_tokens=1000) == by_handle
+    with pytest.raises(NotFound):
+        await ctx.prompt(session="nobody", max_tokens=1000)
+
+
+async def test_a_prompt_needs_neither_session_nor_run(ctx: Any) -> None:
+    made = await ctx.prompt(max_tokens=100, system="You are kind.")
+    assert made.messages == [said("system", "You are kind.")]
+
+
+async def test_a_call_that_was_interrupted_is_answered_and_that_is_said(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([said("user", "go"), {"role": "assistant", "content": None, "tool_calls": [CALL]}])
+    made = await ctx.prompt(session=session, max_tokens=200)
+    assert made.messages[-1] == {"role": "tool", "tool_call_id": "c1", "content": INTERRUPTED}
+    assert made.receipt.completed == 1
+
+
+async def test_an_answer_whose_call_is_gone_is_left_out_and_that_is_said(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    stored = await session.append([said("user", "go"), {"role": "tool", "tool_call_id": "c1", "content": "x"}])
+    made = await ctx.prompt(session=session, max_tokens=200)
+    assert made.messages == [said("user", "go")]
+    [left] = [one for one in made.receipt.left_out if one.reason == "no_call"]
+    assert (left.part, left.ids) == ("conversation", (stored[1].id,))
+
+
+async def test_a_pinned_call_is_completed_too(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{"role": "assistant", "content": None, "tool_calls": [CALL], "pinned": True}])
+    await session.append([said("user", f"turn {n}") for n in range(50)])
+    made = await ctx.prompt(session=session, max_tokens=100)
+    assert broken("openai", made.messages, made.system) == []
+    assert made.receipt.completed == 1
+
+
+async def test_what_stays_the_same_stands_before_what_changes(ctx: Any) -> None:
+    session, run = await furnished(ctx, 6)
+    for format in FORMATS:
+        first = await ctx.prompt(session=session, run=run, max_tokens=2000, format=format, system="You are kind.")
+        stable = first.receipt.stable_prefix
+        assert stable > 3
+        await session.append([said("assistant", "Pip."), said("user", "And the tide?")])
+        later = await ctx.prompt(session=session, run=run, max_tokens=2000, format=format, system="You are kind.")
+        assert later.messages[:stable] == first.messages[:stable]
+        assert later.system == first.system
+        assert 0 < first.receipt.stable_prefix_tokens < first.total_tokens
+
+
+async def test_what_is_not_used_is_given_to_the_others(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([said("assistant" if n % 2 else "user", f"turn {n}") for n in range(100)])
+    made = await ctx.prompt(session=session, max_tokens=300, query="")
+    assert made.total_tokens > 280
+
+
+async def test_a_share_can_be_changed(ctx: Any) -> None:
+    session, run = await furnished(ctx)
+    for n in range(12):
+        await run.update(append={"constraints": [f"constraint number {n} is that it be so"]})
+    little = await ctx.prompt(session=session, run=run, max_tokens=300)
+    much = await ctx.prompt(session=session, run=run, max_tokens=300, shares={"run": 0.9, "conversation": 0.05})
+    assert len(parts(much)["run"].ids) > len(parts(little)["run"].ids)
+    assert len(parts(much)["conversation"].ids) < len(parts(little)["conversation"].ids)
+
+
+async def test_tokens_are_counted_as_the_model_counts(ctx: Any) -> None:
+    pytest.importorskip("splintr")
+    session, _ = await furnished(ctx)
+    made = await ctx.prompt(session=session, max_tokens=300, model="gpt-4o")
+    assert (made.receipt.tokenizer, made.receipt.approximate) == ("o200k_base", False)
+    assert made.total_tokens <= 300
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_tokens": 5, "system": "This is more than five tokens, much more."},
+        {"max_tokens": 30, "run": "r"},
+        {"max_tokens": 10, "session": "long"},
+    ],
+)
+async def test_a_budget_that_is_too_small_is_refused(ctx: Any, options: Any) -> None:
+    await furnished(ctx, 0)
+    await (await ctx.sessions.open("long")).append(said("user", "word " * 100))
+    with pytest.raises(BudgetExceeded, match="raise max_tokens"):
+        await ctx.prompt(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_tokens": -1},
+        {"max_tokens": 100, "format": "telex"},
+        {"max_tokens": 100, "shares": {"pictures": 1}},
+        {"max_tokens": 100, "shares": {"run": 0}},
+        {"max_tokens": 100, "reserve_tokens": -1},
+        {"max_tokens": 100, "system": 7},
+        {"max_tokens": "many"},
+    ],
+)
+async def test_a_wrong_argument_is_refused(ctx: Any, options: Any) -> None:
+    with pytest.raises(InvalidInput):
+        await ctx.prompt(**options)
+
+
+def test_a_prompt_costs_what_it_holds_and_not_what_the_history_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+    plain = MemoryStore.read
+
+    def counting(store: Any, questions: Any) -> Any:
+        nonlocal read
+        answers = plain(store, questions)
+        read += sum(1 + len(answer.records) for answer in answers if isinstance(answer, Slice))
+        return answers
+
+    monkeypatch.setattr(MemoryStore, "read", counting)
+    with strongroom.open("memory://") as ctx:
+        costs = []
+        for name, size in (("short", 200), ("long", 20_000)):
+            session = ctx.sessions.open(name)
+            session.append([{"role": "user", "content": "just the same"}] * size)
+            read = 0
+            ctx.prompt(session=session, max_tokens=300, query="the same")
+            costs.append(read)
+    assert costs[0] == costs[1] < 200
+
+
+def test_the_example_runs() -> None:
+    example = Path(__file__).parents[2] / "examples" / "prompt.py"
+    told = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert told.count("1 call completed") == 4
+
+
+def test_a_prompt_is_put_together_by_a_server_too() -> None:
+    with served("memory://") as server:
+        headers = {"Authorization": f"Bearer {server.key()}"}
+        with httpx.Client(base_url=server.url, headers=headers) as http:
+            http.post("/sessions/s/messages", json={"messages": [said("user", "hello")]})
+            asked = {"session_id": "s", "max_tokens": 100, "system": "You are kind.", "format": "anthropic"}
+            answer = http.post("/prompt", json=asked).json()
+            assert answer["messages"] == [said("user", [{"type": "text", "text": "hello"}])]
+            assert answer["system"] == [{"type": "text", "text": "You are kind."}]
+            assert answer["receipt"]["tokens"] <= 100
+            assert http.post("/prompt", json=asked | {"session_id": "nobody"}).status_code == 404
+            assert http.post("/prompt", json=asked | {"max_tokens": 2}).status_code == 413
+        with strongroom.connect(server.url, key=server.key()) as ctx:
+            assert ctx.prompt(session="s", max_tokens=100, system="You are kind.").messages[1:] == [
+                said("user", "hello")
+            ]
