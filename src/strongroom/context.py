@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar, Unpack
 
+from strongroom.arguments import checked
 from strongroom.scope import Scope
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.packs import everything
 from strongroom.services.prompt.prompts import AsyncPrompts, Options
 from strongroom.services.prompt.values import Prompt
 from strongroom.services.runs.run import AsyncRun
-from strongroom.services.runs.runs import AsyncRuns
+from strongroom.services.runs.runs import ACTOR, AsyncRuns
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.threads.registry import AsyncRegistry
 from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.turns.turn import AsyncTurn, turn_with
 from strongroom.store import AsyncStore, Durability
+from strongroom.values import Restored, SpacePack
 
 R = TypeVar("R")
 
@@ -85,6 +89,43 @@ class AsyncContext:
             run=await self.runs.get(run) if isinstance(run, str) else run,
             max_tokens=max_tokens,
             **options,
+        )
+
+    @checked
+    async def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        runs: Sequence[str] | bool = True,
+        sessions: Sequence[str] | bool = True,
+        threads: Sequence[str] | bool = True,
+        memories: Sequence[str] | bool = True,
+        signing_key: bytes | None = None,
+    ) -> SpacePack:
+        """Write runs, sessions, live threads and memories to one file: all of them, those of some ids, or none (False).
+
+        The file is complete and on disk, or not there. `signing_key` is an Ed25519 private key (32 bytes).
+        """
+        which: dict[str, Any] = {"runs": runs, "sessions": sessions, "threads": threads, "memories": memories}
+        return await everything.export(self, path, **which, signing_key=signing_key)
+
+    @checked
+    async def restore(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        public_key: bytes | None = None,
+        max_bytes: int = everything.MAX_BYTES,
+        actor: str = ACTOR,
+        commit_id: str | None = None,
+    ) -> Restored:
+        """Bring back everything that `export` wrote, in one commit: all of it appears, or nothing.
+
+        Nothing is written before the whole pack was checked. What is there already under the same id is a `Conflict`;
+        memories that are known stay as they are. `public_key` (32 bytes) demands a signature by that key.
+        """
+        return await everything.restore(
+            self, path, public_key=public_key, max_bytes=max_bytes, actor=actor, commit_id=commit_id
         )
 
     async def close(self) -> None:

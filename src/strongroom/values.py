@@ -445,6 +445,27 @@ class Pack(Struct, frozen=True, kw_only=True):
     signed: bool
 
 
+class SpacePack(Struct, frozen=True, kw_only=True):
+    """The receipt of `ctx.export`: which pack, the hash of its manifest, and what is in it."""
+
+    pack_id: str
+    manifest_sha256: str
+    signed: bool
+    runs: list[str]
+    sessions: list[str]
+    threads: list[str]
+    memories: int
+
+
+class Restored(Struct, frozen=True, kw_only=True):
+    """What `ctx.restore` brought back."""
+
+    runs: tuple[str, ...]
+    sessions: tuple[str, ...]
+    threads: tuple[str, ...]
+    memories: int
+
+
 def plain(value: Struct) -> dict[str, Any]:
     """Return a value as fresh JSON data (lists, not tuples)."""
     fresh: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))

@@ -28,6 +28,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "files write": (["/notes/b.md", "note.txt"], "written: /notes/b.md", "version"),
     "keys create": (["--space", "acme", "--role", "reader"], "can not be shown again", "key"),
     "keys list": ([], "role", ""),
+    "keys pair": (["signing.key"], "signing.key: public key", "public_key"),
     "mcp install": (["cursor", "--print", "--file", "mcp.json"], "nothing was written", "diff"),
     "memories commit": (["batch_second"], "committed: 1 memories", "memory_ids"),
     "memories history": (["MEMORY"], "committed", ""),

@@ -171,6 +171,7 @@ files.restore               -       yes     -         yes
 files.delete                -       yes     -         yes
 files.rename                -       yes     -         yes
 files.erase                 -       -       -         yes
+context.restore             -       -       -         yes
 dispatch.begin              -       yes     -         yes
 dispatch.replay             -       yes     -         yes
 dispatch.take               -       yes     -         yes

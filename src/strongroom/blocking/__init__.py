@@ -15,7 +15,7 @@ from strongroom.blocking.runs import Run, Runs
 from strongroom.blocking.sessions import Session, Sessions
 from strongroom.blocking.threads import Threads
 from strongroom.blocking.turns import Turn
-from strongroom.bridge import Inline
+from strongroom.bridge import Inline, blocking
 from strongroom.bridge import run as _run
 from strongroom.context import AsyncContext
 from strongroom.opening import for_loops
@@ -90,6 +90,9 @@ class Context:
         conversation = session._async if isinstance(session, Session) else session
         work = run._async if isinstance(run, Run) else run
         return _run(self._async.prompt(max_tokens=max_tokens, session=conversation, run=work, **options))
+
+    export = blocking(AsyncContext.export)
+    restore = blocking(AsyncContext.restore)
 
     def close(self) -> None:
         """Finish what is under way and let go of the store."""

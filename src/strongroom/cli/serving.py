@@ -14,6 +14,7 @@ from strongroom.cli.root import address, cli, is_server, is_there, options, requ
 from strongroom.compat.aos_context import environment as aos
 from strongroom.errors import InvalidInput
 from strongroom.opening import REPEATS_VARIABLE
+from strongroom.services.packs.signing import pair
 
 if TYPE_CHECKING:
     from strongroom.server.keys import Keys
@@ -108,6 +109,25 @@ def revoke_key(name: str) -> None:
     """Make a key useless."""
     _with_keys(lambda keys: keys.revoke(name))
     done({"revoked": name}, "revoked: {} (running servers notice within five seconds)", name)
+
+
+@keys.command("pair")
+@click.argument("path", type=click.Path())
+def make_pair(path: str) -> None:
+    """Make a key for signing packs and anchors (Ed25519).
+
+    The private half is written to PATH, for `--signing-key`; nobody else may read it. The public half is shown, and
+    written beside it with `.pub`: give that to whoever checks.
+    """
+    private, public = pair()
+    for place, half, mode in ((path, private, 0o600), (f"{path}.pub", public, 0o644)):
+        try:
+            file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except OSError as problem:
+            raise InvalidInput(f"{place}: {problem.strerror}; a key is never overwritten; nothing changed") from None
+        with os.fdopen(file, "wb") as target:
+            target.write(half)
+    done({"private_key": path, "public_key": public.hex()}, "{}: public key {}", path, public.hex())
 
 
 def _with_keys(work: Callable[[Keys], Awaitable[Any]], *, create: bool = False) -> Any:

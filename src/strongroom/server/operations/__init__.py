@@ -89,6 +89,8 @@ OPERATIONS: dict[str, Row] = {
     "files.rename":  Row("write",  (),                        files.limited(AsyncFiles.rename)),
     "files.erase":   Row("admin",  (),                        of("files", AsyncFiles.erase, "path")),
 
+    "context.restore":     Row("admin",  ("actor",),          runs.restore_all, takes_file=True),
+
     "dispatch.begin":      Row("write",  (),                  threads.begin),
     "dispatch.replay":     Row("write",  (),                  threads.replay),
     "dispatch.take":       Row("write",  (),                  threads.worker(threads.take)),

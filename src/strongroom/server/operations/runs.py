@@ -101,19 +101,29 @@ async def restore(op: Invocation) -> object:
     # A pack can hold memories, and bringing memories in is for reviewers: nobody may smuggle them past the review.
     runs = op.ctx.runs if op.caller.may("review") else AsyncRuns(op.ctx.scope)
     more, head = op.more, op.more.get("head")
-    try:
-        public_key = None if more.get("public_key") is None else bytes.fromhex(more["public_key"])
-    except (TypeError, ValueError):
-        raise InvalidInput("a public key is 32 bytes in hexadecimal; nothing changed", path="public_key") from None
     return await runs.restore(
         _file(op),
         run_id=more.get("run_id"),
-        public_key=public_key,
         head=None if head is None else understood(Head, head),
-        max_bytes=min(understood(int, more.get("max_bytes")), op.settings.max_pack_bytes),
+        **_demands(op),
         actor=op.arguments["actor"],
         commit_id=op.commit_id,
     )
+
+
+async def restore_all(op: Invocation) -> object:
+    return await op.ctx.restore(_file(op), **_demands(op), actor=op.arguments["actor"], commit_id=op.commit_id)
+
+
+def _demands(op: Invocation) -> dict[str, Any]:
+    """Return what a caller demands of a pack, within what the server allows."""
+    given = op.more.get("public_key")
+    try:
+        public_key = None if given is None else bytes.fromhex(given)
+    except (TypeError, ValueError):
+        raise InvalidInput("a public key is 32 bytes in hexadecimal; nothing changed", path="public_key") from None
+    most = min(understood(int, op.more.get("max_bytes")), op.settings.max_pack_bytes)
+    return {"public_key": public_key, "max_bytes": most}
 
 
 def _file(op: Invocation) -> Path:

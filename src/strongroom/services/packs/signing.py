@@ -13,6 +13,14 @@ PACK = b"strongroom/pack/1\0"
 ANCHOR = b"strongroom/anchor/1\0"
 
 
+def pair() -> tuple[bytes, bytes]:
+    """Make a signing key: return its private half and its public one, 32 bytes each."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    return key.private_bytes_raw(), key.public_key().public_bytes_raw()
+
+
 def sign(manifest: dict[str, Any], private_key: bytes, domain: bytes = PACK) -> dict[str, Any]:
     """Return the signature to put into a manifest that has none yet."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -38,6 +38,7 @@ from strongroom.store import (
     Document,
     Durability,
     Entry,
+    Erase,
     Expect,
     Get,
     Key,
@@ -216,9 +217,9 @@ class Overlay:
             pending.entries = [*pending.entries, *write.entries]
         elif isinstance(write, Put):
             pending.puts, pending.document = pending.puts + 1, write
-        elif isinstance(write, Delete) and pending.document is None and not pending.entries:
-            pending.document = None
-        else:
+        elif isinstance(write, Delete):
+            pending.puts, pending.document, pending.entries = 0, None, []
+        elif not isinstance(write, Erase):  # which changes nothing that a later part would look at
             raise InvalidInput(f"a turn cannot {type(write).__name__.lower()} what it has written; nothing changed")
         self.writes.append(write)
         return self._version(write.key)
