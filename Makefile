@@ -68,6 +68,7 @@ bench: .venv/bench ## run the benchmarks; writes bench-results/results.json and 
 crash: .venv/test ## the long crash campaign: 5,000 kills, 100,000 power cuts, 20 opening races (SEED=, see tests/crash)
 	STRONGROOM_KILLS=5000 STRONGROOM_CUTS=100000 STRONGROOM_ROUNDS=20 STRONGROOM_FLIPS=100000 STRONGROOM_CRASHES=20 $(PY) -m pytest tests/crash tests/postgres tests/redis
 	STRONGROOM_SECONDS=60 $(PY) -m pytest tests/dispatch -k killing
+	STRONGROOM_GRAPH_KILLS=500 STRONGROOM_TURNS=100 $(PY) -m pytest tests/adapters/test_processes.py
 
 fuzz: .venv/test ## long campaigns: lockstep machines, properties, linearizability, the HTTP API (STEPS=, EXAMPLES=)
 	STRONGROOM_STEPS=$(or $(STEPS),100000) $(PY) -m pytest tests/postgres/test_machine.py tests/redis/test_machine.py -n $(WORKERS)

@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from strongroom.adapters.contexts import Closing, Opened, Where
-from strongroom.adapters.langgraph.checkpoints import Lines
+from strongroom.adapters.langgraph.finding import Lines
 from strongroom.adapters.langgraph.upkeep import Upkeep
 from strongroom.bridge import iterate, run
 

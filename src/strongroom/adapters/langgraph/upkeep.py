@@ -13,7 +13,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory, get_checkpoint_id
 
-from strongroom.adapters.langgraph.checkpoints import PAGE, Checkpoints, covering, items_of, pending, visible, where
+from strongroom.adapters.langgraph.checkpoints import Checkpoints, visible
+from strongroom.adapters.langgraph.finding import PAGE
 from strongroom.adapters.langgraph.lines import (
     CHECKPOINT,
     EARLY,
@@ -27,6 +28,7 @@ from strongroom.adapters.langgraph.lines import (
     session_id,
 )
 from strongroom.adapters.langgraph.lists import Known, outside, places_of, spelled
+from strongroom.adapters.langgraph.reading import covering, items_of, pending, where
 from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts

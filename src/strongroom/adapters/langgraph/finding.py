@@ -1,0 +1,103 @@
+"""Finding checkpoints: by id, the newest of a line, all of a line, all lines of a thread.
+
+Written once, in `async def`, awaiting nothing but the port; `saver.py` drives it for blocking and for async code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from msgspec import Struct
+
+from strongroom.adapters.langgraph.lines import CHECKPOINT, LINE, Line, Stored, digest, facts_of, look, named
+from strongroom.scope import Scope
+from strongroom.store import Range, Scan, Tail
+
+MOST_LINES = 1000
+PAGE = 100
+THREAD_TAG = "thread"
+
+
+class Lines(dict[str, Line]):
+    """The lines seen last, shared by whoever uses one saver."""
+
+    def keep(self, line: Line) -> None:
+        if len(self) >= MOST_LINES:
+            self.clear()
+        self[line.id] = line
+
+
+class Finding(Struct, frozen=True):
+    """The checkpoints of a space, seen with one serializer."""
+
+    scope: Scope
+    serde: SerializerProtocol
+    lines: Lines
+
+    async def find(self, line: Line, id: str) -> Stored | None:
+        """Return a checkpoint, listed or not."""
+        if line.newest is not None and line.newest.id == id:
+            return line.newest
+        if not line.ordered:
+            async for one in self.walk(line):
+                if one.id == id:
+                    return one
+            return None
+        key = line.key(self.scope, CHECKPOINT)
+        near = await self.scope.get(Tail(key, 2))  # as a rule it is one of the last
+        for record in near.records:
+            if record.type == id:
+                return Stored.of(record)
+        low, high = near.first, line.length
+        while low < high:
+            middle = (low + high) // 2
+            [record] = (await self.scope.get(Range(key, middle, middle + 1))).records
+            if record.type == id:
+                return Stored.of(record)
+            low, high = (middle + 1, high) if record.type < id else (low, middle)
+        return None
+
+    async def walk(self, line: Line) -> AsyncIterator[Stored]:
+        """Meet all checkpoints that were not erased, the one put last first."""
+        before: int | None = None
+        while True:
+            part = await self.scope.get(Tail(line.key(self.scope, CHECKPOINT), PAGE, None, before))
+            for record in reversed(part.records):
+                stored = Stored.of(record)
+                if stored is not None:
+                    yield stored
+            if not part.records:
+                return
+            before = part.records[0].index
+
+    async def listed(self, line: Line, before: str | None = None) -> AsyncIterator[Stored]:
+        """Meet the listed checkpoints, the greatest id first."""
+        if line.ordered:
+            async for one in self.walk(line):
+                if line.lists_checkpoint(one.index) and (before is None or one.id < before):
+                    yield one
+            return
+        found = [one async for one in self.walk(line) if line.lists_checkpoint(one.index)]
+        for one in sorted(found, key=lambda one: one.id, reverse=True):
+            if before is None or one.id < before:
+                yield one
+
+    async def newest(self, line: Line) -> Stored | None:
+        if line.ordered and line.newest is not None and line.lists_checkpoint(line.newest.index):
+            return line.newest
+        async for one in self.listed(line):
+            return one
+        return None
+
+    async def lines_of(self, thread: str | None, ns: str | None = None) -> list[Line]:
+        """Return the lines of a thread, or all of them."""
+        if thread is not None and ns is not None:
+            line = await look(self.scope, named(thread, ns))
+            return [line] if line.version else []
+        tags = {} if thread is None else {THREAD_TAG: digest(thread)}
+        found = []
+        async for page in self.scope.pages(Scan(self.scope.space, LINE, tags, limit=PAGE)):
+            for facts in map(facts_of, page):
+                found.append(await look(self.scope, named(facts.thread, facts.ns)))
+        return found

@@ -1,0 +1,57 @@
+"""What a process does to a store through an adapter. Each line that it prints is acknowledged.
+
+Each imports its own framework: all of them together take seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+NOTE = "/memories/log.md"
+
+
+def graph(address: str, name: str, turns: int) -> None:
+    """Ask a graph again and again, and say how many messages it holds."""
+    from langchain_core.messages import HumanMessage
+
+    from strongroom.adapters.langgraph import StrongroomSaver
+    from tests.adapters.langgraph.savers import chat, config
+
+    with StrongroomSaver(address) as saver:
+        agent = chat(saver)
+        for number in range(turns):
+            message = HumanMessage(f"{name} {number}", id=f"{name}-{number}")
+            state = agent.invoke({"messages": [message]}, config("t"), durability="sync")
+            print(len(state["messages"]), flush=True)
+
+
+def session(address: str, name: str, turns: int) -> None:
+    """Add an item at a time to one conversation."""
+    from strongroom.adapters.openai_agents import StrongroomSession
+
+    async def add() -> None:
+        with StrongroomSession("s", address) as conversation:
+            for number in range(turns):
+                await conversation.add_items([{"role": "user", "content": f"{name} {number}"}])
+                print(number, flush=True)
+
+    asyncio.run(add())
+
+
+def notes(address: str, name: str, turns: int) -> None:
+    """Insert a line at a time into one note."""
+    from strongroom.adapters.anthropic import StrongroomMemoryTool
+
+    with StrongroomMemoryTool(address) as tool:
+        for number in range(turns):
+            line = {"command": "insert", "path": NOTE, "insert_line": 1, "insert_text": f"{name} {number}"}
+            tool.call(line)
+            print(number, flush=True)
+
+
+PROGRAMS: dict[str, Callable[[str, str, int], None]] = {"graph": graph, "session": session, "notes": notes}
+
+if __name__ == "__main__":
+    PROGRAMS[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -1,0 +1,95 @@
+"""Two processes at once through each adapter, and a process that is killed in the middle of a graph."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from strongroom.adapters.anthropic import StrongroomMemoryTool
+from strongroom.adapters.langgraph import StrongroomSaver
+from strongroom.adapters.openai_agents import StrongroomSession
+from tests.adapters.langgraph.savers import ask, chat, config
+from tests.adapters.programs import NOTE
+
+TURNS = int(os.environ.get("STRONGROOM_TURNS", "10"))
+KILLS = int(os.environ.get("STRONGROOM_GRAPH_KILLS", "3"))
+ROOT = Path(__file__).parents[2]
+
+
+def started(program: str, address: str, name: str, turns: int) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    command = [sys.executable, "-m", "tests.adapters.programs", program, address, name, str(turns)]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def both(program: str, address: str) -> None:
+    """Let two processes work at once, to their ends."""
+    running = [started(program, address, name, TURNS) for name in ("one", "two")]
+    told = [process.communicate(timeout=600)[0].split() for process in running]
+    assert [process.returncode for process in running] == [0, 0] and [len(lines) for lines in told] == [TURNS, TURNS]
+
+
+def lines_of(names: tuple[str, ...] = ("one", "two")) -> set[str]:
+    return {f"{name} {number}" for name in names for number in range(TURNS)}
+
+
+def test_two_processes_add_to_one_conversation(address: str) -> None:
+    both("session", address)
+    with StrongroomSession("s", address) as session:
+        items = cast("Any", asyncio.run(session.get_items()))
+    assert len(items) == 2 * TURNS and {item["content"] for item in items} == lines_of()
+    for name in ("one", "two"):  # each in its own order
+        own = [item["content"] for item in items if item["content"].startswith(name)]
+        assert own == [f"{name} {number}" for number in range(TURNS)]
+
+
+def test_two_processes_edit_one_note(address: str) -> None:
+    with StrongroomMemoryTool(address) as tool:
+        tool.call({"command": "create", "path": NOTE, "file_text": "start\n"})
+        both("notes", address)
+        text = tool.opened.ctx.files.read(NOTE).text
+        assert set(text.split("\n")[1:-1]) == lines_of() and len(text.split("\n")) == 2 * TURNS + 2
+        assert len(tool.opened.ctx.files.history(NOTE, limit=1000)) == 2 * TURNS + 1
+
+
+def test_two_processes_that_ask_one_graph_lose_no_checkpoint(address: str) -> None:
+    # Which messages the newest checkpoint holds is decided by the framework, which reads, runs and then writes.
+    both("graph", address)
+    with StrongroomSaver(address) as saver:
+        found = {one.config["configurable"]["checkpoint_id"]: one for one in saver.list(config("t"))}
+    assert len(found) == 2 * TURNS * 3
+    for one in found.values():
+        if one.parent_config is not None:
+            parent = found[one.parent_config["configurable"]["checkpoint_id"]]
+            before = [message.id for message in parent.checkpoint["channel_values"].get("messages", [])]
+            after = [message.id for message in one.checkpoint["channel_values"].get("messages", [])]
+            assert set(before) <= set(after)
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_a_killed_graph_goes_on_with_every_acknowledged_step(tmp_path: Path, seed: int) -> None:
+    address = str(tmp_path / "agent.db")
+    process = started("graph", address, "one", 10_000)
+    assert process.stdout is not None
+    told = 0
+    for _ in range(random.Random(seed).randint(1, 12)):  # it works on while we read
+        told = int(process.stdout.readline())
+    process.kill()
+    told = max([told, *map(int, process.stdout.read().split())])
+    process.wait()
+    process.stdout.close()
+    with StrongroomSaver(address) as saver:
+        graph = chat(saver)
+        held = graph.get_state(config("t")).values["messages"]
+        assert len(held) >= told
+        shown = saver.opened.ctx.sessions.get("langgraph/t").load()
+        assert [one.content for one in shown] == [one.content for one in held]
+        graph.invoke(None, config("t"))  # whatever was under way
+        assert ask(graph, "t", "and on")["messages"][-1].content.startswith("answer")
