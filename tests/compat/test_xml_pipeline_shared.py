@@ -14,7 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.compat.xml_pipeline.memory.context_buffer import ContextBuffer, get_context_buffer, reset_context_buffer
+from strongroom.compat.xml_pipeline.memory.context_buffer import (
+    BufferSlot,
+    ContextBuffer,
+    get_context_buffer,
+    reset_context_buffer,
+)
 from strongroom.compat.xml_pipeline.memory.shared_backend import (
     BackendConfig,
     SharedBackend,
@@ -184,7 +189,7 @@ def test_both_limits_hold_over_a_backend(backend: StoreBackend) -> None:
 def test_a_type_nobody_named_comes_back_as_data(backend: StoreBackend) -> None:
     ContextBuffer(backend).append("t", {"plain": 1}, "a", "b")
     slot = ContextBuffer(backend).append("t", Text("x"), "a", "b")
-    raw = deserialize_slot(backend.buffer_get_thread("t")[1])
+    raw = deserialize_slot(backend.buffer_get_thread("t")[1], PayloadTypes())
     assert isinstance(raw.payload, Inert)
     assert (raw.payload.type, raw.payload.data, raw.metadata) == ("Text", {"message": "x"}, slot.metadata)
 
@@ -240,6 +245,18 @@ def test_a_slot_travels_as_json() -> None:
     slot = ContextBuffer().append("t", Text("x"), "a", "b", own_name="b")
     again = deserialize_slot(serialize_slot(slot), types)
     assert (again.payload, again.metadata) == (slot.payload, slot.metadata)
+
+
+def test_a_slot_comes_back_as_itself_where_its_class_was_given() -> None:
+    slot = ContextBuffer().append("t", Text("x"), "a", "b")
+    assert deserialize_slot(serialize_slot(slot)) == slot
+    assert deserialize_slot(serialize_slot(BufferSlot({"plain": [1]}, slot.metadata))).payload == {"plain": [1]}
+
+
+def test_data_of_another_class_of_that_name_comes_back_as_data() -> None:
+    slot = ContextBuffer().append("t", Text("x"), "a", "b")
+    data = serialize_slot(slot).replace(b'"message":"x"', b'"number":1')
+    assert isinstance(deserialize_slot(data).payload, Inert)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80\x04\x95", b"cos\nsystem\n(S'true'\ntR.", b'{"type": 1}', b"[]"])

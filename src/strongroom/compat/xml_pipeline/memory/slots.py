@@ -7,6 +7,7 @@ copied and pickled like one.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -155,19 +156,37 @@ class _Slot(Struct):
     metadata: SlotMetadata
 
 
+# The classes that this process was given to serialize, by name; of two of one name, the one that came last.
+_given: dict[str, type] = {}
+
+
 def serialize_slot(slot: BufferSlot) -> bytes:
     """Return a slot as JSON, or raise `InvalidInput` saying which field of its payload is no data."""
-    payload = msgspec.Raw(portable(slot.payload))
-    return msgspec.json.encode({"type": type_name(slot.payload), "payload": payload, "metadata": slot.metadata})
+    name, payload = type_name(slot.payload), msgspec.Raw(portable(slot.payload))
+    if type(slot.payload) is not Inert:
+        _given[name] = type(slot.payload)
+    return msgspec.json.encode({"type": name, "payload": payload, "metadata": slot.metadata})
 
 
 def deserialize_slot(data: bytes, types: PayloadTypes | None = None) -> BufferSlot:
-    """Return the slot of some JSON, or raise `Damaged`. A type that was not registered comes back as `Inert`."""
+    """Return the slot of some JSON, or raise `Damaged`.
+
+    Its payload is of its class if that is one of `types`, or, without those, if this process has serialized one of it;
+    otherwise it is `Inert`.
+    """
     try:
         found = msgspec.json.decode(data, type=_Slot)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise Damaged(f"this is not a slot: {problem}", reason="corrupt") from None
-    return BufferSlot((types or PayloadTypes()).build(found.type, found.payload), found.metadata)
+    if types is None:
+        types = PayloadTypes()
+        with suppress(InvalidInput):  # JSON's own types need not be known
+            types.register(_given.get(found.type, Inert))
+    try:
+        payload = types.build(found.type, found.payload)
+    except InvalidInput:  # data of another class of that name
+        payload = PayloadTypes().build(found.type, found.payload)
+    return BufferSlot(payload, found.metadata)
 
 
 def portable(payload: Any) -> bytes:

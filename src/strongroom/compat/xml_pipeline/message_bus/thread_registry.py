@@ -216,10 +216,10 @@ def _is_uuid(id: str) -> bool:
 _registry: ThreadRegistry | None = None
 
 
-def get_registry() -> ThreadRegistry:
-    """Return this process's registry."""
+def get_registry(backend: SharedBackend | None = None) -> ThreadRegistry:
+    """Return this process's registry: the one that is there, or a new one over this backend."""
     global _registry
     with LOCK:
         if _registry is None:
-            _registry = ThreadRegistry()
+            _registry = ThreadRegistry(backend)
         return _registry
