@@ -53,6 +53,7 @@ AROUND = 128
 
 TURN, IN_WINDOW, IN_BLOCK, SPEAKER, DATE, MEANING = 1.0, 0.8, 0.4, 0.75, 1.5, 1.0
 NAMES, RARE, ASKS, ANSWERS = 0.15, 0.15, -0.2, 0.15
+RECENT = 1.0
 _MOST_NAMES = 3
 _RAREST = 6.0  # a mean rarity above this says no more
 
@@ -121,6 +122,11 @@ class Opinions(Struct, frozen=True):
         if self.date > 0:
             said.append(f"of that time ({self.date:.1f})")
         return "; ".join(said) or "among what was found"
+
+
+def recency(age_days: float, half_life_days: float) -> float:
+    """Return what being recent adds to a score: RECENT for what is new, half of it after so many days."""
+    return RECENT * math.exp2(-max(age_days, 0.0) / half_life_days)
 
 
 def spoken(text: str) -> tuple[str, str]:

@@ -31,6 +31,9 @@ class Memories:
     def __repr__(self) -> str:
         return repr(self._async)
 
+    add = blocking(AsyncMemories.add)
+    update = blocking(AsyncMemories.update)
+    delete = blocking(AsyncMemories.delete)
     propose = blocking(AsyncMemories.propose)
     batch = blocking(AsyncMemories.batch)
     pending = blocking(AsyncMemories.pending)
@@ -45,6 +48,7 @@ class Memories:
     revoke = blocking(AsyncMemories.revoke)
     would_revoke = blocking(AsyncMemories.would_revoke)
     revocation = blocking(AsyncMemories.revocation)
+    erase = blocking(AsyncMemories.erase)
     sweep = blocking(AsyncMemories.sweep)
     index = blocking(AsyncMemories.index)
     reembed = blocking(AsyncMemories.reembed)

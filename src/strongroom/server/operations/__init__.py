@@ -65,6 +65,7 @@ OPERATIONS: dict[str, Row] = {
     "memories.commit":   Row("review", ("reviewer",),         memories.commit, _POLICY),
     "memories.reject":   Row("review", ("reviewer",),         memories.reject, _POLICY),
     "memories.revoke":   Row("review", ("by",),               of("memories", AsyncMemories.revoke)),
+    "memories.erase":    Row("admin",  ("by",),               of("memories", AsyncMemories.erase)),
     "memories.sweep":    Row("review", (),                    of("memories", AsyncMemories.sweep)),
     "memories.agree":    Row("write",  (),                    memories.agree),
     "memories.embed":    Row("write",  (),                    memories.embed),

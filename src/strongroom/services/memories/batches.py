@@ -108,7 +108,7 @@ def turn_down(
     batch = replace(
         batch, status="rejected", proposals=refused, reviewer=reviewer, decided_at=moment(now), reason=reason
     )
-    note = keys.log(space, "REJECTED", now, reviewer, batch_id=batch.id, reason=reason)
+    note = keys.log(space, "REJECTED", now, reviewer, batch_id=batch.id)
     writes = (keys.put_batch(space, batch), note, keys.tally(space, keys.DECIDED, batch, now))
     return BatchWrites(expects, writes, (), batch)
 

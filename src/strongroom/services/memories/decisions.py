@@ -306,6 +306,11 @@ class Decision:
             project_id=request.project_id,
             run_id=self.run_id,
             expires_at=request.expires_at,
+            tags=tuple(dict.fromkeys(request.tags)),
+            metadata=request.metadata,
+            happened_at=request.happened_at,
+            valid_from=request.valid_from,
+            valid_until=request.valid_until,
         )
 
     def _version(self, key: Key) -> int:

@@ -57,6 +57,10 @@ def source_tag(source_ref: str) -> str:
     return "source:" + digest(folded(source_ref))[:32]
 
 
+def free_tag(tag: str) -> str:
+    return "tag:" + digest(tag)[:32]
+
+
 class Said(Struct, frozen=True, gc=False):
     """What a memory says: the claim on it, which only one active memory of a scope and owner can have, and the text."""
 
@@ -101,6 +105,8 @@ def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:
     tags = {"status": memory.status, "owner": owner(memory.user_id, memory.project_id)}
     for ref in memory.source_refs:
         tags[source_tag(ref)] = "1"
+    for tag in memory.tags:
+        tags[free_tag(tag)] = "1"
     if memory.status != "active":
         return Put(key, pack(memory), tags)
     says = known or said(memory)
@@ -122,10 +128,12 @@ def log(
     batch_id: str | None = None,
     added: list[str] | None = None,
     removed: list[str] | None = None,
-    reason: str = "",
 ) -> Append:
-    """Record a change. `added` and `removed` are the memories that became findable, and those that no longer are."""
-    body = {"batch_id": batch_id, "added": added or [], "removed": removed or [], "reason": reason}
+    """Record a change. `added` and `removed` are the memories that became findable, and those that no longer are.
+
+    Reasons stand in batches and memories, where an erasure finds them.
+    """
+    body = {"batch_id": batch_id, "added": added or [], "removed": removed or []}
     return Append(log_key(space), (Entry(type, encode(body), at=now, sender=by),))
 
 

@@ -23,15 +23,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Unpack
 
 import msgspec
 
-from strongroom.arguments import checked
+from strongroom.arguments import checked, require_positive
 from strongroom.codec import encode, pack
 from strongroom.embedders import Embedder
-from strongroom.errors import InvalidInput, NotFound
+from strongroom.errors import InvalidInput, NotFound, Unavailable
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
 from strongroom.retry import attempts
@@ -50,7 +51,9 @@ from strongroom.services.memories.batches import (
     turn_down,
 )
 from strongroom.services.memories.decisions import BatchWrites, decide, looks_around, world_of
+from strongroom.services.memories.erasure import Erasure, Target
 from strongroom.services.memories.keys import load
+from strongroom.services.memories.oneline import OneLine
 from strongroom.services.memories.packs import PackWrites
 from strongroom.services.memories.policy import AUTO_REVIEWER, Policy
 from strongroom.services.memories.requests import normal, read_requests, stage
@@ -60,6 +63,7 @@ from strongroom.services.memories.values import (
     Batch,
     Change,
     Committed,
+    Erased,
     Hit,
     Memory,
     MemoryRequest,
@@ -78,7 +82,7 @@ from strongroom.vectors import VectorIndex
 
 
 @checked
-class AsyncMemories:
+class AsyncMemories(OneLine):
     """What is known for longer than a run, in one space."""
 
     def __init__(
@@ -178,6 +182,9 @@ class AsyncMemories:
         target = scope.key(keys.STAGED, proposer)
         operation = Operation("memories.propose", target, content, commit_id, self._policy.told)
         return await perform(scope, operation, attempt, replay)
+
+    async def _one(self, request: Any, proposer: str, run_id: str | None, commit_id: str | None) -> Batch:
+        return await self.propose(request, proposer=proposer, run_id=run_id, commit_id=commit_id)
 
     async def batch(self, batch_id: str) -> Batch:
         """Return a batch, whatever became of it."""
@@ -299,28 +306,41 @@ class AsyncMemories:
         *,
         mode: Mode = "hybrid",
         rerank: Reranker | None = None,
+        half_life_days: float | None = None,
+        now: datetime | None = None,
         **filters: Unpack[Filters],
     ) -> Results[Hit]:
         """Return the `k` active memories that answer a query best.
 
         Without an embedder a hybrid search is a lexical one. If vectors can not be had right now, the result's
         `degraded` says why and the words alone decide. `rerank(query, texts)` may give the best fifty scores of its
-        own; if it fails, `degraded` says so.
+        own; if it fails, `degraded` says so. With `half_life_days`, what is recent at `now` gets a little more.
         """
-        return await self._search.search(query, k, mode, Lens.of(filters), rerank)
+        require_positive(half_life_days=half_life_days)
+        if now is not None and now.tzinfo is None:
+            raise InvalidInput("now must be an aware time, such as datetime.now(UTC)")
+        recent = None if half_life_days is None else (half_life_days, now)
+        return await self._search.search(query, k, mode, Lens.of(filters), rerank, recent)
 
     async def get(self, memory_id: str) -> Memory:
         """Return a memory, whatever its status."""
         return load(await self._document(keys.MEMORY, memory_id), Memory)
 
     async def list(
-        self, *, status: Status | None = "active", after: str | None = None, limit: int = 50, **filters: Unpack[Filters]
+        self,
+        *,
+        status: Status | None = "active",
+        after: str | None = None,
+        limit: int = 50,
+        everyone: bool = False,
+        **filters: Unpack[Filters],
     ) -> Results[Memory]:
         """Return memories a page at a time: nobody's, then those of whom the filters name, each by order of creation.
 
-        `status=None` lists all of them, whatever became of them. A page may be short and still have a `next`.
+        `status=None` lists all of them, whatever became of them; `everyone` those of all users and projects, for
+        whoever administers the space. A page may be short and still have a `next`.
         """
-        lens = Lens.of(filters)
+        lens = Lens.of(filters, everyone=everyone)
         now = moment(self._scope.clock())
         memories, next = await page(self._scope, lens, {"status": status} if status else {}, after, limit)
         return Results([memory for memory in memories if lens.shows(memory, now, status=status)], next=next)
@@ -364,6 +384,31 @@ class AsyncMemories:
     async def revocation(self, source_ref: str) -> Revoked | None:
         """Return how a source was revoked, None if it is believed."""
         return await self._revocations.revoked(source_ref)
+
+    async def erase(
+        self,
+        *,
+        memory_id: str | None = None,
+        user_id: str | None = None,
+        project_id: str | None = None,
+        source_ref: str | None = None,
+        derived: bool = False,
+        by: str = "",
+        reason: str = "",
+        commit_id: str | None = None,
+    ) -> Erased:
+        """Leave nothing of a memory and its lineage, of an owner's memories, or of all that cites a source.
+
+        What stays is the place, the times and that it was erased. Pending batches that speak of it are turned down.
+        With `derived`, what was made from it goes too; else the receipt names it. Calling again finishes an
+        interrupted erasure.
+        """
+        target = Target(memory_id, user_id, project_id, source_ref)
+        erased = await Erasure(self._scope, self._vectors.keys_of).erase(target, derived, by, reason, commit_id)
+        with suppress(Unavailable):  # an index that is away hears of it when it is back
+            if self._vectors.embedder is not None:
+                await self._vectors.catch_up()
+        return erased
 
     async def sweep(self, *, commit_id: str | None = None) -> int:
         """Finish interrupted revocations and retire what has expired. Return how many memories ended."""

@@ -14,12 +14,15 @@ from strongroom.errors import InvalidInput
 from strongroom.folding import same_person
 from strongroom.services.memories.values import Batch, Trust
 
+# Who speaks where nobody says who does: the program that opened the store, in a call of its own.
+PROGRAM = "program"
 AUTO_REVIEWER = "policy:auto_commit"
 MOST_ITEMS = 10_000  # whose outcomes fit into a receipt
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """The rules of a context's long-term memory. The default: everything is reviewed, and never by its proposer.
+    """The rules of a context's long-term memory. The default: everything that names a proposer is reviewed, and never
+    by that one; what the program itself adds, updates or deletes in one line is not.
 
     `auto_commit` names proposers whose batches need no review, unless something in them was flagged or would replace
     what is trusted more: those wait like any other. `reviewers`, if given, are the only ones who may decide. `trust`
@@ -27,7 +30,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     refuses a memory of scope `user` or `project` that does not say whose it is, and so would be everybody's.
     """
 
-    auto_commit: frozenset[str] = frozenset()
+    auto_commit: frozenset[str] = frozenset({PROGRAM})
     review_own: bool = False
     require_owner: bool = True
     reviewers: frozenset[str] | None = None

@@ -128,6 +128,8 @@ def _check_rules(request: Request, policy: Policy, now: datetime) -> None:
         raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters")
     if not screening.plain(request.content).strip():
         raise InvalidInput("content holds nothing a reader could see")
+    if request.valid_from is not None and request.valid_until is not None and request.valid_until <= request.valid_from:
+        raise InvalidInput("valid_until must be later than valid_from")
     if request.expires_at is not None and request.expires_at <= now:
         raise InvalidInput(f"expires_at {request.expires_at} has passed")
     if len(request.source_refs) > policy.max_source_refs:
@@ -137,7 +139,8 @@ def _check_rules(request: Request, policy: Policy, now: datetime) -> None:
     if policy.require_owner and request.op in ("add", "supersede"):
         _check_owner(request)
     _check_names(request)
-    if not (request.content.isascii() and request.rationale.isascii() and not request.source_refs):
+    plain = not (request.source_refs or request.tags or request.metadata)
+    if not (plain and request.content.isascii() and request.rationale.isascii()):
         pack(request)  # refuses lone surrogates, which no store could hold
 
 

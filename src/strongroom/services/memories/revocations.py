@@ -108,7 +108,6 @@ class Revocations:
             "REVOKED",
             self._scope.clock(),
             revoked.by,
-            reason=f"{revoked.source_ref}: {revoked.reason}",
         )
 
         async def attempt() -> Plan[tuple[Revoked, Expect]]:
@@ -160,7 +159,7 @@ class Revocations:
                 for document, memory in ending
             ]
             removed = [memory.id for _, memory in ending if memory.status == "active"]
-            writes.append(keys.log(self._scope.space, status.upper(), now, by, removed=removed, reason=reason))
+            writes.append(keys.log(self._scope.space, status.upper(), now, by, removed=removed))
             expects = [Expect(document.key, document.version) for document, _ in ending]
             return Plan(expects, writes, lambda _: len(ending))
 

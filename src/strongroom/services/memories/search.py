@@ -25,6 +25,7 @@ from strongroom.folding import folded
 from strongroom.retrieval import RERANKED, Asked, Reranker, Text, judged
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
+from strongroom.services.memories.conditions import Test, condition
 from strongroom.services.memories.decisions import expired
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.requests import replaced
@@ -46,6 +47,9 @@ from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Document, Find, Found, Get, Key, Match, Scan, require_name
 from strongroom.values import moment
 
+# A half-life in days, and the instant from which age is counted; None for now.
+Recent = tuple[float, datetime | None]
+
 POOL = 128
 MOST_CANDIDATES = 10_000
 NEAR = 0.6
@@ -64,6 +68,11 @@ class Filters(TypedDict, total=False):
     type: Type | None
     min_confidence: float
     min_trust: Trust
+    tags: Sequence[str]
+    where: Mapping[str, Any] | None
+    as_of: datetime | None
+    happened_after: datetime | None
+    happened_before: datetime | None
 
 
 class Lens(Struct, frozen=True):
@@ -75,13 +84,20 @@ class Lens(Struct, frozen=True):
     type: Type | None = None
     min_confidence: float = 0.0
     min_trust: Trust = "untrusted"
+    tags: tuple[str, ...] = ()
+    where: Mapping[str, Any] | None = None
+    as_of: datetime | None = None
+    happened_after: datetime | None = None
+    happened_before: datetime | None = None
+    everyone: bool = False
+    test: Test | None = None
 
     @classmethod
-    def of(cls, filters: Filters | Mapping[str, Any]) -> Lens:
+    def of(cls, filters: Filters | Mapping[str, Any], *, everyone: bool = False) -> Lens:
         """Make a lens, or raise `InvalidInput`: a filter that is misspelt must not show more than was meant."""
         for field, value in filters.items():
-            if field not in cls.__struct_fields__:
-                known = ", ".join(cls.__struct_fields__)
+            if field not in Filters.__annotations__:
+                known = ", ".join(Filters.__annotations__)
                 raise InvalidInput(f"there is no filter {field!r:.60}; there are {known}")
             allowed = _CHOICES.get(field)
             if allowed is not None and value not in allowed:
@@ -90,13 +106,26 @@ class Lens(Struct, frozen=True):
                 require_name(value, field)
             if field == "min_confidence" and not (type(value) in (int, float) and 0 <= cast("float", value) <= 1):
                 raise InvalidInput(f"min_confidence must be a number from 0 to 1, not {value!r:.60}")
-        return cls(**filters)
+            if field in _TIMES and value is not None and not (isinstance(value, datetime) and value.tzinfo):
+                raise InvalidInput(f"{field} must be an aware time, such as datetime.now(UTC), not {value!r:.60}")
+        given: dict[str, Any] = dict(filters)
+        tags = given.pop("tags", ())
+        if isinstance(tags, str) or len(tags) > 32 or not all(isinstance(tag, str) for tag in tags):
+            raise InvalidInput(f"tags is a list of texts, not {tags!r:.60}")
+        where = given.get("where")
+        return cls(**given, tags=tuple(tags), everyone=everyone, test=None if where is None else condition(where))
 
-    def owners(self) -> tuple[str, ...]:
-        """Return the owner tags this lens can see."""
+    def owners(self) -> tuple[str | None, ...]:
+        """Return the owner tags this lens can see; None for those of everybody."""
+        if self.everyone:
+            return (None,)
         users = {None, self.user_id}
         projects = {None, self.project_id}
         return tuple(sorted({keys.owner(user, project) for user in users for project in projects}))
+
+    def carried(self, owner: str | None) -> dict[str, str]:
+        """Return what a store's index is narrowed to."""
+        return {**({} if owner is None else {"owner": owner}), **{keys.free_tag(tag): "1" for tag in self.tags}}
 
     def shows(self, memory: Memory, now: datetime, *, status: str | None = "active") -> bool:
         return (
@@ -110,13 +139,25 @@ class Lens(Struct, frozen=True):
 
     def _fits(self, memory: Memory) -> bool:
         return (
-            memory.user_id in (None, self.user_id)
-            and memory.project_id in (None, self.project_id)
+            (self.everyone or memory.user_id in (None, self.user_id))
+            and (self.everyone or memory.project_id in (None, self.project_id))
             and self.scope in (None, memory.scope)
             and self.type in (None, memory.type)
             and memory.confidence >= self.min_confidence
             and at_least(memory.trust, self.min_trust)
+            and set(self.tags) <= set(memory.tags)
+            and self._in_time(memory)
+            and (self.test is None or self.test(memory))
         )
+
+    def _in_time(self, memory: Memory) -> bool:
+        """Tell whether a memory is about the time asked for: so at that instant, and happened within the range."""
+        if self.as_of is not None:
+            since, until = memory.valid_from or memory.happened_at, memory.valid_until
+            if (since is not None and self.as_of < since) or (until is not None and self.as_of >= until):
+                return False
+        after, before = self.happened_after, self.happened_before
+        return (after is None or memory.told_at >= after) and (before is None or memory.told_at < before)
 
 
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -126,6 +167,9 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 }
 
 
+_TIMES = ("as_of", "happened_after", "happened_before")
+
+
 class Search:
     """The finder of one space."""
 
@@ -133,7 +177,9 @@ class Search:
         self._scope = scope
         self._vectors = vectors
 
-    async def search(self, query: str, k: int, mode: Mode, lens: Lens, rerank: Reranker | None = None) -> Results[Hit]:
+    async def search(
+        self, query: str, k: int, mode: Mode, lens: Lens, rerank: Reranker | None, recent: Recent | None
+    ) -> Results[Hit]:
         if k < 1:
             raise InvalidInput(f"k must be a whole number, 1 or more, not {k!r:.40}")
         if mode == "vector" and self._vectors.embedder is None:
@@ -150,6 +196,10 @@ class Search:
                 degraded = f"no vectors, words alone decided: {problem}"
         total, counts, found = await self._by_words(asked, k, lens) if mode != "vector" else (0, {}, {})
         hits = _rank(asked, total, counts, found, near)
+        if recent is not None:
+            days, now = recent[0], recent[1] or moment(self._scope.clock())
+            hits = [_fresher(hit, days, now) for hit in hits]
+            hits.sort(key=lambda hit: (-hit.score, hit.memory.id))
         if rerank is not None and hits:
             first = hits[: max(RERANKED, 2 * k)]
             scores = await judged(rerank, query, [hit.memory.content for hit in first])
@@ -177,7 +227,7 @@ class Search:
         now = moment(self._scope.clock())
         limit = max(POOL, 4 * k)
         while True:
-            found = [await _find(self._scope, wanted, owner, limit) for owner in lens.owners()]
+            found = [await _find(self._scope, wanted, lens.carried(owner), limit) for owner in lens.owners()]
             seen = [load(cast("Document", match.document), Memory) for part in found for match in part.matches]
             memories = {memory.id: memory for memory in seen if lens.shows(memory, now)}
             full = any(len(part.matches) >= limit for part in found)
@@ -193,7 +243,7 @@ class Search:
         now = moment(self._scope.clock())
         limit = max(POOL, 4 * k)
         while True:
-            near = await self._vectors.nearest(vector, limit, lens.owners())
+            near = await self._vectors.nearest(vector, limit, [owner for owner in lens.owners() if owner is not None])
             memories = await self._memories([id for id, _ in near])
             kept = {
                 id: (memories[id], score)
@@ -288,10 +338,12 @@ async def page(
 ) -> tuple[list[Memory], str | None]:
     """Return the next memories that carry the tags and belong to somebody the lens can see, and where to go on."""
     owners = lens.owners()
+    tags = {**tags, **{keys.free_tag(tag): "1" for tag in lens.tags}}
     place, start = _start(after, len(owners))
     found: list[Memory] = []
     while True:
-        carried = {"owner": owners[place], **tags}
+        owner = owners[place]
+        carried = tags if owner is None else {"owner": owner, **tags}
         answer = await scope.get(Scan(scope.space, keys.MEMORY, carried, start, limit - len(found)))
         found += [load(document, Memory) for document in answer.documents]
         if answer.next is not None:
@@ -312,16 +364,16 @@ def _start(after: str | None, owners: int) -> tuple[int, str | None]:
     return int(place), start or None
 
 
-async def _find(scope: Scope, wanted: Sequence[str], owner: str, limit: int) -> Found:
-    """Return the most promising active memories of an owner that hold any of the words."""
+async def _find(scope: Scope, wanted: Sequence[str], carried: dict[str, str], limit: int) -> Found:
+    """Return the most promising active memories that carry the tags and hold any of the words."""
     if can_search(scope.store):
-        asked = Find(scope.space, keys.MEMORY, tuple(wanted), tags={"owner": owner}, limit=limit)
+        asked = Find(scope.space, keys.MEMORY, tuple(wanted), tags=carried, limit=limit)
         found: Found = await scope.store.search(asked)  # type: ignore[attr-defined]
         return found
     places: dict[str, list[Key]] = {word: [] for word in wanted}
     documents: dict[Key, Document] = {}
     total = 0
-    tags = {"owner": owner, "status": "active"}
+    tags = {**carried, "status": "active"}
     async for part in scope.pages(Scan(scope.space, keys.MEMORY, tags, limit=PAGE, reverse=True)):
         total += len(part)
         for document in part:
@@ -356,9 +408,15 @@ def _rank(
     return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
 
 
+def _fresher(hit: Hit, days: float, now: datetime) -> Hit:
+    age = (now - hit.memory.told_at).total_seconds() / 86_400
+    more = retrieval.recency(age, days)
+    return replace(hit, score=round(hit.score + more, 9), why=f"{hit.why}; {age:.0f} days old (+{more:.3f})")
+
+
 def _text(memory: Memory, asked: Asked) -> Text:
     speaker, said = retrieval.spoken(screening.plain(memory.content))
-    at = memory.created_at
+    at = memory.told_at
     # A name before the text stays one of its words: here it is the content, and not a note about it.
     return Text(
         said,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
@@ -15,7 +15,7 @@ SCHEMA_VERSION: Literal["2.1"] = "2.1"
 Op = Literal["add", "supersede", "deprecate", "noop"]
 Type = Literal["fact", "preference", "policy", "decision", "invariant"]
 ScopeName = Literal["user", "project", "global"]
-End = Literal["superseded", "deprecated", "expired", "revoked"]
+End = Literal["superseded", "deprecated", "expired", "revoked", "erased"]
 Status = Literal["active", End]
 Mode = Literal["lexical", "vector", "hybrid"]
 Outcome = Literal["pending", "committed", "duplicate", "rejected"]
@@ -26,14 +26,17 @@ Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Id = Annotated[str, Meta(min_length=3, max_length=255)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Time = Annotated[datetime, Meta(tz=True)]
+Tag = Annotated[str, Meta(min_length=1, max_length=100)]
+Value = Annotated[str, Meta(max_length=1_000)] | int | float | bool | None
 
 T = TypeVar("T")
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """A memory change request, version 2.1, plus two fields of our own: `trust` and `expires_at`.
+    """A memory change request, version 2.1, plus fields of our own: trust, expiry, tags, metadata, times of events.
 
     `created_at` and `updated_at` are kept with the request; a memory is dated by the store, not by who proposes it.
+    When what it tells happened, and from when until when it is so, is the proposer's to say.
     """
 
     schema_version: Literal["2.1"] = msgspec.field(name="_schema_version", default=SCHEMA_VERSION)
@@ -53,6 +56,11 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omi
     updated_at: Time | None = None
     expires_at: Time | None = None
     trust: Trust | None = None
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=32)] = ()
+    metadata: Annotated[dict[Tag, Value], Meta(max_length=64)] = {}
+    happened_at: Time | None = None
+    valid_from: Time | None = None
+    valid_until: Time | None = None
 
 
 class _Needed(TypedDict):
@@ -78,6 +86,11 @@ class MemoryRequest(_Needed, total=False):
     updated_at: datetime | str | None
     expires_at: datetime | str | None
     trust: Trust | None
+    tags: Sequence[str]
+    metadata: Mapping[str, str | int | float | bool | None]
+    happened_at: datetime | str | None
+    valid_from: datetime | str | None
+    valid_until: datetime | str | None
 
 
 class Ended(Struct, frozen=True):
@@ -115,6 +128,16 @@ class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_id: str | None = None
     expires_at: datetime | None = None
     ended: tuple[Ended, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, str | int | float | bool | None] = {}
+    happened_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+
+    @property
+    def told_at(self) -> datetime:
+        """When what it tells happened, as far as anybody said; else when it became known."""
+        return self.happened_at or self.created_at
 
     def to_dict(self) -> dict[str, Any]:
         """Return the v2.1 memory item, which knows only three statuses."""
@@ -185,6 +208,17 @@ class Committed(Struct, frozen=True):
     rejected: tuple[int, ...]
 
 
+class Written(Struct, frozen=True, kw_only=True):
+    """What became of a change in one line: known now (`active`, `deprecated`), `pending` in a batch that waits for a
+    reviewer, or `known` already, as the memory `id`. `flags` say what kept it from being committed at once.
+    """
+
+    id: str
+    status: Literal["active", "deprecated", "pending", "known"]
+    batch_id: str
+    flags: tuple[str, ...] = ()
+
+
 class Revoked(Struct, frozen=True, kw_only=True):
     """A source that is no longer believed, and how many memories went with it."""
 
@@ -196,11 +230,26 @@ class Revoked(Struct, frozen=True, kw_only=True):
     memories: int = 0
 
 
+class Erased(Struct, frozen=True, kw_only=True):
+    """What was erased: the ids of memories, and how many batches spoke of them. `derived` are memories made from those
+    that are still there. Until it is `complete`, `pending` says why bytes may still lie in the store's files.
+    """
+
+    memories: tuple[str, ...]
+    derived: tuple[str, ...]
+    batches: int
+    by: str
+    reason: str
+    at: datetime
+    complete: bool = False
+    pending: str | None = None
+
+
 class Change(Struct, frozen=True, kw_only=True):
     """One step in the life of a memory or of one it replaced."""
 
     at: datetime
-    event: Literal["proposed", "committed", "superseded", "deprecated", "expired", "revoked"]
+    event: Literal["proposed", "committed", "superseded", "deprecated", "expired", "revoked", "erased"]
     memory_id: str
     by: str
     content: str
@@ -210,7 +259,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 # At one instant an end comes before the beginning that caused it, and a revocation comes last.
-_ORDER = ("proposed", "superseded", "deprecated", "expired", "committed", "revoked")
+_ORDER = ("proposed", "superseded", "deprecated", "expired", "committed", "revoked", "erased")
 
 
 def changes(memories: Iterable[Memory]) -> list[Change]:

@@ -8,7 +8,7 @@ following the log, so any index can be lost and made again.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -218,6 +218,15 @@ class Vectors:
         content = pack({"fingerprint": fingerprint, "vectors": dict(vectors)})
         target = self._scope.key(INDEX, "embedder")
         await perform(self._scope, Operation("memories.embed", target, content, commit_id), attempt, nothing)
+
+    async def keys_of(self, texts: Sequence[str]) -> AsyncIterator[Key]:
+        """Yield where the vectors of texts are kept, as far as they are."""
+        charged = await self._scope.get(Get(self._scope.key(INDEX, "embedder")))
+        if charged is not None and texts:
+            wanted = [self._key(screening.plain(text), load(charged, Fingerprint)) for text in dict.fromkeys(texts)]
+            for document in await self._scope.get_all([Get(key) for key in wanted]):
+                if document is not None:
+                    yield document.key
 
     def _key(self, text: str, fingerprint: Fingerprint) -> Key:
         return self._scope.key(EMBEDDING, keys.digest(_mark(fingerprint), text))
