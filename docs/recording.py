@@ -72,6 +72,11 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("POST /memories/revoke", {"body": {
         "source_ref": "https://example.com/robots.txt", "reason": "it has changed", "by": "ana"}}),
     ("POST /memories/sweep", {"body": {}}),
+    ("POST /memories", {"body": {"content": "likes tea", "user_id": "u1", "memory_id": "tea", "tags": ["drink"]}}),
+    ("PATCH /memories/{memory_id}", {"path": {"memory_id": "tea"}, "body": {"content": "likes green tea"}}),
+    ("POST /memories", {"body": {"content": "likes milk", "user_id": "u1", "memory_id": "milk"}}),
+    ("POST /memories/{memory_id}/delete", {"path": {"memory_id": "milk"}, "body": {"reason": "she said so"}}),
+    ("POST /memories/erase", {"body": {"user_id": "u1", "reason": "asked to"}}),
     ("POST /runs/{run_id}/milestone", {"body": {"reason": "first page", "next_entry_point": "fetch page 2"}}),
     ("GET /runs/{run_id}/episodes", {"query": {"limit": 1}}),
     ("POST /runs/{run_id}/fork", {"body": {"seq": 1, "run_id": "scraper-2"}}),

@@ -63,6 +63,8 @@ def furnish(path: Path, text: str) -> None:
             }  # fmt: skip
             ctx.memories.propose([fact], proposer="agent-7", batch_id=batch)
         ctx.memories.commit("batch_first", reviewer="ana")
+    asked = {**fact, "content": f"proposed {text}"}
+    path.with_name("proposal.json").write_text(json.dumps(asked))
 
 
 @pytest.fixture(scope="session")

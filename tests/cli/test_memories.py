@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,58 @@ def test_what_waits_for_a_decision_says_whose_it_is(
         wanted = {"op": "add", "type": "fact", "content": "likes tea", "rationale": "said so", "confidence": 1}
         ctx.memories.propose([{**wanted, "source_refs": [], **whose}], proposer="agent-8")  # type: ignore[list-item]
     assert told in type_in("memories", "pending", "--proposer", "agent-8").out
+
+
+def decide(type_in: Type, monkeypatch: pytest.MonkeyPatch, *lines: str) -> dict[str, int]:
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+    made: dict[str, int] = type_in("--json", "memories", "review", "--reviewer", "ana").json
+    return made
+
+
+def test_a_review_steps_through_the_queue(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    with strongroom.open(here / "agent.db") as ctx:
+        batches = ["batch_second", *(ctx.memories.add(f"tea {n}", proposer="agent-8").batch_id for n in range(3))]
+    made = decide(type_in, monkeypatch, "accept", "r", "hearsay", "what?", "s", "q")
+    assert made == {"accepted": 1, "rejected": 1, "edited": 0, "skipped": 1}
+    with strongroom.open(here / "agent.db") as ctx:
+        found = [ctx.memories.batch(id) for id in batches]
+        assert [batch.status for batch in found] == ["committed", "rejected", "pending", "pending"]
+        assert found[1].reason == "hearsay"
+
+
+def test_whoever_edits_does_not_also_approve(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = decide(type_in, monkeypatch, "edit", "allows two requests", "accept", "quit")
+    assert made["edited"] == 1 and made["accepted"] == 0
+    with strongroom.open(here / "agent.db") as ctx:
+        assert ctx.memories.batch("batch_second").status == "rejected"
+        [waiting] = ctx.memories.pending()
+        assert (waiting.proposer, waiting.proposals[0].request.content) == ("ana", "allows two requests")
+
+
+def test_the_end_of_the_answers_is_the_end_of_the_review(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sum(decide(type_in, monkeypatch).values()) == 0
+    with strongroom.open(here / "agent.db") as ctx:
+        assert len(ctx.memories.pending()) == 1
+
+
+def test_a_search_that_found_nothing_says_when_nobody_was_named(here: Path, type_in: Type) -> None:
+    assert "name an owner with --user or --project" in type_in("memories", "search", "tea").out
+    assert "name an owner" not in type_in("memories", "search", "tea", "--user", "u1").out
+
+
+@pytest.mark.parametrize("where", ["nonsense", "[1]", '{"a": {"near": 1}}'])
+def test_a_condition_that_is_none_is_refused(here: Path, type_in: Type, where: str) -> None:
+    assert type_in("memories", "list", "--where", where).code in (1, 2)
+
+
+def test_an_erasure_that_is_not_confirmed_changes_nothing(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strongroom.open(here / "agent.db") as ctx:
+        added = ctx.memories.add("likes tea", user_id="u1")
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert type_in("memories", "erase", "--user", "u1").code == 1
+    with strongroom.open(here / "agent.db") as ctx:
+        assert ctx.memories.get(added.id).content == "likes tea"

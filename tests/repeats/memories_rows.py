@@ -86,16 +86,16 @@ async def two_memories(ctx: Any) -> list[str]:
     return [(await ctx.memories.add(f"tide {n}", memory_id=f"mem_{n}")).id for n in range(2)]
 
 
-def updating(content: str = "ebb", proposer: str = "program") -> Call:
+def updating(place: int, content: str = "ebb") -> Call:
     async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
-        return await ctx.memories.update("mem_0", content, proposer=proposer, commit_id=commit_id)
+        return await ctx.memories.update(f"mem_{place}", f"{content} {place}", commit_id=commit_id)
 
     return call
 
 
-def deleting(reason: str = "wrong", proposer: str = "program") -> Call:
+def deleting(place: int, reason: str = "wrong") -> Call:
     async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
-        return await ctx.memories.delete("mem_0", reason=reason, proposer=proposer, commit_id=commit_id)
+        return await ctx.memories.delete(f"mem_{place}", reason=reason, commit_id=commit_id)
 
     return call
 
@@ -131,8 +131,8 @@ ROWS = (
     Row("memories.reject", two_batches, rejecting(0), rejecting(0, "a joke"), rejecting(1)),
     Row("memories.revoke", two_sources, revoking(0), revoking(0, "an error"), revoking(1)),
     Row("memories.add", nothing, adding(), adding("flood"), adding(proposer="agent-8")),
-    Row("memories.update", two_memories, updating(), updating("flood"), updating(proposer="agent-8")),
-    Row("memories.delete", two_memories, deleting(), deleting("a hoax"), deleting(proposer="agent-8")),
+    Row("memories.update", two_memories, updating(0), updating(0, "flood"), updating(1)),
+    Row("memories.delete", two_memories, deleting(0), deleting(0, "a hoax"), deleting(1)),
     Row("memories.erase", two_memories, erasing(0), erasing(0, "again"), erasing(1)),
     Row("memories.sweep", two_sources, sweep, no_such_call, no_such_call),
     Row("memories.reembed", two_sources, reembedding(16), reembedding(32), no_such_call),

@@ -151,6 +151,7 @@ memories.propose            -       yes     -         yes
 memories.commit             -       -       yes       yes
 memories.reject             -       -       yes       yes
 memories.revoke             -       -       yes       yes
+memories.erase              -       -       -         yes
 memories.sweep              -       -       yes       yes
 memories.agree              -       yes     -         yes
 memories.embed              -       yes     -         yes
@@ -234,6 +235,10 @@ POST /store/upload                            -       yes     -         yes
 POST /store/search                            yes     yes     yes       yes
 POST /store/wait                              yes     yes     yes       yes
 POST /runs/{run_id}/memory/propose            -       yes     -         yes
+POST /memories                                -       yes     -         yes
+PATCH /memories/{memory_id}                   -       yes     -         yes
+POST /memories/{memory_id}/delete             -       yes     -         yes
+POST /memories/erase                          -       -       -         yes
 POST /memories/propose                        -       yes     -         yes
 POST /runs/{run_id}/memory/commit             -       -       yes       yes
 GET /memories/pending                         yes     yes     yes       yes

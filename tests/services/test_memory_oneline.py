@@ -164,7 +164,8 @@ async def test_a_wrong_filter_is_refused(ctx: Any, wrong: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     "wrong",
     [{"tags": [""]}, {"tags": ["x"] * 33}, {"metadata": {"a": [1]}}, {"metadata": {str(n): n for n in range(65)}},
-     {"valid_from": MAY, "valid_until": MAY}, {"happened_at": datetime(2023, 5, 7)}, {"user_id": ""}, {"confidence": 2.0}],
+     {"valid_from": MAY, "valid_until": MAY}, {"happened_at": datetime(2023, 5, 7)}, {"user_id": ""},
+     {"confidence": 2.0}],
 )  # fmt: skip
 async def test_a_wrong_field_is_refused_and_nothing_is_added(ctx: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):

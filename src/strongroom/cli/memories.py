@@ -1,43 +1,40 @@
-"""`strongroom memories`: review what agents want to remember, and find what they do."""
+"""`strongroom memories`: what is known for longer than a run: add it, find it, end it. Reviews are in `reviewing`."""
 
 from __future__ import annotations
 
+import json
 from typing import Any, get_args
 
 import click
 
-from strongroom.cli.output import as_json, brief, done, moment, say, show, styled, wants_json, write
+from strongroom.cli.output import (
+    as_json,
+    brief,
+    confirm,
+    done,
+    facts,
+    moment,
+    page,
+    say,
+    show,
+    styled,
+    wants_json,
+    write,
+)
 from strongroom.cli.root import argument, cli, context, me
-from strongroom.services.memories.values import Batch, Memory, Request, ScopeName, Trust, Type
+from strongroom.services.memories.values import Memory, Request, ScopeName, Status, Trust, Type, Written
 
-BATCH = argument("batch_id", "memory_batch")
-REVIEWER = click.option("--reviewer", default=me, show_default="login name", help="Who decides.")
+MEMORY = argument("memory_id", "memory")
+USER = click.option("--user", "user_id", help="This user's, too.")
+PROJECT = click.option("--project", "project_id", help="This project's, too.")
+TAGS = click.option("--tag", "tags", multiple=True, help="Only with this tag; may be repeated.")
+WHERE = click.option("--where", metavar="JSON", help='Only what fits, as in \'{"city": {"prefix": "Ly"}}\'.')
+PROPOSER = click.option("--proposer", help="Propose under this name instead of writing directly.")
 
 
 @cli.group()
 def memories() -> None:
     """What is known for longer than a run."""
-
-
-@memories.command("pending")
-@click.option("--proposer", help="Only what this one proposed.")
-@click.option("--after", help="Continue after this cursor.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 500))
-def list_pending(proposer: str | None, after: str | None, limit: int) -> None:
-    """Show what waits for a decision, what it resembles and what it would replace."""
-    with context() as ctx:
-        found = ctx.memories.pending(proposer=proposer, after=after, limit=limit)
-    if wants_json():
-        as_json({"batches": list(found), "next": found.next} | ({"degraded": found.degraded} if found.degraded else {}))
-        return
-    if found.degraded:
-        say("[bold red]damaged[/] {}", found.degraded)
-    for batch in found:
-        _print(batch)
-    if not found:
-        say("[dim]nothing waits for a decision[/]")
-    if found.next is not None:
-        say("[dim]more: --after {}[/]", found.next)
 
 
 def owner(known: Memory | Request) -> str:
@@ -46,52 +43,83 @@ def owner(known: Memory | Request) -> str:
     return ", ".join(named) or f"{known.scope}, of everybody"
 
 
-def _print(batch: Batch) -> None:
-    say("[bold]{}[/]  by {}, {} {}", batch.id, batch.proposer, moment(batch.created_at),
-        f"for {batch.run_id}" if batch.run_id else "")  # fmt: skip
-    for place, proposal in enumerate(batch.proposals):
-        asked = proposal.request
-        say("  {}  [cyan]{} {}[/] ({}, confidence {}, {})",
-            place, asked.op, asked.type, owner(asked), asked.confidence, proposal.trust)  # fmt: skip
-        say("     {}", brief(asked.content, 400))
-        say("     [dim]because {}[/]", brief(asked.rationale, 400))
-        for flag in proposal.flags:
-            say("     [bold yellow]flag[/] {}", flag)
-        for old in proposal.replaces:
-            say("     [yellow]replaces[/] {}: {}", old.id, brief(old.content))
-        for hit in proposal.near_duplicates:
-            say("     [yellow]resembles[/] {}: {}", hit.memory.id, brief(hit.memory.content))
+def _condition(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        raise click.BadParameter(f"--where takes JSON, not {text!r:.60}") from None
+    return found
 
 
-@memories.command("commit")
-@BATCH
-@REVIEWER
-@click.option("--except", "left_out", multiple=True, metavar="PLACE=REASON", help="Leave one out; may be repeated.")
-def commit_batch(batch_id: str, reviewer: str, left_out: tuple[str, ...]) -> None:
-    """Make a batch known, all of it or none, once."""
-    rejected = dict(_place(text) for text in left_out)
+def _as(proposer: str | None) -> dict[str, Any]:
+    return {} if proposer is None else {"proposer": proposer}
+
+
+def _wrote(written: Written) -> None:
+    if written.status == "pending":
+        why = f" ({', '.join(written.flags)})" if written.flags else ""
+        done(written, "waits for a review in {}{}: {}", written.batch_id, why, written.id)
+    else:
+        done(written, "{}: {}", written.status, written.id)
+
+
+@memories.command("add")
+@click.argument("content")
+@click.option("--type", "kind", type=click.Choice(get_args(Type)), default="fact", show_default=True)
+@click.option("--user", "user_id", help="Whose it is.")
+@click.option("--project", "project_id", help="Whose it is.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@click.option("--metadata", metavar="JSON", help="Names and values.")
+@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@click.option("--rationale", default="added in a terminal", show_default=True)
+@click.option("--source", "source_refs", multiple=True, help="Where it comes from; may be repeated.")
+@PROPOSER
+def add_memory(content: str, kind: Any, metadata: str | None, proposer: str | None, **fields: Any) -> None:
+    """Remember something."""
     with context() as ctx:
-        made = ctx.memories.commit(batch_id, reviewer=reviewer, reject=rejected)
-    done(made, "committed: {} memories, {} ended, {} known already", len(made.memory_ids), len(made.ended_ids),
-         len(made.duplicate_ids))  # fmt: skip
+        _wrote(ctx.memories.add(content, type=kind, metadata=_condition(metadata), **fields, **_as(proposer)))
 
 
-def _place(text: str) -> tuple[int, str]:
-    place, mark, reason = text.partition("=")
-    if not mark or not place.isdecimal() or len(place) > 9 or not reason:
-        raise click.BadParameter(f"say which and why, as in --except '0=too vague', not {text!r:.60}")
-    return int(place), reason
-
-
-@memories.command("reject")
-@BATCH
-@click.option("--reason", required=True, help="Why; stays with the batch.")
-@REVIEWER
-def reject_batch(batch_id: str, reason: str, reviewer: str) -> None:
-    """Decline a whole batch."""
+@memories.command("list")
+@click.option("--status", type=click.Choice(get_args(Status)), default="active", show_default=True)
+@USER
+@PROJECT
+@click.option("--everyone", is_flag=True, help="Those of all users and projects.")
+@TAGS
+@WHERE
+@click.option("--after", help="Continue after this cursor.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 500))
+def list_memories(where: str | None, **filters: Any) -> None:
+    """List memories: those of everybody, and of whom you name."""
     with context() as ctx:
-        made = ctx.memories.reject(batch_id, reason=reason, reviewer=reviewer)
-    done(made, "rejected: {}", made.id)
+        found = ctx.memories.list(where=_condition(where), **filters)
+    rows = [
+        (one.id, one.type, owner(one), moment(one.told_at), ", ".join(one.tags), brief(one.content)) for one in found
+    ]
+    page("memories", list(found), ["memory", "type", "whose", "time (UTC)", "tags", "content"], rows, found.next)
+    if not found and not wants_json():
+        _nobody(filters)
+
+
+@memories.command("show")
+@MEMORY
+def show_memory(memory_id: str) -> None:
+    """Show all that is known of a memory."""
+    with context() as ctx:
+        known = ctx.memories.get(memory_id)
+    if wants_json():
+        as_json(known)
+        return
+    facts({
+        "memory": known.id, "status": known.status, "whose": owner(known), "type": known.type, "content": known.content,
+        "rationale": known.rationale, "confidence": known.confidence, "trust": known.trust,
+        "proposed by": known.proposer, "committed by": known.reviewer, "known since": moment(known.created_at),
+        "happened": moment(known.happened_at) if known.happened_at else None, "tags": list(known.tags),
+        "metadata": [f"{name} = {value}" for name, value in known.metadata.items()],
+        "sources": list(known.source_refs), "replaces": list(known.supersedes), "replaced by": known.superseded_by,
+    })  # fmt: skip
 
 
 @memories.command("search")
@@ -99,14 +127,16 @@ def reject_batch(batch_id: str, reason: str, reviewer: str) -> None:
 @click.option("-k", default=8, show_default=True, type=click.IntRange(1, 100), help="How many hits.")
 @click.option("--scope", type=click.Choice(get_args(ScopeName)))
 @click.option("--type", "kind", type=click.Choice(get_args(Type)))
-@click.option("--user", "user_id", help="See this user's memories too.")
-@click.option("--project", "project_id", help="See this project's memories too.")
+@USER
+@PROJECT
+@TAGS
+@WHERE
 @click.option("--min-confidence", default=0.0, type=click.FloatRange(0, 1))
 @click.option("--min-trust", default="untrusted", type=click.Choice(get_args(Trust)))
-def search_memories(query: str, k: int, kind: Any, **filters: Any) -> None:
+def search_memories(query: str, k: int, kind: Any, where: str | None, **filters: Any) -> None:
     """Find active memories by their words."""
     with context() as ctx:
-        hits = ctx.memories.search(query, k, type=kind, **filters)
+        hits = ctx.memories.search(query, k, type=kind, where=_condition(where), **filters)
     if wants_json():
         as_json({"hits": list(hits), "degraded": hits.degraded})
         return
@@ -117,10 +147,17 @@ def search_memories(query: str, k: int, kind: Any, **filters: Any) -> None:
         write(f"  {brief(known.content, 1_000)}")
     if not hits:
         say("[dim]nothing found[/]")
+        _nobody(filters)
+
+
+def _nobody(filters: dict[str, Any]) -> None:
+    """Say what may be missing where nobody was named."""
+    if not (filters["user_id"] or filters["project_id"] or filters.get("everyone")):
+        say("[dim]only what belongs to everybody was looked at; name an owner with --user or --project[/]")
 
 
 @memories.command("history")
-@argument("memory_id", "memory")
+@MEMORY
 def show_history(memory_id: str) -> None:
     """Show what happened to a memory, to those it replaced and to those that replaced it."""
     with context() as ctx:
@@ -130,3 +167,44 @@ def show_history(memory_id: str) -> None:
         for one in found
     ]
     show(list(found), ["time (UTC)", "event", "memory", "by", "content", "reason"], rows)
+
+
+@memories.command("delete")
+@MEMORY
+@click.option("--reason", default="deleted in a terminal", show_default=True, help="Why; stays in its history.")
+@PROPOSER
+def delete_memory(memory_id: str, reason: str, proposer: str | None) -> None:
+    """Stop finding a memory; its history stays."""
+    with context() as ctx:
+        _wrote(ctx.memories.delete(memory_id, reason=reason, **_as(proposer)))
+
+
+@memories.command("revoke")
+@click.argument("source_ref")
+@click.option("--by", default=me, show_default="login name", help="Who says so.")
+@click.option("--reason", default="", help="Why.")
+def revoke_source(source_ref: str, by: str, reason: str) -> None:
+    """Stop believing a source: what was derived from it is found no more."""
+    with context() as ctx:
+        made = ctx.memories.revoke(source_ref=source_ref, by=by, reason=reason)
+    done(made, "revoked: {} memories of {}", made.memories, source_ref)
+
+
+@memories.command("erase")
+@click.option("--memory", "memory_id", help="This memory, and those it replaced.")
+@click.option("--user", "user_id", help="All of this user.")
+@click.option("--project", "project_id", help="All of this project.")
+@click.option("--source", "source_ref", help="All that cites this source.")
+@click.option("--derived", is_flag=True, help="And what was made from it.")
+@click.option("--by", default=me, show_default="login name", help="Who erases.")
+@click.option("--reason", default="", help="Why; stays in the receipt.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def erase_memories(yes: bool, by: str, reason: str, derived: bool, **target: Any) -> None:
+    """Leave nothing of memories but that they were erased."""
+    named = ", ".join(f"{name.removesuffix('_id')} {value}" for name, value in target.items() if value is not None)
+    with context() as ctx:
+        confirm(f"Erase memories for good ({named or 'of nobody'})?", yes=yes)
+        made = ctx.memories.erase(**target, derived=derived, by=by, reason=reason)
+    done(made, "erased: {} memories, {} batches{}{}", len(made.memories), made.batches,
+         f"; still there, derived from them: {', '.join(made.derived)}" if made.derived else "",
+         "" if made.complete else f"; the files are not clean yet: {made.pending}")  # fmt: skip

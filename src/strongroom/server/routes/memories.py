@@ -5,8 +5,10 @@ A proposal that comes through a run is the run's, not the key's: the key's role 
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -15,7 +17,21 @@ from strongroom.server.operations import said
 from strongroom.server.request import Limit, Request
 from strongroom.server.router import Endpoints
 from strongroom.server.routes.sessions import MessageView, view_of
-from strongroom.services.memories.values import Batch, Change, Committed, Hit, Memory, MemoryRequest, Revoked, Trust
+from strongroom.services.memories.policy import PROGRAM
+from strongroom.services.memories.values import (
+    Batch,
+    Change,
+    Committed,
+    Erased,
+    Hit,
+    Memory,
+    MemoryRequest,
+    Revoked,
+    ScopeName,
+    Trust,
+    Type,
+    Written,
+)
 
 endpoint = Endpoints("memories")
 
@@ -74,6 +90,59 @@ class Revocation(Struct, frozen=True, forbid_unknown_fields=True):
     by: str | None = None
 
 
+class NewMemory(Struct, frozen=True, forbid_unknown_fields=True):
+    """A memory in one line. Known at once if the policy lets this key, else it waits for a review."""
+
+    content: str
+    type: Type = "fact"
+    scope: ScopeName | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    confidence: float = 1.0
+    rationale: str = "added directly"
+    source_refs: list[str] = []
+    tags: list[str] = []
+    metadata: dict[str, str | int | float | bool | None] = {}
+    happened_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    expires_at: datetime | None = None
+    memory_id: str | None = None
+    proposer: str | None = None
+
+
+class MemoryUpdate(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a memory is replaced by. What is not given stays as it was."""
+
+    content: str
+    rationale: str = "updated directly"
+    confidence: float | None = None
+    tags: list[str] | None = None
+    metadata: dict[str, str | int | float | bool | None] | None = None
+    happened_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    expires_at: datetime | None = None
+    proposer: str | None = None
+
+
+class DeleteMemory(Struct, frozen=True, forbid_unknown_fields=True):
+    reason: str = "deleted directly"
+    proposer: str | None = None
+
+
+class EraseMemories(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of these, or a user in a project. `derived` takes along what was made from it."""
+
+    memory_id: str | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    source_ref: str | None = None
+    derived: bool = False
+    reason: str = ""
+    by: str | None = None
+
+
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing to say."""
 
@@ -94,10 +163,20 @@ class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["fact", "preference", "policy", "decision", "invariant"] | None = None
     min_confidence: float = 0.0
     min_trust: Trust = "untrusted"
+    tag: str | None = None
+    where: str | None = None
+    as_of: datetime | None = None
+    happened_after: datetime | None = None
+    happened_before: datetime | None = None
 
 
 class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    status: Literal["active", "superseded", "deprecated", "expired", "revoked", "any"] = "any"
+    """`everyone` lists across owners, for administrators. `where` is a condition as JSON."""
+
+    status: Literal["active", "superseded", "deprecated", "expired", "revoked", "erased", "any"] = "any"
+    tag: str | None = None
+    where: str | None = None
+    everyone: bool = False
     after: str | None = None
     limit: Limit = 50
     scope: Literal["user", "project", "global"] | None = None
@@ -170,6 +249,45 @@ async def propose(request: Request[NewProposal, None]) -> Proposed:
     return Proposed(True, batch.id, len(batch.proposals))
 
 
+@endpoint("POST /memories", "write", "Remember something in one line")
+async def add(request: Request[NewMemory, None]) -> Written:
+    given = {name: getattr(request.content, name) for name in NewMemory.__struct_fields__}
+    given["proposer"] = _author(request, request.content.proposer)
+    return await request.ctx.memories.add(**given, commit_id=request.commit_id)
+
+
+@endpoint("PATCH /memories/{memory_id}", "write", "Replace a memory")
+async def update(request: Request[MemoryUpdate, None]) -> Written:
+    given = {name: getattr(request.content, name) for name in MemoryUpdate.__struct_fields__}
+    given["proposer"] = _author(request, request.content.proposer)
+    return await request.ctx.memories.update(request.path_params["memory_id"], **given, commit_id=request.commit_id)
+
+
+@endpoint("POST /memories/{memory_id}/delete", "write", "Stop finding a memory")
+async def delete(request: Request[DeleteMemory, None]) -> Written:
+    return await request.ctx.memories.delete(
+        request.path_params["memory_id"],
+        reason=request.content.reason,
+        proposer=_author(request, request.content.proposer),
+        commit_id=request.commit_id,
+    )
+
+
+@endpoint("POST /memories/erase", "admin", "Leave nothing of memories")
+async def erase(request: Request[EraseMemories, None]) -> Erased:
+    wanted = request.content
+    return await request.ctx.memories.erase(
+        memory_id=wanted.memory_id,
+        user_id=wanted.user_id,
+        project_id=wanted.project_id,
+        source_ref=wanted.source_ref,
+        derived=wanted.derived,
+        reason=wanted.reason,
+        by=_name(request, wanted.by),
+        commit_id=request.commit_id,
+    )
+
+
 @endpoint("POST /memories/propose", "write", "Propose memories without a run")
 async def propose_alone(request: Request[OpenProposal, None]) -> Batch:
     wanted = request.content
@@ -234,6 +352,9 @@ async def reject(request: Request[Rejection, None]) -> Batch:
 async def list_memories(request: Request[None, ListQuery]) -> MemoryPage:
     """List what is known of nobody in particular, and of whom the filters name."""
     query = request.query
+    if query.everyone and not request.caller.may("admin"):
+        raise InvalidInput("only an administrator lists across owners", path="everyone")
+    where = _where(query.where)
     found = await request.fewer(
         query.limit,
         lambda limit: request.ctx.memories.list(
@@ -245,6 +366,9 @@ async def list_memories(request: Request[None, ListQuery]) -> MemoryPage:
             project_id=query.project_id,
             type=query.type,
             min_trust=query.min_trust,
+            tags=_tags(query.tag),
+            where=where,
+            everyone=query.everyone,
         ),
     )
     return MemoryPage(list(found), found.next)
@@ -279,6 +403,11 @@ async def search(request: Request[None, SearchQuery]) -> HitPage:
             type=query.type,
             min_confidence=query.min_confidence,
             min_trust=query.min_trust,
+            tags=_tags(query.tag),
+            where=_where(query.where),
+            as_of=query.as_of,
+            happened_after=query.happened_after,
+            happened_before=query.happened_before,
         ),
     )
     return HitPage(list(found), found.degraded)
@@ -336,6 +465,23 @@ async def _source(request: Request[Any, Any], ref: str) -> Source:
 def _name(request: Request[Any, Any], given: str | None) -> str:
     """Who is recorded: the key, and after it the person behind it, if the caller says who that is."""
     return said(request.caller, given)
+
+
+def _author(request: Request[Any, Any], given: str | None) -> str:
+    """Who proposes in one line: an administrator who names nobody is the program itself, which needs no review."""
+    return PROGRAM if given is None and request.caller.may("admin") else _name(request, given)
+
+
+def _tags(tag: str | None) -> list[str]:
+    return [] if tag is None else [tag]
+
+
+def _where(text: str | None) -> dict[str, Any] | None:
+    """Read a condition, which a query can only hold as text."""
+    try:
+        return None if text is None else msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidInput(f"where is a condition as JSON, not {text!r:.60}", path="where") from None
 
 
 def _scoped(proposal: NewProposal) -> list[MemoryRequest]:

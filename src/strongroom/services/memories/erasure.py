@@ -150,9 +150,11 @@ class Erasure:
             writes: list[Write] = [keys.put_memory(document.key, _blank(memory, by, now)) for document, memory in left]
             writes += [Delete(key) async for key in self._vectors([memory.content for _, memory in left])]
             # The trace even if nothing is left: whoever came first may have been killed before the files were clean.
-            note = keys.log(self._scope.space, "ERASING", now, by, removed=[memory.id for _, memory in left])
-            traces = _traces(keys.log_key(self._scope.space))
-            return Plan(_unchanged(document for document, _ in left), [*writes, note, traces], lambda _: None)
+            if left:
+                removed = [memory.id for _, memory in left]
+                writes.append(keys.log(self._scope.space, "ERASING", now, by, removed=removed))
+            writes.append(_traces(keys.log_key(self._scope.space)))
+            return Plan(_unchanged(document for document, _ in left), writes, lambda _: None)
 
         await step(self._scope, keys.log_key(self._scope.space), attempt)
 

@@ -136,19 +136,21 @@ class AsyncMemories(OneLine):
         proposer: str,
         run_id: str | None = None,
         batch_id: str | None = None,
+        about: str = "",
         commit_id: str | None = None,
     ) -> Batch:
         """Stage requests, one or a list, for review, or commit them now if the policy says so.
 
         A `batch_id` names the batch: the same requests return the one that is there, whatever became of it. A
-        `commit_id` makes a repeat safe without naming it, and gives the first answer again.
+        `commit_id` makes a repeat safe without naming it, and gives the first answer again; one id may be used by a
+        proposer once for each thing that it is `about`.
         """
         wanted = read_requests(requests)
         id = "batch_" + os.urandom(10).hex() if batch_id is None else require_name(batch_id, "a batch_id")
         require_name(proposer, "a proposer")
         if run_id is not None:
             require_name(run_id, "a run_id")
-        said = {"proposer": proposer, "run_id": run_id, "batch_id": batch_id}
+        said = {"proposer": proposer, "run_id": run_id, "batch_id": batch_id} | ({"about": about} if about else {})
         content = pack({"requests": normal(wanted), **said})
         scope, policy = self._scope, self._policy
         decided = Range(scope.key(keys.DECIDED, keys.digest(proposer)), limit=0)
@@ -180,11 +182,11 @@ class AsyncMemories(OneLine):
             return recalled(answer, await self.batch(answer.batch_id))
 
         target = scope.key(keys.STAGED, proposer)
-        operation = Operation("memories.propose", target, content, commit_id, self._policy.told)
+        operation = Operation("memories.propose", target, content, commit_id, self._policy.told, life=about)
         return await perform(scope, operation, attempt, replay)
 
-    async def _one(self, request: Any, proposer: str, run_id: str | None, commit_id: str | None) -> Batch:
-        return await self.propose(request, proposer=proposer, run_id=run_id, commit_id=commit_id)
+    async def _one(self, request: Any, about: str, proposer: str, run_id: str | None, commit_id: str | None) -> Batch:
+        return await self.propose(request, proposer=proposer, run_id=run_id, about=about, commit_id=commit_id)
 
     async def batch(self, batch_id: str) -> Batch:
         """Return a batch, whatever became of it."""

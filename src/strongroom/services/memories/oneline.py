@@ -24,7 +24,9 @@ class OneLine:
     """What a program does with memories by itself."""
 
     @abstractmethod
-    async def _one(self, request: Any, proposer: str, run_id: str | None, commit_id: str | None) -> Batch: ...
+    async def _one(
+        self, request: Any, about: str, proposer: str, run_id: str | None, commit_id: str | None
+    ) -> Batch: ...
 
     @abstractmethod
     async def get(self, memory_id: str) -> Memory: ...
@@ -73,7 +75,7 @@ class OneLine:
             "trust": trust,
             "memory_id": memory_id,
         }
-        return _written(await self._one(request, proposer, run_id, commit_id))
+        return _written(await self._one(request, "add", proposer, run_id, commit_id))
 
     async def update(
         self,
@@ -109,7 +111,7 @@ class OneLine:
         }
         request = await self._like(memory_id) | {name: value for name, value in changed.items() if value is not None}
         request |= {"op": "supersede", "supersedes": [memory_id], "content": content, "rationale": rationale}
-        return _written(await self._one(request, proposer, run_id, commit_id))
+        return _written(await self._one(request, f"update {memory_id}", proposer, run_id, commit_id))
 
     async def delete(
         self,
@@ -123,7 +125,7 @@ class OneLine:
         """Stop finding a memory. It stays in `history`; `erase` is what leaves nothing of it."""
         request = await self._like(memory_id)
         request |= {"op": "deprecate", "target_memory_id": memory_id, "content": "(deleted)", "rationale": reason}
-        written = _written(await self._one(request, proposer, run_id, commit_id))
+        written = _written(await self._one(request, f"delete {memory_id}", proposer, run_id, commit_id))
         return msgspec.structs.replace(
             written, id=memory_id, status="deprecated" if written.status == "active" else written.status
         )

@@ -1,0 +1,182 @@
+"""`strongroom memories`: propose, and decide what others proposed, one by one or step by step."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from strongroom.blocking import Context
+from strongroom.cli.memories import memories, owner
+from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json
+from strongroom.cli.root import argument, cli, context, me
+from strongroom.errors import StrongroomError
+from strongroom.services.memories.values import Batch
+
+BATCH = argument("batch_id", "memory_batch")
+REVIEWER = click.option("--reviewer", default=me, show_default="login name", help="Who decides.")
+CHOICES = "accept, reject, edit, skip, quit"
+MOST_BYTES = 10_000_000
+
+
+@memories.command("pending")
+@click.option("--proposer", help="Only what this one proposed.")
+@click.option("--after", help="Continue after this cursor.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 500))
+def list_pending(proposer: str | None, after: str | None, limit: int) -> None:
+    """Show what waits for a decision, what it resembles and what it would replace."""
+    with context() as ctx:
+        found = ctx.memories.pending(proposer=proposer, after=after, limit=limit)
+    if wants_json():
+        as_json({"batches": list(found), "next": found.next} | ({"degraded": found.degraded} if found.degraded else {}))
+        return
+    if found.degraded:
+        say("[bold red]damaged[/] {}", found.degraded)
+    for batch in found:
+        _print(batch)
+    if not found:
+        say("[dim]nothing waits for a decision[/]")
+    if found.next is not None:
+        say("[dim]more: --after {}[/]", found.next)
+
+
+def _print(batch: Batch) -> None:
+    say("[bold]{}[/]  by {}, {} {}", batch.id, batch.proposer, moment(batch.created_at),
+        f"for {batch.run_id}" if batch.run_id else "")  # fmt: skip
+    for place, proposal in enumerate(batch.proposals):
+        asked = proposal.request
+        say("  {}  [cyan]{} {}[/] ({}, confidence {}, {})",
+            place, asked.op, asked.type, owner(asked), asked.confidence, proposal.trust)  # fmt: skip
+        say("     {}", brief(asked.content, 400))
+        say("     [dim]because {}[/]", brief(asked.rationale, 400))
+        for flag in proposal.flags:
+            say("     [bold yellow]flag[/] {}", flag)
+        for old in proposal.replaces:
+            say("     [yellow]replaces[/] {}: {}", old.id, brief(old.content))
+        for hit in proposal.near_duplicates:
+            say("     [yellow]resembles[/] {}: {}", hit.memory.id, brief(hit.memory.content))
+
+
+@memories.command("propose")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--proposer", required=True, help="Who proposes.")
+@click.option("--batch", "batch_id", help="A name for the batch.")
+def propose_batch(file: Any, proposer: str, batch_id: str | None) -> None:
+    """Stage memory change requests from a file of JSON (one or a list), or from standard input."""
+    raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise click.BadParameter(f"more than {MOST_BYTES:,} bytes")
+    try:
+        requests = json.loads(raw)
+    except (ValueError, RecursionError) as problem:
+        raise click.BadParameter(f"not JSON: {problem}") from None
+    with context() as ctx:
+        made = ctx.memories.propose(requests, proposer=proposer, batch_id=batch_id)
+    done(made, "{}: {}", made.status, made.id)
+
+
+@memories.command("commit")
+@BATCH
+@REVIEWER
+@click.option("--except", "left_out", multiple=True, metavar="PLACE=REASON", help="Leave one out; may be repeated.")
+def commit_batch(batch_id: str, reviewer: str, left_out: tuple[str, ...]) -> None:
+    """Make a batch known, all of it or none, once."""
+    rejected = dict(_place(text) for text in left_out)
+    with context() as ctx:
+        made = ctx.memories.commit(batch_id, reviewer=reviewer, reject=rejected)
+    done(made, "committed: {} memories, {} ended, {} known already", len(made.memory_ids), len(made.ended_ids),
+         len(made.duplicate_ids))  # fmt: skip
+
+
+def _place(text: str) -> tuple[int, str]:
+    place, mark, reason = text.partition("=")
+    if not mark or not place.isdecimal() or len(place) > 9 or not reason:
+        raise click.BadParameter(f"say which and why, as in --except '0=too vague', not {text!r:.60}")
+    return int(place), reason
+
+
+@memories.command("reject")
+@BATCH
+@click.option("--reason", required=True, help="Why; stays with the batch.")
+@REVIEWER
+def reject_batch(batch_id: str, reason: str, reviewer: str) -> None:
+    """Decline a whole batch."""
+    with context() as ctx:
+        made = ctx.memories.reject(batch_id, reason=reason, reviewer=reviewer)
+    done(made, "rejected: {}", made.id)
+
+
+@memories.command("review")
+@REVIEWER
+@click.option("--proposer", help="Only what this one proposed.")
+def review(reviewer: str, proposer: str | None) -> None:
+    """Step through memories that wait: accept, reject, edit, skip, quit."""
+    decided = {"accepted": 0, "rejected": 0, "edited": 0, "skipped": 0}
+    with context() as ctx:
+        after: str | None = None
+        while True:
+            found = ctx.memories.pending(proposer=proposer, after=after, limit=20)
+            for batch in found:
+                if not wants_json():
+                    _print(batch)
+                outcome = _decide(ctx, batch, reviewer)
+                if outcome is None:
+                    found.next = None
+                    break
+                decided[outcome] += 1
+            after = found.next
+            if after is None:
+                break
+    done(decided, "{} accepted, {} rejected, {} edited, {} skipped", *decided.values())
+
+
+def _decide(ctx: Context, batch: Batch, reviewer: str) -> str | None:
+    """Ask about one batch until there is an answer that holds; None to quit."""
+    while True:
+        answer = _asked(f"{CHOICES}?").lower()
+        try:
+            if answer in ("a", "accept"):
+                ctx.memories.commit(batch, reviewer=reviewer)
+                return "accepted"
+            if answer in ("r", "reject"):
+                ctx.memories.reject(batch, reason=_asked("why?") or "no reason given", reviewer=reviewer)
+                return "rejected"
+            if answer in ("e", "edit"):
+                return _edit(ctx, batch, reviewer)
+        except StrongroomError as problem:
+            click.echo(clean(f"refused: {problem}"), err=True)
+            continue
+        if answer in ("s", "skip"):
+            return "skipped"
+        if answer in ("q", "quit", ""):
+            return None
+
+
+def _edit(ctx: Context, batch: Batch, reviewer: str) -> str:
+    """Propose other words in the reviewer's name, then decline the original: whoever edits does not also approve."""
+    changed = []
+    for place, proposal in enumerate(batch.proposals):
+        text = _asked(f"{place}: content (empty: as it is)")
+        plain = proposal.request if not text else _reworded(proposal.request, text)
+        changed.append(plain)
+    made = ctx.memories.propose(changed, proposer=reviewer, run_id=batch.run_id)
+    ctx.memories.reject(batch, reason=f"edited as {made.id}", reviewer=reviewer)
+    click.echo(clean(f"proposed anew as {made.id}; somebody else has to accept it"), err=True)
+    return "edited"
+
+
+def _reworded(request: Any, text: str) -> Any:
+    from msgspec.structs import replace
+
+    return replace(request, content=text)
+
+
+def _asked(question: str) -> str:
+    """Read one line; no more lines is an empty one."""
+    click.echo(clean(question) + " ", nl=False, err=True)
+    return sys.stdin.readline().strip()
+
+
+cli.add_command(review)
