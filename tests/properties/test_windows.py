@@ -201,3 +201,39 @@ def test_a_session_decides_as_a_plain_list_does(
         assert made.receipt.messages_before == expected.receipt.messages_before
         if made.receipt.tokens_before_exact:
             assert made.receipt.tokens_before == expected.receipt.tokens_before
+
+
+def unanswered(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The calls that no answer stands behind."""
+    waiting: list[str] = []
+    for message in messages:
+        for one in answers(message):
+            if one in waiting:
+                waiting.remove(one)
+        waiting += calls(message)
+    return waiting
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@EXAMPLES
+@given(messages=MESSAGES, budget=BUDGET, cut=st.integers(0, 12))
+def test_no_window_holds_half_a_tool_call_unless_it_is_pinned(
+    strategy: str, messages: list[dict[str, Any]], budget: int, cut: int
+) -> None:
+    history = [{key: value for key, value in one.items() if key != "pinned"} for one in messages[cut:]]
+    made = window(history, budget, strategy)
+    if made is not None:
+        assert not orphans(made.messages)
+        assert not unanswered(made.messages)
+
+
+@EXAMPLES
+@given(messages=MESSAGES, budget=BUDGET)
+def test_a_window_starts_with_the_role_it_was_asked_to(messages: list[dict[str, Any]], budget: int) -> None:
+    history = [{key: value for key, value in one.items() if key != "pinned"} for one in messages]
+    try:
+        made = fit(history, budget, tokenizer=LETTERS, starts_with="user", keep_roles=())
+    except BudgetExceeded:
+        return
+    assert [one["role"] for one in made.messages[:1]] in ([], ["user"])
+    assert not orphans(made.messages) and not unanswered(made.messages)

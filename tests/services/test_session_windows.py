@@ -316,3 +316,35 @@ def test_half_a_tool_call_is_neither_sent_nor_summarized() -> None:
             prompt,
             {"role": "system", "content": f"Summary of the conversation so far:\n{older}"},
         ]
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize("budget", [1000, 40], ids=["all of it", "a part of it"])
+async def test_a_call_that_a_crash_left_without_its_answer_is_left_out_and_that_is_said(ctx: Any, budget: int) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{"role": "user", "content": f"turn {n}"} for n in range(20)])
+    await session.append({"role": "assistant", "content": None, "tool_calls": [CALL]})
+    window = await session.window(budget)
+    assert window.messages[-1]["content"] == "turn 19"
+    assert ("no_result", 1) in [(out.reason, out.count) for out in window.receipt.left_out]
+    kept = await session.window(budget, dangling="keep")
+    assert kept.messages[-1]["tool_calls"] == [CALL]
+
+
+async def test_an_answer_whose_call_was_cut_away_is_left_out_and_that_is_said(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([{"role": "tool", "tool_call_id": "c1", "content": "x"}, {"role": "user", "content": "hi"}])
+    window = await session.window(1000)
+    assert [dict(one) for one in window.messages] == [{"role": "user", "content": "hi"}]
+    assert [(out.reason, out.count) for out in window.receipt.left_out] == [("no_call", 1)]
+
+
+async def test_a_window_can_be_made_to_start_with_the_user(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append({"role": "system", "content": "rules"})
+    await session.append([{"role": "assistant", "content": "hello"}, {"role": "user", "content": "hi"}])
+    window = await session.window(1000, starts_with="user")
+    assert [one.role for one in window.messages] == ["system", "user"]
+    assert [(out.reason, out.count) for out in window.receipt.left_out] == [("starts_with", 1)]

@@ -4,7 +4,7 @@ Rules
 -----
 1. The result never costs more than the budget.
 2. Kept messages (system, developer, pinned) come first; if they alone do not fit, that is an error, not a cut.
-3. Either everything fits and is sent as it is, or a tool call and its answers are in together or out together.
+3. A tool call and its answers are in together or out together.
 4. Each strategy takes messages in a fixed order and stops at the first that does not fit, so a larger budget only ever
    adds messages. Skipping a large one to squeeze in smaller ones would make the prompt flicker as the budget moves.
 """
@@ -21,6 +21,7 @@ from strongroom.tokens.messages import answers, calls
 
 Strategy = Literal["truncate_oldest", "recent_only", "summarize_oldest", "priority", "relevant"]
 STRATEGIES: tuple[Strategy, ...] = ("truncate_oldest", "recent_only", "summarize_oldest", "priority", "relevant")
+Dangling = Literal["leave_out", "keep"]
 KEPT_ROLES = ("system", "developer")
 HIGHEST_PRIORITY = 9
 # How far apart a kept tool call and its answers may stand and still be found without reading the whole history.
@@ -111,8 +112,30 @@ def with_partners(kept: Iterable[int], near: Mapping[int, Item]) -> tuple[set[in
     return whole, halves
 
 
+def halves(items: Sequence[Item]) -> dict[int, str]:
+    """Return the messages that are half of a tool call among these, each with what it lacks.
+
+    An id may be used again: an answer belongs to the newest call of its id before it that has none yet.
+    """
+    waiting: dict[str, list[int]] = {}
+    lacking: dict[int, str] = {}
+    answered: set[tuple[int, str]] = set()
+    for one in items:
+        for call in one.answers:
+            if waiting.get(call):
+                answered.add((waiting[call].pop(), call))
+            else:
+                lacking[one.position] = "no_call"
+        for call in one.calls:
+            waiting.setdefault(call, []).append(one.position)
+    for one in items:
+        if any((one.position, call) not in answered for call in one.calls):
+            lacking[one.position] = "no_result"
+    return lacking
+
+
 def everything(items: Iterable[Item], room: int) -> Choice | None:
-    """Return all of a history if it fits. What it holds then is nobody's business, be it half a tool call."""
+    """Return all of a history if it fits."""
     positions: list[int] = []
     for one in items:
         positions.append(one.position)

@@ -12,6 +12,7 @@ from strongroom.errors import InvalidInput
 from strongroom.tokens.choosing import (
     KEPT_ROLES,
     Choice,
+    Dangling,
     Item,
     Strategy,
     check_kept,
@@ -71,6 +72,8 @@ def fit(
     tools: Sequence[Any] = (),
     reserve_tokens: int = 0,
     keep_roles: Sequence[str] = KEPT_ROLES,
+    dangling: Dangling = "leave_out",
+    starts_with: str | None = None,
 ) -> Window:
     """Choose the messages of a list that fit into `budget` tokens. Nothing is changed; positions are list indexes.
 
@@ -84,6 +87,8 @@ def fit(
         tools=tools,
         reserve_tokens=reserve_tokens,
         keep_roles=keep_roles,
+        dangling=dangling,
+        starts_with=starts_with,
     )
     costs = [count_message(message, framing.tokenizer) for message in messages]
     reasons = {place: "filtered" for place, message in enumerate(messages) if where and not where(message)}
@@ -98,11 +103,11 @@ def fit(
         lambda: reversed(range(len(messages))),
     )
     asked = [place for place in items if is_kept(messages[place], framing.keep_roles)]
-    choice = everything(items.values(), framing.room)
-    if choice is not None:
-        return assemble(framing, _placed(choice.positions, messages, costs), frozenset(asked), before, reasons)
     whole, halves = with_partners(asked, items)
     kept = frozenset(whole)
+    choice = everything(items.values(), framing.room)
+    if choice is not None:
+        return assemble(framing, _placed(choice.positions, messages, costs), kept, before, reasons)
     room = framing.room - check_kept((items[place] for place in kept), framing.room)
     reasons |= dict.fromkeys(halves, "tool_pair")
     turns = [one for place, one in items.items() if place not in halves]

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.errors import BudgetExceeded, InvalidInput
-from strongroom.tokens.choosing import KEPT_ROLES, check_budget
+from strongroom.tokens.choosing import KEPT_ROLES, Dangling, check_budget, halves, item
 from strongroom.tokens.counting import Tokenizer
 from strongroom.tokens.messages import count_message, count_tools
 
@@ -16,7 +16,8 @@ from strongroom.tokens.messages import count_message, count_tools
 class LeftOut(Struct, frozen=True):
     """How many messages are missing for one reason, and the oldest and newest position among them.
 
-    Reasons: `budget`, `filtered`, `tool_pair` (its other half did not fit), `summarized`, `too_large_to_summarize`.
+    Reasons: `budget`, `filtered`, `tool_pair` (its other half did not fit), `summarized`, `too_large_to_summarize`,
+    `no_result` (a tool call without its answer), `no_call` (an answer without its call), `starts_with`.
     """
 
     reason: str
@@ -67,6 +68,8 @@ class Frame(Struct, frozen=True):
     fixed_tokens: int
     reserve_tokens: int
     keep_roles: tuple[str, ...]
+    dangling: Dangling = "leave_out"
+    starts_with: str | None = None
 
     @property
     def room(self) -> int:
@@ -104,6 +107,8 @@ def frame(
     tools: Sequence[Any] = (),
     reserve_tokens: int = 0,
     keep_roles: Sequence[str] = KEPT_ROLES,
+    dangling: Dangling = "leave_out",
+    starts_with: str | None = None,
 ) -> Frame:
     """Count what is sent besides the history, and refuse a budget that this alone exceeds."""
     check_budget(max_tokens, strategy)
@@ -114,7 +119,10 @@ def frame(
     fixed = count_tools(tools, tokenizer)
     if system is not None:
         fixed += count_message(system_message(system), tokenizer)
-    made = Frame(max_tokens, strategy, tokenizer, system, fixed, reserve_tokens, tuple(keep_roles))
+    if dangling not in ("leave_out", "keep"):
+        raise InvalidInput(f"dangling must be 'leave_out' or 'keep', not {dangling!r:.40}")
+    roles = tuple(keep_roles)
+    made = Frame(max_tokens, strategy, tokenizer, system, fixed, reserve_tokens, roles, dangling, starts_with)
     if made.room < 0:
         raise BudgetExceeded(
             f"system prompt, tools and reserve need {fixed + reserve_tokens} of {max_tokens} tokens; raise max_tokens",
@@ -138,7 +146,13 @@ def assemble(
     summarized: tuple[int, int] = (0, 0),
     fallback: str | None = None,
 ) -> Window:
-    """Put a window together. `summarized` is how many messages the summary covers and the position it reaches to."""
+    """Put a window together. `summarized` is how many messages the summary covers and the position it reaches to.
+
+    What a provider would refuse is left out here: half a tool call, and what comes before the role it starts with.
+    """
+    refused = _refused(framing, chosen, kept)
+    reasons = {**reasons, **refused}
+    chosen = [placed for placed in chosen if placed.position not in refused]
     messages = [placed.message for placed in chosen]
     tokens = sum(placed.tokens for placed in chosen)
     positions = tuple(placed.position for placed in chosen if placed.position is not None)
@@ -173,6 +187,25 @@ def assemble(
         fallback=fallback,
     )
     return Window(messages, total, framing.tokenizer.approximate, receipt)
+
+
+def _refused(framing: Frame, chosen: Sequence[Placed], kept: frozenset[int]) -> dict[int, str]:
+    """Return the positions of what may not be sent, and why."""
+    left = {placed.position: placed for placed in chosen if placed.position is not None}
+    refused: dict[int, str] = {}
+    while True:
+        items = [item(placed.message, place, 0) for place, placed in left.items()]
+        found = halves(items) if framing.dangling == "leave_out" else {}
+        found = {place: lacks for place, lacks in found.items() if place not in kept}  # what is pinned was asked for
+        if framing.starts_with is not None:
+            for place in sorted(left.keys() - kept - found.keys()):
+                if left[place].message.get("role") == framing.starts_with:
+                    break
+                found[place] = "starts_with"
+        if not found:
+            return refused
+        refused |= found
+        left = {place: placed for place, placed in left.items() if place not in found}
 
 
 def _left_out(

@@ -29,7 +29,7 @@ from strongroom.services.sessions.view import (
 from strongroom.services.sessions.windows import Filter, gather, priority_window, recent_window, relevant_window
 from strongroom.store import Tail
 from strongroom.tokens import Tokenizer
-from strongroom.tokens.choosing import KEPT_ROLES, Strategy, check_budget
+from strongroom.tokens.choosing import KEPT_ROLES, Dangling, Strategy, check_budget
 from strongroom.tokens.fitting import RELEVANT_HITS, share_of
 from strongroom.tokens.windows import Frame, Window, frame
 from strongroom.values import Listing
@@ -117,13 +117,16 @@ class SessionReader(Handle):
         tools: Mapping[str, Any] | Sequence[Any] = (),
         reserve_tokens: int = 0,
         keep_roles: Sequence[str] = KEPT_ROLES,
+        dangling: Dangling = "leave_out",
+        starts_with: str | None = None,
     ) -> Window:
         """Choose the messages to send, at most `max_tokens` of them, and say what was left out and why.
 
         System messages and pins are always in, or it is an error (`BudgetExceeded`). `system`, `tools` and
         `reserve_tokens` are counted in. `where` filters before the cut. `relevant` needs a `query`,
         `summarize_oldest` a `summarizer`, which is given messages and returns a text; without one, or if it fails,
-        the oldest are dropped and the receipt says why.
+        the oldest are dropped and the receipt says why. Half a tool call is left out and the receipt says so, unless
+        `dangling` is "keep"; with `starts_with="user"` so is what comes before the first message of that role.
         """
         check_budget(max_tokens, strategy)
         if strategy == "relevant" and query is None:
@@ -138,6 +141,8 @@ class SessionReader(Handle):
                 tools=[tools] if isinstance(tools, Mapping) else tools,
                 reserve_tokens=reserve_tokens,
                 keep_roles=keep_roles,
+                dangling=dangling,
+                starts_with=starts_with,
             )
 
         gathered = await gather(self._scope, self.id, self._counter, framed, max_tokens, where)
