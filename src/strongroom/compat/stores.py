@@ -27,6 +27,10 @@ MOST_OPEN = 32
 FORK_WAITS_SECONDS = 30.0
 DEFAULT_TOKENIZER = tokenizer("default")
 
+# The one lock of what the drop-in classes keep in this process, so that a fork can wait for it: a child would find any
+# other one locked for ever.
+LOCK = threading.RLock()
+
 
 class OpenStore:
     """A store in use, or kept for the next one who needs it. Its contexts are made once, by space and tokenizer."""
@@ -50,7 +54,9 @@ class Stores:
 
     def __init__(self) -> None:
         self._begin()
-        os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._begin)
+        os.register_at_fork(
+            before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork_in_child
+        )
 
     def _begin(self) -> None:
         self._changed = threading.Condition()
@@ -65,8 +71,14 @@ class Stores:
         # What this thread is using itself cannot end while it forks: the child is told so when it uses that.
         self._changed.wait_for(lambda: self._busy <= self._depth, FORK_WAITS_SECONDS)
         self._close_idle(0)
+        LOCK.acquire()  # last, because a call that is waited for may need it
+
+    def _after_fork_in_child(self) -> None:
+        LOCK.release()
+        self._begin()
 
     def _after_fork(self) -> None:
+        LOCK.release()
         self._forking = False
         self._changed.notify_all()
         self._changed.release()

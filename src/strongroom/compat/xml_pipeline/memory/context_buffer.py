@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, overload
 from weakref import WeakValueDictionary
 
+from strongroom.compat.stores import LOCK
 from strongroom.compat.xml_pipeline.memory.backend_config import MAX_SLOTS, MAX_THREADS, SharedBackend
-from strongroom.compat.xml_pipeline.memory.local_threads import LOCK, LocalThreads, Storage
+from strongroom.compat.xml_pipeline.memory.local_threads import LocalThreads, Storage
 from strongroom.compat.xml_pipeline.memory.shared_threads import ForeignThreads, StoredThreads
 from strongroom.compat.xml_pipeline.memory.slots import (
     BufferSlot,

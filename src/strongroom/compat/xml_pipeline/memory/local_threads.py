@@ -7,8 +7,6 @@ edit never shows in the history. Anything else is shown as it is.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from typing import Any, Protocol
 from msgspec import Raw, Struct
 
 from strongroom.codec import Json
+from strongroom.compat.stores import LOCK
 from strongroom.compat.xml_pipeline.memory.slots import BufferSlot, Header, SlotMetadata, shown_type
 from strongroom.errors import InvalidInput
 from strongroom.services.threads.packs import pack_thread
@@ -50,11 +49,6 @@ class Storage(Protocol):
     def names(self) -> list[str]: ...
     def clear(self) -> None: ...
     def register(self, cls: type) -> None: ...
-
-
-# One lock for all buffers, so that a fork can wait for it: a child would find any other one locked for ever.
-LOCK = threading.RLock()
-os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 
 class _LocalSlot(Struct, frozen=True):

@@ -13,8 +13,8 @@ from uuid import UUID, uuid4
 import msgspec
 
 from strongroom.blocking import Context
+from strongroom.compat.stores import LOCK
 from strongroom.compat.xml_pipeline.memory.backend_config import SharedBackend
-from strongroom.compat.xml_pipeline.memory.local_threads import LOCK
 from strongroom.compat.xml_pipeline.memory.shared_backend import InMemoryBackend
 from strongroom.compat.xml_pipeline.memory.store_backend import StoreBackend
 from strongroom.errors import Conflict, NotFound
