@@ -22,7 +22,7 @@ from strongroom.mcp.tools import TOOLS
 from tests.mcp.conftest import MODES, assistant, known
 from tests.mcp.generating import Generator
 
-CALLS = int(os.environ.get("STRONGROOM_CALLS", "300"))
+CALLS = int(os.environ.get("STRONGROOM_CALLS", "240"))
 SEED = int(os.environ.get("SEED", "1"))
 SECRET = "theirs-alone-7c1f"
 LARGE = "tea " + "red door\x01 é " * 600
@@ -32,17 +32,17 @@ async def fill(ctx: AsyncContext, name: str, mark: str) -> list[str]:
     """Put something of each kind into a space, much of it large; return the ids. The mark is in all, but in no id."""
     ids = [await known(ctx, f"{mark} {number} tea {LARGE[:7_000]}") for number in range(6)]
     session = await ctx.sessions.open(f"{name}-session")
-    await session.append([{"role": "user", "content": f"{mark} {LARGE * 20}"} for _ in range(12)])
+    await session.append([{"role": "user", "content": f"{mark} {LARGE * 12}"} for _ in range(6)])
     run = await ctx.runs.create(objective=f"{mark} {LARGE[:2_000]}", run_id=f"{name}-run")
-    for _ in range(12):
-        await run.record("TOOL_RESULT", {"tool_name": mark, "ok": True, "result": LARGE * 10})
+    for _ in range(8):
+        await run.record("TOOL_RESULT", {"tool_name": mark, "ok": True, "result": LARGE * 3})
     request: Any = {
         "op": "add", "type": "fact", "scope": "global", "rationale": LARGE[:7_000], "confidence": 0.9,
         "source_refs": [LARGE[:1_900]],
     }  # fmt: skip
     requests: list[Any] = [{**request, "content": f"{mark} {number} {LARGE[:7_000]}"} for number in range(20)]
     batch = await ctx.memories.propose(requests, proposer="bot")
-    await ctx.files.write(f"/{name}/notes.md", mark + LARGE * 50)
+    await ctx.files.write(f"/{name}/notes.md", mark + LARGE * 20)
     return [*ids, session.id, run.id, batch.id, f"/{name}/notes.md", f"strongroom://files/{name}/notes.md"]
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from strongroom.errors import InvalidInput
 from strongroom.mcp.clients import CLIENTS, Entry
-from strongroom.mcp.default import default_file
 from strongroom.mcp.install import adding, check_name, our_command, record_of, removing, restore, write
+from strongroom.mcp.stdio import default_file
 
 ENTRY = Entry("/bin/strongroom", ("mcp", "--name", 'a "b"'), {"STRONGROOM_URL": "/x/agent.db"})
 OTHERS = {

@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,10 +40,10 @@ def mcp(given: click.Context, profile: Profile, name: str | None) -> None:
     """
     if given.invoked_subcommand is not None:
         return
-    try:
-        from strongroom.mcp.stdio import serve
-    except ImportError:
-        raise InvalidInput("MCP needs more packages: pip install 'strongroom[mcp]'") from None
+    if find_spec("mcp") is None:
+        raise InvalidInput("MCP needs more packages: pip install 'strongroom[mcp]'")
+    from strongroom.mcp.stdio import serve
+
     if sys.stdin.isatty():
         click.echo("strongroom: this talks to an assistant; `strongroom mcp install` adds it to one", err=True)
     who = name or (me() if profile == "reviewer" else "assistant")
@@ -56,7 +57,7 @@ def mcp(given: click.Context, profile: Profile, name: str | None) -> None:
 
 async def _opened(given: click.Context) -> AsyncContext:
     from strongroom import aconnect, aopen
-    from strongroom.mcp.default import default_file, made_ready
+    from strongroom.mcp.stdio import default_file, made_ready
 
     url, space, key = given.meta.get(URL), given.meta.get(SPACE), given.meta.get(KEY)
     if url is not None and is_server(str(url)):
@@ -90,7 +91,7 @@ def install(
     """Add `strongroom mcp` to an assistant's configuration, or take it out (--undo)."""
     from strongroom.mcp import install as installing
     from strongroom.mcp.clients import CLIENTS as KNOWN
-    from strongroom.mcp.default import default_file
+    from strongroom.mcp.stdio import default_file
 
     chosen = KNOWN[client]
     name = installing.check_name(entry_name or ("strongroom" if profile != "reviewer" else "strongroom-review"))
