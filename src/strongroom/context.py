@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar, Unpack
 
 from strongroom.arguments import checked
+from strongroom.embedders import Embedder
 from strongroom.scope import Scope
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
@@ -22,6 +23,7 @@ from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.turns.turn import AsyncTurn, turn_with
 from strongroom.store import AsyncStore, Durability
 from strongroom.values import Restored, SpacePack
+from strongroom.vectors import VectorIndex
 
 R = TypeVar("R")
 
@@ -29,11 +31,11 @@ R = TypeVar("R")
 class AsyncContext:
     """Everything in one space of one store. Use it as `async with strongroom.aopen(...) as ctx`."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, *, embedder: Embedder | None = None, index: VectorIndex | None = None) -> None:
         self.scope = scope
-        self.memories = AsyncMemories(scope)
+        self.memories = AsyncMemories(scope, embedder=embedder, index=index)
         self.runs = AsyncRuns(scope, memories=self.memories)
-        self.sessions = AsyncSessions(scope)
+        self.sessions = AsyncSessions(scope, embedder=embedder)
         self.threads = AsyncThreads(scope)
         self.registry = AsyncRegistry(scope)
         self.files = AsyncFiles(scope)

@@ -25,6 +25,7 @@ from strongroom.server.bounded import BoundedStore
 from strongroom.server.changes import Changes
 from strongroom.server.gate import Gate
 from strongroom.server.limits import HeldBytes, Streams
+from strongroom.server.meaning import meaning_of
 from strongroom.server.middleware import RequestMiddleware, WithoutQuery
 from strongroom.server.openapi import documentation
 from strongroom.server.responses import Refusal, Tidy, problem
@@ -78,7 +79,9 @@ def create_app(settings: Settings | None = None) -> Starlette:
 
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    meaning = await meaning_of(app.state.settings)
     use_store(app, await open_async_store(app.state.settings.url))
+    app.state.meaning = meaning
     shutdown = app.state.shutdown = Shutdown()
     try:
         with shutdown.on_signal():
@@ -100,6 +103,7 @@ def use_store(app: Starlette, store: AsyncStore) -> None:
     app.state.store = store
     app.state.bounded = BoundedStore(store, settings.max_answer_bytes)
     app.state.contexts = {}
+    app.state.meaning = None
     app.state.changes = Changes(app.state.bounded, settings.max_answer_bytes)
     app.state.upkeep = Upkeep(store, settings)
     app.state.gate = Gate(store, settings)

@@ -22,6 +22,7 @@ from strongroom.errors import CommitUnknown, InvalidInput
 from strongroom.scope import Scope as StoreScope
 from strongroom.server.ids import marked_ids, named
 from strongroom.server.keys import Right
+from strongroom.server.meaning import Meaning
 from strongroom.server.request import Body, Nothing, Query, Request, json_body, understand
 from strongroom.server.responses import JSON, Whole, reply
 
@@ -134,5 +135,7 @@ def context_of(state: Any, space: str) -> AsyncContext:
     if found is None:
         if len(contexts) > MOST_CONTEXTS:
             contexts.clear()
-        found = contexts[space] = AsyncContext(StoreScope(state.bounded, space))
+        meaning: Meaning | None = state.meaning
+        more: dict[str, Any] = {} if meaning is None else {"embedder": meaning.embedder, "index": meaning.index}
+        found = contexts[space] = AsyncContext(StoreScope(state.bounded, space), **more)
     return found

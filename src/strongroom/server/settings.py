@@ -34,6 +34,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     jwt_keys_url: str = ""
     allowed_origins: tuple[str, ...] = ()  # of web pages that may call this server from a browser
     mcp_sessions: bool = True  # whether older assistants get a session, which only the process that made it knows
+    embedder: str = ""  # what meaning is searched with: see `strongroom.embedders.named`
+    embedder_key: str = ""
+    qdrant_url: str = ""
+    qdrant_collection: str = ""
     snapshots: str = "snapshots"  # where POST /runs/{id}/snapshot writes packs
     backups: str = "backups"  # where POST /upkeep/backup writes copies of a SQLite store
 
@@ -53,6 +57,10 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         max_pack_bytes=_number(environment, "STRONGROOM_MAX_PACK_BYTES", Settings().max_pack_bytes),
         requests_per_second=_number(environment, "STRONGROOM_REQUESTS_PER_SECOND", int(Settings().requests_per_second)),
         max_streams=_number(environment, "STRONGROOM_MAX_STREAMS", Settings().max_streams),
+        embedder=environment.get("STRONGROOM_EMBEDDER", ""),
+        embedder_key=environment.get("STRONGROOM_EMBEDDER_KEY", ""),
+        qdrant_url=environment.get("QDRANT_URL", "") if environment.get("STRONGROOM_EMBEDDER") else "",
+        qdrant_collection=environment.get("QDRANT_COLLECTION", ""),
         jwt_issuer=environment.get("STRONGROOM_JWT_ISSUER", ""),
         jwt_audience=environment.get("STRONGROOM_JWT_AUDIENCE", ""),
         jwt_keys_url=environment.get("STRONGROOM_JWT_KEYS_URL", ""),

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from strongroom.bridge import Threaded
 from strongroom.server.keys import SPACE
+from strongroom.server.meaning import Meaning
 from strongroom.server.request import Request
 from strongroom.server.responses import Refusal, Whole
 from strongroom.server.router import Endpoints
@@ -32,7 +33,8 @@ async def ready(request: Request[None, None]) -> dict[str, str]:
             await store.require_usable()
     except Exception as error:
         raise Refusal(503, "not_ready", "the store does not answer", headers={"Retry-After": "1"}) from error
-    return {"status": "ready"}
+    meaning: Meaning | None = request.app.state.meaning
+    return {"status": "ready"} | ({} if meaning is None else meaning.told())
 
 
 @endpoint("GET /durability", "read", "What does an acknowledged write survive?")
