@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -31,14 +30,15 @@ SLOW = "SUPPORT_AGENT_SLOW"  # set: the payment service takes for ever to answer
 
 def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what to do next: call a tool, or say something. A real one would be an HTTP request."""
-    system, last = messages[0]["content"], messages[-1]
+    known = [part["text"] for message in messages if type(message["content"]) is list for part in message["content"]]
+    last = messages[-1]
     if last["role"] == "tool":
         found = json.loads(last["content"])
         return {
             "say": f"I have refunded {found['refunded']} EUR." if "refunded" in found else f"It is {found['state']}."
         }
     if "voucher?" in last["content"]:
-        return {"say": "No, you get your money." if "never vouchers" in system else "Perhaps a voucher."}
+        return {"say": "No, you get your money." if "never vouchers" in "".join(known) else "Perhaps a voucher."}
     tool = "refund" if "refund" in last["content"] else "look_up_order"
     return {"tool": tool, "arguments": {"order": "4711"}}
 
@@ -69,62 +69,68 @@ TOOLS: dict[str, Callable[..., dict[str, Any]]] = {"look_up_order": look_up_orde
 
 
 def prompt(ctx: Context, run: Run, session: Session, question: str) -> list[dict[str, Any]]:
-    """Put all that is known into one prompt: the brief of the task, memories of the customer, the conversation."""
-    known = ctx.memories.search(question, k=5, user_id=CUSTOMER)
-    parts = [INSTRUCTIONS, run.brief(max_tokens=800).text, "About this customer:"]
-    parts += [f"- {hit.memory.content}" for hit in known] or ["- nothing yet"]
-    return [dict(message) for message in session.window(max_tokens=4000, system="\n".join(parts)).messages]
+    """Put all that is known into one prompt: the state of the task, memories of the customer, the conversation."""
+    made = ctx.prompt(
+        system=INSTRUCTIONS,
+        run=run,
+        session=session,
+        query=question,
+        user_id=CUSTOMER,
+        max_tokens=4000,
+        format="openai",
+    )
+    return list(made.messages)
 
 
-def answer(ctx: Context, ticket: str, turn: int, question: str) -> str:
+def answer(ctx: Context, ticket: str, number: int, question: str) -> str:
     """Answer one question. Killed at any point and called again, it goes on where it was."""
-    run, session = ctx.runs.get(ticket), ctx.sessions.open(ticket)
-    name = f"{ticket}:{turn}"
-    session.append({"role": "user", "content": question}, commit_id=f"{name}:question")
-    run.update(status="BUSY", next_action=f"answer question {turn}", commit_id=f"{name}:begin")
-    for step in count():
-        action = decide(ctx, run, session, question, f"{name}:{step}")
+    run, session, name = ctx.runs.get(ticket), ctx.sessions.open(ticket), f"{ticket}:{number}"
+    with ctx.turn(commit_id=f"{name}:question") as turn:
+        turn.append(session, {"role": "user", "content": question})
+        turn.update(run, status="BUSY", state={"question": number, "step": 0})
+    while "said" not in run.state:
+        action = decide(ctx, run, session, question, f"{name}:{run.state['step']}")
         if "say" in action:
-            break
-        act(run, session, action, f"{name}:{step}")
-    session.append({"role": "assistant", "content": action["say"]}, commit_id=f"{name}:answer")
-    run.update(status="WAITING_INPUT", last_action_summary=action["say"], commit_id=f"{name}:end")
-    said: str = action["say"]
+            with ctx.turn(commit_id=f"{name}:answer") as turn:
+                turn.append(session, {"role": "assistant", "content": action["say"]})
+                turn.update(run, status="WAITING_INPUT", state={"question": number, "said": action["say"]})
+        else:
+            act(ctx, run, session, action, f"{name}:{run.state['step']}")
+    said: str = run.state["said"]
     return said
 
 
 def decide(ctx: Context, run: Run, session: Session, question: str, key: str) -> dict[str, Any]:
-    """Return what the model decided at this step, asking it only if nothing was recorded before a crash."""
-    for event in run.events(types=["MODEL_ACTION"], limit=1000):
-        if event.payload["action"]["key"] == key:
-            return dict(event.payload["action"])
-    action = {"key": key, **model(prompt(ctx, run, session, question))}
-    run.record("MODEL_ACTION", {"action": action}, commit_id=f"{key}:action")
-    return action
+    """Return what the model decided at this step, asking it only if nothing was decided before a crash."""
+    if "action" not in run.state:
+        started = time.perf_counter()
+        action = model(prompt(ctx, run, session, question))
+        took = round((time.perf_counter() - started) * 1000)
+        with ctx.turn(commit_id=f"{key}:action") as turn:
+            turn.record(run, "MODEL_ACTION", {"action": action, "model": "stand-in", "latency_ms": took})
+            turn.update(run, state_patch={"action": action})
+    return dict(run.state["action"])
 
 
-def act(run: Run, session: Session, action: dict[str, Any], key: str) -> None:
+def act(ctx: Context, run: Run, session: Session, action: dict[str, Any], key: str) -> None:
     """Call a tool. The ledger knows of it before and after; the tool knows it by its key."""
     name, arguments = action["tool"], action["arguments"]
     run.record("TOOL_CALL", {"tool_name": name, "arguments": arguments}, commit_id=f"{key}:call")
     result = TOOLS[name](key, **arguments)
-    run.record("TOOL_RESULT", {"tool_name": name, "ok": True, "result": result}, commit_id=f"{key}:result")
     call = {"id": key, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-    session.append(
-        [
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": key, "content": json.dumps(result)},
-        ],
-        commit_id=f"{key}:messages",
-    )
+    with ctx.turn(commit_id=f"{key}:result") as turn:
+        turn.record(run, "TOOL_RESULT", {"tool_name": name, "ok": True, "result": result})
+        turn.append(session, {"role": "assistant", "content": "", "tool_calls": [call]})
+        turn.append(session, {"role": "tool", "tool_call_id": key, "content": json.dumps(result)})
+        turn.update(run, state_patch={"action": None, "step": run.state["step"] + 1})
 
 
 # ---- the story ------------------------------------------------------------------------------------------------------
 
 
-def crash(file: str, ticket: str, turn: int, question: str) -> None:
+def crash(file: str, ticket: str, number: int, question: str) -> None:
     """Let another process answer, and kill it when the money is paid but nobody has been told."""
-    command = [sys.executable, __file__, file, ticket, str(turn), question]
+    command = [sys.executable, __file__, file, ticket, str(number), question]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, SLOW: "1"})
     assert worker.stdout is not None
     worker.stdout.readline()

@@ -61,7 +61,7 @@ READS = {
     "registry": {"lookup", "prune"},
     "files": {"at", "history", "limited", "list", "read", "search"},
     # A worker's commits are its own, and nobody could repeat them: see `dispatch.delivery`.
-    "context": {"close", "export"},
+    "context": {"close", "export", "prompt"},
     "dispatcher": {"bind", "close", "dead_letters", "drain", "handler", "run", "stop"},
 }  # fmt: skip
 WRITES = {part: {row.name.partition(".")[2] for row in ROWS if row.name.startswith(f"{part}.")} for part in CLASSES}
