@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import unwrap
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,4 +110,4 @@ def test_a_guess_at_the_language_never_loses_a_word() -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_is_cut_the_same_way_twice_and_no_word_is_empty(text: str) -> None:
-    assert all(words(text)) and words.__wrapped__(text) == words(text)
+    assert all(words(text)) and unwrap(words)(text) == words(text)

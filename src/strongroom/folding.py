@@ -7,7 +7,8 @@ What grants something (a trusted proposer, a reviewer on a list) is compared as 
 from __future__ import annotations
 
 import unicodedata
-from functools import lru_cache
+
+from strongroom.caching import cached_if_short
 
 # Letters of other alphabets that are drawn like a Latin one (Unicode lists them as confusable).
 _LOOKALIKES = {
@@ -42,7 +43,7 @@ _TO_LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for le
 _INVISIBLE = ("Cf", "Cc", "Cs", "Co", "Cn")
 
 
-@lru_cache(maxsize=4_096)
+@cached_if_short(maxsize=4_096)
 def folded(name: str) -> str:
     """Return a name without case, spacing, invisible characters, and with look-alike letters made Latin."""
     if name.isascii() and name.isprintable():

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
+from strongroom.caching import cached_if_short
 from strongroom.folding import invisible, latin
 
 # Invisible characters with an honest use: joiners in emoji and in several scripts, and the emoji style selector.
@@ -111,7 +111,7 @@ def plain(text: str) -> str:
     return text if _ordinary(text) else _plain(text)
 
 
-@lru_cache(maxsize=2_048)
+@cached_if_short(maxsize=2_048)
 def _plain(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text)
     gone = {char for char in set(folded) if char in _HONEST or _hidden(char)}
