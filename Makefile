@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test adapters check fix bench crash fuzz mcp-conformance coverage docs constraints clean
+.PHONY: help demo test browser adapters check fix bench crash fuzz mcp-conformance coverage docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,7 +41,12 @@ demo: .venv/demo ## watch an agent work, crash and carry on (embedded store, not
 	@$(PY) -m strongroom demo
 
 test: .venv/test ## run every test, with real Postgres and Valkey servers from wheels
+	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory browser || true; fi
 	$(PY) -m pytest -n $(WORKERS)
+
+browser: ## get what the tests of the console need beyond wheels: Chromium (Debian, as root) and axe-core (npm)
+	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null)
+	@test -f .browser/package/axe.min.js || (mkdir -p .browser && cd .browser && npm pack --silent axe-core@4.14.0 && tar xzf axe-core-4.14.0.tgz)
 
 # google-adk needs older versions of packages that other frameworks pin newer, so it is tested in an environment of its own.
 .adapters/made: pyproject.toml
@@ -98,4 +103,4 @@ constraints: .venv/bench ## pin what is installed now, without naming where it c
 	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|strongroom|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
 
 clean: ## remove what make made
-	rm -rf .venv .mcp .adapters .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results
+	rm -rf .venv .browser .mcp .adapters .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results

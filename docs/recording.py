@@ -45,6 +45,7 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /health", {}),
     ("GET /ready", {}),
     ("GET /durability", {}),
+    ("GET /me", {}),
     ("POST /runs", {"body": {"objective": "Build a scraper", "constraints": ["be polite"], "run_id": "scraper"}}),
     ("GET /runs", {"query": {"status": "BOOT", "limit": 10}}),
     ("GET /runs/{run_id}", {}),
@@ -52,6 +53,8 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("POST /runs/{run_id}/events", {"body": {"type": "TOOL_CALL", "payload": {
         "tool_name": "fetch", "arguments": {"url": "https://example.com/1"}}}}),
     ("GET /runs/{run_id}/events", {"query": {"after": 1, "limit": 2}}),
+    ("GET /runs/{run_id}/head", {}),
+    ("GET /runs/{run_id}/usage", {}),
     ("GET /runs/{run_id}/verify", {}),
     ("GET /runs/{run_id}/at", {"query": {"seq": 0}}),
     ("GET /runs/{run_id}/diff", {"query": {"from_seq": 0, "to_seq": 1}}),

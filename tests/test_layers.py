@@ -47,6 +47,7 @@ RANK = {
     "testing": 11,
     "copying": 11,
     "checking": 12,
+    "console": 11,
     "server": 13,
     "compat": 12,
     "adapters": 12,

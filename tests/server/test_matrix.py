@@ -294,6 +294,10 @@ GET /calls                                    -       -       -         yes
 GET /upkeep                                   -       -       -         yes
 POST /upkeep/check                            -       -       -         yes
 POST /upkeep/backup                           -       -       -         yes
+GET /me                                       yes     yes     yes       yes
+GET /runs/{run_id}/head                       yes     yes     yes       yes
+GET /runs/{run_id}/usage                      yes     yes     yes       yes
+GET /runs/{run_id}/artifacts/{artifact_id}    yes     yes     yes       yes
 """
 
 

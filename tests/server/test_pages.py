@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import httpx
 import pytest
@@ -43,8 +43,23 @@ def test_a_browser_may_load_nothing_from_elsewhere(http: httpx.Client) -> None:
     assert policy.startswith("default-src 'none'; connect-src 'self'")
 
 
-def test_the_root_leads_to_the_page(http: httpx.Client) -> None:
-    assert http.get("/", follow_redirects=True).url.path == "/docs"
+def test_the_console_is_at_the_root_and_names_only_files_of_this_server(http: httpx.Client) -> None:
+    page = http.get("/")
+    named = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert [http.get(f"/{path}").status_code for path in named] == [200] * 3
+    assert "require-trusted-types-for 'script'" in page.headers["content-security-policy"]
+
+
+def test_the_console_loads_less_than_200_kb_before_it_paints(http: httpx.Client) -> None:
+    loaded, waiting = {"console/style.css": 0, "": 0}, ["console/app/main.js"]
+    while waiting:
+        path = waiting.pop()
+        if path not in loaded:
+            text = http.get(f"/{path}").text
+            loaded[path] = 0
+            waiting += [str(PurePosixPath(path).parent / name) for name in re.findall(r'from "\./([^"]+)"', text)]
+            waiting += ["console/vendor/htm-preact.js"] * ("../vendor/htm-preact.js" in text)
+    assert sum(len(http.get(f"/{path}").content) for path in loaded) < 200_000
 
 
 def test_the_page_is_found_where_older_servers_had_it(http: httpx.Client) -> None:

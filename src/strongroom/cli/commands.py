@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 import strongroom
 from strongroom.cli.encryption import secret
 from strongroom.cli.output import as_json, console, done, facts, say, show, wants_json, working
-from strongroom.cli.root import address, cli, is_server, is_there, opened, options, space
+from strongroom.cli.root import URL, address, cli, is_server, is_there, opened, options, space
 from strongroom.encryption import NEW_VARIABLE, Secret
 from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
 
@@ -176,10 +177,29 @@ def hidden(url: str) -> str:
 
 @cli.command()
 @click.option("--fast", is_flag=True, envvar="STRONGROOM_DEMO_FAST", help="Without pauses for reading.")
-def demo(fast: bool) -> None:
+@click.option("--serve", "page", is_flag=True, help="Instead, fill a store with a day of agents and show the console.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="For --serve.")
+@click.pass_context
+def demo(command: click.Context, fast: bool, page: bool, port: int) -> None:
     """Watch an agent work, be killed, and carry on."""
     from strongroom.demo import play
 
+    if page:
+        _serve_sample(command, port)
+        return
     facts = play(pause=0.0 if fast or not os.isatty(1) else 0.6, quiet=wants_json())
     if wants_json():
         as_json(facts)
+
+
+def _serve_sample(command: click.Context, port: int) -> None:
+    """Serve a store in a temporary folder, which goes when the server ends."""
+    from strongroom.cli.serving import serve
+    from strongroom.console.sample import fill
+
+    with tempfile.TemporaryDirectory(prefix="strongroom-demo-") as folder:
+        url = str(Path(folder) / "agent.db")
+        with strongroom.open(url, space=space()) as ctx:
+            fill(ctx)
+        command.meta[URL] = url
+        command.invoke(serve, host="127.0.0.1", port=port, workers=1, log_level="warning", no_keys=False)

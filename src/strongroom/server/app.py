@@ -23,6 +23,7 @@ from strongroom.opening import open_async_store
 from strongroom.server import assistants
 from strongroom.server.bounded import BoundedStore
 from strongroom.server.changes import Changes
+from strongroom.server.console import console
 from strongroom.server.gate import Gate
 from strongroom.server.limits import HeldBytes, Streams
 from strongroom.server.meaning import meaning_of
@@ -66,7 +67,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
     if chosen.allowed_origins:
         middleware.insert(0, Middleware(CORSMiddleware, allow_origins=chosen.allowed_origins, **CORS))
     app = Starlette(
-        routes=[*routes(ENDPOINTS), *documentation(ENDPOINTS), *assistants.routes()],
+        routes=[*routes(ENDPOINTS), *documentation(ENDPOINTS), *assistants.routes(), *console()],
         middleware=middleware,
         exception_handlers={HTTPException: _http_problem},  # type: ignore[dict-item]
         lifespan=_lifespan,

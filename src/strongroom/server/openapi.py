@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -174,7 +174,7 @@ POLICY = (
 
 
 def documentation(endpoints: Sequence[Endpoint]) -> list[BaseRoute]:
-    """Return the routes of the description and its page. The root leads there."""
+    """Return the routes of the description and its page."""
     described = msgspec.json.encode(describe(endpoints))
 
     async def description(_: Request) -> Response:
@@ -184,13 +184,9 @@ def documentation(endpoints: Sequence[Endpoint]) -> list[BaseRoute]:
         text = PAGE.format(base=quote(request.scope.get("root_path", "")), assets=ASSETS)
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
-    async def root(request: Request) -> Response:
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
-
     return [
         Route("/openapi.json", description),
         Route("/docs", page),
         Route("/redoc", page),  # where users of older servers look for it
         Mount(ASSETS, StaticFiles(packages=[("swagger_ui", "static")])),
-        Route("/", root),
     ]

@@ -4,6 +4,7 @@ from strongroom.server.router import Endpoint
 from strongroom.server.routes import (
     changes,
     classic,
+    console,
     files,
     keys,
     memories,
@@ -17,5 +18,5 @@ from strongroom.server.routes import (
     threads,
 )
 
-GROUPS = (runs, sessions, store, memories, threads, files, changes, search, prompt, classic, packs, keys, ops)
+GROUPS = (runs, sessions, store, memories, threads, files, changes, search, prompt, classic, packs, keys, ops, console)
 ENDPOINTS: list[Endpoint] = [each for group in GROUPS for each in group.endpoint]

@@ -1,0 +1,79 @@
+// First: what needs a person. Then: what runs, what is promised, what just happened.
+import { html, cx, useState, useEffect } from "./lib.js";
+import { Icon, eventLook } from "./icons.js";
+import { Empty, Line, Section, Status, Time, Wide } from "./ui.js";
+import { plural } from "./format.js";
+import { href } from "./router.js";
+import { state, useApp } from "./state.js";
+import { useList, usePage, useQuery } from "./query.js";
+import { watch } from "./live.js";
+import { usePending } from "./decisions.js";
+
+const Need = ({ tone, count, title, detail, to, verb }) => html`
+  <li><a class=${cx("need", tone)} href=${to}><b class="need-count">${count}</b><span class="need-text"><strong><${Line} text=${title} max=${80} /></strong>
+    <span><${Line} text=${detail} /></span></span><span class="need-go">${verb}<${Icon} name="right" /></span></a></li>`;
+
+const needs = (pending, runs, letters) => {
+  const flagged = pending.filter((one) => one.flags.length).length, n = pending.length;
+  const of = (status) => runs.filter((one) => one.status === status);
+  return [
+    n && { tone: flagged ? "warn" : "", count: n, title: n === 1 ? "Proposal waits for review" : "Proposals wait for review", detail: flagged ? `${flagged} flagged, the riskiest first` : "none flagged", to: href("review"), verb: "Review" },
+    ...of("FAILED").map((one) => ({ tone: "bad", count: 1, title: `Run ${one.run_id} failed`, detail: one.last_action_summary || one.next_action || one.objective, to: href("runs", one.run_id), verb: "Open" })),
+    ...of("WAITING_INPUT").map((one) => ({ tone: "warn", count: 1, title: `Run ${one.run_id} waits for you`, detail: one.next_action || one.objective, to: href("runs", one.run_id), verb: "Answer" })),
+    letters.length && { tone: "bad", count: letters.length, title: letters.length === 1 ? "Dead letter" : "Dead letters", detail: letters[0].error, to: href("threads"), verb: "Look" },
+  ].filter(Boolean);
+};
+
+const Promises = () => {
+  const { data } = useQuery("durability");
+  if (!data) return null;
+  const survives = [data.survives_process_crash && "a process crash", data.survives_power_cut && "a power cut"].filter(Boolean).join(" and ");
+  return html`<ul class="promises"><li class=${data.name === "durable" ? "ok" : "warn"}><${Icon} name="shield" /><div><b>May lose ${data.may_lose}</b>
+    <span>${survives ? `survives ${survives}` : "survives nothing"}</span></div></li></ul>`;
+};
+
+const MEANS = {
+  run: (one) => ["WS_UPDATE_APPLIED", "Run", one.id, href("runs", one.id)], session: (one) => ["MESSAGE", "Session", one.id, href("sessions", one.id)],
+  memory: (one) => ["MEMORY_COMMITTED", "Memory", one.id, href("memory", one.id)], batch: (one) => ["MEMORY_PROPOSED", "Proposal", one.id, href("review")],
+  thread: (one) => ["TOOL_CALL", "Thread", one.id, href("threads")], file: (one) => ["SNAPSHOT", "File", one.id, href("overview")],
+};
+const MOST = 12;
+
+/** What changed while this page was open; the stream itself, read by people. */
+const Feed = () => {
+  const [items, add] = useState([]);
+  useEffect(() => watch(["runs", "sessions", "memories", "review", "threads", "files"], (changes) => {
+    const fresh = changes.map((one) => ({ ...one, at: one.at ?? new Date().toISOString() })).reverse();
+    add((before) => [...fresh, ...before].slice(0, MOST));
+  }), []);
+  if (!items.length) return html`<p class="quiet-empty"><${Icon} name="clock" />What happens from now on shows up here.</p>`;
+  return html`<ol class="feed">${items.map((one) => {
+    const [kind, what, id, to] = (MEANS[one.kind] ?? ((other) => ["", other.kind ?? other.topic, other.id ?? "", href("overview")]))(one);
+    const [icon, tone] = eventLook(kind);
+    return html`<li class="fresh" key=${`${one.at} ${id}`}><a href=${to}><span class=${cx("glyph", tone)}><${Icon} name=${icon} /></span>
+      <span class="feed-text"><b>${what}</b> <${Line} text=${id} max=${60} /></span><${Time} brief at=${one.at} /></a></li>`;
+  })}</ol>`;
+};
+
+export const Overview = () => {
+  const { connection } = useApp();
+  const pending = usePending(), runs = useList("runs", { limit: 50 }, "runs", ["runs"]);
+  const letters = useQuery("threads/dead", { limit: 100 }, ["threads"]).data?.letters ?? [];
+  usePage("runs", { limit: 50 });
+  const list = needs(pending, runs.items, letters), active = runs.items.filter((one) => ["BUSY", "PAUSED", "WAITING_INPUT"].includes(one.status));
+  if (runs.loaded && !runs.items.length && !list.length) return html`<div class="page"><${Empty} page icon="overview" title="An empty strongroom" command="strongroom demo --serve">
+    Nothing was written into this space yet. Fill a store with a day of agents at work, or open this one from your own program.<//></div>`;
+  return html`<div class="page overview"><div class="columns">
+    <div class="wide"><header class="page-head"><div><h1>${list.length ? `${plural(list.length, "thing")} ${list.length === 1 ? "needs" : "need"} a person` : "Nothing needs you"}</h1>
+      <p class="lead">in <b><${Line} text=${state.me.space} /></b></p></div></header>
+      ${list.length ? html`<ul class="needs">${list.map((one) => html`<${Need} ...${one} />`)}</ul>`
+        : html`<${Empty} icon="check" title="All quiet">Proposals, failed runs and dead letters show up here by themselves.<//>`}
+      <${Section} id="active" title="Active runs" count=${active.length} aside=${html`<a href="#/runs">All runs</a>`}>
+        <${Wide} label="Active runs"><table class="table rows"><thead><tr><th>Run</th><th>Status</th><th>Next action</th><th class="num">Step</th></tr></thead>
+          <tbody>${active.map((one) => html`<tr><td class="name"><a class="row-link" href=${href("runs", one.run_id)}><b><${Line} text=${one.run_id} max=${40} /></b></a></td>
+            <td><${Status} value=${one.status} /></td><td class="cut"><${Line} text=${one.next_action} /></td><td class="num">${one._update_seq}</td></tr>`)}</tbody></table><//><//>
+    </div>
+    <div class="narrow"><${Section} id="promised" title="In force" aside=${html`<a href="#/operations">Operations</a>`}><${Promises} /><//>
+      <${Section} id="activity" title="Activity" aside=${html`<span class=${cx("live-dot", connection === "live" ? "live" : "lost")}>${connection === "live" ? "live" : "paused"}</span>`}><${Feed} /><//></div>
+  </div></div>`;
+};

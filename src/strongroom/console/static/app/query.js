@@ -1,0 +1,63 @@
+// Asking and keeping: a component says what it shows, and has it again when the live stream says that it changed.
+import { useState, useEffect, useRef, useCallback } from "./lib.js";
+import { get, url } from "./api.js";
+import { change, complain } from "./state.js";
+import { watch } from "./live.js";
+
+const kept = new Map(); // the newest answers, so that going back shows something at once
+const MOST = 200;
+const keep = (address, data) => {
+  kept.delete(address);
+  kept.set(address, data);
+  if (kept.size > MOST) kept.delete(kept.keys().next().value);
+};
+
+/** One answer: `{ data, error, again }`. `null` as path asks nothing. */
+export const useQuery = (path, query = {}, topics = []) => {
+  const address = path === null ? null : url(path, query);
+  const [result, set] = useState({ address, data: kept.get(address), error: null });
+  const [tries, ask] = useState(0);
+  useEffect(() => {
+    if (address === null) return undefined;
+    const stop = new AbortController();
+    get(address, { signal: stop.signal }).then(
+      (data) => { keep(address, data); set({ address, data, error: null }); },
+      (error) => error.name !== "AbortError" && set({ address, data: kept.get(address), error }),
+    );
+    return () => stop.abort();
+  }, [address, tries]);
+  useEffect(() => (topics.length ? watch(topics, () => ask((n) => n + 1)) : undefined), [topics.join()]);
+  const again = useCallback(() => ask((n) => n + 1), []);
+  return result.address === address ? { ...result, again } : { data: kept.get(address), error: null, again };
+};
+
+/** A list in pages: `{ items, next, more, error }`. Only what was asked for is held; news reload the first pages. */
+export const useList = (path, query, name, topics = []) => {
+  const first = useQuery(path, query, topics);
+  const address = url(path ?? "", query);
+  const [rest, set] = useState({ address, items: [], next: undefined, busy: false });
+  const mine = rest.address === address ? rest : { items: [], next: undefined, busy: false };
+  const next = mine.next === undefined ? first.data?.next : mine.next;
+  const more = async () => {
+    if (!next || mine.busy) return;
+    set({ address, ...mine, busy: true });
+    try {
+      const page = await get(url(path, { ...query, after: next }));
+      set({ address, items: [...mine.items, ...page[name]], next: page.next ?? null, busy: false });
+    } catch (error) { set({ address, ...mine, busy: false }); complain(error); }
+  };
+  const seen = new Set();
+  const items = [...(first.data?.[name] ?? []), ...mine.items].filter((one) => {
+    const id = one.run_id ?? one.id ?? one.thread_id;
+    if (seen.has(id)) return false;
+    seen.add(id);
+    return true;
+  });
+  return { items, next, more, busy: mine.busy, loaded: first.data !== undefined, error: first.error, again: first.again };
+};
+
+/** Tell the shell which answer stands behind the page ("this page as JSON"). */
+export const usePage = (path, query = {}) => {
+  const address = path === null ? null : url(path, query), was = useRef(null);
+  useEffect(() => { if (was.current !== address) { was.current = address; change({ page: address }); } }, [address]);
+};

@@ -1,0 +1,61 @@
+// The prompt panel: a bar of parts, a slider for the budget, and the receipt for what was left out.
+import { html, cx, css, useState } from "./lib.js";
+import { Icon } from "./icons.js";
+import { Button } from "./ui.js";
+import { number, plural } from "./format.js";
+import { set } from "./router.js";
+import { complain, toast } from "./state.js";
+
+export const SMALLEST = 200, LARGEST = 128_000;
+const RATIO = Math.log(LARGEST / SMALLEST);
+/** The slider is logarithmic: small budgets are where choices hurt. */
+const toPlace = (tokens) => (Math.log(tokens / SMALLEST) / RATIO) * 100;
+const toTokens = (place) => Math.round((SMALLEST * Math.exp((place / 100) * RATIO)) / 100) * 100;
+const STRATEGIES = [["truncate_oldest", "newest that fit"], ["recent_only", "newest only"], ["priority", "by priority"], ["relevant", "newest, and what was found"]];
+
+const WHY_OUT = {
+  budget: ["Did not fit", "older than the newest messages that fit; raise the budget to bring them in"],
+  tool_pair: ["Tool pair", "a call and its answer are in together or out together"],
+  summarized: ["Summarised", "their summary is in; the originals stay in the session"],
+  role: ["Role", "this strategy leaves messages of this role out"],
+};
+const KINDS = [["system", "System"], ["pinned", "Pinned"], ["found", "Found"], ["recent", "Messages"]];
+
+/** Which part of the prompt each message belongs to, in the order of the bar. */
+const partsOf = (win, info) => {
+  const sums = Object.fromEntries(KINDS.map(([id]) => [id, { tokens: 0, count: 0 }]));
+  let newest = info.messages;
+  const kept = [...(win?.messages ?? [])].reverse(), recent = new Set();
+  for (const one of kept) { if (one.index < newest - 1 && recent.size && one.index !== newest - 1) break; recent.add(one.id); newest = one.index; }
+  for (const one of win?.messages ?? []) {
+    const id = one.message.role === "system" ? "system" : info.pinned?.includes(one.index) ? "pinned" : recent.has(one.id) ? "recent" : "found";
+    sums[id].tokens += one.tokens; sums[id].count += 1;
+  }
+  return KINDS.map(([id, name]) => [id, name, sums[id].tokens, sums[id].count]).filter(([, , tokens]) => tokens > 0);
+};
+
+export const Prompt = ({ info, win, refused, budget, strategy, onBudget }) => {
+  const [more, show] = useState(false), parts = partsOf(win, info), used = win?.total_tokens ?? 0;
+  const all = [...parts, ["free", "Free", Math.max(0, budget - used), 0]], unit = Math.max(budget, used, 1), receipt = win?.receipt;
+  const copy = () => navigator.clipboard?.writeText(JSON.stringify(win.messages.map((one) => one.message), null, 2)).then(() => toast("Copied the prompt as JSON"), complain);
+  return html`<aside class=${cx("prompt", more && "more")} aria-label="Prompt">
+    <header><h2>The next prompt</h2><p class="muted">${win ? `${number(win.messages.length)} of ${number(info.messages)} messages` : "…"}</p></header>
+    <div class="budget" ref=${css({ at: `${toPlace(budget)}%` })}><label for="budget">Budget</label><output for="budget"><b>${number(budget)}</b> tokens</output>
+      <input id="budget" type="range" min="0" max="100" step="0.5" value=${toPlace(budget)} aria-valuetext=${`${number(budget)} tokens`} onInput=${(e) => onBudget(toTokens(Number(e.target.value)))} /></div>
+    <div class="token-bar" role="img" aria-label=${all.map(([, name, tokens]) => `${name} ${tokens}`).join(", ")}>
+      ${all.map(([id, , tokens]) => tokens > 0 && html`<i class=${`part ${id}`} ref=${css({ w: tokens / unit })}></i>`)}</div>
+    ${refused && html`<p class="banner bad" role="alert"><${Icon} name="alert" /><span>${refused.message}</span></p>`}
+    <button type="button" class="link prompt-toggle" aria-expanded=${more ? "true" : "false"} onClick=${() => show(!more)}>${more ? "Fewer details" : "Parts, and what was left out"}</button>
+    <div class="prompt-more"><table class="parts"><caption class="sr">Parts of the prompt</caption><tbody>
+      ${all.map(([id, name, tokens, count]) => html`<tr><th scope="row"><i class=${`swatch ${id}`}></i>${name}${count > 1 ? html` <span class="muted">${number(count)}</span>` : ""}</th>
+        <td class="num">${number(tokens)}</td><td class="num muted">${Math.round((tokens / unit) * 100)}%</td></tr>`)}</tbody></table>
+    <label class="field row">Strategy<select value=${strategy} onChange=${(e) => set({ strategy: e.target.value })}>
+      ${STRATEGIES.map(([id, name]) => html`<option value=${id} selected=${id === strategy}>${name}</option>`)}</select></label>
+    <h3>Left out <span class="count">${number((receipt?.left_out ?? []).reduce((sum, one) => sum + one.count, 0))}</span></h3>
+    ${receipt?.left_out.length ? html`<ul class="left-out">${receipt.left_out.map((one) => html`<li><div><b>${(WHY_OUT[one.reason] ?? [one.reason])[0]}</b>
+      <span class="num">${plural(one.count, "message")}</span></div><p>${one.first === one.last ? `Number ${one.first}` : `Numbers ${number(one.first)} to ${number(one.last)}`}${WHY_OUT[one.reason] ? `: ${WHY_OUT[one.reason][1]}` : ""}.</p></li>`)}</ul>`
+      : win && html`<p class="muted">Nothing. The whole conversation fits.</p>`}
+    ${receipt && html`<p class="stable"><${Icon} name="pin" />The first ${number(receipt.stable_prefix_tokens)} tokens stay the same from turn to turn, so a prompt cache can hold them.</p>`}
+    <div class="prompt-foot"><${Button} small icon="copy" onClick=${copy} disabled=${!win}>Copy as JSON<//></div></div>
+  </aside>`;
+};

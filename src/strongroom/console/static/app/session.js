@@ -1,0 +1,115 @@
+// A conversation as people read it, beside how a prompt would be made of it.
+import { html, cx, useState, useEffect, useRef } from "./lib.js";
+import { Icon } from "./icons.js";
+import { Button, Empty, Id, Json, Line, Safe, Skeleton, Tag, Time, useKeys } from "./ui.js";
+import { number, words } from "./format.js";
+import { set } from "./router.js";
+import { get, path, url } from "./api.js";
+import { complain } from "./state.js";
+import { usePage, useQuery } from "./query.js";
+import { useWatched, watch } from "./live.js";
+import { LARGEST, Prompt, SMALLEST } from "./session-prompt.js";
+
+const PAGE = 60;
+
+/** The newest messages, older ones on demand; what arrives is added at the end. */
+const useMessages = (id) => {
+  const [messages, set] = useState(null), held = useRef([]), at = `${path("sessions", id)}/messages`;
+  const hold = (list) => { held.current = list; set(list); };
+  useEffect(() => {
+    let alive = true;
+    held.current = [];
+    set(null);
+    const newest = () => get(url(at, { k: PAGE })).then((page) => {
+      if (!alive) return;
+      const known = new Set(page.messages.map((one) => one.id)), first = page.messages[0]?.index ?? 0;
+      hold([...held.current.filter((one) => one.index < first && !known.has(one.id)), ...page.messages]);
+    }, complain);
+    newest();
+    const stop = watch(["sessions"], (changes) => { if (!changes.length || changes.some((one) => one.id === id)) newest(); });
+    return () => { alive = false; stop(); };
+  }, [id]);
+  const older = async () => {
+    const first = held.current[0]?.index ?? 0;
+    if (!first) return;
+    const page = await get(url(at, { after: String(Math.max(0, first - PAGE)), limit: PAGE })).catch(complain);
+    if (page) hold([...page.messages.filter((one) => one.index < first), ...held.current]);
+  };
+  return { messages: messages ?? [], loaded: messages !== null, older };
+};
+
+/** Text in paragraphs, with fenced code shown as code. Nothing else is read as markup. */
+const plain = (content) => (typeof content === "string" ? content : Array.isArray(content) ? content.map((part) => part.text ?? `[${part.type ?? "part"}]`).join("\n\n") : content == null ? "" : JSON.stringify(content));
+const parsed = (text) => { try { return JSON.parse(text); } catch { return text; } };
+const callsOf = (message) => (message.tool_calls ?? []).map((one) => ({ id: one.id, name: one.function?.name ?? one.name ?? "tool", arguments: parsed(one.function?.arguments ?? one.arguments ?? "") }));
+const Body = ({ text }) => text.split(/```/).map((part, i) => (i % 2 ? html`<${Json} value=${part.replace(/^\w*\n/, "").trimEnd()} label="Code" />`
+  : part.split(/\n{2,}/).map((paragraph) => paragraph.trim() && html`<p><${Safe} text=${paragraph.trim()} max=${420} /></p>`)));
+
+const ToolCall = ({ call, answer, inside, open, onOpen }) => html`<li class=${cx("message tool", inside ? "in" : "out")}>
+  <button type="button" class="tool-row" aria-expanded=${open ? "true" : "false"} onClick=${onOpen}><${Icon} name="tool" /><b>
+    <${Line} text=${call.name} max=${60} /></b><span class="cut muted"><${Line} text=${typeof call.arguments === "object" ? words(call.arguments) : String(call.arguments)} max=${80} /></span>
+    <span class=${cx("tool-state", answer ? "ok" : "bad")}><${Icon} name=${answer ? "check" : "clock"} label=${answer ? "answered" : "no answer"} /></span></button>
+  ${open && html`<div class="tool-more"><span class="label">Asked</span><${Json} value=${call.arguments} label="Arguments" />
+    <span class="label">Answered</span><${Json} value=${answer ? plain(answer.message.content) : "no answer yet"} label="Answer" /></div>`}</li>`;
+
+const Message = ({ one, inside, pinned, hit, target }) => html`<li id=${`msg-${one.id}`} class=${cx("message", one.message.role, inside ? "in" : "out", hit && "hit", target && "target")}>
+  <div class="message-head"><b><${Line} text=${one.message.role} max=${40} /></b>${pinned && html`<${Tag}>
+    <${Icon} name="pin" />pinned<//>`}${!inside && html`<span class="out-mark">left out</span>`}<span class="message-side">
+    <span class="tok">${number(one.tokens)} tok</span><${Time} at=${one.at} /></span></div>
+  <div class="message-body prose"><${Body} text=${plain(one.message.content)} /></div>${hit && html`<p class="why">
+    <${Icon} name="search" /><${Line} text=${hit.why} max=${120} /></p>`}</li>`;
+
+const Conversation = ({ messages, older, win, pinned, hits, at, all }) => {
+  const [opened, open] = useState([]);
+  const toggle = (id) => open(opened.includes(id) ? opened.filter((one) => one !== id) : [...opened, id]);
+  const answers = Object.fromEntries(messages.filter((one) => one.message.role === "tool").map((one) => [one.message.tool_call_id, one]));
+  const kept = new Set((win?.messages ?? []).map((one) => one.id)), first = messages[0]?.index ?? 0;
+  const called = new Set(messages.flatMap((one) => callsOf(one.message).map((call) => call.id)));
+  const before = (win?.messages ?? []).filter((one) => one.index < first).length;
+  return html`<ol class="conversation">
+    ${first > 0 && html`<li class=${cx("older", before && "in")}><button type="button" class="link" onClick=${older}>Show older messages</button>
+      <span class="muted">${number(first)} before these; ${before ? `${number(before)} of them are in the prompt` : "none of them is in the prompt"}</span></li>`}
+    ${messages.filter((one) => one.message.role !== "tool" || !called.has(one.message.tool_call_id)).flatMap((one) => {
+      const inside = !win || kept.has(one.id), calls = callsOf(one.message), text = plain(one.message.content);
+      return [
+        (text || !calls.length) && html`<${Message} key=${one.id} one=${one} inside=${inside} pinned=${pinned.includes(one.index)} hit=${hits.find((hit) => hit.message_id === one.id)} target=${at === one.id} />`,
+        ...calls.map((call) => html`<${ToolCall} key=${`${one.id} ${call.id}`} call=${call} answer=${answers[call.id]} inside=${inside} open=${all || opened.includes(call.id)} onOpen=${() => toggle(call.id)} />`),
+      ];
+    })}</ol>`;
+};
+
+export const Session = ({ id, params }) => {
+  const [all, openAll] = useState(false), here = path("sessions", id);
+  const { data: info, error } = useQuery(here, {}, ["sessions"]), { messages, loaded, older } = useMessages(id);
+  const budget = Number(params.budget ?? 3_600), strategy = params.strategy ?? "truncate_oldest", q = params.q ?? "";
+  const { data: found } = useQuery(q.trim() ? `${here}/search` : null, { q: q.trim(), k: 10 }), hits = q.trim() ? found?.hits ?? [] : [];
+  const asks = strategy === "relevant" ? { q: q.trim() || lastAsked(messages) } : {};
+  const { data: win, error: refused } = useQuery(loaded ? `${here}/window` : null, { max_tokens: budget, strategy, ...asks }, ["sessions"]);
+  usePage(`${here}/window`, { max_tokens: budget, strategy, ...asks });
+  useWatched(`session:${id}`);
+  const pick = (value) => set({ budget: Math.min(LARGEST, Math.max(SMALLEST, value)) });
+  useKeys({ "[": () => pick(budget - 200), "]": () => pick(budget + 200), v: () => openAll(!all) });
+  useEffect(() => { if (params.at) document.getElementById(`msg-${params.at}`)?.scrollIntoView({ block: "center" }); }, [params.at, loaded]);
+  if (error && !info) return html`<div class="page">
+    <${Empty} page icon="sessions" title=${error.status === 404 ? "No such conversation" : "This conversation cannot be shown"} command="strongroom sessions list">${error.status === 404 ? "No session of this space has this id." : error.message}<//></div>`;
+  if (!info || !loaded) return html`<div class="page"><${Skeleton} rows=${12} /></div>`;
+  const newest = messages.at(-1);
+  return html`<div class="page session">
+    <header class="session-head"><div class="run-line"><a class="crumb" href="#/sessions">Sessions</a><${Icon} name="right" /><${Id} id=${id} />
+      ${Object.entries({ ...info.tags, ...info.metadata }).slice(0, 4).map(([name, value]) => html`<${Tag}><${Line} text=${`${name} ${typeof value === "string" ? value : JSON.stringify(value)}`} max=${40} /><//>`)}</div>
+      <div class="run-title"><h1><${Line} text=${info.title || id} max=${160} /></h1></div><p class="run-sums"><span><b>${number(info.messages)}</b> messages</span>
+        <span>counted by <${Line} text=${info.tokenizer} max=${40} /></span>${newest && html`<span>last <${Time} at=${newest.at} /></span>`}</p></header>
+    <div class="session-columns">
+      <div class="talk">
+        <div class="talk-tools"><label class="inline-search"><span class="sr">Search this conversation</span>
+          <input type="search" placeholder="Search this conversation" value=${q} onInput=${(e) => set({ q: e.target.value })} /></label><${Button} small onClick=${() => openAll(!all)} hint="v">${all ? "Fold tools" : "Open tools"}<//></div>
+        ${hits.length > 0 && html`<ol class="hit-list" aria-label="Hits">${hits.map((hit) => html`<li>
+          <button type="button" class="hit-row" onClick=${() => set({ at: hit.message_id })}><b class="score">${hit.score.toFixed(2)}</b><span class="cut">
+          <${Line} text=${plain(hit.message.message.content) || callsOf(hit.message.message).map((one) => one.name).join(", ") || "(empty)"} max=${100} /></span><span class="why"><${Line} text=${hit.why} max=${80} /></span></button></li>`)}</ol>`}
+        ${q.trim() && found && !hits.length && html`<p class="quiet-empty"><${Icon} name="search" />No message has these words.</p>`}
+        <${Conversation} messages=${messages} older=${older} win=${win} pinned=${info.pinned ?? []} hits=${hits} at=${params.at} all=${all} />
+      </div>
+      <${Prompt} info=${info} win=${win} refused=${refused} budget=${budget} strategy=${strategy} onBudget=${pick} />
+    </div></div>`;
+};
+const lastAsked = (messages) => plain(messages.filter((one) => one.message.role === "user").at(-1)?.message.content ?? "").slice(0, 400) || "what was said";

@@ -1,0 +1,39 @@
+"""What agents stored is shown as text: nothing runs, turns the page around or breaks its width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from strongroom.blocking import Context
+from tests.browser.test_screens import SIDEWAYS, one_store
+
+MARKUP = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+TURNED = "invoice_\u202egpj.exe"
+LONG = "A" * 1_000_000
+
+Visit = Callable[..., Any]
+
+
+@one_store
+def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context) -> None:
+    run = ctx.runs.create(objective=MARKUP, run_id="odd")
+    run.update(expected_seq=0, next_action=TURNED, blockers=[LONG[:1_500], MARKUP])
+    run.record("TOOL_CALL", {"tool_name": MARKUP, "arguments": {TURNED: MARKUP}})
+    run.attach(b"<script>1</script>", type=MARKUP, path=TURNED)
+    ctx.sessions.open("odd", title=MARKUP).append([
+        {"role": "user", "content": MARKUP},
+        {"role": "assistant", "content": LONG},
+        {"role": "user", "content": TURNED},
+    ])  # fmt: skip
+    fact = {"op": "add", "type": "fact", "scope": "global", "content": MARKUP + TURNED, "rationale": MARKUP,
+            "confidence": 0.5, "source_refs": [MARKUP]}  # fmt: skip
+    ctx.memories.propose([fact], proposer=MARKUP)  # type: ignore[list-item]
+    page = visit("overview")
+    for where in ("review", "runs", "runs/odd", "runs/odd?tab=artifacts", "sessions", "sessions/odd", "memory"):
+        page.evaluate("where => { location.hash = '#/' + where; }", where)
+        page.locator("main :is(h1, h2)").first.wait_for()
+        page.wait_for_function("!document.querySelector('.skeleton')")
+        assert not page.evaluate(SIDEWAYS), where
+        assert "taken" not in page.title()
+        assert page.locator("main img, main script").count() == 0

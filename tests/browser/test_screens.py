@@ -1,0 +1,97 @@
+"""Every screen shows what is stored, in both schemes and at both widths, without an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strongroom.blocking import Context
+
+SCREENS = {
+    "overview": "need a person",
+    "review": "Replace policy",
+    "runs": "nightly-import",
+    "runs/invoices-q3": "Find customers who were charged twice",
+    "sessions": "Where is my parcel?",
+    "sessions/support-7": "Charged twice in July",
+    "memory": "Banks take up to two working days",
+    "threads": "Every message was handled",
+    "operations": "may lose nothing",
+}
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "phone": {**PHONE, "color_scheme": "light"},
+}
+SIDEWAYS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+Visit = Callable[..., Any]
+one_store = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_screen_shows_what_is_stored(visit: Visit, screen: str) -> None:
+    page = visit(screen)
+    page.get_by_text(SCREENS[screen]).first.wait_for()
+
+
+@one_store
+@pytest.mark.parametrize("look", LOOKS)
+def test_no_screen_makes_the_page_scroll_sideways(visit: Visit, look: str) -> None:
+    page = visit(**LOOKS[look])
+    for screen, text in SCREENS.items():
+        page.evaluate("where => { location.hash = '#/' + where; }", screen)
+        page.get_by_text(text).first.wait_for()
+        assert not page.evaluate(SIDEWAYS), screen
+
+
+@one_store
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing_to_complain_about(visit: Visit, axe: str, look: str) -> None:
+    page = visit(**LOOKS[look])
+    found = []
+    for screen, text in SCREENS.items():
+        page.evaluate("where => { location.hash = '#/' + where; }", screen)
+        page.get_by_text(text).first.wait_for()
+        page.evaluate(axe)
+        for one in page.evaluate("axe.run().then((result) => result.violations)"):
+            found.append(f"{screen}: {one['id']} at {one['nodes'][0]['html'][:120]}")
+    assert found == []
+
+
+@one_store
+def test_an_empty_store_tells_what_to_type(visit: Visit, server: Any, tmp_path: Any) -> None:
+    server.reset(str(tmp_path / "empty.db"))
+    page = visit("overview")
+    page.get_by_text("strongroom demo --serve").wait_for()
+
+
+@one_store
+def test_the_state_of_an_earlier_step_is_one_key_away(visit: Visit) -> None:
+    page = visit("runs/invoices-q3")
+    page.get_by_text("State now").wait_for()
+    page.keyboard.press("[")
+    page.get_by_role("heading", name="State at step 12").wait_for()
+    assert "seq=12" in page.url
+
+
+@one_store
+def test_a_rolled_back_run_has_one_update_more_and_the_old_state(visit: Visit, ctx: Context) -> None:
+    before = ctx.runs.get("invoices-q3").seq
+    page = visit("runs/invoices-q3?seq=2")
+    page.get_by_role("button", name="Roll back").click()
+    page.get_by_role("dialog").get_by_role("textbox").fill("invoices-q3")
+    page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
+    page.get_by_text("Rolled back to step 2").wait_for()
+    run = ctx.runs.get("invoices-q3")
+    assert (run.seq, run.working_set.current_stage) == (before + 1, run.at(2).current_stage)
+
+
+@one_store
+def test_the_prompt_says_how_much_was_left_out(visit: Visit) -> None:
+    page = visit("sessions/support-7?budget=400")
+    page.get_by_text("Did not fit").first.wait_for()
+    assert page.get_by_role("slider", name="Budget").get_attribute("aria-valuetext") == "400 tokens"
