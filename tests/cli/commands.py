@@ -68,7 +68,17 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "worker": (["tests.cli.program:dispatcher", "--drain"], "stopped", ""),
 }
 # Commands that need more than a store: tested on their own.
-ELSEWHERE = {"serve", "encrypt", "decrypt", "rekey", "keys revoke", "import aos", "import contextstore"}
+ELSEWHERE = {
+    "serve",
+    "encrypt",
+    "decrypt",
+    "rekey",
+    "keys revoke",
+    "import aos",
+    "import contextstore",
+    "import langgraph",
+    "import openai-agents",
+}
 
 
 def leaves(command: click.Command = cli, name: str = "") -> Iterator[tuple[str, click.Command]]:

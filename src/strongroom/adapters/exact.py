@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strongroom.codec import encode
@@ -23,12 +24,22 @@ def is_exact(value: Any) -> bool:
     return True
 
 
-def sidecar_of(value: Any) -> Any:
-    """Return what must lie beside a message for it to come back exactly: nothing, as a rule, or its JSON as text.
+def messages_of(items: Sequence[Mapping[str, Any]]) -> tuple[Any, list[Any]]:
+    """Return items of a framework as a session stores them, and what lies beside each for it to come back exactly.
 
-    Text holds what our own JSON refuses: lone surrogates, integers beyond 64 bits, NaN.
+    As a rule that is nothing. Otherwise it is the item's JSON as text, which holds what our own JSON refuses: lone
+    surrogates, integers beyond 64 bits, NaN.
     """
-    return None if is_exact(value) else {"json": json.dumps(value)}
+    given = [dict(item) for item in items]
+    exact = [is_exact(one) for one in given]
+    messages = [one if fits else _outline(one) for one, fits in zip(given, exact, strict=True)]
+    return messages, [None if fits else {"json": json.dumps(one)} for one, fits in zip(given, exact, strict=True)]
+
+
+def _outline(item: dict[str, Any]) -> dict[str, Any]:
+    """Return what a session can hold of an item that is kept beside it."""
+    kept = {name: item[name] for name in ("role", "type") if isinstance(item.get(name), str) and is_exact(item[name])}
+    return kept or {"type": "item"}
 
 
 def restored(value: dict[str, Any], sidecar: Any) -> dict[str, Any]:

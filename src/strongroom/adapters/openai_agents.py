@@ -6,7 +6,7 @@ clearing and compacting hide items, so `restore` on the session brings the origi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from agents.memory import SessionSettings
 from agents.memory.session_settings import resolve_session_limit
 
 from strongroom.adapters.contexts import Closing, Opened, Where
-from strongroom.adapters.exact import is_exact, restored, sidecar_of
+from strongroom.adapters.exact import messages_of, restored
 from strongroom.errors import Closed, Conflict, NotFound
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.values import Message
@@ -61,7 +61,7 @@ class StrongroomSession(Closing):
             await self._append(session, items)
 
     async def _append(self, session: AsyncSession, items: Items) -> None:
-        messages, sidecars = _messages(items)
+        messages, sidecars = messages_of(cast("Any", items))
         try:
             await session.append(messages, sidecars=sidecars, ids="repeat")
         except NotFound:  # somebody deleted it: begin anew
@@ -91,7 +91,7 @@ class StrongroomSession(Closing):
         async def replace_suffix(start: int, output: Items) -> bool:
             if not shown[start:]:
                 return False
-            messages, sidecars = _messages(output)
+            messages, sidecars = messages_of(cast("Any", output))
             try:
                 await session.replace_from(
                     shown[start].id, messages, sidecars=sidecars, ids="repeat", expected_revision=revision
@@ -113,18 +113,6 @@ class StrongroomSession(Closing):
         if self._session is None:
             self._session = await self.opened.ctx.awaitable.sessions.open(self.session_id)
         return self._session
-
-
-def _messages(items: Items) -> tuple[Any, list[Any]]:
-    """Return items as a session stores them, and what lies beside each."""
-    given = [dict(cast("Mapping[str, Any]", item)) for item in items]
-    return [one if is_exact(one) else _outline(one) for one in given], [sidecar_of(one) for one in given]
-
-
-def _outline(item: dict[str, Any]) -> dict[str, Any]:
-    """Return what a session can hold of an item that is kept beside it."""
-    kept = {name: item[name] for name in ("role", "type") if is_exact(item.get(name)) and item.get(name) is not None}
-    return kept or {"type": "item"}
 
 
 def _item(message: Message) -> TResponseInputItem:

@@ -10,6 +10,7 @@ import click
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, brief, facts, say, wants_json, working, write
 from strongroom.cli.root import address, cli, context, is_there
+from strongroom.errors import InvalidInput
 
 PATH = click.argument("path", type=click.Path(exists=True))
 DRY = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
@@ -60,6 +61,48 @@ def from_contextstore(path: str, dry_run: bool) -> None:
             "there already": report.skipped,
         }
     )
+    _ending(dry_run)
+
+
+@imports.command("langgraph")
+@PATH
+@DRY
+def from_langgraph(path: str, dry_run: bool) -> None:
+    """Bring in the checkpoints of a LangGraph SQLite file."""
+    try:
+        from strongroom.adapters.langgraph.importing import import_checkpoints
+    except ImportError:
+        raise InvalidInput("this needs LangGraph: pip install 'strongroom[langgraph]'; nothing changed") from None
+
+    with _target(dry_run) as ctx, working("importing"):
+        told = import_checkpoints(path, None if dry_run else ctx)
+    if wants_json():
+        as_json(told)
+        return
+    facts(
+        {
+            "threads": f"{told.threads:,}",
+            "checkpoints": f"{told.checkpoints:,}",
+            "writes": f"{told.writes:,}",
+            "there already": f"{told.skipped:,}",
+        }
+    )
+    _ending(dry_run)
+
+
+@imports.command("openai-agents")
+@PATH
+@DRY
+def from_openai_agents(path: str, dry_run: bool) -> None:
+    """Bring in the conversations of an OpenAI Agents SQLite file."""
+    from strongroom.adapters.importing_openai_agents import import_sessions
+
+    with _target(dry_run) as ctx, working("importing"):
+        told = import_sessions(path, None if dry_run else ctx)
+    if wants_json():
+        as_json(told)
+        return
+    facts({"sessions": f"{told.sessions:,}", "items": f"{told.items:,}", "damaged": f"{told.damaged:,}"})
     _ending(dry_run)
 
 

@@ -150,13 +150,17 @@ class Checkpoints(Reading, frozen=True):
         """Add what a task wrote to a checkpoint, whether or not that is there yet. Never conflicts."""
         if not writes:
             return
-        thread, ns = where(config)
-        id = str(config["configurable"]["checkpoint_id"])
-        line = self.lines.get(digest(thread, ns)) or await look(self.scope, named(thread, ns))
         told = [
             [WRITES_IDX_MAP.get(channel, number), channel, *dumped(self.serde, value)]
             for number, (channel, value) in enumerate(writes)
         ]
+        await self.add_writes(where(config), str(config["configurable"]["checkpoint_id"]), told, task_id, task_path)
+
+    async def add_writes(
+        self, place: tuple[str, str], id: str, told: Sequence[Sequence[Any]], task_id: str, task_path: str
+    ) -> None:
+        """Add what a task wrote, each with its number, its channel and what the serializer made of it."""
+        line = self.lines.get(digest(*place)) or await look(self.scope, named(*place))
         body = encode({"task": task_id, "path": task_path, "writes": told})
         made: list[Write] = [Append(line.writes(self.scope, id), (Entry("writes", body, at=self.scope.clock()),))]
         if line.last != id:

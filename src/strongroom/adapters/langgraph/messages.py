@@ -13,6 +13,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from strongroom.adapters.exact import is_exact
 from strongroom.codec import encode
@@ -28,6 +29,11 @@ DEFAULTS: dict[type[BaseMessage], dict[str, Any]] = {
 
 Pair = tuple[dict[str, Any], Any]
 Blob = list[str]
+
+
+def serializer() -> SerializerProtocol:
+    """Return LangGraph's own serializer, which makes no objects of types that nobody allowed."""
+    return JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
 def dumped(serde: SerializerProtocol, value: Any) -> Blob:

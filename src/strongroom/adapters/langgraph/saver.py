@@ -16,10 +16,10 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.langgraph.finding import Lines
+from strongroom.adapters.langgraph.messages import serializer
 from strongroom.adapters.langgraph.upkeep import Upkeep
 from strongroom.bridge import iterate, run
 
@@ -33,7 +33,7 @@ class StrongroomSaver(BaseCheckpointSaver[str], Closing):
     """
 
     def __init__(self, where: Where, *, serde: SerializerProtocol | None = None, **options: Any) -> None:
-        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
+        super().__init__(serde=serde or serializer())
         self.opened = Opened(where, options)
         self._lines = Lines()
 

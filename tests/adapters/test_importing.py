@@ -1,0 +1,133 @@
+"""`strongroom import` from the frameworks' own files: counted, resumable, and nothing changed in the source."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from agents import SQLiteSession
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+import strongroom
+from strongroom import InvalidInput
+from strongroom.adapters.importing_openai_agents import import_sessions
+from strongroom.adapters.langgraph import StrongroomSaver
+from strongroom.adapters.langgraph.importing import import_checkpoints
+from strongroom.adapters.openai_agents import StrongroomSession
+from strongroom.cli import main
+from tests.adapters.langgraph.savers import ask, chat, config, delta_graph
+from tests.adapters.test_openai_agents import ITEMS
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Path:
+    """A file of LangGraph's own, with two threads, one of them of deltas."""
+    path = tmp_path / "langgraph.db"
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        saver = SqliteSaver(connection)
+        for text in ("hello", "and again"):
+            ask(chat(saver), "t", text)
+        for number in range(3):
+            delta_graph(saver).invoke({"said": [f"q{number}"]}, config("d"), durability="sync")
+    return path
+
+
+@pytest.fixture
+def conversations(tmp_path: Path) -> Path:
+    path = tmp_path / "agents.db"
+
+    async def fill() -> None:
+        for name in ("one", "two"):
+            session = SQLiteSession(name, path)
+            await session.add_items(ITEMS)
+            session.close()
+
+    asyncio.run(fill())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('two', '{broken')")
+    return path
+
+
+def unchanged(path: Path, work: Callable[[], Any]) -> Any:
+    """Do something, and make sure that a file is as it was."""
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    done = work()
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == before
+    return done
+
+
+def test_checkpoints_come_in_as_they_were(address: str, checkpoints: Path) -> None:
+    with closing(sqlite3.connect(checkpoints, check_same_thread=False)) as connection:
+        theirs = {thread: list(SqliteSaver(connection).list(config(thread))) for thread in ("t", "d")}
+    with strongroom.open(address) as ctx:
+        told = unchanged(checkpoints, lambda: import_checkpoints(checkpoints, ctx))
+        saver = StrongroomSaver(ctx)
+        assert (told.threads, told.checkpoints, told.skipped) == (2, sum(map(len, theirs.values())), 0)
+        for thread, expected in theirs.items():
+            found = list(saver.list(config(thread)))
+            assert [one.config for one in found] == [one.config for one in expected]
+            for one, other in zip(found, expected, strict=True):
+                assert one.metadata == other.metadata
+                # A delta channel that did not change has the snapshot of its version here, and none in their file.
+                assert thread == "d" or one.checkpoint == other.checkpoint
+                assert one.parent_config == other.parent_config
+                assert sorted(map(repr, one.pending_writes or [])) == sorted(map(repr, other.pending_writes or []))
+        graph = chat(saver)
+        assert len(ask(graph, "t", "third")["messages"]) == 6
+        assert delta_graph(saver).get_state(config("d")).values["said"] == ["q0", "a1", "q1", "a3", "q2", "a5"]
+        assert [one.content for one in ctx.sessions.get("langgraph/t").load(k=2)] == ["third", "answer 5"]
+
+
+def test_an_import_of_checkpoints_goes_on_where_it_was(address: str, checkpoints: Path) -> None:
+    with strongroom.open(address) as ctx:
+        first = import_checkpoints(checkpoints, ctx)
+        again = import_checkpoints(checkpoints, ctx)
+        assert (again.skipped, again.checkpoints) == (first.checkpoints, first.checkpoints)
+        assert len(list(StrongroomSaver(ctx).list(None))) == first.checkpoints
+
+
+def test_conversations_come_in_as_they_were_once(address: str, conversations: Path) -> None:
+    with strongroom.open(address) as ctx:
+        for _ in range(2):
+            told = unchanged(conversations, lambda: import_sessions(conversations, ctx))
+            assert (told.sessions, told.items, told.damaged) == (2, 2 * len(ITEMS), 1)
+        for name in ("one", "two"):
+            assert asyncio.run(StrongroomSession(name, ctx).get_items()) == cast("Any", ITEMS)
+
+
+def test_without_a_store_it_is_only_counted(checkpoints: Path, conversations: Path) -> None:
+    assert import_checkpoints(checkpoints, None).checkpoints > 10 and import_sessions(conversations, None).items == 16
+
+
+def test_what_is_no_such_file_is_refused(tmp_path: Path, checkpoints: Path, conversations: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("this is not a database, but it is long enough to be taken for one")
+    with strongroom.open("memory://") as ctx:
+        for path in (text, tmp_path / "missing", conversations):
+            with pytest.raises(InvalidInput, match="nothing changed"):
+                import_checkpoints(path, ctx)
+        for path in (text, tmp_path / "missing", checkpoints):
+            with pytest.raises(InvalidInput, match="nothing changed"):
+                import_sessions(path, ctx)
+
+
+def test_the_commands_say_what_came_in(
+    tmp_path: Path, checkpoints: Path, conversations: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--url", str(tmp_path / "agent.db")]
+    for arguments, says in (
+        (["import", "langgraph", str(checkpoints), "--dry-run"], "nothing was written"),
+        (["import", "langgraph", str(checkpoints)], "threads"),
+        (["import", "openai-agents", str(conversations)], "damaged"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            main([*target, *arguments])
+        assert left.value.code == 0 and says in capsys.readouterr().out
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        assert {one.id for one in ctx.sessions.list()} == {"langgraph/t", "one", "two"}
