@@ -50,6 +50,8 @@ async def fill(ctx: AsyncContext) -> dict[str, str]:
     memory = await known(ctx, f"tea {HOSTILE}")
     session = await ctx.sessions.open("chat")
     await session.append([{"role": "user", "content": f"tea {HOSTILE}"}])
+    asked = {"id": "c1", "type": "function", "function": {"name": "web", "arguments": HOSTILE}}
+    await session.append([{"role": "assistant", "content": None, "tool_calls": [asked]}])
     await session.append([{"role": "tool", "tool_call_id": "c1", "content": f"tea {HOSTILE}"}])
     run = await ctx.runs.create(objective=HOSTILE, run_id="run", constraints=[HOSTILE])
     await run.record("TOOL_RESULT", {"tool_name": "web", "ok": True, "result": HOSTILE})
@@ -127,8 +129,9 @@ async def test_resources_and_prompts_mark_hostile_text_too(ctx: AsyncContext, co
 async def test_what_a_tool_brought_in_is_trusted_by_nobody(ctx: AsyncContext, connect: Connect) -> None:
     await fill(ctx)
     async with connect("reader") as client:
-        user, tool = (await call(client, "session_window", session_id="chat"))["messages"]
-        assert (user["message"]["trust"], tool["message"]["trust"]) == ("unverified", "untrusted")
+        messages = (await call(client, "session_window", session_id="chat"))["messages"]
+        trust = {one["role"]: one["message"]["trust"] for one in messages}
+        assert trust == {"user": "unverified", "assistant": "unverified", "tool": "untrusted"}
         event = (await call(client, "run_get", run_id="run", limit=1))["events"][0]
         assert event["payload"]["trust"] == "untrusted"
 
