@@ -12,6 +12,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+import strongroom
+from strongroom import Turn
 from strongroom.backends.sqlite import SqliteStore, schema
 from strongroom.backends.sqlite.log import Log
 from strongroom.codec import encode
@@ -265,3 +267,35 @@ def test_without_waiting_a_fresh_file_that_is_being_looked_at_can_not_be_created
     with pytest.raises(apsw.BusyError):
         schema.bring_up_to_date(con, time.monotonic() - 1)
     con.close()
+
+
+def _count_in_state(path: Path, processes: int, times: int) -> tuple[int, int]:
+    """Let processes add to a number in a run's own state; return where it ends, and how many messages tell of it."""
+    with strongroom.open(path) as ctx:
+        ctx.runs.create(objective="o", run_id="r", state={"n": 0})
+        ctx.sessions.open("s")
+
+    def work(number: int) -> None:
+        with strongroom.open(path) as ctx:
+            run, session = ctx.runs.get("r"), ctx.sessions.get("s")
+
+            def decide(turn: Turn) -> None:
+                turn.update(run, state={"n": run.refresh().state["n"] + 1})  # type: ignore[index]
+                turn.append(session, {"role": "user", "content": f"{number}"})
+
+            for time in range(times):
+                if time % 2:
+                    ctx.turn_with(decide)
+                else:
+                    run.update_with(lambda ws: {"state": {"n": ws.state["n"] + 1}})  # type: ignore[index]
+
+    if _together(processes, work):
+        raise Broken("a process failed")
+    with strongroom.open(path) as ctx:
+        run = ctx.runs.get("r")
+        assert run.verify().ok and run.seq == processes * times
+        return run.state["n"], len(ctx.sessions.get("s"))
+
+
+def test_two_processes_that_decide_from_the_state_keep_every_update(path: Path) -> None:
+    assert apart(_count_in_state, path, 2, 100) == (200, 100)
