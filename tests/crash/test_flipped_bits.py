@@ -92,6 +92,8 @@ def _finds(tenant: str) -> Iterator[Find]:
 def _answers(store: SqliteStore, tenant: str) -> Iterator[Any]:
     for question in _questions(tenant):
         yield _told(store.look, [question])
+    for bounded in (Range(_streams(tenant)[0]), Tail(_streams(tenant)[0], max_weight=2), Scan(tenant, "note")):
+        yield _told(store.look_within, [bounded], 1 << 20)
     for find in _finds(tenant):
         yield _told(store.search, find)
 

@@ -19,7 +19,7 @@ EXTRAS = (
     ("qdrant", "qdrant_client", "memories in Qdrant"),
     ("ann", "usearch", "vector search beyond 50,000 memories"),
     ("client", "httpx", "http:// addresses"),
-    ("signing", "cryptography", "signed resume packs"),
+    ("signing", "cryptography", "signed and encrypted resume packs"),
     ("config", "yaml", "strongroom.yaml"),
 )
 

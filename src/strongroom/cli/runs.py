@@ -11,6 +11,7 @@ import click
 
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
+from strongroom.cli.encryption import secret
 from strongroom.cli.output import (
     as_json,
     as_json_line,
@@ -27,6 +28,7 @@ from strongroom.cli.output import (
     working,
 )
 from strongroom.cli.root import argument, cli, context, me
+from strongroom.encryption import PACK_VARIABLE
 from strongroom.values import Event, Head, Status
 
 MAX_SEQ = 2**53
@@ -225,12 +227,13 @@ def fork_run(run_id: str, seq: int | None, new_id: str | None, actor: str) -> No
 @RUN
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.option("--signing-key", type=click.Path(exists=True, dir_okay=False), help="A file with 32 bytes (Ed25519).")
+@click.option("--encrypt", is_flag=True, help="Under the key that STRONGROOM_PACK_KEY names, or is asked for.")
 @ACTOR
-def export_run(run_id: str, path: str, signing_key: str | None, actor: str) -> None:
+def export_run(run_id: str, path: str, signing_key: str | None, encrypt: bool, actor: str) -> None:
     """Write everything of a run to a resume pack."""
-    key = _bytes(signing_key)
+    key = secret(PACK_VARIABLE, "the key of the pack", confirm=True) if encrypt else None
     with context() as ctx, working("packing"):
-        made = ctx.runs.get(run_id).export(path, signing_key=key, actor=actor)
+        made = ctx.runs.get(run_id).export(path, signing_key=_bytes(signing_key), key=key, actor=actor)
     size = Path(path).stat().st_size
     signed = ", signed" if made.signed else ""
     done(made, "written: {} ({} bytes, {} events{})", path, f"{size:,}", f"{made.head.length:,}", signed)
@@ -240,12 +243,13 @@ def export_run(run_id: str, path: str, signing_key: str | None, actor: str) -> N
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.option("--as", "new_id", help="Another id for it here.")
 @click.option("--public-key", type=click.Path(exists=True, dir_okay=False), help="Demand a signature by this key.")
+@click.option("--decrypt", is_flag=True, help="With the key that STRONGROOM_PACK_KEY names, or is asked for.")
 @ACTOR
-def restore_run(path: str, new_id: str | None, public_key: str | None, actor: str) -> None:
+def restore_run(path: str, new_id: str | None, public_key: str | None, decrypt: bool, actor: str) -> None:
     """Bring a run back from a resume pack: all of it, or nothing."""
-    key = _bytes(public_key)
+    key = secret(PACK_VARIABLE, "the key of the pack") if decrypt else None
     with context(create=Path(path).is_file()) as ctx, working("checking and restoring"):
-        made = ctx.runs.restore(path, run_id=new_id, public_key=key, actor=actor)
+        made = ctx.runs.restore(path, run_id=new_id, public_key=_bytes(public_key), key=key, actor=actor)
     done({"run_id": made.id, "seq": made.seq}, "restored: [bold]{}[/] at sequence {}", made.id, made.seq)
 
 

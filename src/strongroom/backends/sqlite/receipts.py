@@ -203,12 +203,11 @@ def sealed(ref: int, index: int) -> int:
     return (checksum((ref, index)) >> 1) << INDEX_BITS | index  # 31 bits, since SQLite's numbers have a sign
 
 
-def unsealed(ref: int, start: int) -> int:
-    """Return the index. Rows of files of format 1 have no checksum."""
-    index = start & MASK
-    if start > MASK and start != sealed(ref, index):
+def unsealed(ref: int, start: Any) -> int:
+    """Return the index; in a damaged file it may be anything."""
+    if type(start) is not int or (start > MASK and start != sealed(ref, start & MASK)):
         raise Damaged(f"where stream {ref} carries receipts does not match its checksum", reason="checksum")
-    return index
+    return start & MASK
 
 
 def to_receipt(space: str, id: str, row: tuple[Any, ...]) -> Receipt:

@@ -25,10 +25,12 @@ from typing import Any, BinaryIO
 import msgspec
 
 from strongroom.codec import Json, encode, pack
+from strongroom.encryption import Secret
 from strongroom.errors import Conflict, Damaged, InvalidInput
 from strongroom.files import path_of, writing
 from strongroom.operations import Operation, Plan, perform
 from strongroom.schemas import check as check_schema
+from strongroom.sealing import sealing
 from strongroom.services.packs import signing
 from strongroom.services.packs.archive import MANIFEST, MAX_PACK_BYTES, Archive, PackWriter
 from strongroom.services.packs.unzip import refused
@@ -163,16 +165,20 @@ async def to_file(
     *,
     memories: LongTerm | None,
     signing_key: bytes | None,
+    key: Secret | None,
     actor: str,
     commit_id: str | None,
 ) -> Pack:
     """Write the run to a file and tell so in its ledger."""
 
     async def written() -> Pack:
-        return await unrecorded(ref, path, memories=memories, signing_key=signing_key)
+        return await unrecorded(ref, path, memories=memories, signing_key=signing_key, key=key)
 
-    # The key itself never leaves this process, nor does the path: what an id stands for is told by their hashes.
+    # The signing key never leaves this process, nor does the path: what an id stands for is told by their hashes. Of
+    # what encrypts only whether there is any: a hash of a passphrase would help to guess it.
     said = [os.fsencode(path_of(path).absolute()).hex(), None if signing_key is None else signing_key.hex()]
+    if key is not None:
+        said.append("encrypted")
     return await told(ref, sha256(encode(said)).hexdigest(), written, actor=actor, commit_id=commit_id)
 
 
@@ -211,10 +217,15 @@ async def require_written(ref: Ref, pack: Pack) -> Pack:
 
 
 async def unrecorded(
-    ref: Ref, path: str | os.PathLike[str], *, memories: LongTerm | None, signing_key: bytes | None
+    ref: Ref,
+    path: str | os.PathLike[str],
+    *,
+    memories: LongTerm | None,
+    signing_key: bytes | None,
+    key: Secret | None = None,
 ) -> Pack:
     """Write the run to a file. In the store nothing changes."""
-    with writing(path) as file:
+    with writing(path) as plain, sealing(plain, key) as file:
         return await export(ref, file, memories=memories, signing_key=signing_key)
 
 

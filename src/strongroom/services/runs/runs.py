@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strongroom.arguments import checked
+from strongroom.encryption import Secret
 from strongroom.errors import Damaged
 from strongroom.files import opened
 from strongroom.scope import Scope
+from strongroom.sealing import unsealed
 from strongroom.services.packs.archive import MAX_PACK_BYTES
 from strongroom.services.runs import erasure, own_state, restores, starts
 from strongroom.services.runs.episodes import LongTerm
@@ -151,6 +153,7 @@ class AsyncRuns:
         *,
         run_id: str | None = None,
         public_key: bytes | None = None,
+        key: Secret | None = None,
         head: Head | None = None,
         max_bytes: int = MAX_PACK_BYTES,
         actor: str = ACTOR,
@@ -159,9 +162,9 @@ class AsyncRuns:
         """Bring a run back from a resume pack, under its own id or a new one. All of it appears, or none.
 
         Nothing is written before the whole pack has been checked. `public_key` (32 bytes) demands a signature by that
-        key; `head` demands that the pack is not older than the moment the head was kept.
+        key; `head` demands that the pack is not older than the moment the head was kept; `key` opens an encrypted one.
         """
-        with opened(path) as file:
+        with opened(path) as sealed, unsealed(sealed, key) as file:
             ref, state = await restores.restore(
                 self._scope,
                 file,
