@@ -16,7 +16,7 @@ SCREENS = {
     "runs/invoices-q3": "Find customers who were charged twice",
     "sessions": "Where is my parcel?",
     "sessions/support-7": "Charged twice in July",
-    "memory": "Banks take up to two working days",
+    "memory": "approval of a person",
     "threads": "Every message was handled",
     "operations": "may lose nothing",
 }

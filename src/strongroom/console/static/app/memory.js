@@ -4,6 +4,7 @@ import { Icon } from "./icons.js";
 import { Button, Empty, Line, Skeleton, Status, Trust, useKeys } from "./ui.js";
 import { go, href, set } from "./router.js";
 import { path } from "./api.js";
+import { can } from "./state.js";
 import { useList, usePage, useQuery } from "./query.js";
 import { MemoryDetail } from "./memory-detail.js";
 
@@ -25,7 +26,7 @@ const Row = ({ hit: { memory, score, why }, current, params }) => html`<li class
 const useFound = (params, status) => {
   const q = (params.q ?? "").trim(), filters = { type: params.type, scope: params.scope, min_trust: params.trust };
   const hits = useQuery(q ? "memories/search" : null, { q, k: 50, ...filters, user_id: params.user }, ["memories"]);
-  const list = useList(q ? null : "memories", { limit: 100, status, ...filters, user_id: params.user }, "memories", ["memories"]);
+  const list = useList(q ? null : "memories", { limit: 100, status, ...filters, user_id: params.user, everyone: can("erase") ? true : null }, "memories", ["memories"]);
   if (q) return { hits: hits.data?.hits ?? [], loaded: hits.data !== undefined, degraded: hits.data?.degraded };
   return { ...list, hits: list.items.map((memory) => ({ memory })) };
 };
