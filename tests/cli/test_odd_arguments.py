@@ -17,7 +17,14 @@ ODD = [
     "agent.db", "pack.zip",
 ]  # fmt: skip
 # What each kind of option takes, so that an odd argument gets past the parser.
-REQUIRED = {"--reason": "why", "--idle-seconds": "60", "--max-tokens": "100", "--role": "reader", "--space": "acme"}
+REQUIRED = {
+    "--proposer": "agent-8",
+    "--reason": "why",
+    "--idle-seconds": "60",
+    "--max-tokens": "100",
+    "--role": "reader",
+    "--space": "acme",
+}
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from strongroom.cli import reviewing
 from strongroom.cli.output import (
     as_json,
     brief,
@@ -21,8 +22,9 @@ from strongroom.cli.output import (
     wants_json,
     write,
 )
+from strongroom.cli.reviewing import owner
 from strongroom.cli.root import argument, cli, context, me
-from strongroom.services.memories.values import Memory, Request, ScopeName, Status, Trust, Type, Written
+from strongroom.services.memories.values import ScopeName, Status, Trust, Type, Written
 
 MEMORY = argument("memory_id", "memory")
 USER = click.option("--user", "user_id", help="This user's, too.")
@@ -37,10 +39,8 @@ def memories() -> None:
     """What is known for longer than a run."""
 
 
-def owner(known: Memory | Request) -> str:
-    """Say whose a memory is or would be."""
-    named = [f"{kind} {name}" for kind, name in (("user", known.user_id), ("project", known.project_id)) if name]
-    return ", ".join(named) or f"{known.scope}, of everybody"
+for _command in reviewing.COMMANDS:
+    memories.add_command(_command)
 
 
 def _condition(text: str | None) -> dict[str, Any] | None:

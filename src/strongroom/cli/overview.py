@@ -29,7 +29,7 @@ Commands:
   mcp       Serve an assistant over standard input and output (MCP).
   memories  What is known for longer than a run.
   rekey     Put a store under another key.
-  review    Step through memories that wait: accept, reject, edit, skip, quit.
+  review    Step through memories that wait for a decision.
   runs      What agents do and did: state, ledger, history.
   serve     Serve the store over HTTP.
   sessions  Conversations, of any length.

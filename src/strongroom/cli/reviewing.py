@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from strongroom.blocking import Context
-from strongroom.cli.memories import memories, owner
 from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json
-from strongroom.cli.root import argument, cli, context, me
+from strongroom.cli.root import Command, argument, cli, context, me
 from strongroom.errors import StrongroomError
-from strongroom.services.memories.values import Batch
+from strongroom.services.memories.values import Batch, Memory, Request
 
 BATCH = argument("batch_id", "memory_batch")
 REVIEWER = click.option("--reviewer", default=me, show_default="login name", help="Who decides.")
@@ -21,7 +20,13 @@ CHOICES = "accept, reject, edit, skip, quit"
 MOST_BYTES = 10_000_000
 
 
-@memories.command("pending")
+def owner(known: Memory | Request) -> str:
+    """Say whose a memory is or would be."""
+    named = [f"{kind} {name}" for kind, name in (("user", known.user_id), ("project", known.project_id)) if name]
+    return ", ".join(named) or f"{known.scope}, of everybody"
+
+
+@click.command("pending", cls=Command)
 @click.option("--proposer", help="Only what this one proposed.")
 @click.option("--after", help="Continue after this cursor.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 500))
@@ -59,7 +64,7 @@ def _print(batch: Batch) -> None:
             say("     [yellow]resembles[/] {}: {}", hit.memory.id, brief(hit.memory.content))
 
 
-@memories.command("propose")
+@click.command("propose", cls=Command)
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--proposer", required=True, help="Who proposes.")
 @click.option("--batch", "batch_id", help="A name for the batch.")
@@ -77,7 +82,7 @@ def propose_batch(file: Any, proposer: str, batch_id: str | None) -> None:
     done(made, "{}: {}", made.status, made.id)
 
 
-@memories.command("commit")
+@click.command("commit", cls=Command)
 @BATCH
 @REVIEWER
 @click.option("--except", "left_out", multiple=True, metavar="PLACE=REASON", help="Leave one out; may be repeated.")
@@ -97,7 +102,7 @@ def _place(text: str) -> tuple[int, str]:
     return int(place), reason
 
 
-@memories.command("reject")
+@click.command("reject", cls=Command)
 @BATCH
 @click.option("--reason", required=True, help="Why; stays with the batch.")
 @REVIEWER
@@ -108,11 +113,11 @@ def reject_batch(batch_id: str, reason: str, reviewer: str) -> None:
     done(made, "rejected: {}", made.id)
 
 
-@memories.command("review")
+@click.command("review", cls=Command)
 @REVIEWER
 @click.option("--proposer", help="Only what this one proposed.")
 def review(reviewer: str, proposer: str | None) -> None:
-    """Step through memories that wait: accept, reject, edit, skip, quit."""
+    """Step through memories that wait for a decision."""
     decided = {"accepted": 0, "rejected": 0, "edited": 0, "skipped": 0}
     with context() as ctx:
         after: str | None = None
@@ -180,3 +185,4 @@ def _asked(question: str) -> str:
 
 
 cli.add_command(review)
+COMMANDS = (list_pending, propose_batch, commit_batch, reject_batch, review)

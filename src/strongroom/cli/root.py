@@ -40,7 +40,7 @@ MODULES = {
     "import": "importing",
     "keys": "serving",
     "mcp": "mcp",
-    "memories": "reviewing",
+    "memories": "memories",
     "rekey": "encryption",
     "review": "reviewing",
     "runs": "runs",
