@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+import strongroom
 from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
 from tests.server.conftest import client
@@ -36,7 +37,8 @@ def full(folder: Path) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def ids(full: Served) -> dict[str, str]:
     """Fill a space with some of everything; return what there is to ask for."""
-    with client(full.url, full.key("default", "admin")) as http:
+    key = full.key("default", "admin")
+    with client(full.url, key) as http:
         run = http.post("/runs", json={"objective": "Look around"}).json()["run_id"]
         batch = http.post(f"/runs/{run}/memory/propose", json={"mcrs": [MCR]}).json()["batch_id"]
         memory = http.post(f"/runs/{run}/memory/commit", json={"batch_id": batch}).json()["committed_ids"][0]
@@ -46,7 +48,12 @@ def ids(full: Served) -> dict[str, str]:
         http.put("/files", json={"path": "/notes/nothing.md", "text": "anything"})
         http.post("/threads/wire/slots", json={"payload": "hi", "from_id": "a"})
         waiting = http.post("/memories/propose", json={"requests": [{**MCR, "content": "c"}]}).json()["id"]
-    return {"run_id": run, "batch_id": waiting, "memory_id": memory, "session_id": "talk", "thread_id": "wire"}
+    with strongroom.connect(full.url, key=key) as ctx:
+        artifact = ctx.runs.get(run).attach(b"content", type="note", path="a.txt").id
+    return {
+        "run_id": run, "batch_id": waiting, "memory_id": memory, "session_id": "talk", "thread_id": "wire",
+        "artifact_id": artifact,
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
