@@ -65,6 +65,7 @@ OPERATIONS: dict[str, Act] = {
     "pop": on_s(lambda session, id: session.pop(commit_id=id)),
     "truncate": on_s(lambda session, id: session.truncate_from("b", commit_id=id)),
     "restore": on_s(lambda session, id: session.restore(commit_id=id)),
+    "erase": on_s(lambda session, id: session.erase(["b"], commit_id=id)),
     "delete": lambda opened, id: opened.delete("s", commit_id=id),
     "rename": on_s(lambda session, id: session.rename("renamed", commit_id=id)),
     "metadata": on_s(lambda session, id: session.set_metadata({"k": 1}, commit_id=id)),

@@ -125,6 +125,11 @@ ROWS = (
         lambda session, id: session.truncate_from("b", commit_id=id),
         lambda session, id: session.truncate_from("a", commit_id=id),
     ),
+    on_session(
+        "erase",
+        lambda session, id: session.erase(["a"], commit_id=id),
+        lambda session, id: session.erase(["b"], commit_id=id),
+    ),
     on_session("restore", lambda session, id: session.restore(commit_id=id)),
     on_session(
         "rename",

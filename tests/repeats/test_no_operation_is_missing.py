@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,13 +100,17 @@ def reading() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("part", "name"), list(reading()))
-def test_what_is_said_to_read_writes_nothing(part: str, name: str) -> None:
+def test_what_is_said_to_read_writes_nothing(
+    part: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a file that is asked for is made there
     world = World()
     method: Callable[..., Any] = getattr(world.part(part), name, None) or getattr(world.part(part)._async, name)
     world.ctx.store.commit = unwritten  # type: ignore[method-assign]
     parameters = inspect.signature(method).parameters.values()
     given = {each.name: world.usual(each.name) for each in parameters if each.default is each.empty}
-    given.pop("filters", None)
+    for rest in ("filters", "options"):
+        given.pop(rest, None)
     with suppress(StrongroomError):  # it may have been asked for something that is not there
         answer = method(**given, **({"idle_seconds": 0.0} if name == "follow" else {}))
         if inspect.iscoroutine(answer):

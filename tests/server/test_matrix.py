@@ -137,6 +137,7 @@ session.replace             -       yes     -         yes
 session.replace_from        -       yes     -         yes
 session.pop                 -       yes     -         yes
 session.truncate_from       -       yes     -         yes
+session.erase               -       -       -         yes
 session.restore             -       yes     -         yes
 session.rename              -       yes     -         yes
 session.set_metadata        -       yes     -         yes

@@ -72,7 +72,7 @@ class World:
             "run_id": self.run.id, "session_id": "s1", "thread_id": "t1", "batch_id": "b2",
             "message_id": self.message.id, "messages": {"role": "user", "content": "x"}, "requests": [FACT],
             "metadata": {}, "payload": {}, "payloads": [], "type": "ERROR", "source_ref": "doc:1", "path": "pack",
-            "source": "file", "seq": 0, "version": 1, "decide": lambda _: None,
+            "source": "file", "seq": 0, "version": 1, "max_tokens": 100, "decide": lambda _: None,
         }  # fmt: skip
         return usual.get(parameter, "x")
 

@@ -47,6 +47,7 @@ class Session:
     pop = blocking(AsyncSession.pop)
     truncate_from = blocking(AsyncSession.truncate_from)
     restore = blocking(AsyncSession.restore)
+    erase = blocking(AsyncSession.erase)
     delete = blocking(AsyncSession.delete)
     rename = blocking(AsyncSession.rename)
     set_metadata = blocking(AsyncSession.set_metadata)

@@ -50,6 +50,7 @@ OPERATIONS: dict[str, Row] = {
     "session.replace_from":  Row("write",  (),                sessions.messages(AsyncSession.replace_from)),
     "session.pop":           Row("write",  (),                sessions.session(AsyncSession.pop)),
     "session.truncate_from": Row("write",  (),                sessions.session(AsyncSession.truncate_from)),
+    "session.erase":         Row("admin",  (),                sessions.session(AsyncSession.erase)),
     "session.restore":       Row("write",  (),                sessions.session(AsyncSession.restore)),
     "session.rename":        Row("write",  (),                sessions.session(AsyncSession.rename)),
     "session.set_metadata":  Row("write",  (),                sessions.session(AsyncSession.set_metadata)),

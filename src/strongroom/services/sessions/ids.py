@@ -14,7 +14,7 @@ from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.sessions.records import own_id
 from strongroom.services.sessions.state import id_key
-from strongroom.services.sessions.view import PAGE, View, at
+from strongroom.services.sessions.view import PAGE, View, at, stored_at
 from strongroom.store import Document, Expect, Get, Key, Put, Range, Record, Write
 
 
@@ -44,6 +44,21 @@ async def find(view: View, message_id: str) -> Record:
     index = view.naming.index(message_id)
     if index is not None:
         record = (await at(view, [index])).get(index)
+        if record is not None and own_id(record) is None:
+            return record
+    raise NotFound(f"session {view.id!r} has no message {message_id!r:.80}", kind="message", id=message_id)
+
+
+async def find_any(view: View, message_id: str) -> Record:
+    """Return the message of that id, be it hidden; the newest that bore it. Raise `NotFound` if there is none."""
+    noted = await view.scope.get(Get(id_key(view.document, message_id)))
+    if noted is not None:
+        record = await locate(view, noted.value.load(), _bears(message_id))
+        if record is not None:
+            return record
+    index = view.naming.index(message_id)
+    if index is not None and index < view.length:
+        record = (await stored_at(view, [index])).get(index)
         if record is not None and own_id(record) is None:
             return record
     raise NotFound(f"session {view.id!r} has no message {message_id!r:.80}", kind="message", id=message_id)

@@ -19,9 +19,9 @@ import msgspec
 
 from strongroom.arguments import checked
 from strongroom.codec import encode
-from strongroom.errors import Conflict, NotFound
-from strongroom.operations import NOTHING, Plan, again, itself, nothing, perform
-from strongroom.services.sessions.deletions import delete
+from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
+from strongroom.operations import NOTHING, OURS, Plan, again, itself, made_here, nothing, perform, step
+from strongroom.services.sessions.erasure import delete, erasing
 from strongroom.services.sessions.handle import found
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
 from strongroom.services.sessions.reader import SessionReader
@@ -32,12 +32,13 @@ from strongroom.services.sessions.state import (
     SESSION,
     Hidden,
     bounded,
+    check_id,
     dump,
     id_key,
     parse,
     size,
 )
-from strongroom.services.sessions.values import Cut, Message, Messages
+from strongroom.services.sessions.values import Cut, ErasedMessages, Message, Messages
 from strongroom.services.sessions.view import (
     View,
     at,
@@ -62,7 +63,7 @@ from strongroom.services.sessions.writes import (
     restoring,
     unused,
 )
-from strongroom.store import EXISTS, Expect, Get, Put, Range, Receipt, new_id
+from strongroom.store import EXISTS, Erase, Expect, Get, Put, Range, Receipt, new_id
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.choosing import PAIR_REACH, item, with_partners
 from strongroom.tokens.counting import AnyTokenizer, remembered
@@ -227,6 +228,38 @@ class AsyncSession(SessionReader):
             return Decision([Put(view.document, dump(state), view.tags), *undone, *ids], expects, encode(back))
 
         return await self._decide(self._operation("restore", NOTHING, commit_id), attempt, _cut)
+
+    async def erase(
+        self, message_ids: Sequence[str] = (), *, before: str | None = None, commit_id: str | None = None
+    ) -> ErasedMessages:
+        """Remove the content of messages for good, visible or not: those named, and all that came before one of them.
+
+        Their places and times stay; summaries and vectors that were made of them go too. Nothing brings them back.
+        """
+        wanted = [check_id(one) for one in message_ids]
+        if not wanted and before is None:
+            raise InvalidInput("say which messages to erase: message_ids, or before; nothing changed")
+
+        async def attempt(view: View) -> Decision:
+            return await erasing(view, wanted, before)
+
+        async def clean() -> Plan[str | None]:
+            # Whoever erased may have been killed before the store's files were clean.
+            return Plan((), (Erase(self._stream, 0, 0),), lambda receipt: receipt.pending)
+
+        async def told(receipt: Receipt) -> ErasedMessages:
+            assert receipt.answer is not None
+            pending = receipt.pending
+            if receipt.repeated and made_here(self._scope):
+                try:
+                    pending = await step(self._scope, self._stream, clean)
+                except CommitUnknown as problem:
+                    problem.commit_id = OURS + receipt.id if commit_id is None else commit_id
+                    raise
+            return ErasedMessages(self.id, receipt.answer.load(), pending is None, pending)
+
+        content = encode({"message_ids": wanted, "before": before})
+        return await self._decide(self._operation("erase", content, commit_id), attempt, told)
 
     async def delete(self, *, commit_id: str | None = None) -> None:
         """Remove the session and its messages for good.

@@ -12,7 +12,7 @@ from strongroom.errors import NotFound
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
-from strongroom.services.sessions.deletions import delete
+from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.handle import found, info
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.session import AsyncSession

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -71,7 +71,7 @@ class State(Struct, frozen=True, omit_defaults=True):
 
     `counted_by` is the tokenizer of records that do not name one; `tokenizer` the one in force. `cut` is the place of
     the newest cut not yet restored in the stream of cuts. Notes of kept messages before `kept_from` are all of hidden
-    messages.
+    messages. `erased` are the messages that nothing brings back.
     """
 
     title: str
@@ -85,6 +85,7 @@ class State(Struct, frozen=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     forked_from: str | None = None
     recount: Recount | None = None
+    erased: tuple[tuple[int, int], ...] = ()
 
     @property
     def mixed(self) -> bool:
@@ -206,6 +207,34 @@ def hide(ranges: Ranges, start: int, length: int) -> tuple[Ranges, list[tuple[in
     left = below(ranges, start)
     hidden = [(max(low, start), high) for low, high in below(ranges, length) if high > start]
     return (*left, (max(length, ranges[-1][0]), None)), hidden
+
+
+def joined(stretches: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return stretches in order, those that touch as one."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(stretches):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        else:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def covers(stretches: Iterable[tuple[int, int]], index: int) -> bool:
+    return any(start <= index < stop for start, stop in stretches)
+
+
+def without(ranges: Ranges, gone: Iterable[tuple[int, int]]) -> Ranges:
+    """Take stretches out of what is visible. What comes next stays visible."""
+    for low, high in gone:
+        left: list[tuple[int, int | None]] = []
+        for start, stop in ranges:
+            if start < low:
+                left.append((start, low if stop is None else min(stop, low)))
+            if stop is None or stop > high:
+                left.append((max(start, high), stop))
+        ranges = tuple(left)
+    return ranges
 
 
 def show(ranges: Ranges, hidden: list[tuple[int, int]]) -> Ranges:

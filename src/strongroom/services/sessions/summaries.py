@@ -18,11 +18,11 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.operations import Operation, Plan, nothing, perform
 from strongroom.scope import Scope
-from strongroom.services.sessions.state import SESSION, SUMMARY, below, size, upward
+from strongroom.services.sessions.state import SESSION, SUMMARY, below, parse, size, upward
 from strongroom.services.sessions.values import Message
 from strongroom.services.sessions.view import PAGE, View, forward
 from strongroom.services.sessions.windows import Gathered, recent_window
-from strongroom.store import EXISTS, Append, Entry, Expect, Tail
+from strongroom.store import Append, Entry, Expect, Get, Tail
 from strongroom.tokens.choosing import newest_run
 from strongroom.tokens.fitting import Share, with_summary
 from strongroom.tokens.messages import count_message
@@ -178,9 +178,14 @@ async def keep(
     told = msgspec.to_builtins(summary)
 
     async def attempt() -> Plan[None]:
+        document = await scope.get(Get(key))
+        state = None if document is None else parse(document.value)
+        # What was hidden or erased meanwhile must not come into the store in a summary's words.
+        if document is None or state is None or summary.ranges != below(state.visible, summary.stop):
+            raise Conflict("other messages are visible by now; nothing changed", expected=0, actual=0, key=key)
         record = Entry("summary", encode(told), weight=tokens, at=scope.clock())
         writes = (Append(scope.key(SUMMARY, session_id), (record,)),)
-        return Plan((Expect(key, EXISTS),), writes, lambda _: None, refusal=lambda conflict: conflict)
+        return Plan((Expect(key, document.version),), writes, lambda _: None)
 
     operation = Operation("session.summarize", key, encode({"summary": told, "tokens": tokens}), commit_id)
     await perform(scope, operation, attempt, nothing)

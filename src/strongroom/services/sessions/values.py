@@ -134,6 +134,16 @@ class Cut(Struct, frozen=True):
     messages: int
 
 
+class ErasedMessages(Struct, frozen=True):
+    """What was erased of a session. `pending` says why some of it may still lie in the store's files, out of anybody's
+    reach; repeating the erasure tells how it stands."""
+
+    session_id: str
+    messages: int
+    complete: bool
+    pending: str | None = None
+
+
 class Backlog(Struct, frozen=True):
     """What is left to do on the back of ordinary calls, and why the last try failed, if it did.
 

@@ -18,9 +18,9 @@ from strongroom.embedders import Embedder, Fingerprint
 from strongroom.errors import Conflict
 from strongroom.operations import Operation, Plan, nothing, perform
 from strongroom.scope import Scope
-from strongroom.services.sessions.state import SESSION, VECTOR
+from strongroom.services.sessions.state import SESSION, VECTOR, covers, parse
 from strongroom.services.sessions.view import View
-from strongroom.store import EXISTS, Append, Entry, Expect, Range, Record, Slice, Tail
+from strongroom.store import EXISTS, Append, Entry, Expect, Get, Range, Record, Slice, Tail
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,9 +118,16 @@ async def keep(
     document, key = scope.key(SESSION, session_id), scope.key(VECTOR, session_id)
 
     async def attempt() -> Plan[None]:
-        expects = (Expect(document, EXISTS), Expect(key, length))
+        found = await scope.get(Get(document))
+        if found is None:
+            raise Conflict(f"there is no session {session_id!r:.80}", expected=EXISTS, actual=0, key=document)
+        # What was erased meanwhile must not come into the store as a vector.
+        erased = parse(found.value).erased
+        if any(covers(erased, index) for index in block["indexes"]):
+            raise Conflict("some of these messages are erased by now; nothing changed", expected=0, actual=0, key=key)
+        expects = (Expect(document, found.version), Expect(key, length))
         writes = (Append(key, (Entry(mark, encode(block), at=scope.clock()),)),)
-        return Plan(expects, writes, lambda _: None, refusal=lambda conflict: conflict)
+        return Plan(expects, writes, lambda _: None, refusal=lambda lost: lost if lost.key == key else None)
 
     content = encode({"mark": mark, "length": length, "block": block})
     await perform(scope, Operation("session.embed", document, content, commit_id), attempt, nothing)

@@ -41,6 +41,7 @@ from strongroom.services.sessions.state import (
     priority_kind,
     show,
     size,
+    without,
 )
 from strongroom.services.sessions.values import Message, Messages
 from strongroom.services.sessions.view import View
@@ -222,7 +223,7 @@ def restoring(view: View, hidden: Hidden) -> tuple[State, list[Write]]:
     """Undo one cut: the state that shows again what it hid, and the record of that."""
     state = msgspec.structs.replace(
         view.state,
-        visible=show(view.state.visible, hidden.ranges),
+        visible=without(show(view.state.visible, hidden.ranges), view.state.erased),
         cut=hidden.previous,
         kept_from=min(hidden.kept_from, view.state.kept_from),
     )
