@@ -32,7 +32,7 @@ from strongroom.adapters.langgraph.reading import covering, items_of, pending, w
 from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
-from strongroom.services.sessions.deletions import delete
+from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.records import draft
 from strongroom.services.sessions.state import SESSION, State, dump
 from strongroom.services.sessions.writes import Batch, appending
