@@ -14,7 +14,7 @@ def draw(results: dict[str, list[Result]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    rows = [(f"{part}: {each.name}", margin(each)) for part, found in results.items() for each in found]
+    rows = margins(results)
     figure, axes = pyplot.subplots(figsize=(10, 0.35 * len(rows) + 1.5))
     colours = ["#2a9d8f" if value >= 1 else "#e76f51" for _, value in rows]
     axes.barh([name for name, _ in rows], [value for _, value in rows], color=colours)
@@ -24,6 +24,13 @@ def draw(results: dict[str, list[Result]], path: Path) -> None:
     axes.invert_yaxis()
     figure.tight_layout()
     figure.savefig(path, dpi=110)
+
+
+def margins(results: dict[str, list[Result]]) -> list[tuple[str, float]]:
+    """Return a name and a margin for each figure that has a goal: of one that is only told nothing was wanted."""
+    return [
+        (f"{part}: {each.name}", margin(each)) for part, found in results.items() for each in found if each.wanted > 0
+    ]
 
 
 def margin(result: Result) -> float:
