@@ -7,7 +7,7 @@
 * `screens/*.svg`, what commands print, from really running them;
 * `examples.json` of the server, in its description of the API: see `recording.py`.
 
-Tests compare all but the screens with what this would write, so a change of the program can not leave them behind.
+Tests compare all but the screens with what this would write, so a change of the program cannot leave them behind.
 """
 
 from __future__ import annotations

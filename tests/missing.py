@@ -25,7 +25,7 @@ class NotHad(Exception):
 
 
 def had_or_skip(make: Callable[[], T]) -> T:
-    """Return what was made. If it can not be had, skip the test, or fail in CI."""
+    """Return what was made. If it cannot be had, skip the test, or fail in CI."""
     try:
         return make()
     except NotHad as problem:

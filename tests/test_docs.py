@@ -1,4 +1,4 @@
-"""Documentation that can not lie: every Python block in README and docs runs."""
+"""Documentation that cannot lie: every Python block in README and docs runs."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def _given(**options: Any) -> dict[str, Any]:
 def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Context:
     """Connect to a server for blocking code: the same Context, over HTTP. The key says which space it is of.
 
-    `retry_seconds` is how long to keep trying when the server can not be reached or is busy.
+    `retry_seconds` is how long to keep trying when the server cannot be reached or is busy.
     """
     from strongroom import client
 

@@ -1,7 +1,7 @@
 """What callers pass to a service is what its signature says, or they hear about it before anything happens.
 
 `@checked` on a class looks at the arguments of its public methods, on a function at its own. The annotations are the
-rules, so there is nothing to keep in step; what they can not say (a range, a name that exists) the methods look at
+rules, so there is nothing to keep in step; what they cannot say (a range, a name that exists) the methods look at
 themselves. Without this a wrong type would surface wherever it first hurts, or be stored and hurt whoever reads it.
 """
 

@@ -121,7 +121,7 @@ def _runs(store: Store, space: str) -> Iterator[str | None]:
             try:
                 told = runs.get(document.key.id).verify()
             except (StrongroomError, MsgspecError) as problem:
-                yield f"{name}: can not be read ({problem})"
+                yield f"{name}: cannot be read ({problem})"
                 continue
             if not told.ok:
                 place = "" if told.first_bad is None else f" (event {told.first_bad})"

@@ -34,7 +34,7 @@ class Json(bytes):
 
 
 def encode(value: object, *, depth: int = 0) -> Json:
-    """Turn plain data into canonical bytes, or raise `InvalidInput` naming the path of what can not be stored.
+    """Turn plain data into canonical bytes, or raise `InvalidInput` naming the path of what cannot be stored.
 
     `depth` is how many levels deep it will stand in something larger, which must not be nested too deep either.
     """
@@ -100,7 +100,7 @@ def trusted(raw: bytes) -> Json:
 
 
 def _count_texts(value: Any, depth: int) -> int:
-    """Return how many texts, keys among them, there are in parsed JSON; less than none if it can not be stored."""
+    """Return how many texts, keys among them, there are in parsed JSON; less than none if it cannot be stored."""
     kind = type(value)
     if kind is dict or kind is list:
         if depth >= MAX_DEPTH:

@@ -159,7 +159,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise InvalidInput(f"the settings in {path} can not be read: {problem}") from None
+        raise InvalidInput(f"the settings in {path} cannot be read: {problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
         raise InvalidInput(f"{path} is not valid YAML: {problem}") from None
     return _checked_keys({} if content is None else content, str(path))

@@ -74,7 +74,7 @@ def _from_file(variable: str, value: str) -> str:
             return _text(file.read(MAX_BYTES + 2), variable)
     except OSError as problem:
         raise InvalidInput(
-            f"the file it names can not be read ({problem.strerror}); nothing was opened", path=variable
+            f"the file it names cannot be read ({problem.strerror}); nothing was opened", path=variable
         ) from None
 
 
@@ -85,7 +85,7 @@ def _from_command(variable: str, value: str) -> str:
         )
     except (OSError, ValueError) as problem:
         raise InvalidInput(
-            f"the command it names can not be run ({problem}); nothing was opened", path=variable
+            f"the command it names cannot be run ({problem}); nothing was opened", path=variable
         ) from None
     except subprocess.TimeoutExpired:
         raise Unavailable(

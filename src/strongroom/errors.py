@@ -21,7 +21,7 @@ def shown(value: object) -> str:
     try:
         return f"{value!r:.80}"
     except Exception:  # its own repr, or one too deep for any: what matters is that it was refused
-        return f"a {type(value).__name__} that can not be shown"
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 class StrongroomError(Exception):
@@ -35,7 +35,7 @@ class StrongroomError(Exception):
 
 
 class InvalidInput(StrongroomError, ValueError):
-    """The caller passed something that can not be stored or asked; nothing changed."""
+    """The caller passed something that cannot be stored or asked; nothing changed."""
 
     code = "invalid_input"
 
@@ -108,7 +108,7 @@ class StoreError(StrongroomError):
 
 
 class Unavailable(StoreError):
-    """The store can not serve this now; nothing changed, and it may work later.
+    """The store cannot serve this now; nothing changed, and it may work later.
 
     Reasons: `locked`, `disk_full`, `file_too_large`, `read_only`, `io`, `forked`, `network_filesystem`,
     `hard_link`, `sqlite_version`, `permission`, `missing`, `unreachable`, `evicting`, `memory`, `server_version`,

@@ -32,7 +32,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         ) from None
     except OSError as problem:
         raise Unavailable(
-            f"{os.fspath(path)!r} can not be read ({problem.strerror}); nothing changed", reason="io"
+            f"{os.fspath(path)!r} cannot be read ({problem.strerror}); nothing changed", reason="io"
         ) from None
 
 
@@ -66,7 +66,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         partial.replace(target)
         _sync_folder(target)
     except OSError as problem:
-        raise Unavailable(f"{os.fspath(path)!r} can not be written ({problem.strerror})", reason="io") from None
+        raise Unavailable(f"{os.fspath(path)!r} cannot be written ({problem.strerror})", reason="io") from None
     finally:
         with suppress(OSError):  # whatever kept it from being made
             partial.unlink()
@@ -93,7 +93,7 @@ def add_line(path: str | os.PathLike[str], line: bytes) -> None:
         if is_new:
             _sync_folder(target)
     except OSError as problem:
-        raise Unavailable(f"{os.fspath(path)!r} can not be written ({problem.strerror})", reason="io") from None
+        raise Unavailable(f"{os.fspath(path)!r} cannot be written ({problem.strerror})", reason="io") from None
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
@@ -113,7 +113,7 @@ def _sync_folder(target: Path) -> None:
 
 
 def path_of(path: Any) -> Path:
-    """Return a path, or raise `InvalidInput` if it can not be one."""
+    """Return a path, or raise `InvalidInput` if it cannot be one."""
     try:
         found = Path(path)
         if b"\0" not in os.fsencode(found):

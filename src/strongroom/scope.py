@@ -27,7 +27,7 @@ def now() -> int:
 
 
 class Scope(Struct, frozen=True):
-    """The tenant's view of a store. A service can not make a key outside of it."""
+    """The tenant's view of a store. A service cannot make a key outside of it."""
 
     store: AsyncStore
     space: str = "default"
@@ -65,7 +65,7 @@ class Scope(Struct, frozen=True):
                 question = replace(question, limit=max(1, question.limit // 4))
 
     async def listed(self, scan: Scan, load: Callable[[Document], T]) -> tuple[list[T], str | None, tuple[str, ...]]:
-        """Return what a page of documents says, where the next one begins, and the ids of those that can not be read.
+        """Return what a page of documents says, where the next one begins, and the ids of those that cannot be read.
 
         One bad document does not hide its neighbours: where a store refuses a page for it, each is asked for alone.
         """

@@ -15,7 +15,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from strongroom import endings
+import strongroom.endings as endings
 from strongroom.caching import cached_if_short
 
 # Vowel signs of Indian scripts are no letters to Python, and belong to words all the same. One class, not a choice of

@@ -38,7 +38,7 @@ def iso(at: datetime) -> str:
 class Listing(tuple[T, ...], Generic[T]):
     """A page of things, and the cursor of the next page (None at the end).
 
-    `damaged` are the ids of what belongs on it and can not be read; `strongroom check` says more.
+    `damaged` are the ids of what belongs on it and cannot be read; `strongroom check` says more.
     """
 
     next: str | None
@@ -296,7 +296,7 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class Head(Struct, frozen=True):
-    """How long a ledger was and the hash of all of it. Keep one elsewhere, and a cut tail can not hide."""
+    """How long a ledger was and the hash of all of it. Keep one elsewhere, and a cut tail cannot hide."""
 
     length: int
     chain: str
@@ -318,7 +318,7 @@ class Verification(Struct, frozen=True, kw_only=True):
 
     `field` is the part of the run that is wrong: `ledger` (then there is a `first_bad`), or, where the ledger is as
     recorded, what is not as it tells: `document`, `working_set`, `config`, `episodes`, `artifacts`; or `anchors`, if
-    what was kept elsewhere can not be relied on. `anchored` is how many events are behind the last anchor, 0 without
+    what was kept elsewhere cannot be relied on. `anchored` is how many events are behind the last anchor, 0 without
     anchors; `note` tells of lines that were left out.
     """
 

@@ -26,7 +26,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "files search": (["note"], "/notes/a.md", "hits"),
     "files show": (["/notes/a.md"], "a note about", "text"),
     "files write": (["/notes/b.md", "note.txt"], "written: /notes/b.md", "version"),
-    "keys create": (["--space", "acme", "--role", "reader"], "can not be shown again", "key"),
+    "keys create": (["--space", "acme", "--role", "reader"], "cannot be shown again", "key"),
     "keys list": ([], "role", ""),
     "keys pair": (["signing.key"], "signing.key: public key", "public_key"),
     "mcp install": (["cursor", "--print", "--file", "mcp.json"], "nothing was written", "diff"),

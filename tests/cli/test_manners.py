@@ -1,4 +1,4 @@
-"""Exit codes, questions before what can not be undone, hints, pipes and Tab."""
+"""Exit codes, questions before what cannot be undone, hints, pipes and Tab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents stored can not steer the terminal of whoever looks at it."""
+"""What agents stored cannot steer the terminal of whoever looks at it."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class LoadsNothingWrong(MemoryStore):
 
 
 class DocumentsAreForGood(MemoryStore):
-    """What was loaded can not be removed."""
+    """What was loaded cannot be removed."""
 
     _loaded: frozenset[Key] = frozenset()
 

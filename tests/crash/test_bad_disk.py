@@ -237,7 +237,7 @@ def test_a_store_works_again_once_there_is_room_without_being_reopened(store: Sq
 def _fill_a_small_disk(folder: Path) -> str:
     """Mount one megabyte of memory where only this process sees it, fill it, make room, and go on."""
     if not _mount(folder):
-        return "can not mount"
+        return "cannot mount"
     ballast = folder / "ballast"
     ballast.write_bytes(bytes(400_000))
     with SqliteStore(folder / "agent.db") as store:
@@ -268,7 +268,7 @@ def _mount(folder: Path) -> bool:
 
 def _remount_read_only(folder: Path) -> str:
     if not _mount(folder):
-        return "can not mount"
+        return "cannot mount"
     libc = ctypes.CDLL(None, use_errno=True)
     with SqliteStore(folder / "agent.db") as store:
         store.commit(step(0, 1))
@@ -311,7 +311,7 @@ def _intact(store: SqliteStore, expected: int) -> None:
 
 def test_a_really_full_disk_is_reported_and_the_store_goes_on_once_there_is_room(tmp_path: Path) -> None:
     reason = apart(_fill_a_small_disk, tmp_path)
-    if reason == "can not mount":
+    if reason == "cannot mount":
         not_here("a disk of its own", "this user may not mount anything (the same is tested with an injected error)")
     assert reason == "disk_full"
 
@@ -335,7 +335,7 @@ def test_a_file_over_the_size_limit_is_reported_and_the_store_goes_on_once_it_is
 
 def test_a_read_only_disk_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     reason = apart(_remount_read_only, tmp_path)
-    if reason == "can not mount":
+    if reason == "cannot mount":
         not_here("a disk of its own", "this user may not mount anything (the same is tested with an injected error)")
     assert reason == "read_only"
 

@@ -1,7 +1,7 @@
 """Bit flips, zeroed and swapped pages, lost tails: what is served is what was written, and the rest is noticed.
 
 Every record and document carries a checksum that covers its key and place, so an altered one is never served. What a
-row's checksum can not show is that the row is not found at all, because the index above it is damaged; `check()` does,
+row's checksum cannot show is that the row is not found at all, because the index above it is damaged; `check()` does,
 so the test demands: an answer is right, or lacks something and `check()` says so, or is an error of ours.
 """
 

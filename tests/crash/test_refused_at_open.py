@@ -1,4 +1,4 @@
-"""Files that can not be trusted are refused when they are opened, with a reason, and left as they are."""
+"""Files that cannot be trusted are refused when they are opened, with a reason, and left as they are."""
 
 from __future__ import annotations
 

@@ -366,7 +366,7 @@ def test_not_more_answers_are_lost_than_allowed() -> None:
     assert explore([once, once], look, unknowns=1).failure is None
 
 
-# ---- what can not be explored ---------------------------------------------------------------------------------------
+# ---- what cannot be explored ---------------------------------------------------------------------------------------
 
 
 def test_programs_that_never_end_are_a_failure() -> None:

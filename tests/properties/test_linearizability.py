@@ -1,4 +1,4 @@
-"""What threads see of a store can be explained by one order, and the checker refuses what can not."""
+"""What threads see of a store can be explained by one order, and the checker refuses what cannot."""
 
 from __future__ import annotations
 

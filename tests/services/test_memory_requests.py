@@ -44,7 +44,7 @@ REFUSED: dict[str, Any] = {
     "deprecate with an id of its own": [mcr(op="deprecate", target_memory_id="mem_1", memory_id="mem_2")],
     "a short memory id": [mcr(memory_id="ab")],
     "a long memory id": [mcr(memory_id="m" * 256)],
-    "a memory id that can not be printed": [mcr(memory_id="mem\n1")],
+    "a memory id that cannot be printed": [mcr(memory_id="mem\n1")],
     "two of one memory id": [mcr(memory_id="mem_1"), mcr("other", memory_id="mem_1")],
     "two that replace one": [mcr(op="supersede", supersedes=["mem_1"]) for _ in range(2)],
     "global with a user": [mcr(user_id="u1")],

@@ -51,7 +51,7 @@ def furnish(path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder that can not be written to once `lock` was called."""
+    """A folder that cannot be written to once `lock` was called."""
     made = tmp_path / "files"
     made.mkdir()
     yield made
@@ -95,7 +95,7 @@ BOUND = """
 import ctypes, os, sys
 for capability in (1, 2, 3):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
     if os.getuid() == 0 and ctypes.CDLL(None).prctl(24, capability, 0, 0, 0):
-        sys.exit("can not be bound by permissions")
+        sys.exit("cannot be bound by permissions")
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
@@ -222,9 +222,9 @@ def _on_a_read_only_mount(folder: Path) -> str:
     bind, remount, read_only, private = 4096, 32, 1, 1 << 18 | 1 << 14
     here = os.fsencode(folder)
     if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, private, None):
-        return "can not mount"
+        return "cannot mount"
     if libc.mount(here, here, None, bind, None) or libc.mount(here, here, None, bind | remount | read_only, None):
-        return "can not mount"
+        return "cannot mount"
     with pytest.raises(Unavailable, match="read_only=True"):
         SqliteStore(folder / "agent.db")
     told = subprocess.run(
@@ -239,7 +239,7 @@ def _on_a_read_only_mount(folder: Path) -> str:
 def test_a_file_on_a_read_only_mount_is_read(folder: Path) -> None:
     furnish(folder / "agent.db")
     told = apart(_on_a_read_only_mount, folder)
-    if told == "can not mount":
+    if told == "cannot mount":
         pytest.skip("this user may not mount anything")
     assert json.loads(told) == GOOD
 

@@ -159,12 +159,12 @@ def page(
     next: Any,
     damaged: Sequence[str] = (),
 ) -> None:
-    """Print one page of many: what there is, what can not be read, and how to see more."""
+    """Print one page of many: what there is, what cannot be read, and how to see more."""
     if wants_json():
         as_json({key: items, "next": next} | ({"damaged": damaged} if damaged else {}))
         return
     for one in damaged:
-        say("[bold red]damaged[/] {} can not be read; `strongroom check` says more", one)
+        say("[bold red]damaged[/] {} cannot be read; `strongroom check` says more", one)
     if not rows:
         say("[dim]no {}[/]", key)
         return
@@ -196,7 +196,7 @@ def working(what: str) -> AbstractContextManager[object]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before what can not be undone. No answer is a no."""
+    """Ask before what cannot be undone. No answer is a no."""
     from strongroom.errors import InvalidInput
 
     if yes:

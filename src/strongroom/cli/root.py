@@ -211,7 +211,7 @@ def require_there(url: str) -> None:
 
 
 def _options(url: str) -> dict[str, Any]:
-    """Return how to open what is there: a file that can not be written is still there to be read."""
+    """Return how to open what is there: a file that cannot be written is still there to be read."""
     from strongroom.backends.sqlite import is_read_only
 
     file = file_of(url)

@@ -91,7 +91,7 @@ def create_key(for_space: str, role: str, label: str) -> None:
         as_json({"key": text, "name": stored.name, "space": stored.space, "role": stored.role})
         return
     say("[bold]{}[/]", text)
-    say("[dim]name {}, {} of space {}. Keep it safe: it can not be shown again.[/]",
+    say("[dim]name {}, {} of space {}. Keep it safe: it cannot be shown again.[/]",
         stored.name, stored.role, repr(stored.space))  # fmt: skip
 
 

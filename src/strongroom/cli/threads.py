@@ -125,7 +125,7 @@ def _whole(slot: Slot) -> dict[str, Any]:
 
 
 def _data(slot: Slot) -> Any:
-    """Return a payload as plain JSON. One that can not be read must not hide its neighbours."""
+    """Return a payload as plain JSON. One that cannot be read must not hide its neighbours."""
     try:
         return slot.data
     except StrongroomError as problem:

@@ -22,7 +22,7 @@ __all__ = ["aconnect", "connect"]
 def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Context:
     """Connect to a server for blocking code. `key` says who you are and which space you see.
 
-    `retry_seconds` is how long to keep trying when the server can not be reached or is busy.
+    `retry_seconds` is how long to keep trying when the server cannot be reached or is busy.
     """
     store = HttpStore(url, key=key, retry_seconds=retry_seconds)
     return Context(AsyncContext(Scope(Inline(store), store.space)))

@@ -192,4 +192,4 @@ def new_id() -> str:
 
 
 def _two_spaces(one: str, other: str) -> InvalidInput:
-    return InvalidInput(f"one commit can not span the spaces {one!r} and {other!r}; nothing changed")
+    return InvalidInput(f"one commit cannot span the spaces {one!r} and {other!r}; nothing changed")

@@ -262,7 +262,7 @@ class _Running:
         return ask(self._store, Range(key, 0, 0)).length > length
 
     def abandon(self) -> None:
-        """End the program here. What it would still do on its way out can not reach the store."""
+        """End the program here. What it would still do on its way out cannot reach the store."""
         self._abandoned = True
         self._coroutine.close()
 

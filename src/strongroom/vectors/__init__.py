@@ -1,7 +1,7 @@
 """Vector indexes: what one must do. They hold derived data only, and are never believed without a look at the store.
 
 An index follows the log of a space: `open` says how far it has come, `apply` brings it further. All verbs block; the
-caller decides which thread pays for it. An index that can not be reached raises `Unavailable`.
+caller decides which thread pays for it. An index that cannot be reached raises `Unavailable`.
 """
 
 from __future__ import annotations

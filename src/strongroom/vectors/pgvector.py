@@ -138,7 +138,7 @@ class PgvectorMemories:
             raise
         except Exception as problem:
             said = str(problem) or type(problem).__name__
-            raise Unavailable(f"pgvector can not be used now: {said:.300}", reason="unreachable") from problem
+            raise Unavailable(f"pgvector cannot be used now: {said:.300}", reason="unreachable") from problem
 
 
 def _split(url: str) -> tuple[str, str]:

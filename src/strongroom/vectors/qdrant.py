@@ -169,7 +169,7 @@ class QdrantMemories:
             raise
         except Exception as problem:
             said = str(problem) or type(problem).__name__
-            raise Unavailable(f"Qdrant can not be used now: {said:.300}", reason="unreachable") from problem
+            raise Unavailable(f"Qdrant cannot be used now: {said:.300}", reason="unreachable") from problem
 
 
 def _package() -> Any:

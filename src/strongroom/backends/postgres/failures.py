@@ -161,4 +161,4 @@ def unreachable(error: psycopg.Error, shown: str) -> Unavailable:
         return Unavailable(f"{shown} does not let this role in", reason="permission")
     if "database " in said and "does not exist" in said:
         return Unavailable(f"{shown} does not exist", reason="missing")
-    return Unavailable(f"{shown} can not be reached", reason="unreachable")
+    return Unavailable(f"{shown} cannot be reached", reason="unreachable")

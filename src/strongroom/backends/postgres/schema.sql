@@ -1,7 +1,7 @@
 -- The word :schema stands for the quoted name of the schema that holds everything.
 --
 -- The space comes first in every key, so that the same tables can be partitioned by it or distributed over machines.
--- Values are canonical JSON bytes (jsonb would reorder them). Text can not hold NUL in Postgres; see wire.py.
+-- Values are canonical JSON bytes (jsonb would reorder them). Text cannot hold NUL in Postgres; see wire.py.
 
 CREATE TABLE :schema.format (version integer NOT NULL);
 

@@ -189,7 +189,7 @@ def open_document(key: Key, head: Head, value: bytes | None) -> Document:
     try:
         content, text = _value.decode(value)
     except msgspec.MsgspecError:
-        raise Damaged(f"{key.kind} {key.id!r} can not be read", reason="corrupt") from None
+        raise Damaged(f"{key.kind} {key.id!r} cannot be read", reason="corrupt") from None
     return Document(key, head.count, Json(content), _tags(key, head.tags), text)
 
 
@@ -201,7 +201,7 @@ def _tags(key: Key, raw: bytes) -> dict[str, str]:
             texts.append(rest[: int(size)].decode())
             raw = rest[int(size) :]
     except ValueError:
-        raise Damaged(f"the tags of {key.kind} {key.id!r} can not be read", reason="corrupt") from None
+        raise Damaged(f"the tags of {key.kind} {key.id!r} cannot be read", reason="corrupt") from None
     return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
@@ -224,7 +224,7 @@ def _record(key: Key, seed: int, raw: bytes | None, index: int) -> Record:
         type_, time = _kept.decode(raw[start : at + size])
         content, sender, receiver, text = _erasable.decode(erasable) if erasable else _BLANK
     except (ValueError, ArithmeticError, struct_error, msgspec.MsgspecError):
-        raise Damaged(f"{key.kind} {key.id!r}: record {index} can not be read", reason="corrupt") from None
+        raise Damaged(f"{key.kind} {key.id!r}: record {index} cannot be read", reason="corrupt") from None
     chain, commitment = raw[RECORD.size : at] or None, raw[start - commits : start] or None
     stored = None if content is None else Json(content)
     return Record(index, type_, stored, int(weight), time, sender, receiver, text, commitment, chain)
@@ -251,4 +251,4 @@ def _named(scan: Scan, name: bytes | None) -> Key:
     try:
         return Key(scan.space, scan.kind, (name or b"").decode())
     except (InvalidInput, UnicodeDecodeError):
-        raise Damaged(f"the index of {scan.kind} holds an entry that can not be read", reason="corrupt") from None
+        raise Damaged(f"the index of {scan.kind} holds an entry that cannot be read", reason="corrupt") from None

@@ -37,7 +37,7 @@ from strongroom.store import (
     settled_by,
 )
 
-# A script stops the whole server while it runs, and one that has written can not be stopped. These bounds keep a commit
+# A script stops the whole server while it runs, and one that has written cannot be stopped. These bounds keep a commit
 # well below a second or two; MAX_KEYS also keeps its one deciding HSET within what Lua can pass to a command.
 MAX_KEYS = 1900
 MAX_COST = 100_000

@@ -67,7 +67,7 @@ PASSING = ("LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN")
 _REASONS = {
     "OOM": ("memory", "the server has reached its memory limit"),
     "READONLY": ("read_only", "the server is a read-only replica"),
-    "MISCONF": ("io", "the server can not write to its disk"),
+    "MISCONF": ("io", "the server cannot write to its disk"),
     "NOREPLICAS": ("io", "the server has fewer replicas than it is told to need"),
     "NOAUTH": ("permission", "the server asks for a password"),
     "WRONGPASS": ("permission", "the server refused the user name or password"),
@@ -87,7 +87,7 @@ def translate(error: Exception, shown: str, *, writing: bool = False) -> StoreEr
     """
     nothing = _NOTHING if writing else ""
     if isinstance(error, (Unsent, Lost)):
-        return Unavailable(f"{shown} can not be reached{nothing}", reason="unreachable")
+        return Unavailable(f"{shown} cannot be reached{nothing}", reason="unreachable")
     assert isinstance(error, Refused)
     if "WRONGTYPE" in error.text:
         return Damaged(
@@ -99,7 +99,7 @@ def translate(error: Exception, shown: str, *, writing: bool = False) -> StoreEr
         if error.word == word or f"-{word} " in error.text or (word == "NOPERM" and _forbids(error.text)):
             return Unavailable(f"{shown}: {meaning}{nothing}", reason=reason)
     if "user_script" in error.text or "running script" in error.text:
-        return Damaged(f"{shown} holds data that can not be read{nothing}", reason="corrupt")
+        return Damaged(f"{shown} holds data that cannot be read{nothing}", reason="corrupt")
     return Unavailable(f"{shown} refused the request ({error.word:.20}){nothing}", reason="io")
 
 

@@ -230,4 +230,4 @@ def _named(space: str, name: Any) -> Key:
         kind, id = name.decode().split("\x1f")
         return Key(space, kind, id)
     except (ValueError, AttributeError):
-        raise Damaged(f"the index of space {space!r} holds an entry that can not be read", reason="corrupt") from None
+        raise Damaged(f"the index of space {space!r} holds an entry that cannot be read", reason="corrupt") from None

@@ -233,7 +233,7 @@ def _walk_words(con: apsw.Connection, written: _Words) -> Iterator[str]:
         finally:
             con.execute("DROP TABLE temp.instance")
     except DRIVER_ERRORS as problem:
-        yield f"database: the index of words can not be read ({problem})"
+        yield f"database: the index of words cannot be read ({problem})"
         return
     if not found.same(written):
         yield f"database: the index of words has {found.count} places, and the texts {written.count} or others"

@@ -52,7 +52,7 @@ def _meaning(error: BaseException) -> tuple[type[StoreError], str, str]:
         case apsw.NotADBError():
             return SchemaMismatch, "the file is not a SQLite database", "foreign"
         case apsw.CantOpenError():
-            return Unavailable, f"the database file can not be opened ({detail})", "missing"
+            return Unavailable, f"the database file cannot be opened ({detail})", "missing"
         case apsw.PermissionsError() | apsw.AuthError():
             return Unavailable, "no permission to use the database file", "permission"
         case UnicodeDecodeError():

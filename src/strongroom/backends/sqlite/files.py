@@ -33,7 +33,7 @@ def refuse_folder(path: Path) -> None:
 
 
 def refuse_network(path: Path) -> None:
-    """Raise `Unavailable` if the path lies on a file system whose locks can not be trusted."""
+    """Raise `Unavailable` if the path lies on a file system whose locks cannot be trusted."""
     try:
         mounts = Path("/proc/self/mounts").read_text(errors="replace")
     except OSError:
@@ -130,7 +130,7 @@ class Queue:
                     raise Unavailable(
                         "other processes kept the database busy the whole time; nothing changed", reason="locked"
                     ) from None
-            # Polling with a steady pause, not a blocking call: it can time out, and a stopped process can not hang us.
+            # Polling with a steady pause, not a blocking call: it can time out, and a stopped process cannot hang us.
             time.sleep(pause)
             pause = min(pause * 1.5, 0.002)
 
@@ -143,5 +143,5 @@ class Queue:
         except OSError as problem:
             reason = {errno.EROFS: "read_only", errno.ENOSPC: "disk_full"}.get(problem.errno or 0, "permission")
             raise Unavailable(
-                f"{self._name} can not be opened ({problem.strerror}); nothing changed", reason=reason
+                f"{self._name} cannot be opened ({problem.strerror}); nothing changed", reason=reason
             ) from None

@@ -50,7 +50,7 @@ Work = Commit | Confirm
 
 
 class Promise(asyncio.Future[Receipt]):
-    """The future of a commit. It can not be cancelled: a cancelled task waits for it, and then is cancelled.
+    """The future of a commit. It cannot be cancelled: a cancelled task waits for it, and then is cancelled.
 
     asyncio does exactly that when a future declines to be cancelled; `asyncio.shield` would return at once.
     """

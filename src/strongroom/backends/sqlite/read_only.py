@@ -78,7 +78,7 @@ class ReadOnlyStore(Reader):
         found = self._ask(in_snapshot(lambda con: None if is_behind(con, find) else search(con, find)))
         if found is None:
             raise Unavailable(
-                "the index of words lacks what was written last, and opened read-only it can not be brought up to "
+                "the index of words lacks what was written last, and opened read-only it cannot be brought up to "
                 "date; search once where the file can be written",
                 reason="read_only",
             )
@@ -174,8 +174,8 @@ class ReadOnlyStore(Reader):
             return
         if not index.exists() and not _may_write(self.path.parent):
             raise Unavailable(
-                f"{log.name} holds commits that {self.path.name} does not have yet, and they can not be seen: that "
-                f"takes {index.name}, which is missing and can not be made in a read-only folder. Copy "
+                f"{log.name} holds commits that {self.path.name} does not have yet, and they cannot be seen: that "
+                f"takes {index.name}, which is missing and cannot be made in a read-only folder. Copy "
                 f"{self.path.name} and {log.name} to a folder that can be written, and open the copy",
                 reason="read_only",
             )
@@ -207,7 +207,7 @@ class ReadOnlyStore(Reader):
 
 
 def is_read_only(path: Path) -> bool:
-    """Tell whether a file can not be written by us, or not in the way that a store is written."""
+    """Tell whether a file cannot be written by us, or not in the way that a store is written."""
     if _may_write(path.parent):
         return not _may_write(path)
     return not all(_may_write(Path(f"{path}{suffix}")) for suffix in ("", "-wal", "-shm", "-queue"))
@@ -255,6 +255,6 @@ def _holds_something(log: Path) -> bool:
         return False
     except OSError as problem:
         raise Unavailable(
-            f"{log.name} can not be read ({problem.strerror}), and may hold what {log.name[:-4]} does not have yet",
+            f"{log.name} cannot be read ({problem.strerror}), and may hold what {log.name[:-4]} does not have yet",
             reason="permission",
         ) from None

@@ -113,7 +113,7 @@ class Reader(ABC):
         self._ask(lambda con: backup(Path(path).resolve(), partial(write, con)))
 
     def require_usable(self) -> None:
-        """Raise why this store can not be used, if it can not."""
+        """Raise why this store cannot be used, if it cannot."""
         self.look([])
 
     @abstractmethod

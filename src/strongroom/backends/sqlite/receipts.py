@@ -39,7 +39,7 @@ FOREVER = 1 << 62  # and some more: touching a receipt adds to it
 _encode = msgspec.json.Encoder().encode
 _versions = msgspec.json.Decoder(tuple[int, ...])
 
-# What can not be carried is not asked for here, so of the rest the first character is at most "f".
+# What cannot be carried is not asked for here, so of the rest the first character is at most "f".
 _NEWEST = "SELECT max(id) FROM receipt WHERE space = ? AND id < 'g'"
 _FIND = "SELECT digest, versions, answer, sum FROM receipt WHERE space = ? AND id = ?"
 _TOUCH = "UPDATE receipt SET until = until + 1 WHERE space = ? AND id = ?"

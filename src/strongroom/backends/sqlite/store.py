@@ -108,7 +108,7 @@ class SqliteStore(Reader):
                 if not self.path.exists() or os.access(self.path.parent, os.W_OK):
                     raise
                 raise Unavailable(
-                    f"{self.path.parent} is read-only, so the log of {self.path.name} can not be made; "
+                    f"{self.path.parent} is read-only, so the log of {self.path.name} cannot be made; "
                     "read_only=True opens it for reading",
                     reason="read_only",
                 ) from error
@@ -180,7 +180,7 @@ class SqliteStore(Reader):
                 return found
             with self._group.alone(), translated():
                 self._committer.catch_up(find)
-        raise Damaged("the index of words lacks something that can not be added; restore a backup", reason="corrupt")
+        raise Damaged("the index of words lacks something that cannot be added; restore a backup", reason="corrupt")
 
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream is longer than `length`, or the time is up."""
@@ -237,7 +237,7 @@ class SqliteStore(Reader):
         self.close()
 
     def _settle_duty(self) -> None:
-        """Finish an erasure that somebody else, or we, could not finish; if we can not either, it stays on record."""
+        """Finish an erasure that somebody else, or we, could not finish; if we cannot either, it stays on record."""
         try:
             if owed(self.anchor) is not None:
                 with self._group.alone():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strongroom import retrieval
+import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope

@@ -88,7 +88,7 @@ def head_of(document: Document) -> Head:
     try:
         return msgspec.json.decode(document.value, type=Head)
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"file {document.key.id!r} can not be read: {problem}", reason="corrupt") from None
+        raise Damaged(f"file {document.key.id!r} cannot be read: {problem}", reason="corrupt") from None
 
 
 def tree_of(document: Document | None) -> Tree:

@@ -123,7 +123,7 @@ def looks_around(batch: Batch) -> bool:
 class Decision:
     """What committing a batch would do. Made by applying its requests to the world one by one.
 
-    Raises if the batch can not be committed as it stands. `settled` is the batch as it would be then.
+    Raises if the batch cannot be committed as it stands. `settled` is the batch as it would be then.
     """
 
     def __init__(

@@ -276,7 +276,7 @@ class AsyncMemories(OneLine):
     async def reject(
         self, batch: Batch | str, *, reason: str, reviewer: str = "", commit_id: str | None = None
     ) -> Batch:
-        """Decline a whole batch. Rejecting it again changes nothing; one that is committed can not be rejected."""
+        """Decline a whole batch. Rejecting it again changes nothing; one that is committed cannot be rejected."""
         id = _id(batch)
 
         async def attempt() -> Plan[Batch]:
@@ -314,7 +314,7 @@ class AsyncMemories(OneLine):
     ) -> Results[Hit]:
         """Return the `k` active memories that answer a query best.
 
-        Without an embedder a hybrid search is a lexical one. If vectors can not be had right now, the result's
+        Without an embedder a hybrid search is a lexical one. If vectors cannot be had right now, the result's
         `degraded` says why and the words alone decide. `rerank(query, texts)` may give the best fifty scores of its
         own; if it fails, `degraded` says so. With `half_life_days`, what is recent at `now` gets a little more.
         """

@@ -68,7 +68,7 @@ def stage(
                 raise InvalidInput(f"two requests of one batch have the memory_id {id!r}")
             for ref in request.source_refs:
                 if places.get(ref, -1) >= place:
-                    raise InvalidInput(f"{ref!r} can not be a source of itself or of what comes before it")
+                    raise InvalidInput(f"{ref!r} cannot be a source of itself or of what comes before it")
         except InvalidInput as problem:
             raise InvalidInput(f"{problem}; {UNCHANGED}", path=f"$[{place}]") from None
     ceiling = policy.ceiling(proposer)

@@ -17,7 +17,7 @@ from typing import Any, TypedDict, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom import retrieval
+import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.dates import Day
 from strongroom.errors import InvalidInput, Unavailable

@@ -306,7 +306,7 @@ class Results(list[T]):
 
 def unreadable(ids: Sequence[str]) -> str | None:
     """Say what a list had to leave out."""
-    return f"{len(ids)} can not be read: {', '.join(ids)}" if ids else None
+    return f"{len(ids)} cannot be read: {', '.join(ids)}" if ids else None
 
 
 LABELS: tuple[Trust, ...] = ("untrusted", "unverified", "trusted")

@@ -8,7 +8,7 @@ from typing import Any
 from strongroom.codec import encode
 from strongroom.errors import InvalidInput
 
-# What is signed begins with what it is, so that a signature of one can not be used for the other.
+# What is signed begins with what it is, so that a signature of one cannot be used for the other.
 PACK = b"strongroom/pack/1\0"
 ANCHOR = b"strongroom/anchor/1\0"
 

@@ -62,7 +62,7 @@ class Unzip:
         except (struct.error, OSError, ValueError) as problem:
             if isinstance(problem, InvalidInput):
                 raise
-            raise refused(f"its structure can not be read ({problem})") from None
+            raise refused(f"its structure cannot be read ({problem})") from None
 
     def read(self, name: str) -> Iterator[bytes]:
         """Yield a member's content in chunks. Size and CRC are known to be right only once it has ended."""
@@ -96,7 +96,7 @@ class Unzip:
                 try:
                     yield inflate.decompress(waiting, CHUNK)
                 except zlib.error as problem:
-                    raise refused(f"{member.name!r} can not be decompressed ({problem})") from None
+                    raise refused(f"{member.name!r} cannot be decompressed ({problem})") from None
                 waiting = inflate.unconsumed_tail
             if inflate.unused_data:
                 raise refused(f"{member.name!r} has data after its end")

@@ -6,7 +6,7 @@
 | `artifact` (document) | the sha256 | which blob, how many bytes |
 | `artifact-use` (document) | run id / artifact id | what a run calls it; tagged with run and sha256 |
 
-The `artifact` document is written again by every new use, so that erasing the last use and adding one can not miss each
+The `artifact` document is written again by every new use, so that erasing the last use and adding one cannot miss each
 other: one of the two conflicts and looks again.
 """
 

@@ -9,7 +9,7 @@ out from the least important on, and every line left out is named in the receipt
 4. pinned items, the last first,
 5. the run's own state, which stands there only if it is asked for.
 
-The objective and the status never go. A brief that can not hold even them is refused.
+The objective and the status never go. A brief that cannot hold even them is refused.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def lines_of(state: WorkingSetJson) -> list[Line]:
 
 
 def fixed_parts(state: WorkingSetJson) -> list[tuple[Any, ...]]:
-    """Return how each line that can not slide out is made, and of what. Asked at each update, most of whose lines are
+    """Return how each line that cannot slide out is made, and of what. Asked at each update, most of whose lines are
     known: what they cost can be looked up without making them."""
     parts: list[tuple[Any, ...]] = [
         (_text, state["objective"]),

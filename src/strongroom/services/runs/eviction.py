@@ -95,7 +95,7 @@ def _costs_by(tokenizer: Any) -> tuple[int, Callable[..., int]]:
 
 
 def _fixed(state: WorkingSetJson, tokenizer: Tokenizer) -> int:
-    known: Any = tokenizer  # hashable by identity, which a protocol can not say
+    known: Any = tokenizer  # hashable by identity, which a protocol cannot say
     frame, cost = _costs_by(known)
     return frame + sum(starmap(cost, fixed_parts(state)))
 

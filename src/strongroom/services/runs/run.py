@@ -286,7 +286,7 @@ class AsyncRun:
     async def anchor(self, path: str | os.PathLike[str] | None = None, *, signing_key: bytes | None = None) -> Anchor:
         """Seal the ledger's head: add it to the end of a file, sign it with an Ed25519 key (32 bytes), or both.
 
-        Keep the file where whoever can write the store can not, and give it to `verify`.
+        Keep the file where whoever can write the store cannot, and give it to `verify`.
         """
         return await verifying.anchor(self._ref, path, signing_key)
 
@@ -299,7 +299,7 @@ class AsyncRun:
     ) -> Verification:
         """Check every event against the hash chain, and all that the run is and has against the events.
 
-        A chain alone can not show that its end was cut off, or that all of it was written anew: give a `head` that was
+        A chain alone cannot show that its end was cut off, or that all of it was written anew: give a `head` that was
         kept elsewhere, or `anchors`. With `public_key` only those count that are signed by that key.
         """
         if public_key is not None and anchors is None:

@@ -6,7 +6,7 @@ yet, before the document, put last, makes the run appear all at once.
 
 Rules
 -----
-1. A document can be exchanged, the first record of a stream can not. So a document is not believed about where its
+1. A document can be exchanged, the first record of a stream cannot. So a document is not believed about where its
    ledger is: the ledger of run X is the stream X, or the one that the first record of the stream X points to.
 2. A run is used only through a `Ref` that was found by these rules, and each document read later must agree with it.
 """
@@ -219,7 +219,7 @@ def taken(run_id: str, conflict: Conflict) -> Conflict:
 
 
 def erased(ref: Ref, what: str) -> NotFound:
-    """Say that what an operation made can not be told again: its content is gone for good."""
+    """Say that what an operation made cannot be told again: its content is gone for good."""
     return NotFound(
         f"this was done before, and the {what} it made in run {ref.run_id!r} was erased since; nothing changed",
         kind=what,

@@ -141,9 +141,9 @@ def require_seq(stored: Stored, expected_seq: object) -> None:
 
 
 def content_of(scope: Scope, request: Request, by: By) -> Json:
-    """Return what an update asks for; nothing if that can not be stored, for which it is refused and the ledger told.
+    """Return what an update asks for; nothing if that cannot be stored, for which it is refused and the ledger told.
 
-    What can not be stored can not be sent either, so where a server would be asked it is refused at once.
+    What cannot be stored cannot be sent either, so where a server would be asked it is refused at once.
     """
     edits = {"fields": request.fields, "append": request.append, "remove": request.remove}
     if request.state_patch is not None:

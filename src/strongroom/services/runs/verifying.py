@@ -194,7 +194,7 @@ async def _wrong_episode(ref: Ref, story: Story) -> str:
             if not found.records or place >= found.length:
                 break
     except Damaged as damage:
-        return f"an episode can not be read ({damage})"
+        return f"an episode cannot be read ({damage})"
     wrong = story.wrong_episode(digests)
     return "" if wrong is None else f"episode {wrong + 1} is not the one that its milestone tells of, or one is missing"
 
@@ -288,7 +288,7 @@ class Seal(Struct):
 
 
 class Kept(Struct, frozen=True):
-    """What a file of anchors says of one run: heads, or why it can not be relied on; and the lines left out."""
+    """What a file of anchors says of one run: heads, or why it cannot be relied on; and the lines left out."""
 
     heads: tuple[Head, ...] = ()
     problem: str = ""
@@ -331,7 +331,7 @@ def kept(ref: Ref, anchors: Place | Sequence[Anchor], public_key: bytes | None) 
             del told["signature"]
         wrong = signing.problem(told, public_key, signing.ANCHOR)
         if wrong:
-            return Kept(problem=f"the anchor of length {one.length} can not be relied on: {wrong}", note=note)
+            return Kept(problem=f"the anchor of length {one.length} cannot be relied on: {wrong}", note=note)
     if not own:
         return Kept(problem="no anchor speaks of this run", note=note)
     return Kept(tuple(Head(one.length, one.chain) for one in own), note=note)

@@ -151,7 +151,7 @@ def instant(text: str, path: str = "") -> datetime:
 @lru_cache(maxsize=4096)
 def _instant(text: str) -> datetime | None:
     try:
-        # A leap second is a valid time that datetime can not hold: it counts as the second before it.
+        # A leap second is a valid time that datetime cannot hold: it counts as the second before it.
         return datetime.fromisoformat(_LEAP.sub(":59", text).upper()).astimezone(UTC)
     except (ValueError, OverflowError):
         return None

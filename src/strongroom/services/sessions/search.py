@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from strongroom import retrieval
+import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.dates import Day, day_named
 from strongroom.errors import InvalidInput, Unavailable

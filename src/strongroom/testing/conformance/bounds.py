@@ -151,7 +151,7 @@ class Bounds(Suite):
     def test_matches_end_where_they_do_not_fit(self) -> None:
         """A search within a bound finds the best of what it finds without one, and always something."""
         if not isinstance(self.store, Searchable):
-            raise SkipTest("this store can not search")
+            raise SkipTest("this store cannot search")
         for number in range(4):
             self.do(Put(self.key(f"d{number}"), encode(f"{number}" * LARGE), {}, f"apple {number}"))
         find = Find(self.space, "thing", ("appl",))

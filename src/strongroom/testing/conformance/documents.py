@@ -129,7 +129,7 @@ class Documents(Suite):
         assert self.get(self.key()) is None
 
     def test_a_version_is_never_used_twice(self) -> None:
-        """Versions go on after a deletion: the new document can not be taken for the old one."""
+        """Versions go on after a deletion: the new document cannot be taken for the old one."""
         self.do(put(self.key(), "old"))
         deleted = self.do(Delete(self.key())).versions[0]
         assert deleted == 2, "a deletion is a write and counts as one"
@@ -164,7 +164,7 @@ class Documents(Suite):
         assert (self.value(self.key()), self.document(self.key()).version) == ("kept", 1)
 
     def test_a_stream_is_not_a_document(self) -> None:
-        """A document can not be put where a stream is; the stream stays as it was."""
+        """A document cannot be put where a stream is; the stream stays as it was."""
         self.do(append(self.key(), "kept"))
         with raises(InvalidInput):
             self.do(put(self.key()))

@@ -1,4 +1,4 @@
-"""Moving: what leaves one store for another is all there is, exactly as it is. Skipped for stores that can not move."""
+"""Moving: what leaves one store for another is all there is, exactly as it is. Skipped for stores that cannot move."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Moves(Suite):
 
     def movable(self) -> Movable:
         if not isinstance(self.store, Movable):
-            raise SkipTest("this store can not move its content")
+            raise SkipTest("this store cannot move its content")
         return self.store
 
     def filled(self, store: Store) -> Store:

@@ -91,7 +91,7 @@ export const Sparkline = ({ values, label, width = 96, height = 20 }) => {
 };
 
 /** What is known beside what would be. Alike texts are one line with words struck out and underlined (never colour
-    alone); others are two lines, since an inline diff of two different sentences can not be read. */
+    alone); others are two lines, since an inline diff of two different sentences cannot be read. */
 export const WordDiff = ({ before, after }) => {
   const diff = wordDiff(before, after);
   const show = (kinds) => diff.filter(({ kind }) => kinds.includes(kind)).map(({ kind, text }) => {
