@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import strongroom
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
-from strongroom.services.sessions import deletions
+from strongroom.services.sessions import erasure
 from strongroom.services.sessions import writes as session_writes
 from strongroom.store import Key, Range
 
@@ -307,7 +307,7 @@ async def half_deleted(ctx: Any, monkeypatch: pytest.MonkeyPatch, commit_id: str
 
     # A server that dies leaves its caller in doubt.
     with monkeypatch.context() as patch, pytest.raises((Killed, CommitUnknown)):
-        patch.setattr(deletions, "_rest", die)
+        patch.setattr(erasure, "_rest", die)
         await session.delete(commit_id=commit_id)
     return session
 
