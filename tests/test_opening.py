@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from inspect import signature
@@ -171,3 +173,14 @@ def test_a_space_that_can_not_name_anything_is_refused(space: Any) -> None:
 def test_what_is_no_address_is_refused(address: Any) -> None:
     with pytest.raises(InvalidInput):
         strongroom.open(address)
+
+
+@pytest.mark.parametrize(("address", "driver", "extra"), [
+    ("postgresql://x/y", "psycopg", "postgres"), ("redis://x", "redis", "redis"),
+])  # fmt: skip
+def test_an_address_whose_driver_is_missing_names_the_extra(address: str, driver: str, extra: str) -> None:
+    program = f"import sys; sys.modules[{driver!r}] = None; from strongroom.cli import main; main()"
+    command = [sys.executable, "-c", program, "--url", address, "runs", "list"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 1
+    assert f"pip install 'strongroom[{extra}]'" in told.stderr

@@ -149,8 +149,22 @@ def test_serve_refuses_the_world_without_keys(here: Path, type_in: Type, monkeyp
     refused = type_in("serve", "--host", "0.0.0.0")
     assert (refused.code, started) == (1, [])
     assert "keys create" in refused.err
-    assert type_in("serve").code == 0
+    assert "console: /" in type_in("serve").out
     assert type_in("serve", "--json").json["keys"] is False
     type_in("keys", "create", "--space", "acme", "--role", "admin")
     assert type_in("serve", "--host", "0.0.0.0").code == 0
     assert started == ["127.0.0.1", "127.0.0.1", "0.0.0.0"]
+
+
+def test_a_key_opens_the_space_that_is_named_anywhere_or_the_default_one(empty: Path, type_in: Type) -> None:
+    def opened(*options: str) -> object:
+        return type_in(*options, "keys", "create", "--role", "writer", "--json").json["space"]
+
+    assert (opened(), opened("--space", "acme")) == ("default", "acme")
+
+
+def test_a_shown_file_is_the_bytes_that_were_written(here: Path, type_in: Type) -> None:
+    for text in ("ends its line\n", "does not", "\ttab\r\n\x1b[2J\n\n", ""):
+        (here / "note.txt").write_bytes(text.encode())
+        type_in("files", "write", "/exact", "note.txt")
+        assert type_in("files", "show", "/exact").out == text

@@ -123,6 +123,12 @@ def test_a_wrong_key_is_refused_at_the_door(server: Served) -> None:
     assert refused.value.reason == "permission"
 
 
+def test_a_missing_key_is_asked_for_in_the_words_of_this_client(server: Served) -> None:
+    server.key()
+    with pytest.raises(Unavailable, match=r"connect\(url, key=\.\.\.\).*STRONGROOM_API_KEY"):
+        strongroom.connect(server.url)
+
+
 def test_a_closed_connection_says_so(server: Served) -> None:
     ctx = strongroom.connect(server.url)
     ctx.close()

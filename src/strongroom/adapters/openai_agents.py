@@ -10,9 +10,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agents.items import TResponseInputItem
-from agents.memory import SessionSettings
-from agents.memory.session_settings import resolve_session_limit
+from strongroom.adapters.extras import without
+
+try:
+    from agents.items import TResponseInputItem
+    from agents.memory import SessionSettings
+    from agents.memory.session_settings import resolve_session_limit
+except ModuleNotFoundError as missing:
+    raise without(missing, "openai-agents") from None
 
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.exact import messages_of, restored

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import click
 
-from strongroom.cli.output import as_json, brief, confirm, done, moment, page, say, wants_json, write
+from strongroom.cli.output import as_json, brief, confirm, done, moment, page, say, wants_json, write_exactly
 from strongroom.cli.root import cli, context
 from strongroom.errors import InvalidInput
 from strongroom.services.files.values import MAX_FILE_BYTES
@@ -38,13 +38,13 @@ def list_files(folder: str, after: str | None, limit: int) -> None:
 @PATH
 @click.option("--version", type=click.IntRange(1, 2**53), help="As it was then.")
 def show_file(path: str, version: int | None) -> None:
-    """Print what a file says, now or at a version."""
+    """Print what a file says, now or at a version; into a pipe or a file exactly its bytes."""
     with context() as ctx:
         found = ctx.files.read(path) if version is None else ctx.files.at(path, version)
     if wants_json():
         as_json(found)
     else:
-        write(found.text)
+        write_exactly(found.text)
 
 
 @files.command("write")

@@ -108,6 +108,16 @@ def write(text: str) -> None:
     console().print(_text(text), soft_wrap=True)
 
 
+def write_exactly(text: str) -> None:
+    """Print stored text byte for byte, unless a terminal would read it: there it is cleaned, and ends its line."""
+    if sys.stdout.isatty():
+        write(text.removesuffix("\n"))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
 def done(value: Any, markup: str, *facts: object) -> None:
     """Say what was done: the value with --json, a line for people otherwise."""
     if wants_json():

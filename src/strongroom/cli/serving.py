@@ -58,7 +58,7 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
         if wants_json():
             as_json({"url": where, "keys": has_keys})
             return
-        say("Strongroom on {}  (documentation: /docs)", where)
+        say("Strongroom on {}  (console: /, documentation: /docs)", where)
         if not protected:
             say("[yellow]no keys:[/] whoever is on this machine may do everything; fine for a laptop")
         elif had_keys and not has_keys:
@@ -81,12 +81,13 @@ def keys() -> None:
 
 
 @keys.command("create")
-@click.option("--space", "for_space", required=True, help="The space (tenant) this key opens.")
+@click.option("--space", "for_space", help="The space (tenant) this key opens (default: default).")
 @click.option("--role", required=True, type=click.Choice(["reader", "writer", "reviewer", "admin"]))
 @click.option("--label", default="", help="A note for yourself.")
-def create_key(for_space: str, role: str, label: str) -> None:
+def create_key(for_space: str | None, role: str, label: str) -> None:
     """Make a key. It is shown once and stored as a hash."""
-    text, stored = _with_keys(lambda keys: keys.create(space=for_space, role=role, label=label), create=True)
+    opens = for_space or space()
+    text, stored = _with_keys(lambda keys: keys.create(space=opens, role=role, label=label), create=True)
     if wants_json():
         as_json({"key": text, "name": stored.name, "space": stored.space, "role": stored.role})
         return

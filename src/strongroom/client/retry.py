@@ -20,6 +20,7 @@ from strongroom.protocol.errors import revive
 from strongroom.protocol.wire import MEDIA
 
 LONGEST_PAUSE_SECONDS = 2.0
+KEY_HINT = "; here: connect(url, key=...), or on the command line --key or STRONGROOM_API_KEY"
 
 
 class Request(Struct, frozen=True):
@@ -44,9 +45,11 @@ class Retry:
         clock: Callable[[], float] = monotonic,
         *,
         server: str = "the server",
+        keyless: bool = False,
     ) -> None:
         self._request = request
         self._server = server
+        self._hint = KEY_HINT if keyless else ""
         self._patience = patience_seconds
         self._clock = clock
         self._end = clock() + patience_seconds
@@ -69,7 +72,7 @@ class Retry:
         """Return None if the answer is good, else the pause before the next try."""
         if status < 400:
             return None
-        error = _error(status, content, "" if self._request.commit_id is None else "; nothing changed")
+        error = _error(status, content, "" if self._request.commit_id is None else "; nothing changed", self._hint)
         asked = headers.get("retry-after", "")
         again = status in (429, 502, 503, 504)
         # A bare StoreError is a server that does not know what happened to it.
@@ -99,7 +102,7 @@ class Retry:
         return Unavailable(f"{message}{suffix}", reason=reason or "unreachable")
 
 
-def _error(status: int, content: bytes, nothing: str) -> StrongroomError:
+def _error(status: int, content: bytes, nothing: str, hint: str) -> StrongroomError:
     try:
         told: Any = msgspec.json.decode(content)
     except msgspec.DecodeError:
@@ -113,7 +116,9 @@ def _error(status: int, content: bytes, nothing: str) -> StrongroomError:
         return Unavailable(message, reason="unreachable")
     if error := revive(code, message, details):
         return error
-    if status in (401, 403):
+    if status == 401:
+        return Unavailable(f"{message}{hint}{nothing}", reason="permission")
+    if status == 403:
         return Unavailable(f"{message}{nothing}", reason="permission")
     if status == 413:
         return BudgetExceeded(message, limit=details.get("limit", 0), needed=details.get("needed", 0))

@@ -32,6 +32,7 @@ class _Known:
     """What both kinds know of their server."""
 
     _http: httpx.Client | httpx.AsyncClient
+    _retry_seconds: float
 
     def __init__(self, about: wire.About) -> None:
         self.space = about.space
@@ -40,6 +41,10 @@ class _Known:
     def __repr__(self) -> str:
         url = self._http.base_url
         return f"{type(self).__name__}('{url.scheme}://{url.netloc.decode()}')"  # netloc: without a password
+
+    def _retry(self, request: Request) -> Retry:
+        server, keyless = str(self._http.base_url).rstrip("/"), "Authorization" not in self._http.headers
+        return Retry(request, self._retry_seconds, server=server, keyless=keyless)
 
 
 class HttpStore(_Known):
@@ -87,7 +92,7 @@ class HttpStore(_Known):
 
     def send(self, request: Request) -> bytes:
         """Send a request until it is answered, or patience ends."""
-        retry = Retry(request, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
+        retry = self._retry(request)
         while True:
             try:
                 with _body(request) as body:
@@ -159,7 +164,7 @@ class AsyncHttpStore(_Known):
 
     async def send(self, request: Request) -> bytes:
         """Send a request until it is answered, or patience ends."""
-        retry = Retry(request, self._retry_seconds, server=str(self._http.base_url).rstrip("/"))
+        retry = self._retry(request)
         while True:
             try:
                 with _body(request) as body:

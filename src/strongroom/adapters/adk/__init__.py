@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.adk.cli.service_registry import get_service_registry
+from strongroom.adapters.extras import without
+
+try:
+    from google.adk.cli.service_registry import get_service_registry
+except ModuleNotFoundError as missing:
+    raise without(missing, "adk") from None
 
 from strongroom.adapters.adk.artifacts import StrongroomArtifactService
 from strongroom.adapters.adk.memory import StrongroomMemoryService
