@@ -81,6 +81,13 @@ def test_a_run_is_shown_as_it_was(here: Path, type_in: Type) -> None:
     assert type_in("runs", "show", "scraper", "--at", "0", "--json").json["working_set"]["status"] == "BOOT"
 
 
+def test_a_run_is_shown_with_its_own_state(here: Path, type_in: Type) -> None:
+    with strongroom.open(here / "agent.db") as ctx:
+        ctx.runs.create(objective="Answer", run_id="ticket", state={"step": 3})
+    assert '{"step":3}' in type_in("runs", "show", "ticket").out
+    assert type_in("runs", "show", "ticket", "--json").json["state"] == {"step": 3}
+
+
 def test_a_head_kept_elsewhere_shows_a_cut_end(here: Path, type_in: Type) -> None:
     head = type_in("runs", "verify", "scraper", "--json").json["head"]
     assert type_in("runs", "verify", "scraper", "--head", f"{head['length']}:{head['chain']}").code == 0

@@ -11,6 +11,7 @@ import pytest
 
 import strongroom
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput
+from tests.server.serving import served
 from tests.services.pack_files import contents, mended, write
 from tests.turning import raw, turned
 
@@ -182,6 +183,70 @@ def test_a_state_that_does_not_fit_its_type_is_refused(kind: Any) -> None:
         other = ctx.runs.create(objective="o", state={"something": "else"})
         with pytest.raises(InvalidInput, match="does not fit"):
             _ = ctx.runs.get(other.id, state_type=made).state
+
+
+@pytest.mark.parametrize("kind", [Ticket, Order, None], ids=["struct", "dataclass", "pydantic"])
+@pytest.mark.parametrize("patch", [{"tries": "oops"}, {"id": None}])
+def test_a_patch_after_which_a_state_would_not_fit_its_type_is_refused(kind: Any, patch: Any) -> None:
+    made = kind or model()
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state=made(id="T-1"))
+        with pytest.raises(InvalidInput, match=r"(?s)^state: the state does not fit .*; nothing changed$"):
+            run.update(state_patch=patch)
+        assert run.state == made(id="T-1") and ctx.runs.get("r").seq == 0
+
+
+async def test_a_patch_that_does_not_fit_is_refused_alone_and_in_a_turn(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", run_id="r", state=Ticket("T-1"))
+    with pytest.raises(InvalidInput, match="does not fit Ticket"):
+        await run.update(state_patch={"tries": "oops"})
+    with pytest.raises(InvalidInput, match="does not fit Ticket"):
+        await turned(ctx, lambda turn: turn.update(raw(run), state_patch={"id": None}))
+    assert (await ctx.runs.get("r")).seq == 0
+
+
+def test_over_http_a_patch_that_does_not_fit_is_refused() -> None:
+    with served("memory://") as server, strongroom.connect(server.url, key=server.key()) as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state=Ticket("T-1"))
+        with pytest.raises(InvalidInput, match="does not fit Ticket"):
+            run.update(state_patch={"tries": "oops"})
+        with pytest.raises(InvalidInput, match="does not fit Ticket"), ctx.turn() as turn:
+            turn.update(run, state_patch={"id": None})
+        with pytest.raises(InvalidInput, match="does not fit Ticket"):
+            ctx.turn_with(lambda turn: turn.update(run, state_patch={"id": None}))
+        assert ctx.runs.get("r").seq == 0
+
+
+def test_parts_of_a_turn_over_http_are_looked_at_together() -> None:
+    with served("memory://") as server, strongroom.connect(server.url, key=server.key()) as ctx:
+        ctx.runs.create(objective="o", run_id="r")
+        run = ctx.runs.get("r", state_type=Ticket)
+        with ctx.turn() as turn:
+            turn.update(run, state=Ticket("T-1"))
+            turn.update(run, state_patch={"tries": 1})
+        assert run.state == Ticket("T-1", 1)
+
+
+def test_an_instance_that_does_not_fit_its_own_type_begins_no_run() -> None:
+    with strongroom.open("memory://") as ctx:
+        with pytest.raises(InvalidInput, match="does not fit Ticket"):
+            ctx.runs.create(objective="o", state=Ticket(7))  # type: ignore[arg-type]
+        assert not ctx.runs.list()
+
+
+def test_an_error_on_a_read_does_not_speak_of_changes() -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.runs.create(objective="o", run_id="r", state={"something": "else"})
+        with pytest.raises(InvalidInput, match="does not fit") as refused:
+            _ = ctx.runs.get("r", state_type=Ticket).state
+        assert "changed" not in str(refused.value)
+
+
+def test_an_unknown_field_is_told_all_that_an_update_takes() -> None:
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o")
+        with pytest.raises(InvalidInput, match="state, state_patch, append, remove; nothing changed"):
+            run.update(zzz=1)  # type: ignore[call-arg]
 
 
 def test_a_pack_whose_state_was_changed_is_refused(tmp_path: Path) -> None:

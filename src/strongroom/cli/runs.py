@@ -32,6 +32,7 @@ from strongroom.encryption import PACK_VARIABLE
 from strongroom.values import Event, Head, Status
 
 MAX_SEQ = 2**53
+MAX_STATE = 4000  # characters of a run's own state that are shown; --json shows all of it
 RUN = argument("run_id", "run")
 ACTOR = click.option("--actor", default=me, show_default="login name", help="Who the ledger says did it.")
 
@@ -61,13 +62,14 @@ def list_runs(status: Status | None, after: str | None, limit: int) -> None:
 @RUN
 @click.option("--at", "seq", type=click.IntRange(0, MAX_SEQ), help="As it was after this update.")
 def show_run(run_id: str, seq: int | None) -> None:
-    """Show a run's working set, ledger and milestones."""
+    """Show a run's working set, its own state, ledger and milestones."""
     with context() as ctx:
         run = ctx.runs.get(run_id)
         state = run.working_set if seq is None else run.at(seq)
         head, episodes, config = run.head(), run.episodes(limit=20), run.config
     if wants_json():
-        as_json({"working_set": state, "config": config, "head": head, "episodes": [one.to_dict() for one in episodes]})
+        told = {"working_set": state, "state": state.state, "config": config, "head": head}
+        as_json(told | {"episodes": [one.to_dict() for one in episodes]})
         return
     say("[bold]{}[/]  sequence {}", state.run_id, state.seq)
     facts(
@@ -83,6 +85,7 @@ def show_run(run_id: str, seq: int | None) -> None:
             "pinned": [brief(item.content) for item in state.pinned_context],
             "context": [f"{item.priority}  {brief(item.content)}" for item in state.sliding_context],
             "artifacts": [f"{item.id}  {item.type}  {brief(item.path)}" for item in state.artifact_refs],
+            "state": brief(state.state, MAX_STATE),
             "milestones": [f"{moment(one.created_at)}  {brief(one.reason)}" for one in episodes],
             "ledger": f"{head.length:,} events, head {head.chain[:16]}…",
             "task, thread": f"{state.task_id}, {state.thread_id}",

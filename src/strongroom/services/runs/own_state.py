@@ -37,13 +37,12 @@ def plain(value: Any, kind: type[Any] | None = None) -> dict[str, Any] | None:
             path=FIELD,
         )
     stored: dict[str, Any] = encode(made, depth=2).load()
-    if kind is not None:
-        typed(stored, kind)
+    typed(stored, kind, "; nothing changed")
     return stored
 
 
-def typed(state: dict[str, Any] | None, kind: type[Any] | None) -> Any:
-    """Return a state as an instance of its type; raise `InvalidInput` if it does not fit."""
+def typed(state: dict[str, Any] | None, kind: type[Any] | None, told: str = "") -> Any:
+    """Return a state as an instance of its type; if it does not fit, raise `InvalidInput` that ends with `told`."""
     if state is None or kind is None:
         return state
     try:
@@ -51,9 +50,7 @@ def typed(state: dict[str, Any] | None, kind: type[Any] | None) -> Any:
             return kind.model_validate(state)
         return msgspec.convert(state, kind)
     except (msgspec.ValidationError, ValueError, TypeError) as problem:
-        raise InvalidInput(
-            f"the state does not fit {kind.__name__}: {str(problem)[:300]}; nothing changed", path=FIELD
-        ) from None
+        raise InvalidInput(f"the state does not fit {kind.__name__}: {str(problem)[:300]}{told}", path=FIELD) from None
 
 
 def type_of(value: Any) -> type[Any] | None:

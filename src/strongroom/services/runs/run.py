@@ -142,11 +142,12 @@ class AsyncRun:
         """Replace fields, if nobody else has updated the run since `expected_seq` (default: what this handle saw).
 
         `append` and `remove` edit list fields instead: `append={"blockers": ["429s"]}`; `state_patch` merges into the
-        run's own state (null takes a member away). Alone, and without an expected_seq, these commute: whoever else is
-        writing, they are applied to what is there. A refusal is recorded in the ledger and raised. A repeat with the
-        same `commit_id` changes nothing and returns the first result; what it expects is not part of what it asks for.
+        run's own state (null takes a member away; what then does not fit its type is refused). Alone, and without
+        an expected_seq, these commute: whoever else is writing, they are applied to what is there. A refusal is
+        recorded in the ledger and raised. A repeat with the same `commit_id` changes nothing and returns the first
+        result; what it expects is not part of what it asks for.
         """
-        request = Request(self._plain(fields), append or {}, remove or {}, state_patch)
+        request = Request(self._plain(fields), append or {}, remove or {}, state_patch, self._state_type)
         commutes = not fields and expected_seq is None and (append or remove or state_patch is not None)
         expected = None if commutes else self.seq if expected_seq is None else expected_seq
         by = By(actor or self._actor, parent)
@@ -156,6 +157,8 @@ class AsyncRun:
 
         content = updates.content_of(self._ref.scope, request, by)
         operation = Operation("run.update", self._ref.key, content, commit_id, encode({"expected_seq": expected}))
+        if not self._in_turn:  # a turn looks at all of its parts together
+            await updates.check_state(self._ref, request)
         return (await self._update(operation, by, ask, expected)).working_set
 
     async def update_with(

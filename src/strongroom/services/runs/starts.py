@@ -59,7 +59,7 @@ async def start(
     chosen = _config(config)
     made: dict[str, Any] = {name: _fresh(name.removesuffix("_id")) if id is None else id for name, id in given.items()}
     told: dict[str, Any] = {name: data(value) for name, value in fields.items()}
-    told |= {} if own is None else {"state": own_state.plain(own)}
+    told |= {} if own is None else {"state": own_state.plain(own, own_state.type_of(own))}
     content = encode({**given, **told, "config": msgspec.to_builtins(chosen), "actor": actor})
     working_set = initial(**made, **told, config=chosen)
     make_room(None, working_set, max_tokens=chosen.ws_max_tokens, tokenizer=scope.tokenizer)

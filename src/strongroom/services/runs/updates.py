@@ -19,7 +19,7 @@ from strongroom.codec import Json, encode, pack
 from strongroom.errors import Conflict, InvalidInput, StrongroomError
 from strongroom.operations import NOTHING, Operation, Plan, Undecided, made_here, perform, step
 from strongroom.scope import Scope
-from strongroom.services.runs import history
+from strongroom.services.runs import history, own_state
 from strongroom.services.runs.eviction import make_room
 from strongroom.services.runs.ledger import body_of
 from strongroom.services.runs.state import (
@@ -49,12 +49,16 @@ class By(NamedTuple):
 
 
 class Request(Struct, frozen=True):
-    """What an update changes, what belongs into the same commit, and what its receipt is to tell."""
+    """What an update changes, what belongs into the same commit, and what its receipt is to tell.
+
+    `state_type` is what the run's own state must fit once it is patched.
+    """
 
     fields: Mapping[str, Any] = {}
     append: Mapping[str, Sequence[Any]] = {}
     remove: Mapping[str, Sequence[Any]] = {}
     state_patch: Mapping[str, Any] | None = None
+    state_type: type[Any] | None = None
     events: tuple[Entry, ...] = ()
     expects: tuple[Expect, ...] = ()
     writes: tuple[Write, ...] = ()
@@ -157,10 +161,22 @@ def content_of(scope: Scope, request: Request, by: By) -> Json:
         raise
 
 
+async def check_state(ref: Ref, request: Request) -> None:
+    """Refuse a patch after which the state would not fit its type, where the update is made by a server.
+
+    The server does not know the type, so it is looked at here, against the run as it is now.
+    """
+    if request.state_patch is None or request.state_type is None or made_here(ref.scope):
+        return
+    stored = await read(ref)
+    own_state.plain(own_state.merged(stored.working_set.get("state"), request.state_patch), request.state_type)
+
+
 def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
     """Plan the commit: the run document, then the event that tells the change, then what belongs with them."""
     ref, config = stored.ref, stored.state.config
-    wanted = changed(stored.working_set, config, request.fields, request.append, request.remove, request.state_patch)
+    edits = (request.fields, request.append, request.remove, request.state_patch, request.state_type)
+    wanted = changed(stored.working_set, config, *edits)
     after, eviction = make_room(
         stored.working_set, wanted, max_tokens=config.ws_max_tokens, tokenizer=ref.scope.tokenizer
     )

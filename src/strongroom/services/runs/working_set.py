@@ -28,6 +28,7 @@ MAX_RUN_ID = 160
 IMMUTABLE = ("_schema_version", "_update_seq", "task_id", "thread_id", "run_id", "objective")
 LISTS = ("acceptance_criteria", "constraints", "blockers", "artifact_refs", "pinned_context", "sliding_context")
 MUTABLE = ("status", "current_stage", "next_action", "last_action_summary", *LISTS)
+EDITS = ("state_patch", "append", "remove")  # what an update takes besides whole fields
 # How a caller may name an immutable field: as the JSON does, or as the attribute of WorkingSet.
 _ATTRIBUTES = {"seq": "_update_seq", "schema_version": "_schema_version"}
 # Above this many differing items a single splice is written: matching costs the product of both lengths.
@@ -78,11 +79,14 @@ def changed(
     append: Mapping[str, Sequence[Any]],
     remove: Mapping[str, Sequence[Any]],
     state_patch: Mapping[str, Any] | None = None,
+    state_type: type[Any] | None = None,
 ) -> WorkingSetJson:
     """Return the state after one update, its sequence number one higher; raise if it may not become that."""
     own, fields = fields, {name: value for name, value in fields.items() if name != own_state.FIELD}
-    for name in (*fields, *append, *remove):
-        _require_mutable(name)
+    for name in fields:
+        _require_mutable(name, (*MUTABLE, own_state.FIELD, *EDITS))
+    for name in (*append, *remove):
+        _require_mutable(name, LISTS)
     after = dict(state)
     new = {name: data(value) for name, value in fields.items()}
     after.update(new)
@@ -100,7 +104,7 @@ def changed(
     for name, items in added.items():
         after[name] = [*after[name], *items]
     after["_update_seq"] = state["_update_seq"] + 1
-    _change_own(after, config, own, state_patch)
+    _change_own(after, config, own, state_patch, state_type)
     touched = {name: after[name] for name in (*fields, *append)}
     check_schema("ws_patch", touched, part="fields")
     _check_times(touched.get("sliding_context", ()))
@@ -115,16 +119,20 @@ def changed(
 
 
 def _change_own(
-    after: WorkingSetJson, config: RunConfig, fields: Mapping[str, Any], patch: Mapping[str, Any] | None
+    after: WorkingSetJson,
+    config: RunConfig,
+    fields: Mapping[str, Any],
+    patch: Mapping[str, Any] | None,
+    kind: type[Any] | None,
 ) -> None:
-    """Replace the run's own state, or merge a patch into it."""
+    """Replace the run's own state, or merge a patch into it. What a patch makes of it must fit the type."""
     if own_state.FIELD in fields:
         if patch is not None:
             raise InvalidInput("was both replaced and patched; do one of the two; nothing changed", path="state")
         own_state.put(after, own_state.plain(fields[own_state.FIELD]), config)
     elif patch is not None:
         merged = own_state.merged(after.get(own_state.FIELD), own_state.plain(patch) or {})
-        own_state.put(after, own_state.plain(merged), config)
+        own_state.put(after, own_state.plain(merged, kind), config)
 
 
 def require_valid(state: WorkingSetJson) -> None:
@@ -195,12 +203,12 @@ def view(state: WorkingSetJson) -> WorkingSet:
         raise Damaged(f"a stored working set is not one ({problem})", reason="corrupt") from None
 
 
-def _require_mutable(name: str) -> None:
+def _require_mutable(name: str, allowed: Sequence[str]) -> None:
     name = _ATTRIBUTES.get(name, name)
     if name in IMMUTABLE:
         raise Immutable(f"{name} never changes in a run; nothing changed", field=name)
     if name not in MUTABLE:
-        raise InvalidInput(f"{no_field(name, MUTABLE)}; nothing changed", path=name)
+        raise InvalidInput(f"{no_field(name, allowed)}; nothing changed", path=name)
 
 
 def _list(value: Any, name: str) -> list[Any]:

@@ -22,10 +22,11 @@ from typing import Any, Protocol, TypeVar, Unpack
 from strongroom.arguments import checked
 from strongroom.codec import Json, pack
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, StrongroomError
-from strongroom.operations import NOTHING, Operation, Plan, perform
+from strongroom.operations import NOTHING, Operation, Plan, made_here, perform
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.values import MemoryRequest, Request
+from strongroom.services.runs import own_state
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import EPISODES, Ref
 from strongroom.services.runs.verifying import Seal
@@ -64,6 +65,7 @@ class AsyncTurn:
         self._parts: list[Part] = []
         self._bytes = 0
         self._updates: dict[str, int] = {}
+        self._typed = False  # whether the state of a run is patched that has a type
         self._runs: dict[str, AsyncRun] = {}
         self._left: dict[str, AsyncRun] = {}  # what the last attempt would leave the runs as
         self._sessions: dict[int, AsyncSession] = {}
@@ -126,6 +128,7 @@ class AsyncTurn:
         self._add(call, Get(run._ref.key), Range(run._ref.ledger, limit=0))
         self._updates[run.id] = earlier + 1
         self._runs[run.id] = run
+        self._typed |= state_patch is not None and run._state_type is not None
 
     def record(
         self,
@@ -204,11 +207,27 @@ class AsyncTurn:
 
         content, besides = content_of(self._parts)
         operation = Operation("turn", target_of(self._scope), content, self._commit_id, besides)
+        await self._check_states()
         await self._finish(await perform(self._scope, operation, attempt, _before))
 
     async def _plan(self, moved: Conflict | None, lost: Callable[[Conflict], None]) -> Plan[Made]:
         self._left.clear()
         return await plan(self._scope, self._parts, moved, lost)
+
+    async def _check_states(self) -> None:
+        """Refuse what does not fit the type of a run's own state, which a server does not know: plan the turn here too.
+
+        Whatever else is wrong with it is for the server to say.
+        """
+        if not self._typed or made_here(self._scope):
+            return
+        try:
+            await plan(self._scope, self._parts, None, lambda conflict: None)
+        except InvalidInput as problem:
+            if problem.path == own_state.FIELD:
+                raise
+        except StrongroomError:
+            pass
 
     async def _finish(self, made: Made) -> None:
         """Let the handles that took part know. The turn is made, whatever becomes of this."""
@@ -295,7 +314,9 @@ async def turn_with(
             return None
 
     async def elsewhere() -> Json:
-        content, besides = content_of((await asked())._parts)
+        now = await asked()
+        await now._check_states()
+        content, besides = content_of(now._parts)
         return pack({**content.load(), "besides": besides.load()["parts"]})
 
     operation = Operation("turn_with", target_of(scope), NOTHING, commit_id)
