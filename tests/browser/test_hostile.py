@@ -29,8 +29,19 @@ def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context) -> None:
     fact = {"op": "add", "type": "fact", "scope": "global", "content": MARKUP + TURNED, "rationale": MARKUP,
             "confidence": 0.5, "source_refs": [MARKUP]}  # fmt: skip
     ctx.memories.propose([fact], proposer=MARKUP)  # type: ignore[list-item]
+    ctx.files.write("/odd.md", MARKUP + TURNED + LONG[:50_000])
     page = visit("overview")
-    for where in ("review", "runs", "runs/odd", "runs/odd?tab=artifacts", "sessions", "sessions/odd", "memory"):
+    for where in (
+        "files",
+        "files/%2Fodd.md",
+        "review",
+        "runs",
+        "runs/odd",
+        "runs/odd?tab=artifacts",
+        "sessions",
+        "sessions/odd",
+        "memory",
+    ):
         page.evaluate("where => { location.hash = '#/' + where; }", where)
         page.locator("main :is(h1, h2)").first.wait_for()
         page.wait_for_function("!document.querySelector('.skeleton')")

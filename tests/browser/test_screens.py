@@ -17,6 +17,8 @@ SCREENS = {
     "sessions": "Where is my parcel?",
     "sessions/support-7": "Charged twice in July",
     "memory": "approval of a person",
+    "files": "/handover/refunds.md",
+    "files/%2Fhandover%2Frefunds.md": "refund bank fees together",
     "threads": "Every message was handled",
     "operations": "may lose nothing",
 }
@@ -95,3 +97,13 @@ def test_the_prompt_says_how_much_was_left_out(visit: Visit) -> None:
     page = visit("sessions/support-7?budget=400")
     page.get_by_text("Did not fit").first.wait_for()
     assert page.get_by_role("slider", name="Budget").get_attribute("aria-valuetext") == "400 tokens"
+
+
+@one_store
+def test_a_file_is_found_by_its_words_and_shown_as_it_was(visit: Visit) -> None:
+    page = visit("overview")
+    page.get_by_role("combobox", name="Search everything").fill("islands")
+    page.get_by_role("option", name="islands").click()
+    page.get_by_role("heading", name="/handover/carriers.md").wait_for()
+    page.evaluate("location.hash = '#/files/%2Fhandover%2Frefunds.md?version=1'")
+    page.get_by_text("Ask a person before any refund.").wait_for()

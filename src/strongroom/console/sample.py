@@ -34,6 +34,7 @@ def fill(ctx: Context) -> None:
     memories = ctx.memories.using(policy=POLICY)
     known(memories)
     conversations(ctx)
+    notes(ctx)
     work(ctx)
     waiting(memories)
     messages(ctx)
@@ -109,6 +110,15 @@ def conversations(ctx: Context) -> None:
         ctx.sessions.open(id, title=title).append(
             [{"role": "user", "content": first}, {"role": "assistant", "content": then}]
         )
+
+
+def notes(ctx: Context) -> None:
+    """What an agent wrote down for the next one, and wrote again."""
+    ctx.files.write("/handover/refunds.md", "# Refunds\n\nAsk a person before any refund.\n")
+    ctx.files.write(
+        "/handover/refunds.md", "# Refunds\n\nAsk a person before any refund, and refund bank fees together with it.\n"
+    )
+    ctx.files.write("/handover/carriers.md", "# Carriers\n\nParcels to islands take two days longer.\n")
 
 
 def work(ctx: Context) -> None:

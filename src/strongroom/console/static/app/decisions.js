@@ -48,7 +48,7 @@ export const decide = (proposals, accept, reason = "") => {
   whole.forEach((batch) => sending.set(batch.id, setTimeout(() => send(batch), UNDO_SECONDS * 1_000)));
   const rest = [...batches.values()].filter((batch) => !whole.includes(batch));
   const left = rest.reduce((sum, batch) => sum + batch.proposals.filter((_, place) => !made.has(`${batch.id}:${place}`)).length, 0);
-  const text = `${accept ? "Accepted" : "Rejected"} ${plural(proposals.length, "proposal")}${reason ? `: ${reason}` : ""}${left ? `. Sent when ${plural(left, "other")} of the batch ${left === 1 ? "is" : "are"} decided too` : ""}`;
+  const text = `${accept ? "Accepting" : "Rejecting"} ${plural(proposals.length, "proposal")}${reason ? `: ${reason}` : ""}${left ? `. Sent when ${plural(left, "other")} of the batch ${left === 1 ? "is" : "are"} decided too` : ""}`;
   const note = toast(text, () => {
     proposals.forEach((one) => made.delete(one.id));
     batches.forEach((batch) => { clearTimeout(sending.get(batch.id)); sending.delete(batch.id); });

@@ -11,9 +11,12 @@ const LISTS = {
   overview: () => import("./overview.js").then((file) => file.Overview), review: () => import("./review.js").then((file) => file.Review),
   runs: () => import("./runs.js").then((file) => file.Runs), sessions: () => import("./sessions.js").then((file) => file.Sessions),
   memory: () => import("./memory.js").then((file) => file.Memory), threads: () => import("./threads.js").then((file) => file.Threads),
-  operations: () => import("./operations.js").then((file) => file.Operations),
+  files: () => import("./files.js").then((file) => file.Files), operations: () => import("./operations.js").then((file) => file.Operations),
 };
-const ONE = { runs: () => import("./run.js").then((file) => file.Run), sessions: () => import("./session.js").then((file) => file.Session) };
+const ONE = {
+  runs: () => import("./run.js").then((file) => file.Run), sessions: () => import("./session.js").then((file) => file.Session),
+  files: () => import("./files.js").then((file) => file.OneFile),
+};
 const loaded = new Map();
 
 /** The component behind a route, once it is there. */

@@ -48,7 +48,7 @@ export const useList = (path, query, name, topics = []) => {
   };
   const seen = new Set();
   const items = [...(first.data?.[name] ?? []), ...mine.items].filter((one) => {
-    const id = one.run_id ?? one.id ?? one.thread_id;
+    const id = one.run_id ?? one.id ?? one.thread_id ?? one.path;
     if (seen.has(id)) return false;
     seen.add(id);
     return true;

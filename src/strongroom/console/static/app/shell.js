@@ -12,10 +12,10 @@ import { state, dismiss, leave, setTheme, useApp } from "./state.js";
 
 const PLACES = [
   ["overview", "Overview", "o"], ["review", "Review", "i"], ["runs", "Runs", "r"], ["sessions", "Sessions", "s"],
-  ["memory", "Memory", "m"], ["threads", "Threads", "t"], ["operations", "Operations", "p"],
+  ["memory", "Memory", "m"], ["files", "Files", "f"], ["threads", "Threads", "t"], ["operations", "Operations", "p"],
 ];
 const HELP = [
-  ["Anywhere", [["/", "search"], ["g then o i r s m t p", "go to a screen"], ["t", "dark or light"], ["?", "this list"], ["Esc", "close"]]],
+  ["Anywhere", [["/", "search"], ["g then o i r s m f t p", "go to a screen"], ["t", "dark or light"], ["?", "this list"], ["Esc", "close"]]],
   ["Review", [["j  k", "next, previous"], ["a", "accept"], ["r", "reject with a reason"], ["e", "edit, then accept"], ["x", "select"], ["Shift a", "accept the selected"]]],
   ["Run", [["[  ]", "one step back, forward"], ["n", "back to now"], ["f", "fork from here"]]],
   ["Session", [["[  ]", "smaller, larger budget"], ["v", "open all tool calls"]]],
@@ -126,7 +126,7 @@ export const Shell = ({ screen, children }) => {
   useKeys({
     "/": () => input.current.focus(), "?": () => open("help"),
     g: () => { waiting.current = true; setTimeout(() => (waiting.current = false), 900); },
-    ...Object.fromEntries(["o", "i", "r", "s", "m", "p"].map((key) => [key, after(key)])), t: after("t", turn),
+    ...Object.fromEntries(["o", "i", "r", "s", "m", "f", "p"].map((key) => [key, after(key)])), t: after("t", turn),
   }, true);
   return html`<div class="shell">
     <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById("main").focus(); }}>Skip to content</a>
