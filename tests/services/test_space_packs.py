@@ -179,6 +179,15 @@ def _edited(name: str, **fields: Any) -> Any:
     return edit
 
 
+def _cut(**fields: Any) -> Any:
+    def edit(entries: Entries) -> Entries:
+        *lines, cut = entries["sessions/000000.jsonl"].splitlines()
+        told = b"\n".join([*lines, encode({**parse(cut), **fields})])
+        return mended({**entries, "sessions/000000.jsonl": told + b"\n"})
+
+    return edit
+
+
 HOSTILE: dict[str, Any] = {
     "a flipped byte": lambda entries: {**entries, "sessions/000000.jsonl": b"x" + entries["sessions/000000.jsonl"][1:]},
     "an entry too many": lambda entries: mended({**entries, "keys/000000.json": b"{}"}),
@@ -190,8 +199,15 @@ HOSTILE: dict[str, Any] = {
     "ranges that overlap": _edited("sessions/000000.jsonl", visible=[[0, 3], [1, None]]),
     "ranges that end": _edited("sessions/000000.jsonl", visible=[[0, 3]]),
     "ranges below zero": _edited("sessions/000000.jsonl", visible=[[-1, None]]),
+    "an open range beyond the end": _edited("sessions/000000.jsonl", visible=[[0, 1], [1 << 40, None]]),
+    "a range beyond the end": _edited("sessions/000000.jsonl", visible=[[0, 100], [200, None]]),
+    "an open range just beyond the end": _edited("sessions/000000.jsonl", visible=[[0, 3], [7, None]]),
     "pins elsewhere": _edited("sessions/000000.jsonl", pins=[99]),
     "a cut that is not there": _edited("sessions/000000.jsonl", cut=5),
+    "a cut that is none": _cut(type="restored", body=None),
+    "a cut that comes after itself": _cut(body={"ranges": [[3, 5]], "previous": 0, "kept_from": 0}),
+    "a cut beyond the end": _cut(body={"ranges": [[3, 99]], "previous": None, "kept_from": 0}),
+    "a cut before the beginning": _cut(body={"ranges": [[-2, 1]], "previous": None, "kept_from": 0}),
     "a field too many": _edited("sessions/000000.jsonl", recount=[0, 5]),
     "a claim in a tag": _edited("sessions/000000.jsonl", tags={"=name": "x", "": ""}),
     "a thread without a name": _edited("threads/000000.jsonl", thread=7),
@@ -211,6 +227,16 @@ def test_a_hostile_pack_writes_nothing(here: Context, tmp_path: Path, attack: st
         with pytest.raises(InvalidInput):
             ctx.restore(tmp_path / "hostile.zip")
         assert _stored(ctx.store) == []
+
+
+def test_a_pack_cannot_hide_the_system_message_from_a_window(here: Context, tmp_path: Path) -> None:
+    here.sessions.get("s1").append([{"role": "user", "content": "and so on " * 4} for _ in range(9)])
+    here.export(tmp_path / "pack.zip")
+    entries = _edited("sessions/000000.jsonl", kept_from=99)(contents(tmp_path / "pack.zip"))
+    write(tmp_path / "hostile.zip", entries)
+    with strongroom.open("memory://") as ctx:
+        ctx.restore(tmp_path / "hostile.zip")
+        assert ctx.sessions.get("s1").window(max_tokens=60).messages[0]["role"] == "system"
 
 
 def test_a_pack_that_unpacks_to_more_than_is_allowed_is_refused(here: Context, tmp_path: Path) -> None:

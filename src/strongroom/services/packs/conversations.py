@@ -126,6 +126,7 @@ async def writes(scope: Scope, told: Iterator[dict[str, Any]]) -> tuple[str, lis
         raise refused(f"session {id!r:.60} does not hold what it says")
     # Where a session of that name has been before, cuts and notes go on counting from places that nobody knows.
     anew = not end.length and not notes.length
+    _check_cuts(header.cut, cuts, len(said))
     state = _state(header, end.length, anew, len(said))
     made = Batch(tuple([_draft(one) for one in said]), tuple([one.at for one in said]))
     new = appending(scope, id, state, Absent(header.tokenizer), made, end.length, 0)
@@ -141,15 +142,14 @@ async def writes(scope: Scope, told: Iterator[dict[str, Any]]) -> tuple[str, lis
 def _state(header: Header, start: int, anew: bool, length: int) -> State:
     ranges, pins = header.visible, header.pins
     stops = [stop for _, stop in ranges]
-    edges = [edge for low, high in ranges for edge in (low, length if high is None else high)]
-    if not ranges or stops[-1] is not None or None in stops[:-1] or edges[:-1] != sorted(edges[:-1]) or min(edges) < 0:
+    edges = [0, *[edge for low, high in ranges for edge in (low, length if high is None else high)]]
+    # The last stretch is open, and what is appended next must lie in it: it begins at the end or before.
+    if not ranges or stops[-1] is not None or None in stops[:-1] or edges != sorted(edges):
         raise refused("the visible messages of a session are not stretches of it")
     if any(not 0 <= pin < length for pin in pins) or list(pins) != sorted(set(pins)):
         raise refused("the pins of a session are not places in it")
     if any(name.startswith(CLAIM) or not name for name in header.tags):
         raise refused("a session carries a tag that none can carry")
-    if header.cut is not None and not 0 <= header.cut < header.cuts:
-        raise refused("a session names a cut that it does not hold")
     return State(
         title=header.title,
         created=header.created,
@@ -157,11 +157,22 @@ def _state(header: Header, start: int, anew: bool, length: int) -> State:
         counted_by=header.tokenizer,
         visible=_moved(ranges, start),
         cut=header.cut if anew else None,
-        kept_from=header.kept_from if anew else 0,
         pins=tuple(pin + start for pin in pins),
         metadata=header.metadata,
         forked_from=header.forked_from,
     )
+
+
+def _check_cuts(newest: int | None, cuts: list[Undone], length: int) -> None:
+    """Hold what `restore` could undo, from the newest cut to the one before it and so on, against the session."""
+    place, after = newest, len(cuts)
+    while place is not None:
+        if not 0 <= place < after or cuts[place].type != "cut":
+            raise refused("a session names a cut that it does not hold")
+        hidden: Hidden = _read(Hidden, cuts[place].body)
+        if hidden.kept_from < 0 or any(not 0 <= low < high <= length for low, high in hidden.ranges):
+            raise refused("a cut of a session hid what is no stretch of it")
+        place, after = hidden.previous, place
 
 
 def _moved(ranges: Ranges, by: int) -> Ranges:
