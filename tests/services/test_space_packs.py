@@ -239,6 +239,29 @@ def test_a_pack_cannot_hide_the_system_message_from_a_window(here: Context, tmp_
         assert ctx.sessions.get("s1").window(max_tokens=60).messages[0]["role"] == "system"
 
 
+def _words(text: str) -> int:
+    return len(text.split())
+
+
+@pytest.mark.parametrize("tokenizer", ["default", _words])
+def test_what_a_pack_says_of_tokens_is_not_believed(tmp_path: Path, tokenizer: Any) -> None:
+    with strongroom.open("memory://") as first, strongroom.open("memory://") as second:
+        session = first.sessions.open("s", tokenizer=tokenizer)
+        session.append([{"role": "user", "content": "word " * 5_000}, {"role": "user", "content": "short"}])
+        first.export(tmp_path / "pack.zip")
+        entries = contents(tmp_path / "pack.zip")
+        header, *told = entries["sessions/000000.jsonl"].splitlines()
+        lies = [encode({**parse(line), "tokens": 0}) for line in told]
+        forged = b"\n".join([header, *lies, b""])
+        second.restore(write(tmp_path / "forged.zip", mended({**entries, "sessions/000000.jsonl": forged})))
+        assert min(one.tokens for one in second.sessions.get("s").load()) > 0
+        back = second.sessions.open("s", tokenizer=tokenizer)
+        assert back.window(max_tokens=100).messages == [{"role": "user", "content": "short"}]
+        assert [one.tokens for one in back.load()] == [one.tokens for one in session.load()]
+        assert back.wait() == back.backlog().uncounted == 0
+        assert [one.tokens for one in back.load()] == [one.tokens for one in session.load()]
+
+
 def test_a_pack_that_unpacks_to_more_than_is_allowed_is_refused(here: Context, tmp_path: Path) -> None:
     here.export(tmp_path / "pack.zip")
     with strongroom.open("memory://") as ctx:

@@ -1,8 +1,9 @@
 """A session as lines of a pack, and back: every message it holds, hidden ones too, and the cuts that hid them.
 
 The first line tells what the session is; then come its messages, then its cuts, each in order. Places are told from the
-first message that is still stored. Counts are those of the session's tokenizer. What follows from these (ids, notes of
-pinned and system messages, summaries, vectors) is not in the pack: it is made again.
+first message that is still stored. Counts are those of the session's tokenizer, for whoever reads the file: on the way
+back every message is counted again, because a window is only as right as its counts. What follows from these (ids,
+notes of pinned and system messages, summaries, vectors) is not in the pack: it is made again.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from strongroom.services.sessions.state import (
     SESSION,
     Hidden,
     Ranges,
+    Recount,
     State,
     dump,
     is_visible,
@@ -34,7 +36,7 @@ from strongroom.services.sessions.state import (
 from strongroom.services.sessions.view import learn
 from strongroom.services.sessions.writes import Batch, appending
 from strongroom.store import CLAIM, Append, Entry, Expect, Get, Put, Range, Write, require_name
-from strongroom.tokens.counting import Absent
+from strongroom.tokens.counting import Absent, Tokenizer, counter, tokenizer
 
 PAGE = 256
 
@@ -127,9 +129,10 @@ async def writes(scope: Scope, told: Iterator[dict[str, Any]]) -> tuple[str, lis
     # Where a session of that name has been before, cuts and notes go on counting from places that nobody knows.
     anew = not end.length and not notes.length
     _check_cuts(header.cut, cuts, len(said))
-    state = _state(header, end.length, anew, len(said))
-    made = Batch(tuple([_draft(one) for one in said]), tuple([one.at for one in said]))
-    new = appending(scope, id, state, Absent(header.tokenizer), made, end.length, 0)
+    counting = _counting(scope, header.tokenizer)
+    state = _state(header, counting.name, end.length, anew, len(said))
+    made = Batch(tuple([_draft(one, counting) for one in said]), tuple([one.at for one in said]))
+    new = appending(scope, id, state, counting, made, end.length, 0)
     # An id that was used again after its first message was hidden is that of the visible one.
     ids = [write for write in new if write.key.kind == ID]
     shown = sorted(ids, key=lambda put: is_visible(state.visible, put.value.load()) if isinstance(put, Put) else False)
@@ -139,7 +142,16 @@ async def writes(scope: Scope, told: Iterator[dict[str, Any]]) -> tuple[str, lis
     return id, expects, [*others, *shown, *past, Put(document, dump(state), header.tags)]
 
 
-def _state(header: Header, start: int, anew: bool, length: int) -> State:
+def _counting(scope: Scope, name: str) -> Tokenizer:
+    """Return the tokenizer that counts again: the session's own, or, where that cannot be had, the default one."""
+    try:
+        own = counter(name, {scope.tokenizer.name: scope.tokenizer})
+    except InvalidInput:  # one of ours, whose extra is not installed here
+        return tokenizer("default")
+    return tokenizer("default") if type(own) is Absent else own
+
+
+def _state(header: Header, counted_by: str, start: int, anew: bool, length: int) -> State:
     ranges, pins = header.visible, header.pins
     stops = [stop for _, stop in ranges]
     edges = [0, *[edge for low, high in ranges for edge in (low, length if high is None else high)]]
@@ -154,25 +166,27 @@ def _state(header: Header, start: int, anew: bool, length: int) -> State:
         title=header.title,
         created=header.created,
         tokenizer=header.tokenizer,
-        counted_by=header.tokenizer,
+        counted_by=counted_by,
         visible=_moved(ranges, start),
         cut=header.cut if anew else None,
         pins=tuple(pin + start for pin in pins),
         metadata=header.metadata,
         forked_from=header.forked_from,
+        # Whoever brings the session's tokenizer counts with that.
+        recount=None if counted_by == header.tokenizer else Recount(start, start + length),
     )
 
 
 def _check_cuts(newest: int | None, cuts: list[Undone], length: int) -> None:
     """Hold what `restore` could undo, from the newest cut to the one before it and so on, against the session."""
-    place, after = newest, len(cuts)
-    while place is not None:
+    after = len(cuts)
+    while (place := newest) is not None:
         if not 0 <= place < after or cuts[place].type != "cut":
             raise refused("a session names a cut that it does not hold")
         hidden: Hidden = _read(Hidden, cuts[place].body)
         if hidden.kept_from < 0 or any(not 0 <= low < high <= length for low, high in hidden.ranges):
             raise refused("a cut of a session hid what is no stretch of it")
-        place, after = hidden.previous, place
+        newest, after = hidden.previous, place
 
 
 def _moved(ranges: Ranges, by: int) -> Ranges:
@@ -181,11 +195,11 @@ def _moved(ranges: Ranges, by: int) -> Ranges:
     return tuple(kept)
 
 
-def _draft(one: Said) -> Draft:
-    if one.tokens < 0 or not -(2**62) < one.at < 2**62:
-        raise refused("a message has a count or a time that none can have")
+def _draft(one: Said, counting: Tokenizer) -> Draft:
+    if not -(2**62) < one.at < 2**62:
+        raise refused("a message has a time that none can have")
     try:
-        return draft(one.message, Absent("-"), one.tokens, sidecar=one.sidecar, named=one.named)
+        return draft(one.message, counting, sidecar=one.sidecar, named=one.named)
     except InvalidInput as problem:
         raise refused(f"a message is none: {problem}") from None
 
