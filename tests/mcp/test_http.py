@@ -15,9 +15,11 @@ import jwt
 import mcp_types as types
 import pytest
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.subscriptions import ResourceUpdated
 
 import mcp
+from strongroom.server import assistants
 from tests.mcp.conftest import MODES, call, refused
 from tests.mcp.test_tools import SHOWN
 from tests.server.serving import Served, served
@@ -149,6 +151,46 @@ async def test_a_server_that_stops_ends_the_streams_of_those_who_listen(tmp_path
                 start = time.monotonic()
                 await asyncio.to_thread(stopping.close)
                 assert time.monotonic() - start < 15
+
+
+async def test_the_stream_of_a_key_ends_when_it_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assistants, "HEARTBEAT_SECONDS", 0.02)
+    with served(str(tmp_path / "agent.db")) as started:
+        admin, key = started.key(), started.key(role="writer")
+        session = post(started, key=key).headers["mcp-session-id"]
+        headers = {**ACCEPT, "Authorization": f"Bearer {key}", "Mcp-Session-Id": session}
+        async with (
+            httpx.AsyncClient(base_url=started.url, trust_env=False, timeout=30) as http,
+            http.stream("GET", "/mcp", headers=headers) as listening,
+        ):
+            assert listening.status_code == 200
+            await asyncio.to_thread(_revoke, started, admin, key)
+            async with asyncio.timeout(60):
+                async for _ in listening.aiter_bytes():  # which end
+                    pass
+
+
+async def test_a_revoked_key_hears_of_nothing_that_comes_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assistants, "HEARTBEAT_SECONDS", 1e9)  # what is sent is held back, and not only what is silent
+    with served(str(tmp_path / "agent.db")) as started:
+        key, other = started.key(role="writer"), started.key(role="admin")
+        async with connected(started, other) as writing, connected(started, key) as client:
+            made = await call(writing, "run_start", objective="x")
+            change = {"run_id": made["run"]["run_id"], "append": {"blockers": ["b"]}}
+            async with client.listen(resource_subscriptions=[made["run"]["uri"]]) as stream:
+                heard = aiter(stream)
+                await call(writing, "run_update", **change)
+                await asyncio.wait_for(anext(heard), 30)
+                await asyncio.to_thread(_revoke, started, other, key)
+                await call(writing, "run_update", **change)
+                with pytest.raises((SubscriptionLost, StopAsyncIteration)):
+                    await asyncio.wait_for(anext(heard), 30)
+
+
+def _revoke(server: Served, admin: str, key: str) -> None:
+    name = key.removeprefix("srk_").split(".")[0]
+    headers = {"Authorization": f"Bearer {admin}"}
+    assert httpx.delete(f"{server.url}/keys/{name}", headers=headers, trust_env=False).status_code == 200
 
 
 # ---- OAuth ----------------------------------------------------------------------------------------------------------

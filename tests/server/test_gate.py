@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ import httpx
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from starlette.requests import HTTPConnection
 
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import OnLoop
 from strongroom.opening import open_async_store
-from strongroom.server import gate
+from strongroom.server import gate, sse
 from strongroom.server.keys import Keys
 from strongroom.server.limits import Rates
 from strongroom.server.oidc import KEPT_SECONDS, PAUSE_SECONDS, IssuerKeys
@@ -113,6 +117,74 @@ def test_a_revoked_key_is_useless(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert http.get("/runs").status_code == 200
             started.do(Keys(started.app.state.store).revoke(key.removeprefix("srk_").split(".")[0]))
             assert http.get("/runs").status_code == 401
+
+
+STREAMS = ("/runs/r/follow", "/sessions/s/follow", "/threads/t/follow", "/changes?watch=run:r")
+
+
+def write_everywhere(http: httpx.Client, text: str) -> None:
+    for path, body in (
+        ("/runs/r/events", {"type": "ERROR", "payload": {"error_type": "e", "message": text}}),
+        ("/sessions/s/messages", {"messages": [{"role": "user", "content": text}]}),
+        ("/threads/t/slots", {"payload": text, "from_id": "a"}),
+        ("/runs", {"objective": "x", "run_id": text}),
+    ):
+        assert http.post(path, json=body).status_code == 200
+
+
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("told", [True, False])
+def test_a_stream_ends_with_the_key_that_opened_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, told: bool
+) -> None:
+    """`told`: this worker revokes it. Otherwise another one does, and the five seconds are over."""
+    monkeypatch.setattr(gate, "REMEMBER_SECONDS", 1e9 if told else 0.0)
+    with served(str(tmp_path / "a.db")) as started, client(started.url, started.key()) as admin:
+        key = started.key(role="reader")
+        name = key.removeprefix("srk_").split(".")[0]
+        admin.post("/runs", json={"objective": "x", "run_id": "r"})
+        write_everywhere(admin, "before")
+        with client(started.url, key) as http, http.stream("GET", path) as following:
+            lines = following.iter_lines()
+            while not next(lines).startswith("id: "):
+                pass
+            if told:
+                assert admin.delete(f"/keys/{name}").status_code == 200
+            else:
+                started.do(Keys(started.app.state.store).revoke(name))
+            write_everywhere(admin, "secret")
+            for line in lines:  # which end
+                assert "secret" not in line
+
+
+def test_a_silent_stream_ends_with_its_key_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.02)
+    with served(str(tmp_path / "a.db")) as started, client(started.url, started.key()) as admin:
+        key = started.key(role="reader")
+        with client(started.url, key) as http, http.stream("GET", "/threads/t/follow") as following:
+            lines = following.iter_lines()
+            next(lines)
+            assert admin.delete(f"/keys/{key.removeprefix('srk_').split('.')[0]}").status_code == 200
+            assert len(list(islice(lines, 2_000))) < 2_000  # they end
+
+
+async def test_a_key_that_is_revoked_while_it_is_looked_for_is_not_remembered() -> None:
+    store = OnLoop(MemoryStore())
+    asked, gone = gate.Gate(store, Settings()), Keys(store)
+    key, stored = await gone.create(space="default", role="admin")
+
+    class Slow(Keys):
+        async def find(self, text: str) -> Any:
+            found = await super().find(text)
+            await gone.revoke(stored.name)  # and its worker is told, before this answer comes
+            asked.forget()
+            return found
+
+    asked._keys = Slow(store)
+    request = HTTPConnection({"type": "http", "headers": [(b"authorization", f"Bearer {key}".encode())]})
+    caller = await asked.admit(request, "read")
+    asked._keys = gone
+    assert not await asked.still_admits(request, caller)
 
 
 def test_revoking_the_last_key_lets_nobody_in(tmp_path: Path) -> None:
@@ -234,6 +306,17 @@ def claims(**changes: Any) -> dict[str, Any]:
 def status(server: Served, token: str) -> int:
     with client(server.url, token) as http:
         return http.post("/runs", json={"objective": "x"}).status_code
+
+
+def test_a_stream_ends_when_the_token_that_opened_it_expires(
+    trusting: Served, signer: rsa.RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(gate, "REMEMBER_SECONDS", 0.0)
+    token = jwt.encode(claims(exp=int(time.time()) + 3), signer, "RS256", headers={"kid": "k1"})
+    with client(trusting.url, token) as http, http.stream("GET", "/threads/t/follow") as following:
+        assert following.status_code == 200
+        assert len(list(islice(following.iter_lines(), 4_000))) < 4_000  # they end
 
 
 def test_a_good_token_opens_the_space_it_names(trusting: Served, signer: rsa.RSAPrivateKey) -> None:

@@ -8,8 +8,9 @@ a token is told where tokens come from (RFC 9728), and what a token says is chec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from strongroom.server.responses import Refusal
 from strongroom.server.router import context_of
 from strongroom.server.settings import Settings
 from strongroom.server.shutdown import end
+from strongroom.server.sse import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -60,7 +62,8 @@ class McpApp:
             scope[PRINCIPAL] = Principal(context_of(state, caller.space), caller.name, PROFILE_OF_ROLE[caller.role])
             whole = _replayed(await request.body(), receive)
             with state.streams.one(caller.name), marked_ids(caller):
-                await _until_shutdown(state.mcp.handle_request(scope, whole, send), state.shutdown.begun)
+                answer = _Answer(send, partial(state.gate.still_admits, request, caller))
+                await answer.until_over(state.mcp.handle_request(scope, whole, answer.send), state.shutdown.begun)
         finally:
             body.release()
 
@@ -180,14 +183,42 @@ def _replayed(content: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _until_shutdown(answering: Any, begun: asyncio.Event) -> None:
-    """Answer; streams that would last for ever end when the server stops."""
-    answer, stopping = asyncio.ensure_future(answering), asyncio.ensure_future(begun.wait())
-    try:
-        await asyncio.wait({answer, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            await asyncio.wait({answer}, timeout=GRACE_SECONDS)
-        if answer.done():
-            answer.result()
-    finally:
-        await end(answer, stopping)
+class _Answer:
+    """What is sent to one caller, for as long as the gate lets it stay; streams could last for ever."""
+
+    def __init__(self, send: Send, admitted: Callable[[], Awaitable[bool]]) -> None:
+        self._send = send
+        self._admitted = admitted
+        self._lasts = False  # whether it has begun and is not over
+        self._refused = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        """Pass a part of the answer on, unless it is one of many and its caller may no longer have it."""
+        more = message.get("more_body", False)
+        if self._refused.is_set() or (more and not await self._may_stay()):
+            return
+        self._lasts = more or message["type"] == "http.response.start"
+        await self._send(message)
+
+    async def until_over(self, answering: Coroutine[Any, Any, None], begun: asyncio.Event) -> None:
+        """Answer; a stream ends when the server stops, and when its caller may no longer have it."""
+        answer, stopping = asyncio.ensure_future(answering), asyncio.ensure_future(begun.wait())
+        refused = asyncio.ensure_future(self._refused.wait())
+        ends = {answer, stopping, refused}
+        try:
+            while not (await asyncio.wait(ends, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]:
+                if self._lasts:
+                    await self._may_stay()
+            if not answer.done() and not self._refused.is_set():
+                await asyncio.wait({answer}, timeout=GRACE_SECONDS)
+            if answer.done():
+                answer.result()
+        finally:
+            await end(*ends)
+        if self._refused.is_set() and self._lasts:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _may_stay(self) -> bool:
+        if not await self._admitted():
+            self._refused.set()
+        return not self._refused.is_set()

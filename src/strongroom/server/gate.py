@@ -15,6 +15,7 @@ import math
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from hashlib import sha256
 
@@ -74,15 +75,20 @@ class Gate:
         return caller
 
     def forget(self) -> None:
-        """Look for every key again: one was revoked."""
-        self._known.clear()
+        """Look for every key again: one was revoked. Whoever is being looked for right now is not remembered either."""
+        self._known = OrderedDict()
 
-    async def still_admits(self, caller: Caller) -> bool:
-        """Tell whether somebody who was let in may stay: without a key, only until there is one."""
-        if caller is self._local:
+    async def still_admits(self, request: HTTPConnection, caller: Caller) -> bool:
+        """Tell whether somebody who was let in may stay: with a key until it is revoked, with a token until it expires,
+        without either until there is a key. Cheap: asked before everything that a stream sends."""
+        header = request.headers.get("authorization", "")
+        if not header:
             await self._look()
             return not self._locked
-        return True
+        credential = header.partition(" ")[2]
+        if credential.startswith("srk_") or self._tokens is None:
+            return await self._lookup(credential) == caller
+        return await self._remembered(credential, self._tokens.verify) == caller
 
     async def _identify(self, header: str) -> Caller:
         scheme, _, credential = header.partition(" ")
@@ -120,18 +126,21 @@ class Gate:
             self._locked, self._made = ever or await self._keys.any(), made
 
     async def _lookup(self, credential: str) -> Caller | None:
-        if len(credential) > LONGEST_KEY:
-            return None
-        digest = sha256(credential.encode("latin-1")).digest()
-        moment, known = self._known.get(digest, (-math.inf, None))
+        return None if len(credential) > LONGEST_KEY else await self._remembered(credential, self._keys.find)
+
+    async def _remembered(self, credential: str, find: Callable[[str], Awaitable[Caller | None]]) -> Caller | None:
+        """Return whose credential this is, as it was a moment ago or as it is now."""
+        known, digest = self._known, sha256(credential.encode("latin-1")).digest()
+        moment, caller = known.get(digest, (-math.inf, None))
         if time.monotonic() - moment <= REMEMBER_SECONDS:
-            return known
-        self._known.pop(digest, None)
-        caller = await self._keys.find(credential)
+            return caller
+        known.pop(digest, None)
+        asked = time.monotonic()
+        caller = await find(credential)
         if caller is not None:
-            self._known[digest] = (time.monotonic(), caller)
-            if len(self._known) > MOST_REMEMBERED:
-                self._known.popitem(last=False)
+            known[digest] = (asked, caller)
+            if len(known) > MOST_REMEMBERED:
+                known.popitem(last=False)
         return caller
 
 

@@ -2,6 +2,8 @@
 
 An event's id is its place in the stream, so a browser that reconnects says in `Last-Event-ID` exactly where it was, and
 no event is missed or doubled, even across a restart of the server.
+
+Whoever was let in is asked for again before each event, and now and then: a stream ends with the key that opened it.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from strongroom.errors import InvalidInput
+from strongroom.server.gate import REMEMBER_SECONDS
 from strongroom.server.request import MOST, Request
 from strongroom.server.shutdown import end
 
-HEARTBEAT_SECONDS = 15.0
+HEARTBEAT_SECONDS = REMEMBER_SECONDS  # and as often a stream that is silent asks whether its caller may stay
 Shown = AsyncIterator[tuple[int | str, str, Any]]  # id, name, data
 
 
@@ -29,7 +32,7 @@ class Stream(StreamingResponse):
     def __init__(self, request: Request[Any, Any], shown: Shown) -> None:
         state = request.app.state
         self._slot = state.streams.one(request.caller.name)
-        self._lines = _lines(shown, state.shutdown.begun, partial(state.gate.still_admits, request.caller))
+        self._lines = _lines(shown, state.shutdown.begun, partial(state.gate.still_admits, request, request.caller))
         super().__init__(self._lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
