@@ -29,6 +29,31 @@ def test_what_waits_for_a_decision_says_whose_it_is(
     assert told in type_in("memories", "pending", "--proposer", "agent-8").out
 
 
+def test_the_first_memory_creates_the_store_and_looking_does_not(empty: Path, type_in: Type) -> None:
+    assert "no store at" in type_in("--url", "new.db", "memories", "list").err
+    assert not (empty / "new.db").exists()
+    assert type_in("--url", "new.db", "memories", "add", "likes tea").out.startswith("active: ")
+    assert type_in("--url", "new.db", "--json", "memories", "list").json["memories"][0]["content"] == "likes tea"
+
+
+def test_the_first_proposal_creates_the_store(here: Path, type_in: Type) -> None:
+    made = type_in("--url", "new.db", "memories", "propose", "proposal.json", "--proposer", "agent-8")
+    assert made.out.startswith("pending: ") and (here / "new.db").exists()
+
+
+def test_any_status_lists_what_is_no_longer_known_too(empty: Path, type_in: Type) -> None:
+    with strongroom.open(empty / "agent.db") as ctx:
+        ctx.memories.delete(ctx.memories.add("likes tea").id)
+    assert type_in("--json", "memories", "list").json["memories"] == []
+    assert len(type_in("--json", "memories", "list", "--status", "any").json["memories"]) == 1
+
+
+def test_what_is_pending_is_said_to_wait_in_its_batch(empty: Path, type_in: Type) -> None:
+    with strongroom.open(empty / "agent.db") as ctx:
+        added = ctx.memories.add("likes tea", proposer="agent-8")
+    assert f"waits for a review in batch '{added.batch_id}'" in type_in("memories", "delete", added.id).err
+
+
 def decide(type_in: Type, monkeypatch: pytest.MonkeyPatch, *lines: str) -> dict[str, int]:
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
     made: dict[str, int] = type_in("--json", "memories", "review", "--reviewer", "ana").json

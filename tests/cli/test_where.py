@@ -12,7 +12,20 @@ from tests.cli.commands import CASES
 from tests.cli.conftest import Type
 from tests.server.serving import served
 
-MAKING = {"keys create", "runs restore", "files write", "mcp install", "worker", "demo", "doctor", "version", "copy"}
+MAKING = {
+    "keys create",
+    "runs restore",
+    "files write",
+    "mcp install",
+    "worker",
+    "demo",
+    "doctor",
+    "version",
+    "copy",
+    "keys pair",
+    "memories add",
+    "memories propose",
+}
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in MAKING])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import strongroom
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.services.memories.conditions import condition
 from strongroom.services.memories.policy import Policy
@@ -40,6 +41,55 @@ async def test_a_proposer_that_the_policy_does_not_let_is_staged_and_told_so(ctx
     assert [batch.id for batch in await ctx.memories.pending()] == [added.batch_id]
     strict = await using(ctx.memories, policy=Policy(auto_commit=frozenset()))
     assert (await strict.add("likes milk")).status == "pending"
+
+
+async def test_what_add_returned_can_be_committed_and_rejected(ctx: Any) -> None:
+    tea, milk = [await ctx.memories.add(f"likes {drink}", proposer="agent-7") for drink in ("tea", "milk")]
+    assert (await ctx.memories.commit(tea, reviewer="ana")).memory_ids == (tea.id,)
+    assert (await ctx.memories.reject(milk, reason="hearsay", reviewer="ana")).id == milk.batch_id
+
+
+async def test_a_memory_that_is_pending_is_said_to_wait_and_where(ctx: Any) -> None:
+    added = await ctx.memories.add("likes tea", proposer="agent-7", memory_id="tea")
+    where = f"'tea' is not known yet: it waits for a review in batch {added.batch_id!r}; nothing changed"
+    with pytest.raises(NotFound, match=where):
+        await ctx.memories.update("tea", "likes milk")
+    with pytest.raises(NotFound, match=where):
+        await ctx.memories.delete("tea")
+    await ctx.memories.reject(added, reason="hearsay", reviewer="ana")
+    with pytest.raises(NotFound, match="there is no memory 'tea'; nothing changed"):
+        await ctx.memories.delete("tea")
+
+
+async def test_what_is_wrong_with_one_memory_is_said_without_a_place_in_a_list(ctx: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^content must not be empty; nothing changed$") as refused:
+        await ctx.memories.add("")
+    assert refused.value.path == ""
+    tea = await ctx.memories.add("likes tea")
+    await ctx.memories.delete(tea.id)
+    with pytest.raises(Conflict, match=f"^memory '{tea.id}' is deprecated"):
+        await ctx.memories.delete(tea.id)
+
+
+async def test_a_hit_has_the_id_and_the_content_of_its_memory(ctx: Any) -> None:
+    added = await ctx.memories.add("likes tea")
+    [hit] = await ctx.memories.search("tea")
+    assert (hit.id, hit.content) == (added.id, "likes tea")
+
+
+def test_a_search_says_k_and_a_list_says_limit() -> None:
+    with strongroom.open("memory://") as ctx:
+        with pytest.raises(InvalidInput, match="no filter 'limit'; k says how many"):
+            ctx.memories.search("tea", limit=3)  # type: ignore[call-arg]
+        with pytest.raises(InvalidInput, match="no filter 'k'; limit says how many"):
+            ctx.memories.list(k=3)  # type: ignore[call-arg]
+
+
+async def test_an_owner_sees_what_is_everybodys_unless_the_scope_says_otherwise(ctx: Any) -> None:
+    await ctx.memories.add("the office is closed")
+    hers = await ctx.memories.add("likes tea", user_id="ana")
+    assert len(await ctx.memories.list(user_id="ana")) == 2
+    assert [memory.id for memory in await ctx.memories.list(user_id="ana", scope="user")] == [hers.id]
 
 
 async def test_what_reads_like_a_command_waits_for_a_person(ctx: Any) -> None:

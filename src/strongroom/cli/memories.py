@@ -77,13 +77,13 @@ def _wrote(written: Written) -> None:
 @click.option("--source", "source_refs", multiple=True, help="Where it comes from; may be repeated.")
 @PROPOSER
 def add_memory(content: str, kind: Any, metadata: str | None, proposer: str | None, **fields: Any) -> None:
-    """Remember something."""
-    with context() as ctx:
+    """Remember something. A store that is not there is created."""
+    with context(create=True) as ctx:
         _wrote(ctx.memories.add(content, type=kind, metadata=_condition(metadata), **fields, **_as(proposer)))
 
 
 @memories.command("list")
-@click.option("--status", type=click.Choice(get_args(Status)), default="active", show_default=True)
+@click.option("--status", type=click.Choice([*get_args(Status), "any"]), default="active", show_default=True)
 @USER
 @PROJECT
 @click.option("--everyone", is_flag=True, help="Those of all users and projects.")
@@ -91,10 +91,10 @@ def add_memory(content: str, kind: Any, metadata: str | None, proposer: str | No
 @WHERE
 @click.option("--after", help="Continue after this cursor.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 500))
-def list_memories(where: str | None, **filters: Any) -> None:
+def list_memories(status: Any, where: str | None, **filters: Any) -> None:
     """List memories: those of everybody, and of whom you name."""
     with context() as ctx:
-        found = ctx.memories.list(where=_condition(where), **filters)
+        found = ctx.memories.list(status=None if status == "any" else status, where=_condition(where), **filters)
     rows = [
         (one.id, one.type, owner(one), moment(one.told_at), ", ".join(one.tags), brief(one.content)) for one in found
     ]

@@ -69,7 +69,10 @@ def _print(batch: Batch) -> None:
 @click.option("--proposer", required=True, help="Who proposes.")
 @click.option("--batch", "batch_id", help="A name for the batch.")
 def propose_batch(file: Any, proposer: str, batch_id: str | None) -> None:
-    """Stage memory change requests from a file of JSON (one or a list), or from standard input."""
+    """Stage memory change requests from a file of JSON (one or a list), or from standard input.
+
+    A store that is not there is created.
+    """
     raw = file.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
         raise click.BadParameter(f"more than {MOST_BYTES:,} bytes")
@@ -77,7 +80,7 @@ def propose_batch(file: Any, proposer: str, batch_id: str | None) -> None:
         requests = json.loads(raw)
     except (ValueError, RecursionError) as problem:
         raise click.BadParameter(f"not JSON: {problem}") from None
-    with context() as ctx:
+    with context(create=True) as ctx:
         made = ctx.memories.propose(requests, proposer=proposer, batch_id=batch_id)
     done(made, "{}: {}", made.status, made.id)
 

@@ -171,9 +171,11 @@ class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """`everyone` lists across owners, for administrators. `where` is a condition as JSON."""
+    """`status=any` lists all, whatever became of them; `everyone` across owners, for administrators. `where` is a
+    condition as JSON.
+    """
 
-    status: Literal["active", "superseded", "deprecated", "expired", "revoked", "erased", "any"] = "any"
+    status: Literal["active", "superseded", "deprecated", "expired", "revoked", "erased", "any"] = "active"
     tag: str | None = None
     where: str | None = None
     everyone: bool = False
@@ -350,7 +352,7 @@ async def reject(request: Request[Rejection, None]) -> Batch:
 
 @endpoint("GET /memories", "read", "List memories")
 async def list_memories(request: Request[None, ListQuery]) -> MemoryPage:
-    """List what is known of nobody in particular, and of whom the filters name."""
+    """List what is known: what is everybody's, and what is of whom the filters name."""
     query = request.query
     if query.everyone and not request.caller.may("admin"):
         raise InvalidInput("only an administrator lists across owners", path="everyone")

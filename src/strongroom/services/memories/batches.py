@@ -1,6 +1,6 @@
 """The life of a batch: staged, or committed at once; committed or turned down; told in its run's ledger; told again.
 
-Pure but for `told`, which reads the run it tells.
+Pure but for `told`, which reads the run it tells, and `waits_in`, which looks through what is pending.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.requests import replaced
 from strongroom.services.memories.values import Batch, Committed, Proposal, Trust
 from strongroom.services.runs.events import event_writes
-from strongroom.store import Expect, Write
+from strongroom.store import Expect, Scan, Write
 from strongroom.values import moment
+
+NEWEST = 500
 
 
 def stage_or_commit(
@@ -111,6 +113,13 @@ def turn_down(
     note = keys.log(space, "REJECTED", now, reviewer, batch_id=batch.id)
     writes = (keys.put_batch(space, batch), note, keys.tally(space, keys.DECIDED, batch, now))
     return BatchWrites(expects, writes, (), batch)
+
+
+async def waits_in(scope: Scope, memory_id: str) -> str | None:
+    """Return which of the newest pending batches would make this memory, None if none of them would."""
+    scan = Scan(scope.space, keys.BATCH, {"status": "pending"}, limit=NEWEST, reverse=True)
+    batches, _, _ = await scope.listed(scan, lambda document: keys.load(document, Batch))
+    return next((batch.id for batch in batches for one in batch.proposals if one.memory_id == memory_id), None)
 
 
 async def told(

@@ -32,7 +32,7 @@ import msgspec
 from strongroom.arguments import checked, require_positive
 from strongroom.codec import encode, pack
 from strongroom.embedders import Embedder
-from strongroom.errors import InvalidInput, NotFound, Unavailable
+from strongroom.errors import InvalidInput, NotFound, StrongroomError, Unavailable
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
 from strongroom.retry import attempts
@@ -72,6 +72,7 @@ from strongroom.services.memories.values import (
     Results,
     Revoked,
     Status,
+    Written,
     changes,
     unreadable,
 )
@@ -186,7 +187,13 @@ class AsyncMemories(OneLine):
         return await perform(scope, operation, attempt, replay)
 
     async def _one(self, request: Any, about: str, proposer: str, run_id: str | None, commit_id: str | None) -> Batch:
-        return await self.propose(request, proposer=proposer, run_id=run_id, about=about, commit_id=commit_id)
+        try:
+            return await self.propose(request, proposer=proposer, run_id=run_id, about=about, commit_id=commit_id)
+        except StrongroomError as problem:  # of one request, its place in a list tells nothing
+            problem.args = (str(problem).removeprefix("$[0]: "),)
+            if isinstance(problem, InvalidInput):
+                problem.path = ""
+            raise
 
     async def batch(self, batch_id: str) -> Batch:
         """Return a batch, whatever became of it."""
@@ -206,7 +213,7 @@ class AsyncMemories(OneLine):
 
     async def commit(
         self,
-        batch: Batch | str,
+        batch: Batch | Written | str,
         *,
         reviewer: str,
         run_id: str | None = None,
@@ -240,7 +247,7 @@ class AsyncMemories(OneLine):
 
     async def batch_writes(
         self,
-        batch: Batch | str,
+        batch: Batch | Written | str,
         *,
         reviewer: str,
         run_id: str | None = None,
@@ -274,7 +281,7 @@ class AsyncMemories(OneLine):
         return None if decision is None else decision.writes(version)
 
     async def reject(
-        self, batch: Batch | str, *, reason: str, reviewer: str = "", commit_id: str | None = None
+        self, batch: Batch | Written | str, *, reason: str, reviewer: str = "", commit_id: str | None = None
     ) -> Batch:
         """Decline a whole batch. Rejecting it again changes nothing; one that is committed cannot be rejected."""
         id = _id(batch)
@@ -462,5 +469,7 @@ class AsyncMemories(OneLine):
         return {memory.id: memory for memory in memories}
 
 
-def _id(batch: Batch | str) -> str:
+def _id(batch: Batch | Written | str) -> str:
+    if isinstance(batch, Written):
+        return batch.batch_id
     return batch.id if isinstance(batch, Batch) else batch

@@ -13,6 +13,8 @@ import msgspec
 
 from strongroom.arguments import checked
 from strongroom.errors import NotFound
+from strongroom.scope import Scope
+from strongroom.services.memories.batches import waits_in
 from strongroom.services.memories.policy import PROGRAM
 from strongroom.services.memories.values import Batch, Memory, ScopeName, Trust, Type, Written
 
@@ -22,6 +24,8 @@ _KEPT = ("type", "scope", "confidence", "user_id", "project_id", "tags", "metada
 @checked
 class OneLine:
     """What a program does with memories by itself."""
+
+    _scope: Scope
 
     @abstractmethod
     async def _one(
@@ -135,7 +139,14 @@ class OneLine:
         try:
             memory = await self.get(memory_id)
         except NotFound as problem:
-            raise NotFound(f"{problem}; nothing changed", kind=problem.kind, id=problem.id) from None
+            batch_id = await waits_in(self._scope, memory_id)
+            if batch_id is None:
+                raise NotFound(f"{problem}; nothing changed", kind=problem.kind, id=problem.id) from None
+            raise NotFound(
+                f"memory {memory_id!r} is not known yet: it waits for a review in batch {batch_id!r}; nothing changed",
+                kind="pending_memory",
+                id=memory_id,
+            ) from None
         return {name: value for name, value in msgspec.to_builtins(memory).items() if name in _KEPT} | {
             "source_refs": list(memory.source_refs)
         }

@@ -116,6 +116,7 @@ def _wrong(given: Mapping[Any, Any]) -> list[str]:
         found.append(f"a request needs {', '.join(missing)} too")
     if unknown := [name for name in given if name not in _FIELDS]:
         found.append(f"a request has no {', '.join(f'{name!r:.40}' for name in unknown)}; it has {', '.join(_FIELDS)}")
+    found += [f"{name} must not be empty" for name in ("content", "rationale") if given.get(name) == ""]
     for name, allowed in _CHOICES.items():
         if name in given and given[name] not in allowed:
             choices = ", ".join(str(each) for each in allowed)

@@ -98,7 +98,8 @@ class Lens(Struct, frozen=True):
         for field, value in filters.items():
             if field not in Filters.__annotations__:
                 known = ", ".join(Filters.__annotations__)
-                raise InvalidInput(f"there is no filter {field!r:.60}; there are {known}")
+                meant = f"{_COUNTS[field]} says how many; " if field in _COUNTS else ""
+                raise InvalidInput(f"there is no filter {field!r:.60}; {meant}there are {known}")
             allowed = _CHOICES.get(field)
             if allowed is not None and value not in allowed:
                 raise InvalidInput(f"{field} must be one of {', '.join(map(str, allowed))}, not {value!r:.60}")
@@ -167,6 +168,8 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 }
 
 
+# How many is `k` of a search and `limit` of a list; whoever gets here mistook one for the other.
+_COUNTS = {"limit": "k", "k": "limit"}
 _TIMES = ("as_of", "happened_after", "happened_before")
 
 

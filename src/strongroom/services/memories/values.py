@@ -165,6 +165,14 @@ class Hit(Struct, frozen=True):
     score: float
     why: str
 
+    @property
+    def id(self) -> str:
+        return self.memory.id
+
+    @property
+    def content(self) -> str:
+        return self.memory.content
+
 
 class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a batch. `near_duplicates` and `replaces` are filled in for the reviewer, and never stored;
