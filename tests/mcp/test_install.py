@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -138,3 +139,42 @@ def test_the_command_shows_what_it_changes_writes_it_and_can_undo_it(tmp_path: P
     strongroom(tmp_path, "mcp", "install", "cursor", "--profile", "reviewer", "--undo")
     strongroom(tmp_path, "mcp", "install", "cursor", "--undo")
     assert not file.exists()
+
+
+def test_the_file_we_made_goes_with_the_last_of_our_entries_in_any_order(client: Any, tmp_path: Path) -> None:
+    file, records = tmp_path / "config", {name: tmp_path / "records" / name for name in ("one", "two")}
+    for name, record in records.items():
+        write(adding(client, file, name, ENTRY), record)
+    for name, record in records.items():
+        assert file.exists()
+        restore(removing(client, file, name, record), record)
+    assert not file.exists()
+
+
+def test_a_file_that_somebody_else_made_stays_when_our_last_entry_goes(client: Any, tmp_path: Path) -> None:
+    file, records = tmp_path / "config", {name: tmp_path / "records" / name for name in ("one", "two")}
+    file.write_text("")
+    for name, record in records.items():
+        write(adding(client, file, name, ENTRY), record)
+    for name, record in records.items():
+        restore(removing(client, file, name, record), record)
+    assert file.exists()
+
+
+@pytest.mark.parametrize("name", ["vscode", "cursor"])
+def test_what_to_add_by_hand_is_shown_for_a_file_with_comments(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text("{ // mine\n}")
+    command = ("mcp", "install", name, "--file", str(file), "--print", "--key", "srk_secret.1")
+    shown = strongroom(tmp_path, *command)
+    assert '"strongroom": {' in shown and "not plain JSON" in shown and "srk_secret" not in shown
+    by_hand = json.loads(strongroom(tmp_path, *command, "--json"))["by_hand"]
+    assert servers(name, by_hand)["strongroom"]["args"][-1] == name
+    assert file.read_text() == "{ // mine\n}"
+
+
+def test_the_hint_how_to_undo_undoes(tmp_path: Path) -> None:
+    told = strongroom(tmp_path, "mcp", "install", "cursor", "--profile", "reviewer", "--file", "a b.json")
+    hint = told.splitlines()[-1].split("`")[1]
+    strongroom(tmp_path, *shlex.split(hint)[1:])
+    assert not (tmp_path / "a b.json").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
+import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,14 +101,28 @@ def install(
     if undo:
         change = installing.removing(chosen, file, name, record)
     else:
-        change = installing.adding(chosen, file, name, _entry(given, chosen, profile))
+        entry = _entry(given, chosen, profile)
+        try:
+            change = installing.adding(chosen, file, name, entry)
+        except InvalidInput as problem:
+            if not print_only:
+                raise InvalidInput(f"{problem}; --print shows what to add by hand") from None
+            _tell_by_hand(chosen, file, problem, _masked(installing.by_hand(chosen, name, entry), given.meta.get(KEY)))
+            return
     changed = change.before != change.after
     if changed and not print_only:
         if undo:
             installing.restore(change, record)
         else:
             installing.write(change, record)
-    _tell(change, chosen, done=changed and not print_only, undo=undo, secret=given.meta.get(KEY))
+    given_options = [
+        ("--profile", None if profile == "agent" else profile),
+        ("--as", entry_name),
+        ("--file", file_name),
+    ]
+    typed = [word for option, value in given_options if value is not None for word in (option, value)]
+    hint = "" if undo else shlex.join(["strongroom", "mcp", "install", client, *typed, "--undo"])
+    _tell(change, chosen, done=changed and not print_only, hint=hint, secret=given.meta.get(KEY))
 
 
 def _entry(given: click.Context, client: Client, profile: Profile) -> Entry:
@@ -127,13 +142,11 @@ def _entry(given: click.Context, client: Client, profile: Profile) -> Entry:
     return Entry(command, (*arguments, "mcp", "--profile", profile, *named), env)
 
 
-def _tell(change: Change, client: Client, *, done: bool, undo: bool, secret: str | None) -> None:
+def _tell(change: Change, client: Client, *, done: bool, hint: str, secret: str | None) -> None:
     """Say what was changed, line by line; a key is not for the screen."""
     before, after = change.before or "", change.after or ""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
-    shown = "\n".join(lines)
-    if secret:
-        shown = shown.replace(secret, "srk_***")
+    shown = _masked("\n".join(lines), secret)
     if wants_json():
         as_json({"client": client.name, "file": str(change.file), "changed": done, "diff": shown})
         return
@@ -145,5 +158,19 @@ def _tell(change: Change, client: Client, *, done: bool, undo: bool, secret: str
         say("[yellow]nothing was written[/]; this is what would change in {}", change.file)
         return
     say("[green]written:[/] {}", change.file) if change.after is not None else say("[green]removed:[/] {}", change.file)
-    if not undo:
-        say("{}", f"{client.note} `strongroom mcp install {client.name} --undo` takes it out again.".strip())
+    if hint:
+        say("{}", f"{client.note} `{hint}` takes it out again.".strip())
+
+
+def _tell_by_hand(client: Client, file: Path, problem: InvalidInput, entry: str) -> None:
+    """Say what to add to a file that we do not write."""
+    if wants_json():
+        as_json({"client": client.name, "file": str(file), "changed": False, "why": str(problem), "by_hand": entry})
+        return
+    say("[yellow]nothing is written:[/] {}", problem)
+    say("what to add by hand:")
+    say("{}", entry.rstrip("\n"))
+
+
+def _masked(text: str, secret: str | None) -> str:
+    return text.replace(secret, "srk_***") if secret else text

@@ -68,9 +68,7 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         whole = json.loads(text) if text.strip() else {}
     except ValueError as problem:
-        raise InvalidInput(
-            f"it is not plain JSON ({problem}), so it is left alone; --print shows what to add by hand"
-        ) from None
+        raise InvalidInput(f"it is not plain JSON ({problem}), so it is left alone; nothing changed") from None
     if not isinstance(whole, dict):
         raise InvalidInput("it is not a JSON object, so it is left alone; nothing changed")
     return whole

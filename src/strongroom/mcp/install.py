@@ -32,10 +32,12 @@ class Change(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What an undo needs: what a file said before, and what we wrote."""
+    """What an undo needs: what a file said before and what we wrote. `made`: no file was there before our entries."""
 
     before: str | None
     after: str
+    file: str = ""
+    made: bool = False
 
 
 def adding(client: Client, file: Path, name: str, entry: Entry) -> Change:
@@ -47,8 +49,15 @@ def adding(client: Client, file: Path, name: str, entry: Entry) -> Change:
         raise InvalidInput(f"{file}: {problem}") from None
 
 
+def by_hand(client: Client, name: str, entry: Entry) -> str:
+    """Say what a person adds to a file that is left alone: what it would say if nothing else were in it."""
+    return client.add("", name, entry)
+
+
 def removing(client: Client, file: Path, name: str, record: Path) -> Change:
-    """Say what undoing changes: back to the bytes from before, or if others wrote since, our entry alone goes."""
+    """Say what undoing changes: back to the bytes from before, or if others wrote since, our entry alone goes, and with
+    the last one the file, if we made it.
+    """
     before = _text(file)
     if before is None:
         raise InvalidInput(f"there is no {file}; nothing changed")
@@ -56,7 +65,9 @@ def removing(client: Client, file: Path, name: str, record: Path) -> Change:
     if kept is not None and kept.after == before:
         return Change(file, before, kept.before)
     try:
-        return Change(file, before, client.remove(before, name))
+        left = client.remove(before, name)
+        ours = kept is not None and kept.made and _is_bare(client, left)
+        return Change(file, before, None if ours else left)
     except InvalidInput as problem:
         raise InvalidInput(f"{file}: {problem}") from None
 
@@ -67,7 +78,8 @@ def write(change: Change, record: Path) -> None:
     kept = _kept(record)
     # Installed twice, the undo goes back to before the first time.
     before = kept.before if kept is not None and kept.after == change.before else change.before
-    _replace(record, msgspec.json.encode(Kept(before, change.after)), mode=0o600)
+    made = change.before is None or any(other.made for other in _entries_in(change.file, record.parent))
+    _replace(record, msgspec.json.encode(Kept(before, change.after, str(change.file), made)), mode=0o600)
     _replace(change.file, change.after.encode(), mode=None)
 
 
@@ -110,6 +122,18 @@ def _text(file: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidInput(f"cannot read {file}: {problem}; nothing changed") from None
+
+
+def _entries_in(file: Path, records: Path) -> list[Kept]:
+    """Return what is kept for the entries that we have in a file."""
+    found = [_kept(record) for record in records.iterdir() if record.is_file()] if records.is_dir() else []
+    return [kept for kept in found if kept is not None and kept.file == str(file)]
+
+
+def _is_bare(client: Client, text: str) -> bool:
+    """Tell whether a text is what is left of a file that held one entry and nothing else."""
+    bare = client.remove(client.add("", "x", Entry("x", ())), "x")
+    return text.split() == bare.split()
 
 
 def _kept(record: Path) -> Kept | None:
