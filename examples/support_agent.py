@@ -69,7 +69,7 @@ TOOLS: dict[str, Callable[..., dict[str, Any]]] = {"look_up_order": look_up_orde
 
 
 def prompt(ctx: Context, run: Run, session: Session, question: str) -> list[dict[str, Any]]:
-    """Put all that is known into one prompt: the state of the task, memories of the customer, the conversation."""
+    """Put all that is known into one prompt: the task, memories that the question finds, the conversation."""
     made = ctx.prompt(
         system=INSTRUCTIONS,
         run=run,

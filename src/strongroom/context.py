@@ -80,12 +80,17 @@ class AsyncContext:
     ) -> Prompt:
         """Put together what a model is to read now, in the shape a provider takes and at most `max_tokens` of it.
 
-        `system` and `tools`, the newest turns of `session`, the state of `run`, and what `query` (by default the user's
-        newest words) finds among memories and in what was said earlier. Each part has a share of the budget, which
-        others get where it is not used. `format` is `openai`, `responses`, `anthropic` or `gemini`; `model` says whose
-        tokens are counted; `user_id` and `project_id` whose memories may be seen. The receipt names every part, its
-        tokens, and what was left out and why.
+        `system` and `tools` (passed through as they are, so in the provider's own shape), the newest turns of
+        `session`, the working set of `run` (with `state=True` its own state too), and what `query` (by default the
+        user's newest words) finds among memories and in what was said earlier: what it does not find is not in. Each
+        part has a share of the budget (`shares`), which others get where it is not used; `reserve_tokens` stay free.
+        `format` is `openai`, `responses`, `anthropic` or `gemini`; `model` says whose tokens are counted; `user_id` and
+        `project_id` whose memories may be seen. The receipt names every part, its tokens, and what was left out and
+        why.
         """
+        if unknown := options.keys() - Options.__annotations__.keys():
+            allowed = ", ".join(("max_tokens", "session", "run", *Options.__annotations__))
+            raise TypeError(f"prompt() got an unexpected keyword argument {min(unknown)!r:.80}; it takes {allowed}")
         return await self._prompts.compose(
             session=await self.sessions.get(session) if isinstance(session, str) else session,
             run=await self.runs.get(run) if isinstance(run, str) else run,

@@ -66,6 +66,30 @@ async def test_a_receipt_names_every_part_and_what_was_left_out(ctx: Any) -> Non
         assert {"no_index"} == {one.reason for one in made.receipt.left_out if one.part == "memories"}
 
 
+async def test_the_parts_of_a_receipt_sum_up_to_the_whole(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    call = {"type": "tool_use", "id": "c", "name": "find", "input": {}}
+    await session.append([said("user", "hi"), {"role": "assistant", "content": [call]}])
+    made = await ctx.prompt(session=session, max_tokens=400)
+    assert {part.name: part.tokens for part in made.receipt.parts} == {"conversation": made.total_tokens}
+
+
+async def test_a_prompt_holds_the_state_of_a_run_on_request(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={"ticket": "T-1"})
+    assert "T-1" not in str((await ctx.prompt(run=run, max_tokens=400)).messages)
+    made = await ctx.prompt(run=run, max_tokens=400, state=True)
+    assert made.messages[-1]["content"].endswith('State: {"ticket":"T-1"}')
+    assert "State/state" in parts(made)["run"].ids
+    await run.update(state={"long": "word " * 500})
+    with pytest.raises(BudgetExceeded, match="the run's objective, status and state needs"):
+        await ctx.prompt(run=run, max_tokens=400, state=True)
+
+
+async def test_an_unknown_argument_is_named_with_those_there_are(ctx: Any) -> None:
+    with pytest.raises(TypeError, match=r"^prompt\(\) got .* 'user'; it takes max_tokens, session, run, query, "):
+        await ctx.prompt(max_tokens=100, user="ana")
+
+
 async def test_session_and_run_may_be_named(ctx: Any) -> None:
     session, run = await furnished(ctx, 2)
     by_handle = await ctx.prompt(session=session, run=run, max_tokens=1000)
@@ -208,6 +232,9 @@ def test_a_prompt_is_put_together_by_a_server_too() -> None:
         headers = {"Authorization": f"Bearer {server.key()}"}
         with httpx.Client(base_url=server.url, headers=headers) as http:
             http.post("/sessions/s/messages", json={"messages": [said("user", "hello")]})
+            http.post("/runs", json={"objective": "o", "run_id": "r", "state": {"ticket": "T-1"}})
+            stated = http.post("/prompt", json={"run_id": "r", "max_tokens": 100, "state": True}).json()
+            assert '{"ticket":"T-1"}' in stated["messages"][0]["content"]
             asked = {"session_id": "s", "max_tokens": 100, "system": "You are kind.", "format": "anthropic"}
             answer = http.post("/prompt", json=asked).json()
             assert answer["messages"] == [said("user", [{"type": "text", "text": "hello"}])]

@@ -74,6 +74,9 @@ def test_what_is_sent_fits_and_no_provider_refuses_it(
         made = prompt(ctx, counter, max_tokens=budget, format=format)
         if made is not None:
             assert made.total_tokens == counted(made, TOKENIZERS[counter]) <= budget
+            spent = [part.tokens for part in made.receipt.parts]
+            assert sum(spent) == made.total_tokens
+            assert min(spent) >= 0
             assert broken(format, made.messages, made.system) == []
 
 

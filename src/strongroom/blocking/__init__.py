@@ -86,7 +86,16 @@ class Context:
         run: Run | str | None = None,
         **options: Unpack[Options],
     ) -> Prompt:
-        """See `AsyncContext.prompt`."""
+        """Put together what a model is to read now, in the shape a provider takes and at most `max_tokens` of it.
+
+        `system` and `tools` (passed through as they are, so in the provider's own shape), the newest turns of
+        `session`, the working set of `run` (with `state=True` its own state too), and what `query` (by default the
+        user's newest words) finds among memories and in what was said earlier: what it does not find is not in. Each
+        part has a share of the budget (`shares`), which others get where it is not used; `reserve_tokens` stay free.
+        `format` is `openai`, `responses`, `anthropic` or `gemini`; `model` says whose tokens are counted; `user_id` and
+        `project_id` whose memories may be seen. The receipt names every part, its tokens, and what was left out and
+        why.
+        """
         conversation = session._async if isinstance(session, Session) else session
         work = run._async if isinstance(run, Run) else run
         return _run(self._async.prompt(max_tokens=max_tokens, session=conversation, run=work, **options))

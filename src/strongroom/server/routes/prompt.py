@@ -29,6 +29,7 @@ class NewPrompt(Struct, frozen=True, forbid_unknown_fields=True):
     shares: dict[str, float] | None = None
     user_id: str | None = None
     project_id: str | None = None
+    state: bool = False
 
 
 @endpoint("POST /prompt", "read", "A prompt in the shape of a provider")

@@ -2,8 +2,9 @@
 
 Rules
 -----
-1. What is sent never costs more than the budget. System prompt, tools, pinned messages, the run's objective and the
-   newest turn are always in; if they alone do not fit, that is an error, not a cut.
+1. What is sent never costs more than the budget. System prompt, tools, pinned messages, the run's objective and status,
+   its own state where it is asked for, and the newest turn are always in; if they alone do not fit, that is an error,
+   not a cut.
 2. All else is taken piece by piece in one order, and the first piece that does not fit ends it. The order does not
    depend on the budget, so a larger budget never loses a piece.
 3. The order is fair: a piece is due when the pieces of its part before it have used up their share, so the parts grow
@@ -18,14 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from strongroom.errors import BudgetExceeded
-from strongroom.services.prompt.formats import ALTERNATING, BEGINNING, Format, shaped
+from strongroom.services.prompt.formats import ALTERNATING, BEGINNING, Format, begun, shaped
 from strongroom.services.prompt.turns import Text, ToolCall, Turn, repaired
 from strongroom.tokens import Tokenizer, count_message
 
 CONVERSATION, RUN, MEMORIES, EARLIER = "conversation", "run", "memories", "earlier"
+SYSTEM, TOOLS, BEGUN = "system", "tools", "beginning"
 SHARES: dict[str, float] = {CONVERSATION: 0.6, RUN: 0.15, MEMORIES: 0.15, EARLIER: 0.1}
 TITLES = {RUN: "# State of the work", MEMORIES: "# Remembered", EARLIER: "# Said earlier in this conversation"}
 RENAMED = "-999"  # what it may take to tell a call's id from another one, in the call and in its answer
@@ -96,7 +99,7 @@ def choose(order: Sequence[Piece], room: int, fixed: Sequence[Piece], tokenizer:
         return spoken + (around if costs else 0) + sum(costs.values())
 
     for piece in fixed:
-        check_fits(cost(piece), room, "the run's objective")
+        check_fits(cost(piece), room, "the run's objective, status and state")
     taken = list(fixed)
     for place, piece in enumerate(order):
         needed = cost(piece)
@@ -124,21 +127,48 @@ def section(part: str, pieces: Sequence[Piece]) -> str:
     return "\n".join([TITLES[part], *lines])
 
 
-def context_turn(chosen: Chosen, skip: Callable[[Piece], bool]) -> Turn | None:
-    """Return what is put before the newest question; None if there is nothing."""
-    blocks = []
+def context_texts(chosen: Chosen, skip: Callable[[Piece], bool]) -> dict[str, Text]:
+    """Return what is put before the newest question, part by part."""
+    texts = {}
     for part in (RUN, MEMORIES, EARLIER):
         pieces = [piece for piece in chosen.of(part) if not skip(piece)]
         if pieces:
-            blocks.append(Text(section(part, pieces)))
-    return Turn("user", tuple(blocks)) if blocks else None
+            texts[part] = Text(section(part, pieces))
+    return texts
 
 
-def with_context(turns: Sequence[Turn], context: Turn | None) -> tuple[list[Turn], int]:
-    """Put the context before the newest question of the user's; return the turns, and how many stand before it."""
+def with_context(turns: Sequence[Turn], texts: Sequence[Text]) -> tuple[list[Turn], int]:
+    """Put texts before the newest question of the user's; return the turns, and how many stand before them."""
     asked = [place for place, turn in enumerate(turns) if turn.role == "user" and _says(turn)]
     place = asked[-1] if asked else 0
-    return [*turns[:place], *([] if context is None else [context]), *turns[place:]], place
+    return [*turns[:place], *([Turn("user", tuple(texts))] if texts else []), *turns[place:]], place
+
+
+def part_tokens(
+    turns: Sequence[Turn], texts: Mapping[str, Text], system: Sequence[str], format: Format, tokenizer: Tokenizer
+) -> dict[str, int]:
+    """Return what each part costs: what it adds to those before it, so that together they are the whole.
+
+    What is left is the turn that says that the beginning was left out (`BEGUN`).
+    """
+    known: dict[bytes, int] = {}  # most messages are the same in each step
+
+    def cost(said: Sequence[Turn]) -> int:
+        messages, apart = shaped(said, system, format)
+        total = count_system(apart, tokenizer)
+        for message in messages:
+            key = msgspec.json.encode(message)
+            if key not in known:
+                known[key] = count_sent(message, tokenizer)
+            total += known[key]
+        return total
+
+    steps = {SYSTEM: cost(()), CONVERSATION: cost(turns)}
+    for count, part in enumerate(texts, 1):
+        steps[part] = cost(with_context(turns, [*texts.values()][:count])[0])
+    steps[BEGUN] = cost(begun(with_context(turns, [*texts.values()])[0], format))
+    before = (0, *steps.values())
+    return {part: total - less for (part, total), less in zip(steps.items(), before, strict=False)}
 
 
 def spoken_tokens(messages: Sequence[Mapping[str, Any]], format: Format, tokenizer: Tokenizer) -> int:

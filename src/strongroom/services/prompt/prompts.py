@@ -13,25 +13,30 @@ from msgspec import Struct
 
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
+from strongroom.codec import encode
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.prompt.composing import (
+    BEGUN,
     CONVERSATION,
     EARLIER,
     MEMORIES,
     RUN,
     SHARES,
+    SYSTEM,
+    TOOLS,
     Chosen,
     Piece,
     beginning_tokens,
     check_fits,
     choose,
+    context_texts,
     context_tokens,
-    context_turn,
     count_sent,
     count_system,
     in_order,
+    part_tokens,
     spoken_tokens,
     system_tokens,
     with_context,
@@ -71,6 +76,7 @@ class Options(TypedDict, total=False):
     shares: Mapping[str, float] | None
     user_id: str | None
     project_id: str | None
+    state: bool
 
 
 class Asked(Struct, frozen=True):
@@ -85,6 +91,7 @@ class Asked(Struct, frozen=True):
     tokenizer: Tokenizer
     shares: dict[str, float]
     owner: dict[str, str]
+    state: bool
 
 
 class Known(Struct, frozen=True):
@@ -121,13 +128,15 @@ class AsyncPrompts:
         shares: Mapping[str, float] | None = None,
         user_id: str | None = None,
         project_id: str | None = None,
+        state: bool = False,
     ) -> Prompt:
         """See `AsyncContext.prompt`."""
         if format not in FORMATS:
             raise InvalidInput(f"no format {format!r:.40}; there are {', '.join(FORMATS)}")
         counter = self._tokenizer(session, model)
         owner = {name: who for name, who in (("user_id", user_id), ("project_id", project_id)) if who is not None}
-        asked = Asked(format, max_tokens, reserve_tokens, system, list(tools), query, counter, _shares(shares), owner)
+        split = _shares(shares)
+        asked = Asked(format, max_tokens, reserve_tokens, system, list(tools), query, counter, split, owner, state)
         framing = frame(
             max_tokens, "truncate_oldest", counter, system=system, tools=tools, reserve_tokens=reserve_tokens
         )
@@ -175,7 +184,7 @@ def _composed(asked: Asked, known: Known) -> Prompt:
     room = asked.max_tokens - asked.reserve_tokens - fixed_tokens - beginning_tokens(asked.format, counter)
     needed = sum(piece.tokens for piece in kept)
     check_fits(needed, room, "system and pinned messages")
-    fixed, lines = _run_pieces(known.run, counter)
+    fixed, lines = _run_pieces(known.run, counter, asked.state)
     spoken, orphans = _spoken_pieces(asked, known.gathered)
     parts = {
         CONVERSATION: spoken,
@@ -208,8 +217,8 @@ def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen
         return piece.part == EARLIER and piece.id in sent
 
     made = repaired(messages[place] for place in positions)
-    context = context_turn(chosen, said_anyway)
-    turns, before = with_context(made.turns, context)
+    texts = context_texts(chosen, said_anyway)
+    turns, before = with_context(made.turns, [*texts.values()])
     turns = begun(turns, asked.format)
     system = _system(asked)
     shapes, apart = shaped(turns, system, asked.format)
@@ -218,6 +227,7 @@ def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen
     apart_tokens = count_system(apart, counter)
     counts = [count_sent(message, counter) for message in shapes]
     whole = known.gathered is None or (known.gathered.whole and not _missing(chosen, CONVERSATION) and not orphans)
+    spent = {TOOLS: tools} | part_tokens(made.turns, texts, system, asked.format, counter)
     stable = _stable(turns, before, system, asked.format, whole)
     receipt = PromptReceipt(
         format=asked.format,
@@ -226,7 +236,7 @@ def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen
         tokens=tools + apart_tokens + sum(counts),
         tokenizer=counter.name,
         approximate=counter.approximate,
-        parts=_parts(asked, kept, chosen, said_anyway, tools, [messages[place].id for place in positions]),
+        parts=_parts(spent, chosen, said_anyway, [messages[place].id for place in positions]),
         left_out=_left_out(known, chosen, len(positions), orphans),
         completed=made.completed,
         stable_prefix=stable,
@@ -246,20 +256,18 @@ def _stable(turns: Sequence[Turn], before: int, system: Sequence[str], format: F
 
 
 def _parts(
-    asked: Asked,
-    kept: Sequence[Piece],
+    spent: Mapping[str, int],
     chosen: Chosen,
     said_anyway: Callable[[Piece], bool],
-    tools: int,
     conversation: Sequence[str],
 ) -> tuple[PromptPart, ...]:
-    system = system_tokens(_system(asked), asked.format, asked.tokenizer)
-    parts = [PromptPart("system", system), PromptPart("tools", tools)]
-    tokens = sum(piece.tokens for piece in (*kept, *chosen.of(CONVERSATION)))
-    parts.append(PromptPart(CONVERSATION, tokens, tuple(conversation)))
+    ids = {CONVERSATION: tuple(conversation)}
     for part in (RUN, MEMORIES, EARLIER):
-        pieces = [piece for piece in chosen.of(part) if not said_anyway(piece)]
-        parts.append(PromptPart(part, sum(piece.tokens for piece in pieces), tuple(piece.id for piece in pieces)))
+        ids[part] = tuple(piece.id for piece in chosen.of(part) if not said_anyway(piece))
+    parts = [
+        PromptPart(part, spent.get(part, 0), ids.get(part, ()))
+        for part in (SYSTEM, TOOLS, BEGUN, CONVERSATION, RUN, MEMORIES, EARLIER)
+    ]
     return tuple(part for part in parts if part.tokens or part.ids)
 
 
@@ -327,8 +335,9 @@ def _unit(asked: Asked, gathered: Gathered, positions: Sequence[int]) -> Piece:
     return Piece(CONVERSATION, ids[-1], tokens, positions=tuple(positions), ids=ids)
 
 
-def _run_pieces(run: Stored | None, tokenizer: Tokenizer) -> tuple[list[Piece], list[Piece]]:
-    """Return the lines of a run's brief that are always in, and the others, the most important first."""
+def _run_pieces(run: Stored | None, tokenizer: Tokenizer, own: bool) -> tuple[list[Piece], list[Piece]]:
+    """Return the lines of a run's brief that are always in, its `own` state among them, and the others, the most
+    important first."""
     if run is None:
         return [], []
     lines = lines_of(run.working_set)
@@ -340,6 +349,9 @@ def _run_pieces(run: Stored | None, tokenizer: Tokenizer) -> tuple[list[Piece], 
             fixed.append(piece)
         else:
             others.append((line.goes, piece))
+    if own and (state := run.working_set.get("state")) is not None:
+        text = f"State: {encode(state).decode()}"
+        fixed.append(Piece(RUN, "State/state", tokenizer.count(text), (len(lines), text)))
     return fixed, [piece for _, piece in sorted(others, key=lambda one: one[0], reverse=True)]
 
 

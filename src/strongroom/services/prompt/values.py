@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class PromptPart(Struct, frozen=True):
-    """One part of a prompt: its tokens, and the ids of what stands in it."""
+    """One part of a prompt: what it adds to the tokens, and the ids of what stands in it."""
 
     name: str
     tokens: int
@@ -30,9 +30,10 @@ class PromptLeftOut(Struct, frozen=True):
 class PromptReceipt(Struct, frozen=True):
     """What a prompt was made of.
 
-    `tokens` counts all that is sent, tools included. `completed` tool calls had no answer and got one that says so. The
-    first `stable_prefix` messages, with system prompt and tools `stable_prefix_tokens` of the whole, stay the same word
-    for word while the conversation goes on, so a prompt cache can hold them. `revision` is the session's.
+    `tokens` counts all that is sent, tools included, and is the sum of the parts. `completed` tool calls had no answer
+    and got one that says so. The first `stable_prefix` messages, with system prompt and tools `stable_prefix_tokens` of
+    the whole, stay the same word for word while the conversation goes on, so a prompt cache can hold them. `revision`
+    is the session's.
     """
 
     format: str
