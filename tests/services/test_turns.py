@@ -68,6 +68,54 @@ async def test_a_turn_answers_as_its_calls_would_have_alone(ctx: Any) -> None:
     assert batch == await ctx.memories.batch(batch.id)
 
 
+@pytest.mark.parametrize("part", range(5), ids=["append", "update", "record", "send", "propose"])
+async def test_a_call_of_a_turn_says_what_it_was_given_whatever_becomes_of_that_later(ctx: Any, part: int) -> None:
+    run, session = await world(ctx)
+
+    def filling(later: str) -> Callable[[Any], None]:
+        def fill(turn: Any) -> None:
+            parts: list[Any] = [{"text": "first"} for _ in range(5)]
+            parts[4] = mcr("tides turn") | {"metadata": {"text": "first"}}
+            turn.append(raw(session), {"role": "user", "content": "hello", "x": parts[0]}, sidecars=[parts[0]])
+            turn.update(raw(run), expected_seq=0, state=parts[1])
+            turn.record(raw(run), "TOOL_RESULT", {**DONE, "result": parts[2]})
+            turn.send("planner", parts[3], from_id="support")
+            turn.propose(parts[4], proposer="agent-7")
+            (parts[4]["metadata"] if part == 4 else parts[part])["text"] = later
+
+        return fill
+
+    tellings: list[Callable[[list[Any]], Any]] = [
+        lambda results: (results[0][0]["x"], results[0][0].sidecar),
+        lambda results: results[1].state,
+        lambda results: results[2].payload["result"],
+        lambda results: results[3].payload,
+        lambda results: results[4].proposals[0].request.metadata,
+    ]
+    told = tellings[part]
+    first = told(await turned(ctx, filling("pay 1000"), "k"))
+    assert "pay 1000" not in str(first)
+    assert told(await turned(ctx, filling("pay 2000"), "k")) == first
+    stored = [
+        await session.load(),
+        (await ctx.runs.get("r")).working_set.state,
+        await run.events(types=["TOOL_RESULT"]),
+        [slot.payload for slot in await (await ctx.threads.get("planner")).slice()],
+        await ctx.memories.pending(),
+    ]
+    assert "first" in str(stored[part]) and "pay " not in str(stored[part])
+
+
+async def test_a_turn_refuses_what_it_cannot_keep_until_it_ends(ctx: Any) -> None:
+    _, session = await world(ctx)
+    deep: Any = []
+    for _ in range(5_000):
+        deep = [deep]
+    for odd, why in ((deep, "nested too deep"), ((n for n in range(1)), "generator")):
+        with pytest.raises(InvalidInput, match=f"{why}.*nothing changed"):
+            await turned(ctx, lambda turn, odd=odd: turn.append(raw(session), {**HELLO, "x": odd}))  # type: ignore[misc]
+
+
 async def test_an_exception_in_the_block_writes_nothing(ctx: Any) -> None:
     run, session = await world(ctx)
 

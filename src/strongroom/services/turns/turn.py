@@ -2,10 +2,11 @@
 
 Theory of operation
 -------------------
-A turn collects calls; what can be refused without looking is refused at once. At the end of the block every call is
-made by its ordinary service over an `Overlay`, which joins what they want to write, and that is one commit under the
-turn's own id. If somebody was faster, nothing was written, and the calls are made anew about what is there now. A call
-that expects what is no longer so is refused as ever (`Conflict`), and the turn with it.
+A turn collects calls; what can be refused without looking is refused at once, and what a call was given is copied,
+for its caller may change it afterwards. At the end of the block every call is made by its ordinary service over an
+`Overlay`, which joins what they want to write, and that is one commit under the turn's own id. If somebody was faster,
+nothing was written, and the calls are made anew about what is there now. A call that expects what is no longer so is
+refused as ever (`Conflict`), and the turn with it.
 
 Over HTTP what was collected is sent, and the server does the same with it. What a call answers is made from the receipt
 of the turn, wherever and however often that was made.
@@ -16,7 +17,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
+from copy import copy, deepcopy
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, Unpack
 
 from strongroom.arguments import checked
@@ -25,6 +27,7 @@ from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, St
 from strongroom.operations import NOTHING, Operation, Plan, made_here, perform
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.memories.requests import read_requests
 from strongroom.services.memories.values import MemoryRequest, Request
 from strongroom.services.runs import own_state
 from strongroom.services.runs.run import AsyncRun
@@ -88,11 +91,13 @@ class AsyncTurn:
     ) -> None:
         """Add messages to a session. See `Session.append`."""
         self._require_here(session._scope)
-        given: Any = messages if isinstance(messages, Mapping | str | bytes) else list(messages)
+        one = isinstance(messages, Mapping | str | bytes)
+        given: Any = _kept(messages) if one else [_kept(message) for message in messages]
+        beside = _kept(sidecars)
 
         def call(scope: Scope, id: str) -> Awaitable[Any]:
             there = _session(session, scope)
-            return there.append(given, sidecars=sidecars, ids=ids, expected_revision=expected_revision, commit_id=id)
+            return there.append(given, sidecars=beside, ids=ids, expected_revision=expected_revision, commit_id=id)
 
         place = len(self._parts)
         self._add(call, Range(session._stream, limit=0))
@@ -116,8 +121,8 @@ class AsyncTurn:
         earlier, expected = self._updates.get(run.id, 0), expected_seq
         if fields or expected is not None or not (append or remove or state_patch is not None):
             expected = (run.seq if expected is None else expected) + earlier
-        told: dict[str, Any] = {"append": append, "remove": remove, "state_patch": state_patch, **fields}
-        told |= {"actor": actor, "parent": parent}
+        edits: dict[str, Any] = {"append": append, "remove": remove, "state_patch": state_patch, **fields}
+        told = {name: _kept(value) for name, value in edits.items()} | {"actor": actor, "parent": parent}
 
         async def call(scope: Scope, id: str) -> Any:
             there = _run(run, scope)
@@ -141,20 +146,21 @@ class AsyncTurn:
     ) -> None:
         """Add an event to a run's ledger. See `Run.record`."""
         self._require_here(run._ref.scope)
+        told = _kept(payload)
 
         def call(scope: Scope, id: str) -> Awaitable[Any]:
-            return _run(run, scope).record(type, payload, actor=actor, parent=parent, commit_id=id)
+            return _run(run, scope).record(type, told, actor=actor, parent=parent, commit_id=id)
 
         self._add(call, Range(run._ref.ledger, limit=0))
         self._runs[run.id] = run
 
     def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> None:
         """Add a message to a thread. See `ctx.threads.append`."""
-        threads = self._services.threads
+        threads, told = self._services.threads, _kept(payload)
 
         def call(scope: Scope, id: str) -> Awaitable[Any]:
             there = AsyncThreads(scope, limits=threads.limits, types=threads.types)
-            return there.append(thread_id, payload, from_id=from_id, to_id=to_id, commit_id=id)
+            return there.append(thread_id, told, from_id=from_id, to_id=to_id, commit_id=id)
 
         self._add(call, Range(self._scope.key(THREAD, thread_id), 0, 0))
 
@@ -167,11 +173,11 @@ class AsyncTurn:
         batch_id: str | None = None,
     ) -> None:
         """Stage memories for review. See `ctx.memories.propose`."""
-        policy = self._services.memories._policy
+        policy, wanted = self._services.memories._policy, read_requests(requests)
 
         def call(scope: Scope, id: str) -> Awaitable[Any]:
             there = AsyncMemories(scope, policy=policy, threads=False)
-            return there.propose(requests, proposer=proposer, run_id=run_id, batch_id=batch_id, commit_id=id)
+            return there.propose(wanted, proposer=proposer, run_id=run_id, batch_id=batch_id, commit_id=id)
 
         self._add(call)
 
@@ -348,6 +354,17 @@ async def _keep_up(run: AsyncRun, made: Made) -> None:
 
 async def _before(receipt: Receipt) -> Made:
     return Made(receipt)
+
+
+def _kept(given: Any) -> Any:
+    """Return a copy of what a call was given, which nobody else can change: it is made later, perhaps several times."""
+    try:
+        return deepcopy(dict(given) if isinstance(given, MappingProxyType) else given)
+    except Exception as problem:
+        told = "it is nested too deep" if isinstance(problem, RecursionError) else str(problem)[:200]
+        raise InvalidInput(
+            f"a turn cannot keep a {type(given).__name__} until it ends: {told}; nothing changed"
+        ) from None
 
 
 def _run(run: AsyncRun, scope: Scope) -> AsyncRun:
