@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import strongroom
+from strongroom.codec import pack
 from strongroom.errors import InvalidInput
 from strongroom.services.runs import usage
-from strongroom.store import Commit, Delete, Get, Key, Tail
+from strongroom.store import Commit, Delete, Get, Key, Put, Tail
 from strongroom.values import ModelUsage, Usage
 from tests.turning import raw, turned
 
@@ -50,6 +52,44 @@ async def test_a_figure_that_is_none_is_refused(field: str) -> None:
                 run.record("MODEL_ACTION", {**ACTION, field: junk})
         with pytest.raises(InvalidInput):
             run.record("MODEL_ACTION", {**ACTION, "model": "two\nlines"})
+
+
+BOUNDS = {"tokens_in": 2**53, "tokens_out": 2**53, "tokens_cached": 2**53, "latency_ms": 1e12, "cost": 1e9}
+
+
+@pytest.mark.parametrize("type", ["MODEL_ACTION", "TOOL_RESULT"])
+@pytest.mark.parametrize("field", BOUNDS)
+def test_a_figure_beyond_all_bounds_is_refused(type: str, field: str) -> None:
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o")
+        event = {"action": "a"} if type == "MODEL_ACTION" else {"tool_name": "t", "ok": True}
+        run.record(type, {**event, field: BOUNDS[field]})
+        with pytest.raises(InvalidInput, match=rf"{field}.*maximum"):
+            run.record(type, {**event, field: BOUNDS[field] * 2})
+        assert getattr(run.usage().total, field) == BOUNDS[field]
+
+
+@pytest.mark.parametrize("figure", [{"cost": 1.7e308}, {"latency_ms": 1.7e308}, {"tokens_in": 2**63 - 1}])
+def test_sums_of_figures_from_before_there_were_bounds_stay_finite(figure: dict[str, Any]) -> None:
+    sums = Usage()
+    for _ in range(3):
+        sums = usage.told(sums, "MODEL_ACTION", {"action": "a", "model": "m", **figure})
+    [name] = figure
+    for one in (sums.total, sums.models["m"]):
+        assert figure[name] <= getattr(one, name) < float("inf")
+    assert msgspec.json.decode(pack(sums), type=Usage) == sums
+
+
+def test_sums_that_were_kept_as_infinite_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "BLOCK", 4)
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r")
+        for _ in range(30):
+            run.record("MODEL_ACTION", ACTION)
+        before = run.usage()
+        broken = pack({"upto": 8, "usage": {"total": {"cost": float("inf")}}})
+        ctx.store.commit(Commit("c", (), (Put(Key("default", usage.KIND, "r"), broken),)))
+        assert run.usage() == before
 
 
 async def test_usage_in_a_turn_is_counted(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:

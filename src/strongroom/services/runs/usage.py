@@ -8,6 +8,7 @@ the ledger, in one read, however long the ledger is. It is derived: if it is los
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from strongroom.codec import pack
+from strongroom.codec import INT_MAX, pack
 from strongroom.errors import CommitUnknown, Conflict, Unavailable
 from strongroom.operations import Plan, made_here, step
 from strongroom.services.runs import history
@@ -70,7 +71,12 @@ def forget(ref: Ref) -> Delete:
 
 
 def _sums(document: Document | None) -> Sums:
-    return Sums() if document is None else msgspec.json.decode(document.value, type=Sums)
+    if document is None:
+        return Sums()
+    try:
+        return msgspec.json.decode(document.value, type=Sums)
+    except msgspec.ValidationError:  # an infinite sum was kept, and JSON has none: the ledger knows better
+        return Sums()
 
 
 async def _upto(ref: Ref, sums: Sums, tail: Slice, length: int) -> Sums:
@@ -113,6 +119,11 @@ def _plus(sums: Usage, one: ModelUsage) -> Usage:
 
 
 def _total(parts: Iterable[ModelUsage]) -> ModelUsage:
+    """Return sums that JSON can hold: old ledgers may hold figures that no schema bounded."""
     known = list(parts)
     sums: dict[str, Any] = {name: sum(getattr(part, name) for part in known) for name in ModelUsage.__struct_fields__}
-    return ModelUsage(**sums)
+    return ModelUsage(**{name: min(total, _most(total)) for name, total in sums.items()})
+
+
+def _most(total: float) -> float:
+    return sys.float_info.max if isinstance(total, float) else INT_MAX
