@@ -128,8 +128,8 @@ class AsyncContext:
     ) -> Restored:
         """Bring back everything that `export` wrote, in one commit: all of it appears, or nothing.
 
-        Nothing is written before the whole pack was checked. What is there already under the same id is a `Conflict`;
-        memories that are known stay as they are. `public_key` (32 bytes) demands a signature by that key.
+        Nothing is written before the whole pack was checked. What is there already under the same id is a `Conflict`.
+        `public_key` (32 bytes) demands a signature by that key.
         """
         return await everything.restore(
             self, path, public_key=public_key, max_bytes=max_bytes, actor=actor, commit_id=commit_id

@@ -120,7 +120,7 @@ def test_only_what_was_asked_for_is_in_the_pack(here: Context, tmp_path: Path) -
     assert not (tmp_path / "none.zip").exists()
 
 
-@pytest.mark.parametrize("there", ["run", "session", "thread"])
+@pytest.mark.parametrize("there", ["run", "session", "thread", "memory"])
 def test_what_is_there_already_is_a_conflict_and_nothing_comes(here: Context, tmp_path: Path, there: str) -> None:
     here.export(tmp_path / "pack.zip")
     with strongroom.open("memory://") as ctx:
@@ -128,6 +128,9 @@ def test_what_is_there_already_is_a_conflict_and_nothing_comes(here: Context, tm
             ctx.runs.create(objective="mine", run_id="r2")
         elif there == "session":
             ctx.sessions.open("s2")
+        elif there == "memory":
+            [mine] = here.memories.list()
+            ctx.memories.propose([mcr("something else", memory_id=mine.id)], proposer="program")
         else:
             ctx.threads.append("t1", 1, from_id="a")
         before = _stored(ctx.store)
@@ -215,6 +218,7 @@ HOSTILE: dict[str, Any] = {
     "a slot that is none": lambda entries: mended(
         {**entries, "threads/000000.jsonl": b'{"thread":"t"}\n{"type":"a","body":7,"at":0,"from_id":"a"}\n'}
     ),
+    "a memory twice": lambda entries: mended({**entries, "memories.jsonl": entries["memories.jsonl"] * 2}),
     "a memory that is none": lambda entries: mended({**entries, "memories.jsonl": b'{"id":"m"}\n'}),
 }
 

@@ -447,12 +447,15 @@ class AsyncMemories(OneLine):
         found = await self._memories(set(memory_ids))
         return memory_packs.items(await self._search.standing([found[id] for id in memory_ids if id in found]))
 
-    async def unpack_writes(self, items: Sequence[Mapping[str, Any]]) -> PackWrites:
-        """Say what brings memories from a pack back, leaving those already known alone. This writes nothing itself."""
+    async def unpack_writes(self, items: Sequence[Mapping[str, Any]], *, new: bool = False) -> PackWrites:
+        """Say what brings memories from a pack back. This writes nothing itself.
+
+        Those already known stay as they are, or are a `Conflict` if all must be `new`.
+        """
         memories = [memory_packs.read(item, place) for place, item in enumerate(items)]
         contents = [keys.said(memory).claim for memory in memories]
         world = await world_of(self._scope, memory_packs.questions(self._scope.space, memories), contents)
-        return memory_packs.decide(self._scope.space, memories, world, self._scope.clock())
+        return memory_packs.decide(self._scope.space, memories, world, self._scope.clock(), new=new)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.codec import pack
-from strongroom.errors import InvalidInput
+from strongroom.errors import Conflict, InvalidInput
 from strongroom.services.memories import keys
 from strongroom.services.memories.decisions import World, end
 from strongroom.services.memories.values import Memory
@@ -68,14 +68,24 @@ def questions(space: str, memories: Sequence[Memory]) -> list[Key]:
     return list(found)
 
 
-def decide(space: str, memories: Sequence[Memory], world: World, now: int) -> PackWrites:
-    """Say what brings these memories back: those already known stay as they are, and nothing is known twice."""
+def decide(space: str, memories: Sequence[Memory], world: World, now: int, *, new: bool) -> PackWrites:
+    """Say what brings these memories back; nothing is known twice.
+
+    One whose id is here already stays as it is, or is a `Conflict` if all must be `new`.
+    """
     writes: list[Write] = []
     added: list[str] = []
     claimed: dict[str, str] = {}
     brought: dict[str, Memory] = {}
-    for memory in memories:
-        if world.get(Key(space, keys.MEMORY, memory.id)) is not None or memory.id in brought:
+    for place, memory in enumerate(memories):
+        if memory.id in brought:
+            raise InvalidInput(f"memory {memory.id!r} is in the pack twice; nothing changed", path=f"memories[{place}]")
+        there = world.get(key := Key(space, keys.MEMORY, memory.id))
+        if there is not None and new:
+            raise Conflict(
+                f"there is a memory {memory.id!r} already; nothing changed", expected=0, actual=there.version, key=key
+            )
+        if there is not None:
             continue
         content = keys.said(memory).claim
         twin = claimed.get(content) or world.holders.get(content)

@@ -233,7 +233,8 @@ async def _plan(services: Services, pack: SpaceArchive, actor: str) -> Plan[Rest
     threads = [await _joined(store, _thread_writes(over, pack, name)) for name in pack.under(THREADS)]
     items = list(pack.lines(MEMORIES))
     if items:
-        brought = await AsyncMemories(over, policy=services.memories._policy, threads=False).unpack_writes(items)
+        over_memories = AsyncMemories(over, policy=services.memories._policy, threads=False)
+        brought = await over_memories.unpack_writes(items, new=True)
         await store.commit(Commit(new_id(), brought.expects, brought.writes))
     made = Restored(runs=tuple(runs), sessions=tuple(sessions), threads=tuple(threads), memories=len(items))
     if not store.writes:
