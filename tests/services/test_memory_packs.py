@@ -9,6 +9,7 @@ import pytest
 from strongroom.codec import encode, pack, parse
 from strongroom.errors import InvalidInput
 from strongroom.services.memories import keys
+from strongroom.services.memories import packs as memory_packs
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import Revoked
 from strongroom.store import Commit, Put, new_id
@@ -96,6 +97,70 @@ async def test_a_damaged_item_is_refused(spaces: tuple[Any, Any], damage: dict[s
     [item] = await packed(here, (await known(here, mcr("alpha one"))).memory_ids)
     with pytest.raises(InvalidInput):
         await unpack(there, [item | damage])
+
+
+MEMORY = {
+    "id": "mem_1",
+    "type": "fact",
+    "scope": "global",
+    "content": "alpha one",
+    "rationale": "it was said",
+    "confidence": 0.9,
+    "status": "active",
+    "trust": "trusted",
+    "proposer": "user",
+    "reviewer": "ana",
+    "batch_id": "batch_1",
+    **dict.fromkeys(("proposed_at", "created_at", "updated_at"), "2026-01-01T00:00:00Z"),
+}
+UNPROPOSABLE: list[dict[str, Any]] = [
+    {"scope": "user", "user_id": None},
+    {"scope": "project", "user_id": "ana"},
+    {"scope": "global", "user_id": "ana"},
+    {"content": "x" * 8_001},
+    {"content": "\u200b"},
+    {"rationale": "x" * 8_001},
+    {"rationale": ""},
+    {"source_refs": [f"source {n}" for n in range(65)]},
+    {"source_refs": ["x" * 2_001]},
+    {"tags": ["x" * 101]},
+    {"tags": [str(n) for n in range(33)]},
+    {"metadata": {"note": "x" * 1_001}},
+    {"valid_from": "2026-02-01T00:00:00Z", "valid_until": "2026-01-01T00:00:00Z"},
+    {"status": "erased", "scope": "user"},
+]
+
+
+@pytest.mark.parametrize("lie", UNPROPOSABLE)
+def test_what_nobody_could_propose_does_not_come_in_a_pack(lie: dict[str, Any]) -> None:
+    assert memory_packs.read(MEMORY, 0, Policy()).content == "alpha one"
+    with pytest.raises(InvalidInput, match="nobody could propose"):
+        memory_packs.read(MEMORY | lie, 0, Policy())
+
+
+async def test_the_limits_are_those_of_the_policy_that_takes_it_in(spaces: tuple[Any, Any]) -> None:
+    here, there = spaces
+    [item] = await packed(here, (await known(here, mcr("alpha one"))).memory_ids)
+    with pytest.raises(InvalidInput, match="limited to 5 characters"):
+        await memories_of(there).using(policy=Policy(max_content_chars=5)).unpack_writes([item])
+    owned = item | {"scope": "user", "user_id": None}
+    lax = memories_of(there).using(policy=Policy(require_owner=False))
+    assert (await lax.unpack_writes([owned])).memory_ids == (item["id"],)
+
+
+async def test_what_was_erased_comes_back_erased(spaces: tuple[Any, Any]) -> None:
+    here, there = spaces
+    [id] = (await known(here, mcr("alpha one", scope="user", user_id="ana", source_refs=["feed"]))).memory_ids
+    await here.memories.erase(memory_id=id)
+    await unpack(there, await packed(here, [id]))
+    assert (await there.memories.get(id)).status == "erased"
+
+
+async def test_what_has_expired_since_comes_back(spaces: tuple[Any, Any]) -> None:
+    here, there = spaces
+    [item] = await packed(here, (await known(here, mcr("alpha one"))).memory_ids)
+    await unpack(there, [item | {"expires_at": "2001-01-01T00:00:00Z"}])
+    assert (await there.memories.get(item["id"])).content == "alpha one"
 
 
 async def test_a_pack_exported_after_a_revocation_does_not_hold_what_was_revoked(ctx: Any, tmp_path: Any) -> None:

@@ -218,6 +218,8 @@ HOSTILE: dict[str, Any] = {
     "a slot that is none": lambda entries: mended(
         {**entries, "threads/000000.jsonl": b'{"thread":"t"}\n{"type":"a","body":7,"at":0,"from_id":"a"}\n'}
     ),
+    "a memory of nobody": _edited("memories.jsonl", scope="user", user_id=None),
+    "a memory that is too long": _edited("memories.jsonl", content="x" * 8_001),
     "a memory twice": lambda entries: mended({**entries, "memories.jsonl": entries["memories.jsonl"] * 2}),
     "a memory that is none": lambda entries: mended({**entries, "memories.jsonl": b'{"id":"m"}\n'}),
 }

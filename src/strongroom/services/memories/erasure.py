@@ -222,6 +222,14 @@ def _blank(memory: Memory, by: str, now: int) -> Memory:
     )
 
 
+def is_blank(memory: Memory) -> bool:
+    """Tell whether a memory is what stays of one that was erased, and no more."""
+    owned = memory.user_id or memory.project_id or memory.run_id
+    more = memory.source_refs or memory.tags or memory.metadata
+    said = {memory.content, memory.rationale} - {GONE}
+    return memory.status == "erased" and not (owned or more or said)
+
+
 def _about(proposal: Proposal, target: Target, ids: set[str]) -> bool:
     request = proposal.request
     if request.content == GONE and request.rationale == GONE:

@@ -452,7 +452,7 @@ class AsyncMemories(OneLine):
 
         Those already known stay as they are, or are a `Conflict` if all must be `new`.
         """
-        memories = [memory_packs.read(item, place) for place, item in enumerate(items)]
+        memories = [memory_packs.read(item, place, self._policy) for place, item in enumerate(items)]
         contents = [keys.said(memory).claim for memory in memories]
         world = await world_of(self._scope, memory_packs.questions(self._scope.space, memories), contents)
         return memory_packs.decide(self._scope.space, memories, world, self._scope.clock(), new=new)

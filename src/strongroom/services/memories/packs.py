@@ -1,7 +1,8 @@
 """Memories that travel in a resume pack. Pure.
 
 Restoring a pack is an operator's act, like restoring a backup, so its memories need no review; but a pack comes from
-outside, so what it says about trust is not believed: everything in it comes back `untrusted`.
+outside, so what it says about trust is not believed: everything in it comes back `untrusted`. And it obeys the rules of
+whoever takes it in, as if it had been proposed there: the limits of the policy, and that it says whose it is.
 """
 
 from __future__ import annotations
@@ -17,11 +18,21 @@ from strongroom.codec import pack
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.services.memories import keys
 from strongroom.services.memories.decisions import World, end
-from strongroom.services.memories.values import Memory
+from strongroom.services.memories.erasure import is_blank
+from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.requests import check_rules
+from strongroom.services.memories.values import Memory, Request
 from strongroom.store import Expect, Key, Write, require_name
 from strongroom.values import moment
 
 RESTORER = "pack"
+# What a memory has of the request that made it. When it was made is the store's to say, and its end is its own.
+_REQUESTED = set(Request.__struct_fields__) & set(Memory.__struct_fields__) - {
+    "created_at",
+    "updated_at",
+    "expires_at",
+    "trust",
+}
 
 
 class PackWrites(Struct, frozen=True):
@@ -37,8 +48,8 @@ def items(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(memory) for memory in memories]
 
 
-def read(item: Mapping[str, Any], place: int) -> Memory:
-    """Read one item, believing nothing: neither its form nor its trust."""
+def read(item: Mapping[str, Any], place: int, policy: Policy) -> Memory:
+    """Read one item, believing nothing: neither its form nor its trust, nor that it was ever proposed."""
     path = f"memories[{place}]"
     try:
         memory = msgspec.convert(dict(item), Memory)
@@ -55,7 +66,20 @@ def read(item: Mapping[str, Any], place: int) -> Memory:
     if not 0 <= memory.confidence <= 1 or not memory.content or memory.derived_from != _cited(memory):
         raise InvalidInput("not a memory this system could have made; nothing changed", path=path)
     pack(memory)
+    if not is_blank(memory):
+        _check_proposable(memory, policy, path)
     return replace(memory, trust="untrusted")
+
+
+def _check_proposable(memory: Memory, policy: Policy, path: str) -> None:
+    """Raise unless a request for this memory would be taken. That it has expired since is no fault."""
+    said = {name: getattr(memory, name) for name in _REQUESTED}
+    op = "supersede" if memory.supersedes else "add"
+    try:
+        request = msgspec.convert(said | {"op": op, "memory_id": memory.id}, Request)
+        check_rules(request, policy, memory.created_at)
+    except (msgspec.ValidationError, InvalidInput) as problem:
+        raise InvalidInput(f"a memory that nobody could propose here: {problem}; nothing changed", path=path) from None
 
 
 def questions(space: str, memories: Sequence[Memory]) -> list[Key]:

@@ -59,7 +59,7 @@ def stage(
     targets: set[str] = set()
     for place, request in enumerate(requests):
         try:
-            _check_rules(request, policy, now)
+            check_rules(request, policy, now)
             for target in replaced(request):
                 if target in targets:
                     raise InvalidInput(f"two requests of one batch would replace {target!r}")
@@ -124,7 +124,8 @@ def _wrong(given: Mapping[Any, Any]) -> list[str]:
     return found
 
 
-def _check_rules(request: Request, policy: Policy, now: datetime) -> None:
+def check_rules(request: Request, policy: Policy, now: datetime) -> None:
+    """Raise `InvalidInput` for the first rule that a request breaks on its own."""
     if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
         raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters")
     if not screening.plain(request.content).strip():
