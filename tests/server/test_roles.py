@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+import strongroom
 from strongroom.server.keys import RIGHTS
 from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
@@ -59,6 +60,21 @@ def test_a_proposer_can_not_commit_what_it_proposed(roles: dict[str, httpx.Clien
     batch = roles["writer"].post("/memories/propose", json={"requests": [MCR]}).json()["id"]
     assert roles["writer"].post(f"/memories/batches/{batch}/commit", json={}).status_code == 403
     assert roles["reviewer"].post(f"/memories/batches/{batch}/commit", json={}).status_code == 200
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_lists_the_memories_of_all_owners_of_its_space_and_of_no_other(shared: Served, role: str) -> None:
+    """The client reads over the port and REST asks the server: both doors say the same."""
+    ours, theirs, key = shared.key("owners"), shared.key("elsewhere"), shared.key("owners", role)
+    for admin, user in ((ours, f"{role}-1"), (ours, f"{role}-2"), (theirs, f"{role}-3")):
+        with client(shared.url, admin) as http:
+            said = {"content": f"{user} likes tea", "scope": "user", "user_id": user}
+            assert http.post("/memories", json=said).status_code == 200
+    with client(shared.url, key) as http, strongroom.connect(shared.url, key=key) as ctx:
+        listed = http.get("/memories", params={"everyone": True, "limit": 200}).json()["memories"]
+        assert {f"{role}-1", f"{role}-2"} <= {each["user_id"] for each in listed}
+        assert [each["id"] for each in listed] == [each.id for each in ctx.memories.list(everyone=True)]
+        assert f"{role}-3" not in {each["user_id"] for each in listed}
 
 
 def test_a_writer_can_not_commit_memories_through_a_milestone(roles: dict[str, httpx.Client]) -> None:

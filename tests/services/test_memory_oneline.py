@@ -167,7 +167,7 @@ def test_a_condition_that_is_none_is_refused(where: Any) -> None:
         condition(where)
 
 
-async def test_an_administrator_lists_across_owners_and_nobody_else_does(ctx: Any) -> None:
+async def test_everyone_lists_across_owners_and_nothing_else_does(ctx: Any) -> None:
     for user in ("u1", "u2"):
         await ctx.memories.add("likes tea", user_id=user)
     assert {memory.user_id for memory in await ctx.memories.list(everyone=True)} == {"u1", "u2"}

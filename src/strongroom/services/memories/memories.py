@@ -346,8 +346,8 @@ class AsyncMemories(OneLine):
     ) -> Results[Memory]:
         """Return memories a page at a time: nobody's, then those of whom the filters name, each by order of creation.
 
-        `status=None` lists all of them, whatever became of them; `everyone` those of all users and projects, for
-        whoever administers the space. A page may be short and still have a `next`.
+        `status=None` lists all of them, whatever became of them; `everyone` those of all users and projects of
+        the space. A page may be short and still have a `next`.
         """
         lens = Lens.of(filters, everyone=everyone)
         now = moment(self._scope.clock())
