@@ -289,7 +289,8 @@ async def test_a_bad_field_is_refused_with_its_path(here: Any, fields: dict[str,
         ),
         (
             lambda run: run.record("TOOL_RESULT", {"tool_name": "t"}),
-            "payload: the field ok is missing; the fields are tool_name, ok, result; nothing changed",
+            "payload: the field ok is missing; the fields are tool_name, ok, result, model, tokens_in, tokens_out, "
+            "tokens_cached, latency_ms, cost, error; nothing changed",
         ),
     ],
 )
