@@ -65,6 +65,12 @@ def told(one: Any) -> tuple[Any, ...]:
     return dict(one), one.id, one.index, one.at, one.tokens, one.sidecar
 
 
+async def seeing(session: Any, method: Callable[..., Awaitable[Any]], *given: Any, commit_id: str | None) -> Any:
+    """Write on the condition that the session is as it is now."""
+    revision = (await session.info()).revision
+    return await method(*given, expected_revision=revision, commit_id=commit_id)
+
+
 async def id_of(making: Awaitable[Any]) -> str:
     id: str = (await making).id
     return id
@@ -120,6 +126,23 @@ ROWS = (
         lambda session, id: whole(session.replace_from("c", [said("x"), {**said("c"), "id": "c"}], commit_id=id)),
     ),
     on_session("pop", lambda session, id: popped(session.pop(commit_id=id))),
+    # Whoever repeats reads the revision anew, and it is another one by then.
+    on_session(
+        "append",
+        lambda session, id: whole(seeing(session, session.append, said("x"), commit_id=id)),
+        lambda session, id: whole(seeing(session, session.append, said("y"), commit_id=id)),
+    ),
+    on_session(
+        "replace",
+        lambda session, id: whole(seeing(session, session.replace, said("x"), commit_id=id)),
+        lambda session, id: whole(seeing(session, session.replace, said("y"), commit_id=id)),
+    ),
+    on_session(
+        "replace_from",
+        lambda session, id: whole(seeing(session, session.replace_from, "b", said("x"), commit_id=id)),
+        lambda session, id: whole(seeing(session, session.replace_from, "c", said("x"), commit_id=id)),
+    ),
+    on_session("pop", lambda session, id: popped(seeing(session, session.pop, commit_id=id))),
     on_session(
         "truncate_from",
         lambda session, id: session.truncate_from("b", commit_id=id),

@@ -182,6 +182,10 @@ def _edited(name: str, **fields: Any) -> Any:
     return edit
 
 
+def _without(entries: Entries, name: str) -> Entries:
+    return mended({other: data for other, data in entries.items() if other != name})
+
+
 def _cut(**fields: Any) -> Any:
     def edit(entries: Entries) -> Entries:
         *lines, cut = entries["sessions/000000.jsonl"].splitlines()
@@ -220,6 +224,11 @@ HOSTILE: dict[str, Any] = {
     ),
     "a memory of nobody": _edited("memories.jsonl", scope="user", user_id=None),
     "a memory that is too long": _edited("memories.jsonl", content="x" * 8_001),
+    "a promise of memories": lambda entries: _without(entries, "memories.jsonl"),
+    "a promise of a run": lambda entries: _without(entries, "runs/000001.zip"),
+    "a promise of a session": lambda entries: _without(entries, "sessions/000001.jsonl"),
+    "a promise of a thread": lambda entries: _without(entries, "threads/000000.jsonl"),
+    "a session that was not promised": _edited("sessions/000000.jsonl", session="s3"),
     "a memory twice": lambda entries: mended({**entries, "memories.jsonl": entries["memories.jsonl"] * 2}),
     "a memory that is none": lambda entries: mended({**entries, "memories.jsonl": b'{"id":"m"}\n'}),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from strongroom.server.operations.invocation import Invocation, Make, call, understood
+from strongroom.server.operations.invocation import Invocation, Make, call, expected, understood
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.files.values import Limits
 
@@ -14,6 +14,6 @@ def limited(method: Callable[..., Awaitable[object]]) -> Make:
 
     async def made(op: Invocation) -> object:
         files = AsyncFiles(op.ctx.scope, limits=understood(Limits, op.more))
-        return await call(op, method, files, named=op.arguments | {"path": op.id})
+        return await call(op, method, files, named=op.arguments | {"path": op.id} | expected(op, "expected_version"))
 
     return made

@@ -98,6 +98,11 @@ def of(part: str, method: Callable[..., Awaitable[object]], target: str | None =
     return made
 
 
+def expected(op: Invocation, name: str) -> dict[str, Any]:
+    """Return what the caller saw, where it says so: that is no part of what the id stands for."""
+    return {name: op.more[name]} if name in op.more else {}
+
+
 def understood(kind: type[Any], value: object) -> Any:
     try:
         return msgspec.convert(value, kind)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from strongroom.errors import InvalidInput
 from strongroom.operations import Undecided
-from strongroom.server.operations.invocation import Invocation, Make, call, understood
+from strongroom.server.operations.invocation import Invocation, Make, call, expected, understood
 from strongroom.services.runs import episodes, packs, updates
 from strongroom.services.runs.ledger import EventTypes
 from strongroom.services.runs.run import AsyncRun
@@ -22,11 +22,6 @@ from strongroom.values import Head, Pack
 
 async def _the_run(op: Invocation) -> AsyncRun:
     return await op.ctx.runs.get(op.id, actor=op.caller.name)
-
-
-def _expected(op: Invocation) -> dict[str, Any]:
-    """Return which version the caller saw, where it says so."""
-    return {name: value for name, value in op.more.items() if name == "expected_seq"}
 
 
 class _Edit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +45,9 @@ async def update(op: Invocation) -> object:
         "actor": edit.actor,
         "parent": edit.parent,
     }
-    return await call(op, AsyncRun.update, await _the_run(op), named=edit.fields | options | _expected(op))
+    return await call(
+        op, AsyncRun.update, await _the_run(op), named=edit.fields | options | expected(op, "expected_seq")
+    )
 
 
 async def update_with(op: Invocation) -> object:
@@ -133,6 +130,6 @@ def _file(op: Invocation) -> Path:
 
 def run(method: Callable[..., Awaitable[object]]) -> Make:
     async def made(op: Invocation) -> object:
-        return await call(op, method, await _the_run(op), named=op.arguments | _expected(op))
+        return await call(op, method, await _the_run(op), named=op.arguments | expected(op, "expected_seq"))
 
     return made

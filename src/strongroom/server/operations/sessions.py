@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.errors import Conflict, InvalidInput
-from strongroom.server.operations.invocation import Invocation, Make, call, require_numbers, understood
+from strongroom.server.operations.invocation import Invocation, Make, call, expected, require_numbers, understood
 from strongroom.services.sessions import recounts, summaries, vectors
+from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import COUNT, below
 from strongroom.services.sessions.view import look
@@ -36,6 +37,11 @@ async def open(op: Invocation) -> object:
     return await call(op, AsyncSessions.open, op.ctx.sessions, named=arguments)
 
 
+async def pop(op: Invocation) -> object:
+    named = op.arguments | expected(op, "expected_revision")
+    return await call(op, AsyncSession.pop, await op.ctx.sessions._handle(op.id), named=named)
+
+
 class _Counts(Struct, frozen=True):
     tokenizer: str
     tokens: list[int]
@@ -46,10 +52,10 @@ def messages(method: Callable[..., Awaitable[object]]) -> Make:
 
     async def made(op: Invocation) -> object:
         messages = understood(list[Any], op.arguments.get("messages"))
-        if op.besides is not None:
-            counts: _Counts = understood(_Counts, op.besides)
+        if "tokens" in op.more:
+            counts: _Counts = understood(_Counts, op.more)
             messages = Counted(messages, counts.tokenizer, counts.tokens)
-        arguments = op.arguments | {"messages": messages}
+        arguments = op.arguments | {"messages": messages} | expected(op, "expected_revision")
         return await call(op, method, await op.ctx.sessions._handle(op.id), named=arguments)
 
     return made

@@ -72,7 +72,7 @@ class AsyncFiles:
         async def said(history: Slice) -> str:
             return text
 
-        content = encode({"path": path, "text": text, "expected_version": expected_version})
+        content = encode({"path": path, "text": text})
         return await self._write("files.write", path, content, said, expected_version, commit_id)
 
     async def restore(
@@ -84,7 +84,7 @@ class AsyncFiles:
         async def said(history: Slice) -> str:
             return _text_of(path, version, await self._record(path, version, history.length))
 
-        content = encode({"path": path, "version": version, "expected_version": expected_version})
+        content = encode({"path": path, "version": version})
         return await self._write("files.restore", path, content, said, expected_version, commit_id)
 
     async def _write(
@@ -122,7 +122,7 @@ class AsyncFiles:
             assert receipt.answer is not None
             return info_of(path, Head(**receipt.answer.load()))
 
-        operation = Operation(name, scope.key(FILE, path), content, commit_id, self._told())
+        operation = Operation(name, scope.key(FILE, path), content, commit_id, self._besides(expected_version))
         return await perform(scope, operation, attempt, replay)
 
     async def delete(
@@ -149,8 +149,9 @@ class AsyncFiles:
             writes = [write for one in heads for write in removing(self.scope, one, now)]
             return Plan(trees.expects(), [*writes, *trees.writes()], lambda receipt: len(heads), encode(len(heads)))
 
-        content = encode({"path": path, "recursive": recursive, "expected_version": expected_version})
-        return await perform(self.scope, self._operation("delete", path, content, commit_id), attempt, _answer)
+        content = encode({"path": path, "recursive": recursive})
+        operation = self._operation("delete", path, content, commit_id, expected_version)
+        return await perform(self.scope, operation, attempt, _answer)
 
     async def rename(
         self, path: str, to: str, *, expected_version: int | None = None, commit_id: str | None = None
@@ -186,8 +187,9 @@ class AsyncFiles:
             writes = moving(scope, sources, path, to, versions, scope.clock())
             return Plan(trees.expects(), [*writes, *trees.writes()], lambda receipt: len(heads), encode(len(heads)))
 
-        content = encode({"path": path, "to": to, "expected_version": expected_version})
-        return await perform(self.scope, self._operation("rename", path, content, commit_id), attempt, _answer)
+        content = encode({"path": path, "to": to})
+        operation = self._operation("rename", path, content, commit_id, expected_version)
+        return await perform(self.scope, operation, attempt, _answer)
 
     async def erase(self, path: str, *, commit_id: str | None = None) -> Erased:
         """Remove all that a path ever said, for good: the file, its history, and what it said where it was moved from.
@@ -272,12 +274,14 @@ class AsyncFiles:
             raise NotFound(f"{path} has no version {version!r:.40}", kind=FILE, id=path)
         return part.records[0]
 
-    def _operation(self, name: str, path: str, content: Json, commit_id: str | None) -> Operation:
-        return Operation(f"files.{name}", self.scope.key(FILE, path), content, commit_id, self._told())
+    def _operation(self, name: str, path: str, content: Json, commit_id: str | None, expected: int | None) -> Operation:
+        return Operation(f"files.{name}", self.scope.key(FILE, path), content, commit_id, self._besides(expected))
 
-    def _told(self) -> Json | None:
-        """Return what a server is told of the budget."""
-        return None if self.limits == Limits() else encode(asdict(self.limits))
+    def _besides(self, expected_version: int | None) -> Json | None:
+        """Return what is no part of what an id stands for: the budget, and which version the caller saw."""
+        said = {} if self.limits == Limits() else asdict(self.limits)
+        said |= {} if expected_version is None else {"expected_version": expected_version}
+        return encode(said) if said else None
 
 
 async def _answer(receipt: Receipt) -> int:

@@ -108,8 +108,8 @@ class AsyncSession(SessionReader):
             new = appending(self._scope, self.id, self._state, tokenizer, made, length, at)
             return Plan([*expects, *unused(self._key, made, versions)], new, itself, made.answer(at), refusal)
 
-        content = made.content(expected_revision=expected_revision)
-        operation = self._operation("append", content, commit_id, made.counts(self._scope, tokenizer))
+        besides = made.besides(self._scope, tokenizer, expected_revision)
+        operation = self._operation("append", made.content(), commit_id, besides)
         stored = await self._stored(made)(await perform(self._scope, operation, attempt, again))
         if stored:
             await self._appended(stored)
@@ -162,8 +162,8 @@ class AsyncSession(SessionReader):
             new = appending(self._scope, self.id, state, tokenizer, made, view.length, at)
             return Decision([*new, Put(view.document, dump(state), view.tags), *cut], expects, made.answer(at))
 
-        content = made.content(message_id=message_id, expected_revision=expected_revision)
-        operation = self._operation(name, content, commit_id, made.counts(self._scope, tokenizer))
+        content = made.content(message_id=message_id)
+        operation = self._operation(name, content, commit_id, made.besides(self._scope, tokenizer, expected_revision))
         return await self._decide(operation, attempt, self._stored(made), expected_revision)
 
     async def pop(self, *, expected_revision: str | None = None, commit_id: str | None = None) -> Message | None:
@@ -194,8 +194,9 @@ class AsyncSession(SessionReader):
                 raise missing(self.id)
             return message_of(part.records[0], self._naming, tokens)
 
-        content = encode({} if expected_revision is None else {"expected_revision": expected_revision})
-        return await self._decide(self._operation("pop", content, commit_id), attempt, told, expected_revision)
+        besides = None if expected_revision is None else encode({"expected_revision": expected_revision})
+        operation = self._operation("pop", NOTHING, commit_id, besides)
+        return await self._decide(operation, attempt, told, expected_revision)
 
     async def truncate_from(self, message_id: str, *, commit_id: str | None = None) -> Cut:
         """Hide a message and everything after it. Recorded: `restore` brings them back."""

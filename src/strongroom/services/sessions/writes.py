@@ -98,11 +98,13 @@ class Batch(Struct, frozen=True):
             said["ids"] = "repeat"
         return pack(said | {name: Raw(encode(value)) for name, value in more.items() if value is not None})
 
-    def counts(self, scope: Scope, tokenizer: Tokenizer) -> Json | None:
-        """What to say besides where the messages are written by a server that does not have this tokenizer."""
-        if made_here(scope) or is_built_in(tokenizer.name):
-            return None
-        return encode({"tokenizer": tokenizer.name, "tokens": [one.tokens for one in self.drafts]})
+    def besides(self, scope: Scope, tokenizer: Tokenizer, expected_revision: str | None) -> Json | None:
+        """What is no part of what the id stands for: which revision the caller saw, and how the messages were counted
+        where they are written by a server that does not have this tokenizer."""
+        said: dict[str, Any] = {} if expected_revision is None else {"expected_revision": expected_revision}
+        if not made_here(scope) and not is_built_in(tokenizer.name):
+            said |= {"tokenizer": tokenizer.name, "tokens": [one.tokens for one in self.drafts]}
+        return encode(said) if said else None
 
     @property
     def needs_length(self) -> bool:
