@@ -206,6 +206,56 @@ async def test_a_look_costs_the_same_whatever_the_history() -> None:
     assert costs[0] == costs[1] == costs[2] < 100
 
 
+async def _everything(ctx: AsyncContext) -> None:
+    run = await ctx.runs.create(objective="x", run_id="r")
+    await run.record("ERROR", {"error_type": "e", "message": "m"})
+    await run.update(next_action="n")
+    await (await ctx.sessions.open("s")).append([{"role": "user", "content": "x"}])
+    await ctx.threads.append("t", "x", from_id="a")
+    await ctx.memories.propose([{**MCR, "memory_id": "known"}], proposer="ana", batch_id="b")
+    await ctx.memories.commit("b", reviewer="bea")
+    await ctx.files.write("/a.md", "x")
+    await ctx.sessions.delete("s")
+
+
+async def test_a_look_does_not_tell_again_what_was_told_when_it_was_committed() -> None:
+    bounded = BoundedStore(OnLoop(MemoryStore()), 8 * 1024 * 1024)
+    feed, ctx = Feed(bounded, "default", 8 * 1024 * 1024), AsyncContext(Scope(bounded))
+    bounded.on_commit = feed.committed
+    await feed.look()
+    await _everything(ctx)
+    told = {(change.kind, change.id) for change in feed._events}
+    assert told >= {("run", "r"), ("session", "s"), ("thread", "t"), ("batch", "b"), ("memory", "known")}
+    count = feed._number
+    await feed.look()
+    await (await ctx.runs.get("r")).update(next_action="again")
+    await feed.look()
+    assert [change.id for change in list(feed._events)[count:]] == ["r"]
+
+
+async def test_a_look_tells_what_somebody_else_did_to_a_thing_after_us() -> None:
+    store = OnLoop(MemoryStore())
+    bounded = BoundedStore(store, 8 * 1024 * 1024)
+    feed, ours, theirs = (
+        Feed(bounded, "default", 8 * 1024 * 1024),
+        AsyncContext(Scope(bounded)),
+        AsyncContext(Scope(store)),
+    )
+    bounded.on_commit = feed.committed
+    await feed.look()
+    await _everything(ours)
+    await (await theirs.runs.get("r")).update(next_action="theirs")
+    await theirs.threads.append("t", "theirs", from_id="a")
+    await theirs.files.write("/a.md", "theirs")
+    await theirs.memories.propose([MCR], proposer="ana", batch_id="c")
+    count = feed._number
+    await feed.look()
+    assert {change.id for change in list(feed._events)[count:]} == {"r", "t", "/a.md", "c"}
+    count = feed._number
+    await feed.look()
+    assert feed._number == count
+
+
 async def test_nobody_looks_while_nobody_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(changes, "KEEP_SECONDS", -1.0)

@@ -54,7 +54,7 @@ class BoundedStore:
     def __init__(self, store: AsyncStore, most_bytes: int) -> None:
         self._store: Any = store
         self._most = most_bytes
-        self.on_commit: Callable[[Commit], None] = _nobody
+        self.on_commit: Callable[[Commit, Receipt], None] = _nobody
         if can_search(store):
             self.search = self._search
 
@@ -78,7 +78,7 @@ class BoundedStore:
 
     async def commit(self, commit: Commit) -> Receipt:
         made: Receipt = await self._store.commit(commit)
-        self.on_commit(commit)
+        self.on_commit(commit, made)
         return made
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -118,7 +118,7 @@ def _at_most(most_bytes: int) -> Iterator[None]:
         _left.reset(token)
 
 
-def _nobody(commit: Commit) -> None:
+def _nobody(commit: Commit, made: Receipt) -> None:
     """Nobody wants to hear of commits."""
 
 

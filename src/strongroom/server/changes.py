@@ -6,7 +6,9 @@ A feed says that something changed and which, never how: whoever shows it asks a
 at once. What other workers and processes commit is found by looking, once a second while anybody follows: the log of
 memories, which holds every change of memories and of the review queue; the newest things of every other kind and the
 runs that are active, by their versions and lengths; and the things that a follower names, however old they are. A look
-is two reads of a bounded size, whatever the history; while nobody follows there is none.
+is two reads of a bounded size, whatever the history; while nobody follows there is none. What was told when it was
+committed is not told again: a look leaves out the very versions that this worker's commits made. One that somebody else
+made after them is another version, and is told.
 
 An event's id is the feed's mark and a number. Whoever comes back with the last one gets what came since; if this feed
 does not know (another worker, a restart, too long ago) it is told so, by an event `reset`: look at everything again.
@@ -21,13 +23,14 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from strongroom.codec import Json
 from strongroom.errors import StrongroomError
 from strongroom.server.bounded import BoundedStore, fewer
 from strongroom.services.files import paths as files
@@ -36,7 +39,21 @@ from strongroom.services.runs import ledger
 from strongroom.services.runs import state as runs
 from strongroom.services.sessions import state as sessions
 from strongroom.services.threads import deliveries, plans
-from strongroom.store import AnyQuestion, Commit, Document, Get, Key, Page, Range, Record, Scan, Slice, Tail
+from strongroom.store import (
+    AnyQuestion,
+    Append,
+    Commit,
+    Delete,
+    Document,
+    Get,
+    Key,
+    Page,
+    Range,
+    Receipt,
+    Scan,
+    Slice,
+    Tail,
+)
 
 log = logging.getLogger("strongroom.server")
 
@@ -75,6 +92,24 @@ class Change(Struct, frozen=True):
     at: datetime
 
 
+class Version(Struct, frozen=True):
+    """How a thing was when it was looked at: the version of its document, and the length of the stream beside it."""
+
+    document: int
+    stream: Key | None = None
+    length: int = 0
+
+    def differs(self, before: Version, key: Key, ours: Container[tuple[Key, int]]) -> bool:
+        """Tell whether the thing has changed by other commits than ours."""
+        written = self.document != before.document and (key, self.document) not in ours
+        grown = self.length != before.length and self.stream is not None and (self.stream, self.length) not in ours
+        return written or grown
+
+
+NEVER = Version(0)
+GONE = -1  # stands for the version of what was deleted
+
+
 class _Streams(Struct):
     streams: str
 
@@ -90,7 +125,8 @@ class Feed:
         self._number = 0
         self._events: deque[Change] = deque(maxlen=REMEMBERED)
         self._news = asyncio.Event()
-        self._versions: dict[Key, int] = {}
+        self._versions: dict[Key, Version] = {}
+        self._told: list[tuple[Key, int]] = []  # the versions this worker made, until a look has surely seen them
         self._logged: int | None = None
         self._named: list[Key] = []
         self.followers = 0
@@ -132,11 +168,19 @@ class Feed:
 
     # ---- what happens -----------------------------------------------------------------------------------------------
 
-    def committed(self, commit: Commit) -> None:
-        """Tell what this worker committed."""
-        told = dict.fromkeys(
-            (*SHOWN[write.key.kind], write.key.id) for write in commit.writes if write.key.kind in SHOWN
-        )
+    def committed(self, commit: Commit, made: Receipt) -> None:
+        """Tell what this worker committed. A repeat did nothing; if nobody was told the first time, a look finds it."""
+        if made.repeated:
+            return
+        told: dict[tuple[str, str, str], None] = {}
+        log = memories.log_key(self._space)
+        for write, version in zip(commit.writes, made.versions, strict=True):
+            if write.key.kind in SHOWN:
+                told[(*SHOWN[write.key.kind], write.key.id)] = None
+                self._told.append((write.key, GONE if type(write) is Delete else version))
+            elif type(write) is Append and write.key == log:
+                told |= dict.fromkeys(name for entry in write.entries for name in _of_log(entry.body))
+                self._told += [(log, version - back) for back in range(len(write.entries))]
         self._tell(told)
 
     def _tell(self, changed: Iterable[tuple[str, str, str]]) -> None:
@@ -149,20 +193,30 @@ class Feed:
 
     async def look(self) -> None:
         """Find out what others committed since the last look."""
-        found, records, logged = await fewer(NEWEST, self._most_bytes, self._look)
-        changed = [key for key, version in found.items() if self._versions.get(key) != version]
-        fresh = {key.kind for key in changed if key not in self._versions}
+        surely = len(self._told)  # what is committed while we look may be seen or not
+        found, noted = await fewer(NEWEST, self._most_bytes, self._look)
+        ours = set(self._told)
+        del self._told[:surely]
+        before, was = self._versions, self._logged
+        self._versions, self._logged = found, noted.length
+        if was is None:
+            return
+        changed = [key for key, now in found.items() if now.differs(before.get(key, NEVER), key, ours)]
+        fresh = {key.kind for key in found if key not in before}
         # What is missing was deleted, unless it made room for something new of its kind.
-        gone = [key for key in self._versions if key not in found and key.kind not in fresh]
+        gone = [key for key in before if key not in found and key.kind not in fresh and (key, GONE) not in ours]
         told = dict.fromkeys((*SHOWN[key.kind], key.id) for key in (*changed, *gone))
-        first, self._versions = self._logged is None, found
-        if not first and logged != self._logged:
-            told |= dict.fromkeys(_of_log(records, logged - (self._logged or 0)))
-        self._logged = logged
-        if not first and told:
+        log = memories.log_key(self._space)
+        news = [length for length in range(was + 1, noted.length + 1) if (log, length) not in ours]
+        if news and news[0] <= noted.length - len(noted.records):
+            told |= dict.fromkeys([("memories", "memory", ""), ("review", "batch", "")])
+        elif news:
+            kept = {record.index + 1: record.body for record in noted.records}
+            told |= dict.fromkeys(name for length in news for name in _of_log(kept.get(length)))
+        if told:
             self._tell(told)
 
-    async def _look(self, limit: int) -> tuple[dict[Key, int], Sequence[Record], int]:
+    async def _look(self, limit: int) -> tuple[dict[Key, Version], Slice]:
         space = self._space
         questions: list[AnyQuestion] = [
             Tail(memories.log_key(space), LOGGED),
@@ -176,13 +230,13 @@ class Feed:
         noted, *answers = await self._store.read(questions)
         assert type(noted) is Slice
         documents = [document for answer in answers for document in _documents(answer)]
-        found = {document.key: document.version for document in documents}
-        streams = {_stream(document): document.key for document in documents if _stream(document) is not None}
-        lengths = await self._store.read([Range(key, 0, 0) for key in streams if key is not None])
-        for key, length in zip(streams.values(), lengths, strict=True):
+        found = {document.key: Version(document.version) for document in documents}
+        streams = {key: document for document in documents if (key := _stream(document)) is not None}
+        lengths = await self._store.read([Range(key, 0, 0) for key in streams])
+        for (stream, document), length in zip(streams.items(), lengths, strict=True):
             assert type(length) is Slice
-            found[key] += length.length  # both only ever grow
-        return found, noted.records, noted.length
+            found[document.key] = Version(document.version, stream, length.length)
+        return found, noted
 
 
 def _documents(answer: Any) -> Sequence[Document]:
@@ -198,16 +252,11 @@ def _stream(document: Document) -> Key | None:
     return None if grows is None else Key(key.space, grows, key.id)
 
 
-def _of_log(records: Sequence[Record], count: int) -> list[tuple[str, str, str]]:
-    """Return what the newest records of the log of memories tell of."""
-    if count > len(records):
-        return [("memories", "memory", ""), ("review", "batch", "")]
-    told: list[tuple[str, str, str]] = []
-    for record in records[len(records) - count :]:
-        body = record.body.load() if record.body is not None else {}
-        told += [("review", "batch", body["batch_id"])] if body.get("batch_id") else []
-        told += [("memories", "memory", id) for id in (*body.get("added", ()), *body.get("removed", ()))]
-    return told
+def _of_log(stored: Json | None) -> list[tuple[str, str, str]]:
+    """Return what an entry of the log of memories tells of."""
+    body = stored.load() if stored is not None else {}
+    batch = [("review", "batch", body["batch_id"])] if body.get("batch_id") else []
+    return batch + [("memories", "memory", id) for id in (*body.get("added", ()), *body.get("removed", ()))]
 
 
 class Changes:
@@ -228,9 +277,9 @@ class Changes:
             self._tasks[space] = asyncio.create_task(self._keep(space, feed), name="strongroom-changes")
         return feed
 
-    def _committed(self, commit: Commit) -> None:
+    def _committed(self, commit: Commit, made: Receipt) -> None:
         if self._feeds and (feed := self._feeds.get(commit.space)) is not None:
-            feed.committed(commit)
+            feed.committed(commit, made)
 
     async def _keep(self, space: str, feed: Feed) -> None:
         alone = 0.0
