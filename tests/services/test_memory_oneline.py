@@ -9,9 +9,10 @@ import pytest
 
 import strongroom
 from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.mcp.stdio import serve
 from strongroom.services.memories.conditions import condition
 from strongroom.services.memories.policy import Policy
-from tests.services.memory_samples import contents, using
+from tests.services.memory_samples import contents, mcr, using
 
 MAY = datetime(2023, 5, 7, tzinfo=UTC)
 
@@ -221,3 +222,14 @@ async def test_a_wrong_field_is_refused_and_nothing_is_added(ctx: Any, wrong: di
     with pytest.raises(InvalidInput):
         await ctx.memories.add("likes tea", **wrong)
     assert await ctx.memories.list(everyone=True) == [] and await ctx.memories.pending() == []
+
+
+async def test_a_proposal_under_the_name_of_the_program_waits_like_any_other(ctx: Any) -> None:
+    batch = await ctx.memories.propose([mcr("tides turn")], proposer="program")
+    assert batch.status == "pending" and not await ctx.memories.search("tides turn", user_id="u1")
+
+
+async def test_an_assistant_cannot_be_called_the_program() -> None:
+    async with strongroom.aopen("memory://") as ctx:
+        with pytest.raises(InvalidInput, match="an assistant cannot be called 'program'"):
+            await serve(ctx, name="program", profile="agent", version="1")

@@ -64,7 +64,7 @@ class Calls:
         if not said:
             return {"results": []}
         requests: list[Any] = [{**common, "content": one["content"], "tags": [*tags, *_speaker(one)]} for one in said]
-        batch = await self._memories.propose(requests, proposer=self._proposer)
+        batch = await self._memories.propose(requests, proposer=self._proposer, about="add")
         return {"results": [await self._added(one, batch.id) for one in batch.proposals]}
 
     async def _added(self, proposal: Proposal, batch_id: str) -> Answer:
@@ -163,7 +163,7 @@ class Calls:
             try:
                 for part in [found[start : start + BATCH] for start in range(0, len(found), BATCH)]:
                     requests: list[Any] = [shapes.deleting(memory) for memory in part]
-                    batch = await self._memories.propose(requests, proposer=self._proposer)
+                    batch = await self._memories.propose(requests, proposer=self._proposer, about="delete")
                     if batch.status == "pending":
                         answer = {"message": "Deletion waits for a reviewer"}
             except Conflict:

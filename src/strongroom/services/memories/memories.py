@@ -167,7 +167,7 @@ class AsyncMemories(OneLine):
                 found = same(batch, load(stored, Batch))
                 return Plan((Expect(stored.key, stored.version),), (), lambda _: found, remembered(found))
             # What is staged claims nothing, so whether it is known already is a question for the commit.
-            at_once = proposer in policy.auto_commit
+            at_once = policy.commits_at_once(proposer, about)
             decision = None
             if at_once or looks_around(batch):
                 decision = await decide(scope, policy, batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
@@ -190,9 +190,10 @@ class AsyncMemories(OneLine):
         try:
             return await self.propose(request, proposer=proposer, run_id=run_id, about=about, commit_id=commit_id)
         except StrongroomError as problem:  # of one request, its place in a list tells nothing
-            problem.args = (str(problem).removeprefix("$[0]: "),)
-            if isinstance(problem, InvalidInput):
-                problem.path = ""
+            if str(problem).startswith("$[0]"):
+                problem.args = (str(problem).removeprefix("$[0]: "),)
+                if isinstance(problem, InvalidInput):
+                    problem.path = ""
             raise
 
     async def batch(self, batch_id: str) -> Batch:

@@ -56,6 +56,11 @@ class Policy(Struct, frozen=True, kw_only=True):
         """What a server is told of the rules; nothing of the usual ones, which are its own."""
         return None if self == Policy() else encode({"policy": _plain(msgspec.to_builtins(self))})
 
+    def commits_at_once(self, proposer: str, about: str) -> bool:
+        """Tell whether what somebody proposes needs no review. The program's own changes say what they are about; a
+        proposal under its name does not, and waits like everybody's."""
+        return proposer in self.auto_commit and (proposer != PROGRAM or about != "")
+
     def ceiling(self, proposer: str) -> Trust:
         return self.trust.get(proposer, self.default_trust)
 
