@@ -111,7 +111,9 @@ class AsyncContext:
     ) -> SpacePack:
         """Write runs, sessions, live threads and memories to one file: all of them, those of some ids, or none (False).
 
-        The file is complete and on disk, or not there. `signing_key` is an Ed25519 private key (32 bytes).
+        Files, batches of memories that wait for review, ended threads and keys are not in it; `strongroom copy` takes
+        everything that is stored. The file is complete and on disk, or not there. `signing_key` is an Ed25519 private
+        key (32 bytes).
         """
         which: dict[str, Any] = {"runs": runs, "sessions": sessions, "threads": threads, "memories": memories}
         return await everything.export(self, path, **which, signing_key=signing_key)
@@ -129,7 +131,7 @@ class AsyncContext:
         """Bring back everything that `export` wrote, in one commit: all of it appears, or nothing.
 
         Nothing is written before the whole pack was checked. What is there already under the same id is a `Conflict`.
-        `public_key` (32 bytes) demands a signature by that key.
+        Memories must obey the policy of `ctx.memories`. `public_key` (32 bytes) demands a signature by that key.
         """
         return await everything.restore(
             self, path, public_key=public_key, max_bytes=max_bytes, actor=actor, commit_id=commit_id

@@ -130,7 +130,7 @@ def test_what_is_there_already_is_a_conflict_and_nothing_comes(here: Context, tm
             ctx.sessions.open("s2")
         elif there == "memory":
             [mine] = here.memories.list()
-            ctx.memories.propose([mcr("something else", memory_id=mine.id)], proposer="program")
+            ctx.memories.add("something else", memory_id=mine.id)
         else:
             ctx.threads.append("t1", 1, from_id="a")
         before = _stored(ctx.store)

@@ -1,4 +1,6 @@
-"""Everything in a pack: runs, conversations, threads and memories of a space, in one file, to any store.
+"""Runs, conversations, live threads and committed memories of a space in one file, to any store.
+
+Not in it: files, batches that wait for review, ended threads, revoked memories, vectors, keys.
 
 | entry | holds |
 |---|---|
@@ -237,6 +239,10 @@ async def _plan(services: Services, pack: SpaceArchive, actor: str) -> Plan[Rest
         brought = await over_memories.unpack_writes(items, new=True)
         await store.commit(Commit(new_id(), brought.expects, brought.writes))
     made = Restored(runs=tuple(runs), sessions=tuple(sessions), threads=tuple(threads), memories=len(items))
+    told = (pack.manifest or {}).get("pointers", {})
+    for name, found in {"runs": runs, "sessions": sessions, "threads": threads, "memories": len(items)}.items():
+        if told.get(name) != found:
+            raise refused(f"its {name} are not those the manifest tells of")
     if not store.writes:
         raise refused("it is empty")
     return Plan(store.expects, tuple(store.writes), lambda receipt: made, encode(msgspec.to_builtins(made)))
