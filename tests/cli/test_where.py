@@ -117,11 +117,11 @@ def test_a_server_makes_the_folder_that_an_older_variable_names(
     assert started_with[0]["STRONGROOM_SNAPSHOTS"] == str(folder / "snapshots")
 
 
-def test_a_server_that_does_not_use_qdrant_says_so(
+def test_a_server_that_cannot_use_qdrant_for_want_of_an_embedder_says_so(
     empty: Path, type_in: Type, started_with: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QDRANT_URL", "http://vectors.example")
-    assert "QDRANT_URL" in type_in("serve").err
+    assert "STRONGROOM_EMBEDDER" in type_in("serve").err
     assert len(started_with) == 1
 
 

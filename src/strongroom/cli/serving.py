@@ -36,8 +36,8 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
         raise InvalidInput("the server needs more packages: pip install 'strongroom[server]'") from None
     url = address()
     _prepare_runs_root(url)
-    if os.environ.get("QDRANT_URL"):
-        click.echo("QDRANT_URL is set, and this server does not use Qdrant: memories are searched by words", err=True)
+    if os.environ.get("QDRANT_URL") and not os.environ.get("STRONGROOM_EMBEDDER"):
+        click.echo("QDRANT_URL is set and STRONGROOM_EMBEDDER is not: memories are searched by words", err=True)
     there = is_there(url)
     has_keys, had_keys = there and _with_keys(lambda keys: keys.any()), there and _with_keys(lambda keys: keys.made())
     if no_keys and (has_keys or os.environ.get("STRONGROOM_JWT_KEYS_URL")):
