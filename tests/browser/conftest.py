@@ -39,8 +39,9 @@ def _browser() -> Any:
     return driver, driver.chromium.launch(executable_path=path, args=FLAGS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """One for each file: while it is driven, its event loop is this thread's, and no other test could have one."""
     driver, opened = had_or_skip(_browser)
     yield opened
     opened.close()

@@ -51,6 +51,7 @@ def test_a_restarted_server_is_found_again_and_nothing_is_missed(browser: Any, t
         first = Process(store, port=port)
         page = browser.new_page()
         page.goto(f"{first.url}/#/runs/invoices-q3")
+        page.get_by_text("State now").wait_for()
         page.get_by_text("Live", exact=True).first.wait_for()
         first.kill()
         page.get_by_text("The stream broke").wait_for()

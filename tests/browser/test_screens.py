@@ -20,7 +20,7 @@ SCREENS = {
     "files": "/handover/refunds.md",
     "files/%2Fhandover%2Frefunds.md": "refund bank fees together",
     "threads": "Every message was handled",
-    "operations": "may lose nothing",
+    "operations": "Slowest calls",
 }
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 LOOKS: dict[str, dict[str, Any]] = {

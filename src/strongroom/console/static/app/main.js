@@ -17,12 +17,17 @@ const ONE = {
   runs: () => import("./run.js").then((file) => file.Run), sessions: () => import("./session.js").then((file) => file.Session),
   files: () => import("./files.js").then((file) => file.OneFile),
 };
-const loaded = new Map();
+const loaded = new Map(), RETRY = 1_000;
 
 /** The component behind a route, once it is there. */
 const useScreen = (load) => {
-  const [, again] = useState(0);
-  useEffect(() => { if (load && !loaded.has(load)) load().then((screen) => { loaded.set(load, screen); again((n) => n + 1); }); }, [load]);
+  const [tries, again] = useState(0), next = () => again((n) => n + 1);
+  useEffect(() => {
+    if (!load || loaded.has(load)) return undefined;
+    let timer = null;
+    load().then((screen) => { loaded.set(load, screen); next(); }, () => { timer = setTimeout(next, RETRY); }); // the server may be away
+    return () => clearTimeout(timer);
+  }, [load, tries]);
   return loaded.get(load);
 };
 

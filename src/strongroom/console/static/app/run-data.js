@@ -21,7 +21,14 @@ export const useLedger = (id) => {
         if (alive) hold(page.events);
       } catch (error) { if (error.status !== 404) complain(error); }
     };
+    let busy = false, more = false; // one at a time: two that begin at the same place would add the same events
     const catchUp = async () => {
+      more = true;
+      if (busy) return;
+      for (busy = true; more && alive;) { more = false; await caughtUp(); }
+      busy = false;
+    };
+    const caughtUp = async () => {
       let last = held.current.at(-1)?.sequence_id;
       if (last === undefined) return newest();
       for (let added = 0; alive && added < MOST_NEW;) {
