@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -217,7 +218,7 @@ def test_the_environment_names_a_key_in_three_ways(tmp_path: Path) -> None:
     for environ in (
         {"STRONGROOM_KEY": PASSPHRASE},
         {"STRONGROOM_KEY_FILE": str(file)},
-        {"STRONGROOM_KEY_COMMAND": f"{sys.executable} -c \"print('tea with J\\xfcrgen')\""},
+        {"STRONGROOM_KEY_COMMAND": f"{shlex.quote(sys.executable)} -c \"print('tea with J\\xfcrgen')\""},
     ):
         found = from_environment(environ=environ)
         assert found is not None
