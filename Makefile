@@ -41,7 +41,7 @@ demo: .venv/demo ## watch an agent work, crash and carry on (embedded store, not
 	@$(PY) -m strongroom demo
 
 test: .venv/test ## run every test, with real Postgres and Valkey servers from wheels
-	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory browser || true; fi
+	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory browser || true; $(MAKE) --no-print-directory .mcp/installed || true; fi
 	$(PY) -m pytest -n $(WORKERS)
 
 browser: ## get what the tests of the console need beyond wheels: Chromium (Debian, as root) and axe-core (npm)
