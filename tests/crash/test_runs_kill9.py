@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import strongroom
-from strongroom.store import Commit, Receipt
+from strongroom.store import Append, Commit, Receipt
 from strongroom.values import WorkingSet
 from tests.crash.agreement import agree
 from tests.crash.processes import apart, ended_well, forked
@@ -101,7 +101,8 @@ def test_thirty_two_threads_record_without_a_retry(path: Path, monkeypatch: pyte
         commit = ctx.store.commit
 
         def counted(asked: Commit) -> Receipt:
-            attempts.append(asked.id)
+            if any(isinstance(write, Append) for write in asked.writes):  # not the sums of usage, kept now and then
+                attempts.append(asked.id)
             return commit(asked)
 
         monkeypatch.setattr(ctx.store, "commit", counted)
