@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser adapters check fix bench crash fuzz mcp-conformance coverage docs constraints clean
+.PHONY: help demo test browser adapters check fix bench crash fuzz mcp-conformance coverage docs release constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -99,8 +99,15 @@ coverage: .venv/test ## write an HTML coverage report to htmlcov/
 docs: .venv/test ## rebuild the parts of docs/ that are made by scripts
 	$(PY) -m docs.build
 
+.venv/release: .venv/test
+	$(PIP) -e '.[release]'
+	@touch .venv/release
+
+release: .venv/release ## build sdist and wheel, try them in clean environments, write checksums and a bill of materials
+	$(PY) -m release
+
 constraints: .venv/bench ## pin what is installed now, without naming where it came from
 	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|strongroom|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
 
 clean: ## remove what make made
-	rm -rf .venv .browser .mcp .adapters .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results
+	rm -rf .venv .browser .mcp .adapters .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results dist site

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from strongroom.values import WorkingSet as WorkingSet
     from strongroom.vectors import VectorIndex as VectorIndex
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "AsyncContext",
