@@ -38,6 +38,7 @@ RANK = {
     "opening": 7,
     "context": 7,
     "blocking": 8,
+    "public": 9,
     "config": 9,
     "dispatch": 9,
     "protocol": 8,

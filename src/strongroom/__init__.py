@@ -27,34 +27,7 @@ TYPE_CHECKING = False  # type checkers know the name; the module it comes from i
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from strongroom.blocking import Context as Context
-    from strongroom.blocking.runs import Run as Run
-    from strongroom.blocking.sessions import Session as Session
-    from strongroom.blocking.threads import Thread as Thread
-    from strongroom.blocking.turns import Turn as Turn
-    from strongroom.context import AsyncContext as AsyncContext
-    from strongroom.context import Opening
-    from strongroom.embedders import Embedder as Embedder
-    from strongroom.encryption import Secret
-    from strongroom.services.memories.policy import Policy as Policy
-    from strongroom.services.memories.values import Batch as Batch
-    from strongroom.services.memories.values import Memory as Memory
-    from strongroom.services.memories.values import MemoryRequest as MemoryRequest
-    from strongroom.services.prompt.values import Prompt as Prompt
-    from strongroom.services.runs.run import AsyncRun as AsyncRun
-    from strongroom.services.sessions.session import AsyncSession as AsyncSession
-    from strongroom.services.sessions.values import Message as Message
-    from strongroom.services.threads.reading import AsyncThread as AsyncThread
-    from strongroom.services.threads.values import Slot as Slot
-    from strongroom.services.turns.turn import AsyncTurn as AsyncTurn
-    from strongroom.store import Durability as Durability
-    from strongroom.store import Repeats
-    from strongroom.tokens import Window as Window
-    from strongroom.tokens import fit as fit
-    from strongroom.values import Episode as Episode
-    from strongroom.values import Event as Event
-    from strongroom.values import WorkingSet as WorkingSet
-    from strongroom.vectors import VectorIndex as VectorIndex
+    from strongroom.public import *
 
 __version__ = "1.0.0rc1"
 
@@ -102,36 +75,6 @@ __all__ = [
     "open",
 ]
 
-# Where a name that is loaded when it is first used comes from.
-_HOMES = {
-    "AsyncContext": "context",
-    "AsyncRun": "services.runs.run",
-    "AsyncSession": "services.sessions.session",
-    "AsyncThread": "services.threads.reading",
-    "AsyncTurn": "services.turns.turn",
-    "Batch": "services.memories.values",
-    "Context": "blocking",
-    "Durability": "store",
-    "Embedder": "embedders",
-    "Episode": "values",
-    "Event": "values",
-    "Memory": "services.memories.values",
-    "MemoryRequest": "services.memories.values",
-    "Message": "services.sessions.values",
-    "Policy": "services.memories.policy",
-    "Prompt": "services.prompt.values",
-    "Run": "blocking.runs",
-    "Session": "blocking.sessions",
-    "Turn": "blocking.turns",
-    "Slot": "services.threads.values",
-    "Thread": "blocking.threads",
-    "VectorIndex": "vectors",
-    "Window": "tokens",
-    "WorkingSet": "values",
-    "fit": "tokens",
-}
-
-
 def open(
     address: str | os.PathLike[str],
     *,
@@ -156,11 +99,7 @@ def open(
     `max_connections`, Redis `prefix`, `require_durable` and `wait_aof`. An option that a store does not have is
     refused.
     """
-    from strongroom.blocking import Context
-    from strongroom.bridge import Inline
-    from strongroom.context import AsyncContext
-    from strongroom.opening import open_store
-    from strongroom.scope import Scope
+    from strongroom.public import open_context
 
     options = _given(
         read_only=read_only,
@@ -174,7 +113,7 @@ def open(
         require_durable=require_durable,
         wait_aof=wait_aof,
     )
-    return Context(AsyncContext(Scope(Inline(open_store(address, **options)), space)))
+    return open_context(address, space, options)
 
 
 def aopen(
@@ -193,9 +132,7 @@ def aopen(
     wait_aof: bool | None = None,
 ) -> Opening:
     """Open the same store for async code: `async with aopen(...) as ctx`, or `ctx = await aopen(...)`."""
-    from strongroom.context import AsyncContext, Opening
-    from strongroom.opening import open_async_store
-    from strongroom.scope import Scope
+    from strongroom.public import open_async_context
 
     options = _given(
         read_only=read_only,
@@ -209,11 +146,7 @@ def aopen(
         require_durable=require_durable,
         wait_aof=wait_aof,
     )
-
-    async def opened() -> AsyncContext:
-        return AsyncContext(Scope(await open_async_store(address, **options), space))
-
-    return Opening(opened())
+    return open_async_context(address, space, options)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -233,20 +166,19 @@ def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) ->
 def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Opening:
     """Connect to the same server for async code: `async with aconnect(...) as ctx`, or `ctx = await aconnect(...)`."""
     from strongroom import client
-    from strongroom.context import Opening
 
-    return Opening(client.aconnect(url, key=key, retry_seconds=retry_seconds))
+    return client.aconnect(url, key=key, retry_seconds=retry_seconds)
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
+        from strongroom import public
 
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(public, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from strongroom.arguments import checked
 from strongroom.blocking import Context
 from strongroom.bridge import Inline
 from strongroom.client.store import AsyncHttpStore, HttpStore
-from strongroom.context import AsyncContext
+from strongroom.context import AsyncContext, Opening
 from strongroom.scope import Scope
 
 __all__ = ["aconnect", "connect"]
@@ -29,7 +29,11 @@ def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) ->
 
 
 @checked
-async def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> AsyncContext:
-    """Connect to the same server for async code."""
-    store = await AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds)
-    return AsyncContext(Scope(store, store.space))
+def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Opening:
+    """Connect to the same server for async code: await this, or enter it with `async with`."""
+
+    async def opened() -> AsyncContext:
+        store = await AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds)
+        return AsyncContext(Scope(store, store.space))
+
+    return Opening(opened())

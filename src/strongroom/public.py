@@ -1,0 +1,54 @@
+"""The public names that `strongroom` loads when one of them is first used, and what opens a context."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from strongroom.blocking import Context as Context
+from strongroom.blocking.runs import Run as Run
+from strongroom.blocking.sessions import Session as Session
+from strongroom.blocking.threads import Thread as Thread
+from strongroom.blocking.turns import Turn as Turn
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext as AsyncContext
+from strongroom.context import Opening as Opening
+from strongroom.embedders import Embedder as Embedder
+from strongroom.encryption import Secret as Secret
+from strongroom.opening import open_async_store, open_store
+from strongroom.scope import Scope
+from strongroom.services.memories.policy import Policy as Policy
+from strongroom.services.memories.values import Batch as Batch
+from strongroom.services.memories.values import Memory as Memory
+from strongroom.services.memories.values import MemoryRequest as MemoryRequest
+from strongroom.services.prompt.values import Prompt as Prompt
+from strongroom.services.runs.run import AsyncRun as AsyncRun
+from strongroom.services.sessions.session import AsyncSession as AsyncSession
+from strongroom.services.sessions.values import Message as Message
+from strongroom.services.threads.reading import AsyncThread as AsyncThread
+from strongroom.services.threads.values import Slot as Slot
+from strongroom.services.turns.turn import AsyncTurn as AsyncTurn
+from strongroom.store import Durability as Durability
+from strongroom.store import Repeats as Repeats
+from strongroom.tokens import Window as Window
+from strongroom.tokens import fit as fit
+from strongroom.values import Episode as Episode
+from strongroom.values import Event as Event
+from strongroom.values import WorkingSet as WorkingSet
+from strongroom.vectors import VectorIndex as VectorIndex
+
+Address = str | os.PathLike[str]
+
+
+def open_context(address: Address, space: str, options: dict[str, Any]) -> Context:
+    """Open a store for blocking code."""
+    return Context(AsyncContext(Scope(Inline(open_store(address, **options)), space)))
+
+
+def open_async_context(address: Address, space: str, options: dict[str, Any]) -> Opening:
+    """Open a store for async code, once somebody awaits or enters it."""
+
+    async def opened() -> AsyncContext:
+        return AsyncContext(Scope(await open_async_store(address, **options), space))
+
+    return Opening(opened())
