@@ -18,7 +18,8 @@ import mcp_types as types
 import mcp
 import strongroom
 from strongroom import AsyncContext
-from strongroom.mcp import Principal, Profile, create_server
+from strongroom.mcp.principals import Principal, Profile
+from strongroom.mcp.server import create_server
 
 BEGIN, END = "<!-- a conversation: made by `make docs` -->", "<!-- end of the conversation -->"
 SHOWN = 900  # characters of one answer

@@ -27,6 +27,7 @@ TYPE_CHECKING = False  # type checkers know the name; the module it comes from i
 if TYPE_CHECKING:
     from typing import Any, Literal
 
+    from strongroom.client import aconnect, connect
     from strongroom.public import *
 
 __version__ = "1.0.0rc1"
@@ -74,6 +75,7 @@ __all__ = [
     "fit",
     "open",
 ]
+
 
 def open(
     address: str | os.PathLike[str],
@@ -153,31 +155,15 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Context:
-    """Connect to a server for blocking code: the same Context, over HTTP. The key says which space it is of.
-
-    `retry_seconds` is how long to keep trying when the server cannot be reached or is busy.
-    """
-    from strongroom import client
-
-    return client.connect(url, key=key, retry_seconds=retry_seconds)
-
-
-def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Opening:
-    """Connect to the same server for async code: `async with aconnect(...) as ctx`, or `ctx = await aconnect(...)`."""
-    from strongroom import client
-
-    return client.aconnect(url, key=key, retry_seconds=retry_seconds)
-
-
 if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from strongroom import public
+        from importlib import import_module
 
-        return getattr(public, name)
+        home = "client" if name in ("connect", "aconnect") else "public"  # a client loads an HTTP library
+        return getattr(import_module(f"strongroom.{home}"), name)
 
 
 def __dir__() -> list[str]:

@@ -121,3 +121,15 @@ def path_of(path: Any) -> Path:
     except (TypeError, UnicodeEncodeError):
         pass
     raise InvalidInput(f"a path must be text that can name a file, not {path!r:.80}; nothing changed")
+
+
+def is_read_only(path: Path) -> bool:
+    """Tell whether we cannot write a store in this file: SQLite writes beside it too."""
+    if may_write(path.parent):
+        return not may_write(path)
+    return not all(may_write(Path(f"{path}{suffix}")) for suffix in ("", "-wal", "-shm", "-queue"))
+
+
+def may_write(path: Path) -> bool:
+    """Tell whether we may write a file, or into a folder."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)

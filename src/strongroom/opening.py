@@ -21,6 +21,7 @@ from inspect import signature
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
+from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import Grouping, OnLoop, Pooled, Threaded
 from strongroom.encryption import from_environment
 from strongroom.errors import InvalidInput
@@ -53,8 +54,6 @@ async def open_async_store(address: Address, **options: Any) -> AsyncStore:
 
 def for_loops(store: Store) -> AsyncStore:
     """Return a store that was opened for blocking code as async code sees it, from any event loop."""
-    from strongroom.backends.memory import MemoryStore
-
     if isinstance(store, MemoryStore):
         return OnLoop(store)
     # A SQLite store queues commits itself, so that hundreds of tasks share an fsync.
@@ -69,8 +68,6 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         raise InvalidInput(f"{text!r:.80} is neither a path nor the address of a store; nothing was opened") from None
     scheme = url.scheme
     if scheme == "memory":
-        from strongroom.backends.memory import MemoryStore
-
         return MemoryStore, _wrapped(OnLoop, MemoryStore)
     if scheme in ("", "sqlite", "file"):
         path = unquote(url.netloc + url.path.removeprefix("/")) if scheme else text
@@ -81,13 +78,13 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         make = partial(open_file, path)
         return make, _wrapped(Threaded, make)
     if scheme in ("postgresql", "postgres"):
-        from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
+        from strongroom.backends import postgres
 
-        return partial(PostgresStore, text), partial(AsyncPostgresStore.open, text)
+        return partial(postgres.PostgresStore, text), partial(postgres.AsyncPostgresStore.open, text)
     if scheme in ("redis", "rediss"):
-        from strongroom.backends.redis import AsyncRedisStore, RedisStore
+        from strongroom.backends import redis
 
-        return partial(RedisStore, text), partial(AsyncRedisStore.open, text)
+        return partial(redis.RedisStore, text), partial(redis.AsyncRedisStore.open, text)
     if scheme in ("http", "https"):
         raise InvalidInput(
             f"{text!r:.80} is a server, which strongroom.connect(url) or aconnect(url) opens; nothing was opened"

@@ -100,7 +100,7 @@ def test_a_defect_would_be_seen(harmless: Path, type_in: Type, monkeypatch: pyte
     def broken(*_: object) -> None:
         raise TypeError("a defect")
 
-    monkeypatch.setattr("strongroom.cli.commands.show", broken)
+    monkeypatch.setattr("strongroom.cli.doctor.show", broken)
     answer = type_in("version")
     assert answer.code == 3
     assert not acceptable(answer)

@@ -11,7 +11,7 @@ import pytest
 
 import strongroom
 from strongroom import AsyncContext
-from strongroom.mcp import Profile
+from strongroom.mcp.principals import Profile
 
 mcp = pytest.importorskip("mcp", reason="the MCP SDK is not installed")
 
@@ -55,7 +55,8 @@ def connect(request: pytest.FixtureRequest, ctx: AsyncContext) -> Connect:
 async def assistant(
     ctx: AsyncContext, profile: Profile = "agent", *, name: str = "", mode: str = "2026-07-28", **more: Any
 ) -> AsyncIterator[Any]:
-    from strongroom.mcp import Principal, create_server
+    from strongroom.mcp.principals import Principal
+    from strongroom.mcp.server import create_server
 
     who = Principal(ctx, name or {"agent": "bot", "reviewer": "ana", "reader": "rob"}[profile], profile)
     async with mcp.Client(create_server(lambda _: who, version="1"), mode=mode, **more) as client:

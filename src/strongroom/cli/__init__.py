@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
+from strongroom.cli.overview import TEXT
+
 __all__ = ["main"]
 
 TYPE_CHECKING = False
@@ -21,8 +23,6 @@ def main(args: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if args is None else args)
     if given in (["--help"], ["-h"]) and _columns() >= 80:
         # The first thing anybody types is answered at once: to work it out, every command would have to be imported.
-        from strongroom.cli.overview import TEXT
-
         try:
             sys.stdout.write(TEXT)
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`strongroom doctor`: what is installed, what the store promises, and what could be better."""
+"""`strongroom doctor` and `strongroom version`: what is installed, what the store promises, what could be better."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import importlib.util
 import os
 import platform
 
+import apsw
+
 import strongroom
-from strongroom.cli.root import file_of
+from strongroom.backends.sqlite.encryption import header_of, kind_of
+from strongroom.cli.output import as_json, facts, hide_secrets, say, show, wants_json
+from strongroom.cli.root import address, cli, file_of, is_there, opened
+from strongroom.files import is_read_only
 from strongroom.store import OUR_SECONDS, Store, in_words
 
 # Extra, the module that shows it is there, and what it brings.
@@ -24,58 +29,81 @@ EXTRAS = (
 )
 
 
-def diagnose(store: Store, address: str | None) -> tuple[dict[str, str], list[str]]:
+@cli.command()
+def version() -> None:
+    """Print versions of Strongroom and what it stands on."""
+    known = {
+        "strongroom": strongroom.__version__,
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+    }
+    show(known, ["", ""], list(known.items()))
+
+
+@cli.command()
+def doctor() -> None:
+    """Tell what is here, what it promises, and what could be better."""
+    url = address()
+    exists = is_there(url)
+    with opened(url if exists else "memory://") as store:
+        known, advice = diagnose(store, url if exists else None)
+    if wants_json():
+        as_json({"facts": known, "advice": advice})
+        return
+    facts(known)
+    for line in advice:
+        say("[yellow]hint[/]  {}", line)
+    if not advice:
+        say("[green]nothing to improve[/]")
+
+
+def diagnose(store: Store, url: str | None) -> tuple[dict[str, str], list[str]]:
     """Return facts, and advice for whatever falls short."""
-    import apsw
-
-    from strongroom.backends.sqlite import is_read_only
-    from strongroom.backends.sqlite.encryption import header_of, kind_of
-
-    facts = {
+    known = {
         "strongroom": strongroom.__version__,
         "python": f"{platform.python_version()} on {platform.system()}",
         "sqlite": apsw.sqlite_lib_version(),
-        "store": hide_secrets(address) if address else "none yet",
+        "store": hide_secrets(url) if url else "none yet",
         "durability": f"{store.durability.name}: may lose {store.durability.may_lose}",
         "repeats": repeats(store),
     }
     advice = []
-    if address is None:
+    if url is None:
         advice.append("no store here yet: the first `strongroom.open('agent.db')` creates it; --url looks elsewhere")
-        facts.pop("durability")
-        facts.pop("repeats")
+        known.pop("durability")
+        known.pop("repeats")
     elif not store.durability.survives_power_cut:
         advice.append(f"a power cut may lose {store.durability.may_lose}")
-    if hasattr(store, "stats") and address is not None:
+    if hasattr(store, "stats") and url is not None:
         stats = store.stats()
-        facts["holds"] = f"{stats.documents:,} documents, {stats.records:,} records in {stats.streams:,} streams"
-        facts["repeats"] += f"; {stats.receipts:,} receipts are kept now"
+        known["holds"] = f"{stats.documents:,} documents, {stats.records:,} records in {stats.streams:,} streams"
+        known["repeats"] += f"; {stats.receipts:,} receipts are kept now"
         sizes = (size(stats.file_bytes), size(stats.log_bytes), size(stats.free_bytes))
-        facts["size"] = "{}, and {} in the log; {} of it free".format(*sizes)
+        known["size"] = "{}, and {} in the log; {} of it free".format(*sizes)
         if stats.free_bytes > max(stats.file_bytes // 3, 1 << 20):
             advice.append("a third of the file is free space: `strongroom compact` gives it back")
         if stats.pending is not None:
             advice.append(f"{stats.pending}: `strongroom compact` tries to finish it")
         if stats.log_bytes > 256 << 20:
             advice.append("the log is large: does some process keep a read open?")
-    file = None if address is None else file_of(address)
+    file = None if url is None else file_of(url)
     if file is not None:
         encrypted = kind_of(header_of(file)) == "encrypted"
-        facts["encryption"] = "ChaCha20-Poly1305, every page" if encrypted else "none: `strongroom encrypt` adds it"
+        known["encryption"] = "ChaCha20-Poly1305, every page" if encrypted else "none: `strongroom encrypt` adds it"
     if file is not None and is_read_only(file):
-        facts["access"] = "read-only: looking works, writing does not"
+        known["access"] = "read-only: looking works, writing does not"
     if file is not None:
         folder = os.statvfs(file.resolve().parent)
         free = folder.f_bavail * folder.f_frsize
-        facts["disk"] = f"{size(free)} free"
+        known["disk"] = f"{size(free)} free"
         if free < 1 << 30:
             advice.append("less than 1 GB free on this disk: commits fail cleanly when it is full")
     if os.environ.get("QDRANT_URL"):
-        facts["qdrant"] = hide_secrets(os.environ["QDRANT_URL"])
+        known["qdrant"] = hide_secrets(os.environ["QDRANT_URL"])
     for extra, module, brings in EXTRAS:
         there = importlib.util.find_spec(module) is not None
-        facts[f"extra {extra}"] = f"installed: {brings}" if there else f"pip install 'strongroom[{extra}]' for {brings}"
-    return facts, advice
+        known[f"extra {extra}"] = f"installed: {brings}" if there else f"pip install 'strongroom[{extra}]' for {brings}"
+    return known, advice
 
 
 def repeats(store: Store) -> str:
@@ -94,11 +122,3 @@ def size(count: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:,.1f} GB"
-
-
-def hide_secrets(address: str) -> str:
-    """Return an address without its password."""
-    scheme, mark, rest = address.partition("://")
-    if not mark or "@" not in rest:
-        return address
-    return f"{scheme}://***@{rest.rpartition('@')[2]}"

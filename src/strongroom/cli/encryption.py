@@ -5,26 +5,14 @@ Keys come from the environment, or from whoever sits at the keyboard; never from
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import click
-
-from strongroom.cli.output import console, done
+from strongroom.backends.sqlite import rekey as rekey_file
+from strongroom.cli.output import console, done, secret
 from strongroom.cli.root import address, cli, file_of, require_there
-from strongroom.encryption import NEW_VARIABLE, VARIABLE, Secret, from_environment
+from strongroom.encryption import NEW_VARIABLE, VARIABLE, Secret
 from strongroom.errors import InvalidInput
-
-
-def secret(variable: str, what: str, *, confirm: bool = False) -> Secret:
-    """Return a key from the environment, or ask for it."""
-    found = from_environment(variable)
-    if found is not None:
-        return found
-    if not sys.stdin.isatty():
-        raise InvalidInput(f"{what} is missing: name it by {variable}, {variable}_FILE or {variable}_COMMAND")
-    return str(click.prompt(what.capitalize(), hide_input=True, confirmation_prompt=confirm, err=True))
 
 
 @cli.command()
@@ -53,15 +41,13 @@ def rekey() -> None:
 
 
 def _rekey(key: Secret | None, new_key: Secret | None, told: str) -> None:
-    from strongroom.backends.sqlite import rekey
-
     url = address()
     path = file_of(url)
     if path is None:
         raise InvalidInput("only a SQLite store is one file that can be encrypted; nothing changed")
     require_there(url)
     with _progress() as progress:
-        rekey(path, key=key, new_key=new_key, progress=progress)
+        rekey_file(path, key=key, new_key=new_key, progress=progress)
     done({"path": str(path), "encrypted": new_key is not None}, "{}: {}", told, path)
 
 

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 
 import click
 
+from strongroom.adapters.importing_openai_agents import import_sessions
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, brief, facts, say, wants_json, working, write
 from strongroom.cli.root import address, cli, context, is_there
+from strongroom.compat.importing_aos import import_runs
+from strongroom.compat.importing_contextstore import import_contextstore
 from strongroom.errors import InvalidInput
 
 PATH = click.argument("path", type=click.Path(exists=True))
@@ -26,8 +29,6 @@ def imports() -> None:
 @DRY
 def from_aos(path: str, dry_run: bool) -> None:
     """Bring in a run folder of AoS Context, or all in a folder."""
-    from strongroom.compat.importing_aos import import_runs
-
     with _target(dry_run) as ctx, working("importing"):
         # With nothing to compare with, any address will do: a dry run opens none.
         report = import_runs(path, address() if ctx is None else ctx, dry_run=dry_run)
@@ -45,8 +46,6 @@ def from_aos(path: str, dry_run: bool) -> None:
 @DRY
 def from_contextstore(path: str, dry_run: bool) -> None:
     """Bring in the sessions of a ContextStore file."""
-    from strongroom.compat.importing_contextstore import import_contextstore
-
     with _target(dry_run) as ctx, working("importing"):
         report = import_contextstore(path, ctx, dry_run=dry_run)
     if wants_json():
@@ -95,8 +94,6 @@ def from_langgraph(path: str, dry_run: bool) -> None:
 @DRY
 def from_openai_agents(path: str, dry_run: bool) -> None:
     """Bring in the conversations of an OpenAI Agents SQLite file."""
-    from strongroom.adapters.importing_openai_agents import import_sessions
-
     with _target(dry_run) as ctx, working("importing"):
         told = import_sessions(path, None if dry_run else ctx)
     if wants_json():

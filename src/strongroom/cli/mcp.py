@@ -9,23 +9,20 @@ import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from strongroom import __version__
+import strongroom
 from strongroom.cli.output import as_json, say, wants_json
 from strongroom.cli.root import KEY, SPACE, URL, cli, file_of, is_server, me
+from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from strongroom.context import AsyncContext
-    from strongroom.mcp import Profile
-    from strongroom.mcp.clients import Client, Entry
-    from strongroom.mcp.install import Change
+from strongroom.mcp import install as installing
+from strongroom.mcp.clients import CLIENTS, Client, Entry
+from strongroom.mcp.principals import Profile
+from strongroom.mcp.stdio import default_file, made_ready, serve
 
 PROFILES = ["agent", "reviewer", "reader"]
-CLIENTS = ["claude-desktop", "claude-code", "cursor", "vscode", "codex"]
 PROFILE_HELP = "agent: proposes and records. reviewer: decides, and nothing else. reader: looks."
 
 
@@ -43,37 +40,32 @@ def mcp(given: click.Context, profile: Profile, name: str | None) -> None:
         return
     if find_spec("mcp") is None:
         raise InvalidInput("MCP needs more packages: pip install 'strongroom[mcp]'")
-    from strongroom.mcp.stdio import serve
-
     if sys.stdin.isatty():
         click.echo("strongroom: this talks to an assistant; `strongroom mcp install` adds it to one", err=True)
     who = name or (me() if profile == "reviewer" else "assistant")
 
     async def run() -> None:
         async with await _opened(given) as ctx:
-            await serve(ctx, name=who, profile=profile, version=__version__)
+            await serve(ctx, name=who, profile=profile, version=strongroom.__version__)
 
     asyncio.run(run())
 
 
 async def _opened(given: click.Context) -> AsyncContext:
-    from strongroom import aconnect, aopen
-    from strongroom.mcp.stdio import default_file, made_ready
-
     url, space, key = given.meta.get(URL), given.meta.get(SPACE), given.meta.get(KEY)
     if url is not None and is_server(str(url)):
-        ctx = await aconnect(str(url), key=key)
+        ctx = await strongroom.aconnect(str(url), key=key)
         if space not in (None, ctx.space):
             await ctx.close()
             raise InvalidInput(f"this key opens the space {ctx.space!r}, not {space!r}; the space comes from the key")
         return ctx
     if url is not None:
         file_of(str(url))  # refuses what is no address at all
-    return await aopen(str(url or made_ready(default_file())), space=space or "default")
+    return await strongroom.aopen(str(url or made_ready(default_file())), space=space or "default")
 
 
 @mcp.command("install")
-@click.argument("client", type=click.Choice(CLIENTS))
+@click.argument("client", type=click.Choice(list(CLIENTS)))
 @click.option("--profile", default="agent", show_default=True, type=click.Choice(PROFILES), help=PROFILE_HELP)
 @click.option("--as", "entry_name", default=None, help="What the entry is called (default: strongroom).")
 @click.option("--file", "file_name", default=None, type=click.Path(dir_okay=False), help="Another configuration file.")
@@ -90,11 +82,7 @@ def install(
     undo: bool,
 ) -> None:
     """Add `strongroom mcp` to an assistant's configuration, or take it out (--undo)."""
-    from strongroom.mcp import install as installing
-    from strongroom.mcp.clients import CLIENTS as KNOWN
-    from strongroom.mcp.stdio import default_file
-
-    chosen = KNOWN[client]
+    chosen = CLIENTS[client]
     name = installing.check_name(entry_name or ("strongroom" if profile != "reviewer" else "strongroom-review"))
     file = Path(file_name).absolute() if file_name else chosen.file(os.environ)
     record = installing.record_of(default_file().parent, chosen, file, name)
@@ -126,10 +114,7 @@ def install(
 
 
 def _entry(given: click.Context, client: Client, profile: Profile) -> Entry:
-    from strongroom.mcp.clients import Entry
-    from strongroom.mcp.install import our_command
-
-    command, *arguments = our_command()
+    command, *arguments = installing.our_command()
     named = [] if profile == "reviewer" else ["--name", client.name]
     env = {}
     if url := given.meta.get(URL):
@@ -142,7 +127,7 @@ def _entry(given: click.Context, client: Client, profile: Profile) -> Entry:
     return Entry(command, (*arguments, "mcp", "--profile", profile, *named), env)
 
 
-def _tell(change: Change, client: Client, *, done: bool, hint: str, secret: str | None) -> None:
+def _tell(change: installing.Change, client: Client, *, done: bool, hint: str, secret: str | None) -> None:
     """Say what was changed, line by line; a key is not for the screen."""
     before, after = change.before or "", change.after or ""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from strongroom.encryption import Secret, from_environment
+from strongroom.errors import InvalidInput
+
 if TYPE_CHECKING:  # rich is imported by whoever prints with it: a program that reads JSON need not wait for it
     from rich.console import Console
     from rich.text import Text
@@ -207,8 +210,6 @@ def working(what: str) -> AbstractContextManager[object]:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before what cannot be undone. No answer is a no."""
-    from strongroom.errors import InvalidInput
-
     if yes:
         return
     try:
@@ -217,3 +218,21 @@ def confirm(question: str, *, yes: bool) -> None:
         agreed = False
     if not agreed:
         raise InvalidInput("not confirmed; nothing changed (--yes answers in advance)")
+
+
+def secret(variable: str, what: str, *, confirm: bool = False) -> Secret:
+    """Return a key from the environment, or ask for it."""
+    found = from_environment(variable)
+    if found is not None:
+        return found
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"{what} is missing: name it by {variable}, {variable}_FILE or {variable}_COMMAND")
+    return str(click.prompt(what.capitalize(), hide_input=True, confirmation_prompt=confirm, err=True))
+
+
+def hide_secrets(address: str) -> str:
+    """Return an address without its password."""
+    scheme, mark, rest = address.partition("://")
+    if not mark or "@" not in rest:
+        return address
+    return f"{scheme}://***@{rest.rpartition('@')[2]}"

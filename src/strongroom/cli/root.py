@@ -10,35 +10,36 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import click
 from msgspec.structs import replace
 
 import strongroom
+from strongroom import config
+from strongroom.blocking import Context
 from strongroom.cli.output import JSON, working
 from strongroom.compat.aos_context import environment as aos
 from strongroom.errors import InvalidInput, NotFound
-
-if TYPE_CHECKING:
-    from strongroom.blocking import Context
-    from strongroom.store import Store
+from strongroom.files import is_read_only
+from strongroom.opening import open_store
+from strongroom.store import Store
 
 # The module that each command is in. It is imported when the command is used, and all of them for no command.
 MODULES = {
     "anchor": "runs",
-    "backup": "commands",
-    "check": "commands",
-    "compact": "commands",
-    "copy": "commands",
+    "backup": "upkeep",
+    "check": "upkeep",
+    "compact": "upkeep",
+    "copy": "upkeep",
     "decrypt": "encryption",
-    "demo": "commands",
-    "doctor": "commands",
+    "demo": "serving",
+    "doctor": "doctor",
     "encrypt": "encryption",
     "files": "files",
     "import": "importing",
-    "keys": "serving",
+    "keys": "keys",
     "mcp": "mcp",
     "memories": "memories",
     "rekey": "encryption",
@@ -47,8 +48,8 @@ MODULES = {
     "serve": "serving",
     "sessions": "sessions",
     "threads": "threads",
-    "version": "commands",
-    "worker": "commands",
+    "version": "doctor",
+    "worker": "serving",
 }
 DEFAULT_URL = "agent.db"
 MAX_SUGGESTED_FROM = 1_000
@@ -173,8 +174,6 @@ def options() -> dict[str, Any]:
 
 
 def _configured() -> Any:
-    from strongroom import config
-
     if os.environ.get("STRONGROOM_CONFIG") or Path(config.FILE).is_file():
         return config.load()
     return None
@@ -212,8 +211,6 @@ def require_there(url: str) -> None:
 
 def _options(url: str) -> dict[str, Any]:
     """Return how to open what is there: a file that cannot be written is still there to be read."""
-    from strongroom.backends.sqlite import is_read_only
-
     file = file_of(url)
     read_only = file is not None and file.is_file() and is_read_only(file)
     return {**options(), "read_only": True} if read_only else options()
@@ -222,8 +219,6 @@ def _options(url: str) -> dict[str, Any]:
 @contextmanager
 def opened(url: str | None = None, *, create: bool = False, **more: Any) -> Iterator[Store]:
     """Open the store itself, for work that knows no spaces."""
-    from strongroom.opening import open_store
-
     wanted = url or address()
     file_of(wanted)  # refuses what is no address at all
     if is_server(wanted):
@@ -259,11 +254,9 @@ def context(*, create: bool = False) -> Iterator[Context]:
 
 @contextmanager
 def _connected(url: str) -> Iterator[Context]:
-    from strongroom.client import connect
-
     wanted = click.get_current_context().meta
     with working(f"waiting for {url}"):
-        connected = connect(url, key=wanted.get(KEY))
+        connected = strongroom.connect(url, key=wanted.get(KEY))
     with connected as ctx:
         if wanted.get(SPACE) not in (None, ctx.space):
             raise InvalidInput(

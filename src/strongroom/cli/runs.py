@@ -11,7 +11,6 @@ import click
 
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
-from strongroom.cli.encryption import secret
 from strongroom.cli.output import (
     as_json,
     as_json_line,
@@ -23,6 +22,7 @@ from strongroom.cli.output import (
     moment,
     page,
     say,
+    secret,
     styled,
     wants_json,
     working,

@@ -1,23 +1,24 @@
-"""`strongroom serve` and `strongroom keys`."""
+"""The commands that run until they are stopped: `strongroom serve`, `strongroom worker` and `strongroom demo`."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+import tempfile
+from pathlib import Path
 
 import click
 
-from strongroom.cli.output import as_json, done, say, show, wants_json
-from strongroom.cli.root import address, cli, is_server, is_there, options, require_there, space
+import strongroom
+from strongroom.cli.keys import with_keys
+from strongroom.cli.output import as_json, done, hide_secrets, say, wants_json
+from strongroom.cli.root import URL, address, cli, is_server, is_there, options, space
 from strongroom.compat.aos_context import environment as aos
+from strongroom.console.sample import fill
+from strongroom.demo import play
+from strongroom.dispatch.worker import load, work
 from strongroom.errors import InvalidInput
 from strongroom.opening import REPEATS_VARIABLE
-from strongroom.services.packs.signing import pair
-
-if TYPE_CHECKING:
-    from strongroom.server.keys import Keys
+from strongroom.server.settings import is_loopback
 
 
 @cli.command()
@@ -31,7 +32,6 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
     """Serve the store over HTTP. As long as it never had a key, only to this machine."""
     try:
         from strongroom.server.running import run
-        from strongroom.server.settings import is_loopback
     except ImportError:
         raise InvalidInput("the server needs more packages: pip install 'strongroom[server]'") from None
     url = address()
@@ -39,7 +39,7 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
     if os.environ.get("QDRANT_URL") and not os.environ.get("STRONGROOM_EMBEDDER"):
         click.echo("QDRANT_URL is set and STRONGROOM_EMBEDDER is not: memories are searched by words", err=True)
     there = is_there(url)
-    has_keys, had_keys = there and _with_keys(lambda keys: keys.any()), there and _with_keys(lambda keys: keys.made())
+    has_keys, had_keys = there and with_keys(lambda keys: keys.any()), there and with_keys(lambda keys: keys.made())
     if no_keys and (has_keys or os.environ.get("STRONGROOM_JWT_KEYS_URL")):
         raise InvalidInput("--no-keys is for a store without keys, and this server has some; revoke them first")
     protected = bool(had_keys and not no_keys) or has_keys or bool(os.environ.get("STRONGROOM_JWT_KEYS_URL"))
@@ -75,77 +75,44 @@ def _prepare_runs_root(url: str) -> None:
         os.environ.setdefault("STRONGROOM_SNAPSHOTS", str(aos.snapshots_in(root)))
 
 
-@cli.group()
-def keys() -> None:
-    """Who may use the server."""
+@cli.command()
+@click.argument("target", metavar="MODULE:DISPATCHER")
+@click.option("--drain", is_flag=True, help="Stop when nothing is left to do.")
+def worker(target: str, drain: bool) -> None:
+    """Run a program's functions on the store.
 
-
-@keys.command("create")
-@click.option("--space", "for_space", help="The space (tenant) this key opens (default: default).")
-@click.option("--role", required=True, type=click.Choice(["reader", "writer", "reviewer", "admin"]))
-@click.option("--label", default="", help="A note for yourself.")
-def create_key(for_space: str | None, role: str, label: str) -> None:
-    """Make a key. It is shown once and stored as a hash."""
-    opens = for_space or space()
-    text, stored = _with_keys(lambda keys: keys.create(space=opens, role=role, label=label), create=True)
-    if wants_json():
-        as_json({"key": text, "name": stored.name, "space": stored.space, "role": stored.role})
-        return
-    say("[bold]{}[/]", text)
-    say("[dim]name {}, {} of space {}. Keep it safe: it cannot be shown again.[/]",
-        stored.name, stored.role, repr(stored.space))  # fmt: skip
-
-
-@keys.command("list")
-def list_keys() -> None:
-    """List keys, without their secrets."""
-    found = _with_keys(lambda keys: keys.list())
-    plain = [{"name": each.name, "space": each.space, "role": each.role, "label": each.label} for each in found]
-    show(plain, ["name", "space", "role", "label"], [tuple(each.values()) for each in plain])
-
-
-@keys.command("revoke")
-@click.argument("name")
-def revoke_key(name: str) -> None:
-    """Make a key useless."""
-    _with_keys(lambda keys: keys.revoke(name))
-    done({"revoked": name}, "revoked: {} (running servers notice within five seconds)", name)
-
-
-@keys.command("pair")
-@click.argument("path", type=click.Path())
-def make_pair(path: str) -> None:
-    """Make a key for signing packs and anchors (Ed25519).
-
-    The private half is written to PATH, for `--signing-key`; nobody else may read it. The public half is shown, and
-    written beside it with `.pub`: give that to whoever checks.
+    Until told to stop (SIGTERM, Ctrl-C), or with --drain until nothing is left to do.
     """
-    private, public = pair()
-    for place, half, mode in ((path, private, 0o600), (f"{path}.pub", public, 0o644)):
-        try:
-            file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        except OSError as problem:
-            raise InvalidInput(f"{place}: {problem.strerror}; a key is never overwritten; nothing changed") from None
-        with os.fdopen(file, "wb") as target:
-            target.write(half)
-    done({"private_key": path, "public_key": public.hex()}, "{}: public key {}", path, public.hex())
-
-
-def _with_keys(work: Callable[[Keys], Awaitable[Any]], *, create: bool = False) -> Any:
-    from strongroom.opening import open_async_store
-    from strongroom.server.keys import Keys
-
     url = address()
     if is_server(url):
-        raise InvalidInput("keys are made where the store is, not through a server; give its address with --url")
-    if not create:
-        require_there(url)
+        raise InvalidInput("a worker works on a store itself, not through a server; give its address with --url")
+    load(target)  # refuse a wrong name before a store is created for it
+    if not wants_json():
+        say("working for [bold]{}[/] on {}", target, hide_secrets(url))
+    work(target, url=url, space=space(), drain=drain, **options())
+    done({"stopped": target}, "stopped; what was acknowledged is kept")
 
-    async def go() -> Any:
-        store = await open_async_store(url)
-        try:
-            return await work(Keys(store))
-        finally:
-            await store.close()
 
-    return asyncio.run(go())
+@cli.command()
+@click.option("--fast", is_flag=True, envvar="STRONGROOM_DEMO_FAST", help="Without pauses for reading.")
+@click.option("--serve", "page", is_flag=True, help="Instead, fill a store with a day of agents and show the console.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="For --serve.")
+@click.pass_context
+def demo(command: click.Context, fast: bool, page: bool, port: int) -> None:
+    """Watch an agent work, be killed, and carry on."""
+    if page:
+        _serve_sample(command, port)
+        return
+    facts = play(pause=0.0 if fast or not os.isatty(1) else 0.6, quiet=wants_json())
+    if wants_json():
+        as_json(facts)
+
+
+def _serve_sample(command: click.Context, port: int) -> None:
+    """Serve a store in a temporary folder, which goes when the server ends."""
+    with tempfile.TemporaryDirectory(prefix="strongroom-demo-") as folder:
+        url = str(Path(folder) / "agent.db")
+        with strongroom.open(url, space=space()) as ctx:
+            fill(ctx)
+        command.meta[URL] = url
+        command.invoke(serve, host="127.0.0.1", port=port, workers=1, log_level="warning", no_keys=False)

@@ -15,27 +15,3 @@ Rules
 3. Whatever was written by others leaves as `Data`, with a trust label; see `data`.
 4. Arguments are checked against a type before anything is read, and no answer is larger than its row's bound.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from strongroom.mcp.principals import Principal as Principal
-    from strongroom.mcp.principals import Profile as Profile
-    from strongroom.mcp.server import create_server as create_server
-
-__all__ = ["Principal", "Profile", "create_server"]
-
-
-def __getattr__(name: str) -> Any:
-    """Load a name when it is first used: editing a client's configuration needs no SDK."""
-    if name == "create_server":
-        from strongroom.mcp.server import create_server
-
-        return create_server
-    if name in __all__:
-        from strongroom.mcp import principals
-
-        return getattr(principals, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,7 +15,5 @@ def __getattr__(name: str) -> Any:
     """Make `app` when somebody asks for it, so that importing this opens nothing and creates nothing."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from strongroom.server.app import create_app
-
-    globals()["app"] = made = create_app()
+    globals()["app"] = made = import_module("strongroom.server.app").create_app()
     return made

@@ -13,6 +13,7 @@ from strongroom.embedders.named import named
 from strongroom.errors import InvalidInput
 from strongroom.server.settings import Settings
 from strongroom.vectors import VectorIndex
+from strongroom.vectors.qdrant import QdrantMemories
 
 
 class Meaning(Struct, frozen=True):
@@ -36,8 +37,6 @@ async def meaning_of(settings: Settings) -> Meaning | None:
     fingerprint = await embedder.fingerprint(threads=True)
     index: VectorIndex | None = None
     if settings.qdrant_url:
-        from strongroom.vectors.qdrant import QdrantMemories
-
         index = QdrantMemories(settings.qdrant_url, collection=settings.qdrant_collection or None)
         await offload.call(True, index.open, settings.space, fingerprint)
     return Meaning(embedder, fingerprint, index)

@@ -6,13 +6,13 @@ import os
 from typing import Literal
 
 from strongroom.arguments import checked
-from strongroom.backends.sqlite.read_only import ReadOnlyStore, is_read_only
+from strongroom.backends.sqlite.read_only import ReadOnlyStore
 from strongroom.backends.sqlite.rekeying import rekey
 from strongroom.backends.sqlite.store import SqliteStore
 from strongroom.encryption import Secret
 from strongroom.store import MAX_RECORD_BYTES, REPEATS, Repeats
 
-__all__ = ["ReadOnlyStore", "SqliteStore", "is_read_only", "open_file", "rekey"]
+__all__ = ["ReadOnlyStore", "SqliteStore", "open_file", "rekey"]
 
 
 @checked

@@ -33,6 +33,7 @@ from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snaps
 from strongroom.backends.sqlite.search import is_behind, search
 from strongroom.encryption import Secret
 from strongroom.errors import SchemaMismatch, StoreError, Unavailable
+from strongroom.files import may_write
 from strongroom.store import Commit, Durability, Find, Found, Key, Parcel, Range, Receipt, ask
 
 T = TypeVar("T")
@@ -172,7 +173,7 @@ class ReadOnlyStore(Reader):
         self._seen = looked if self._immutable else (_identity(self.path),)
         if self._immutable:
             return
-        if not index.exists() and not _may_write(self.path.parent):
+        if not index.exists() and not may_write(self.path.parent):
             raise Unavailable(
                 f"{log.name} holds commits that {self.path.name} does not have yet, and they cannot be seen: that "
                 f"takes {index.name}, which is missing and cannot be made in a read-only folder. Copy "
@@ -204,17 +205,6 @@ class ReadOnlyStore(Reader):
 
     def _let_go_in_child(self) -> None:
         pass
-
-
-def is_read_only(path: Path) -> bool:
-    """Tell whether a file cannot be written by us, or not in the way that a store is written."""
-    if _may_write(path.parent):
-        return not _may_write(path)
-    return not all(_may_write(Path(f"{path}{suffix}")) for suffix in ("", "-wal", "-shm", "-queue"))
-
-
-def _may_write(path: Path) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _look(path: Path) -> Look:

@@ -1,34 +1,18 @@
-"""The commands about a store as a whole."""
+"""The commands that look after a store as a whole: check it, copy it, make it smaller."""
 
 from __future__ import annotations
 
-import os
-import platform
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 
-import strongroom
-from strongroom.cli.encryption import secret
-from strongroom.cli.output import as_json, console, done, facts, say, show, wants_json, working
-from strongroom.cli.root import URL, address, cli, is_server, is_there, opened, options, space
+from strongroom.checking import check as check_store
+from strongroom.cli.output import as_json, console, done, say, secret, wants_json, working
+from strongroom.cli.root import cli, is_server, opened
+from strongroom.copying import copy as copy_stores
 from strongroom.encryption import NEW_VARIABLE, Secret
 from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
-
-
-@cli.command()
-def version() -> None:
-    """Print versions of Strongroom and what it stands on."""
-    import apsw
-
-    known = {
-        "strongroom": strongroom.__version__,
-        "python": platform.python_version(),
-        "sqlite": apsw.sqlite_lib_version(),
-    }
-    show(known, ["", ""], list(known.items()))
 
 
 @cli.command()
@@ -37,8 +21,6 @@ def check() -> None:
 
     A run is held against its ledger, from the first event to the last.
     """
-    from strongroom.checking import check as check_store
-
     with opened() as store, working("checking"):
         found = check_store(store)
     if wants_json():
@@ -111,8 +93,6 @@ def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
     """
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from strongroom.copying import copy as copy_stores
-
     if is_server(source) or is_server(target):
         raise InvalidInput("a server shows one space; copy the store it serves, where it is (nothing was copied)")
     look = (SpinnerColumn(), TextColumn("copying"), MofNCompleteColumn(), TimeElapsedColumn())
@@ -128,78 +108,3 @@ def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
             watched.print("stopped; the same command goes on where it was")
             raise
     done(copied, "{} keys and {} records copied; both stores agree", f"{copied.keys:,}", f"{copied.records:,}")
-
-
-@cli.command()
-def doctor() -> None:
-    """Tell what is here, what it promises, and what could be better."""
-    from strongroom.cli.doctor import diagnose
-
-    url = address()
-    exists = is_there(url)
-    with opened(url if exists else "memory://") as store:
-        known, advice = diagnose(store, url if exists else None)
-    if wants_json():
-        as_json({"facts": known, "advice": advice})
-        return
-    facts(known)
-    for line in advice:
-        say("[yellow]hint[/]  {}", line)
-    if not advice:
-        say("[green]nothing to improve[/]")
-
-
-@cli.command()
-@click.argument("target", metavar="MODULE:DISPATCHER")
-@click.option("--drain", is_flag=True, help="Stop when nothing is left to do.")
-def worker(target: str, drain: bool) -> None:
-    """Run a program's functions on the store.
-
-    Until told to stop (SIGTERM, Ctrl-C), or with --drain until nothing is left to do.
-    """
-    from strongroom.dispatch.worker import load, work
-
-    url = address()
-    if is_server(url):
-        raise InvalidInput("a worker works on a store itself, not through a server; give its address with --url")
-    load(target)  # refuse a wrong name before a store is created for it
-    if not wants_json():
-        say("working for [bold]{}[/] on {}", target, hidden(url))
-    work(target, url=url, space=space(), drain=drain, **options())
-    done({"stopped": target}, "stopped; what was acknowledged is kept")
-
-
-def hidden(url: str) -> str:
-    from strongroom.cli.doctor import hide_secrets
-
-    return hide_secrets(url)
-
-
-@cli.command()
-@click.option("--fast", is_flag=True, envvar="STRONGROOM_DEMO_FAST", help="Without pauses for reading.")
-@click.option("--serve", "page", is_flag=True, help="Instead, fill a store with a day of agents and show the console.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="For --serve.")
-@click.pass_context
-def demo(command: click.Context, fast: bool, page: bool, port: int) -> None:
-    """Watch an agent work, be killed, and carry on."""
-    from strongroom.demo import play
-
-    if page:
-        _serve_sample(command, port)
-        return
-    facts = play(pause=0.0 if fast or not os.isatty(1) else 0.6, quiet=wants_json())
-    if wants_json():
-        as_json(facts)
-
-
-def _serve_sample(command: click.Context, port: int) -> None:
-    """Serve a store in a temporary folder, which goes when the server ends."""
-    from strongroom.cli.serving import serve
-    from strongroom.console.sample import fill
-
-    with tempfile.TemporaryDirectory(prefix="strongroom-demo-") as folder:
-        url = str(Path(folder) / "agent.db")
-        with strongroom.open(url, space=space()) as ctx:
-            fill(ctx)
-        command.meta[URL] = url
-        command.invoke(serve, host="127.0.0.1", port=port, workers=1, log_level="warning", no_keys=False)
