@@ -51,7 +51,42 @@ def notes(address: str, name: str, turns: int) -> None:
             print(number, flush=True)
 
 
-PROGRAMS: dict[str, Callable[[str, str, int], None]] = {"graph": graph, "session": session, "notes": notes}
+def conversation(address: str, name: str, turns: int) -> None:
+    """Ask an agent again and again in one conversation; whoever is refused loads it and asks once more."""
+    from pydantic_ai import Agent
+    from pydantic_ai.conversation import Conversation
+    from pydantic_ai.conversation_store import ConversationConflict
+    from pydantic_ai.models.test import TestModel
+
+    from strongroom.adapters.pydantic_ai import StrongroomConversationStore
+
+    agent = Agent(TestModel(custom_output_text="yes"))
+
+    async def ask(store: StrongroomConversationStore, text: str) -> None:
+        while True:
+            known = await store.load("c") or Conversation(conversation_id="c")
+            result = await agent.run(text, conversation=known)
+            try:
+                await store.save(result)
+            except ConversationConflict:
+                continue
+            return
+
+    async def talk() -> None:
+        with StrongroomConversationStore(address) as store:
+            for number in range(turns):
+                await ask(store, f"{name} {number}")
+                print(number, flush=True)
+
+    asyncio.run(talk())
+
+
+PROGRAMS: dict[str, Callable[[str, str, int], None]] = {
+    "graph": graph,
+    "session": session,
+    "notes": notes,
+    "conversation": conversation,
+}
 
 if __name__ == "__main__":
     PROGRAMS[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -18,6 +18,7 @@ NEEDED = {
     "anthropic": ("anthropic", "anthropic"),
     "langgraph": ("langgraph", "langgraph"),
     "adk": ("google", "adk"),
+    "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
 }
 
 

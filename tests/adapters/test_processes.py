@@ -15,6 +15,7 @@ import pytest
 from strongroom.adapters.anthropic import StrongroomMemoryTool
 from strongroom.adapters.langgraph import StrongroomSaver
 from strongroom.adapters.openai_agents import StrongroomSession
+from strongroom.adapters.pydantic_ai import StrongroomConversationStore
 from tests.adapters.langgraph.savers import ask, chat, config
 from tests.adapters.programs import NOTE
 
@@ -48,6 +49,17 @@ def test_two_processes_add_to_one_conversation(address: str) -> None:
     for name in ("one", "two"):  # each in its own order
         own = [item["content"] for item in items if item["content"].startswith(name)]
         assert own == [f"{name} {number}" for number in range(TURNS)]
+
+
+def test_two_processes_in_one_conversation_lose_no_turn(address: str) -> None:
+    # The framework's own store is in memory, for one process.
+    both("conversation", address)
+    with StrongroomConversationStore(address) as store:
+        found = asyncio.run(store.load("c"))
+        shown = store.opened.ctx.sessions.get("pydantic_ai/c").load()
+    assert found is not None and len(found.messages) == len(shown) == 4 * TURNS
+    assert [one.content for one in shown[1::2]] == ["yes"] * (2 * TURNS)
+    assert sorted(str(one.content) for one in shown[::2]) == sorted(lines_of())
 
 
 def test_two_processes_edit_one_note(address: str) -> None:
