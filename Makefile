@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser adapters check fix bench crash fuzz mcp-conformance coverage docs release constraints clean
+.PHONY: help demo test browser adapters check fix bench bench-peers bench-many bench-publish crash fuzz mcp-conformance coverage docs release constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -36,6 +36,14 @@ endif
 .venv/bench: .venv/test
 	$(PIP) -e '.[all,bench]'
 	@touch .venv/bench
+
+# Peers are measured in environments of their own, so that nobody's pins decide what another one gets. One that cannot be
+# had is left out of the run, and said so.
+PEERS := $(patsubst benchmarks/programs/%.txt,.bench/%/made,$(wildcard benchmarks/programs/*.txt))
+.bench/%/made: benchmarks/programs/%.txt
+	@"$(PYTHON)" -m venv --clear .bench/$* && \
+	.bench/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $< && touch $@ || \
+	echo "cannot install $*, which is then not measured"
 
 demo: .venv/demo ## watch an agent work, crash and carry on (embedded store, nothing else needed)
 	@$(PY) -m strongroom demo
@@ -67,8 +75,16 @@ fix: .venv/test ## format, and mend what can be mended
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: .venv/bench ## run the benchmarks; writes bench-results/results.json and results.png
-	$(PY) -m benchmarks
+bench-peers: $(PEERS) ## make the environments of the peers that the benchmarks measure
+
+bench: .venv/bench bench-peers ## run the benchmarks; QUICK=1 for a look, BASE=<commit> to compare; writes bench-results/
+	QUICK=$(QUICK) $(PY) -m benchmarks $(if $(BASE),--base $(BASE))
+
+bench-many: .venv/bench ## a million memories and ten million messages in one space; takes long
+	$(PY) -m benchmarks many
+
+bench-publish: .venv/bench ## put the run in bench-results/ into README.md and docs/performance.md
+	$(PY) -m benchmarks --publish
 
 crash: .venv/test ## the long crash campaign: 5,000 kills, 100,000 power cuts, 20 opening races (SEED=, see tests/crash)
 	STRONGROOM_KILLS=5000 STRONGROOM_CUTS=100000 STRONGROOM_ROUNDS=20 STRONGROOM_FLIPS=100000 STRONGROOM_CRASHES=20 $(PY) -m pytest tests/crash tests/postgres tests/redis
@@ -110,4 +126,4 @@ constraints: .venv/bench ## pin what is installed now, without naming where it c
 	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|strongroom|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt
 
 clean: ## remove what make made
-	rm -rf .venv .browser .mcp .adapters .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results dist site
+	rm -rf .venv .browser .mcp .adapters .bench .hypothesis .mypy_cache .pytest_cache .ruff_cache htmlcov .coverage bench-results dist site

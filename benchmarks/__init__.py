@@ -1,1 +1,1 @@
-"""Benchmarks: ratios against a peer or a physical limit measured in the same run, never bare times."""
+"""Benchmarks: one file a question, answered by ratios against a peer or a limit measured in the same run."""

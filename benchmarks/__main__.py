@@ -1,51 +1,68 @@
-"""Run the benchmarks: `python -m benchmarks [name ...]`. Writes bench-results/results.json and results.png."""
+"""Run the benchmarks: `python -m benchmarks [NAME ...]`, `--base COMMIT`, `--publish`; QUICK=1 for a quick look.
+
+Writes bench-results/: results.json and results.md after each question, so that a run that is ended keeps what it has,
+and the plots. Ends with 0 unless something crashed: a missed goal is told, not punished.
+"""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-import platform
+import argparse
 import sys
+import time
 from pathlib import Path
 
-import msgspec
-from rich.console import Console
-from rich.table import Table
-
-import benchmarks
-from benchmarks.measuring import Result
+from benchmarks import comparing, publishing
+from benchmarks.machine import machine
+from benchmarks.measuring import QUICK
+from benchmarks.plots import draw
+from benchmarks.questions import ALONE, MOST_QUICK_SECONDS, MOST_SECONDS, QUESTIONS
+from benchmarks.report import Run, line, load, markdown, save
+from benchmarks.running import ask
 
 OUT = Path("bench-results")
 
 
-def main(wanted: list[str]) -> int:
-    console = Console()
-    results: dict[str, list[Result]] = {}
-    for module in pkgutil.iter_modules(benchmarks.__path__):
-        if module.name in ("__main__", "measuring", "plot") or (wanted and module.name not in wanted):
-            continue
-        part = importlib.import_module(f"benchmarks.{module.name}")
-        if not hasattr(part, "measure"):
-            continue
-        table = Table("figure", "ratio", "wanted", "ours", "peer", "", title=module.name, title_justify="left")
-        results[module.name] = []
-        for result in part.measure():
-            results[module.name].append(result)
-            sign = "<=" if result.at_most else ">="
-            mark = "[green]met[/]" if result.met else "[red]MISSED[/]"
-            table.add_row(
-                result.name, f"{result.ratio:.2f}", f"{sign} {result.wanted:g}", result.ours, result.peer, mark
-            )
-            console.print(f"  {module.name}: {result.name}: {result.ratio:.2f}", style="dim")
-        console.print(table)
+def main(arguments: list[str]) -> int:
+    known = {**QUESTIONS, **ALONE}
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    parser.add_argument("--base", metavar="COMMIT", help="measure the hot operations of two commits in turn")
+    parser.add_argument("--patience", type=float, default=1.0, help="times the usual time, for a slow machine")
+    parser.add_argument("--publish", action="store_true", help="put the run in bench-results/ into README and docs")
+    asked = parser.parse_args(arguments)
+    if unknown := set(asked.names) - set(known):
+        parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     OUT.mkdir(exist_ok=True)
-    machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
-    (OUT / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode({"on": machine, "results": results})))
-    from benchmarks.plot import draw
+    if asked.publish:
+        return publishing.publish(load(OUT / "results.json"))
+    if asked.base:
+        return comparing.compare_with(asked.base, OUT)
+    return run(asked.names or list(QUESTIONS), asked.patience)
 
-    draw(results, OUT / "results.png")
-    console.print(f"written: {OUT / 'results.json'}, {OUT / 'results.png'}")
-    return 0
+
+def run(names: list[str], times: float) -> int:
+    done = Run(machine(), QUICK)
+    print(done.machine.line(), flush=True)
+    end = time.monotonic() + times * (MOST_QUICK_SECONDS if QUICK else MOST_SECONDS)
+    for name in names:
+        question = QUESTIONS.get(name) or ALONE[name]
+        patience = times * (question.quick_seconds if QUICK else question.seconds)
+        if name in QUESTIONS and len(names) > 1:
+            patience = min(patience, max(end - time.monotonic(), 1.0))
+        print(f"\n{name}: {question.asks}", flush=True)
+        answer = ask(name, question.asks, patience, lambda result: print(line(result), flush=True))
+        done.answers[name] = answer
+        if answer.ended != "done":
+            print("\n".join(["", *answer.said, f"  {name}: {answer.ended} after {answer.seconds} s"]), flush=True)
+        save(done, OUT / "results.json")
+        (OUT / "results.md").write_text(markdown(done), encoding="utf-8")
+    plots = draw(done, OUT)
+    figures = [result for answer in done.answers.values() for result in answer.results]
+    missed = sum(not result.met for result in figures)
+    print(f"\n{len(figures)} figures, {missed} missed; {OUT}/results.json, results.md and {len(plots)} plots")
+    if done.crashed:
+        print(f"crashed: {', '.join(done.crashed)}")
+    return 1 if done.crashed else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The applications that `benchmarks.http` measures: `python -m benchmarks.apps NAME PORT`, each in its own process.
+"""The applications that `benchmarks.http` measures: `python -m benchmarks.apps NAME PORT WORKERS`, in their processes.
 
 FOLDER, in the environment, is where an application keeps its files.
 """
@@ -81,14 +81,13 @@ def _folder() -> Path:
     return Path(os.environ["FOLDER"])
 
 
-def main(name: str, port: int) -> None:
+def main(name: str, port: int, workers: int) -> None:
     """Serve an application: ours as `strongroom serve` does, the others without a log of requests."""
     options = OPTIONS if name in ("ours", "slow") else {"access_log": False}
     # Connections are kept while the other rival is measured.
-    uvicorn.run(
-        f"benchmarks.apps:{name}", factory=True, port=port, log_level="warning", timeout_keep_alive=600, **options
-    )
+    options = {**options, "log_level": "warning", "timeout_keep_alive": 600, "workers": workers}
+    uvicorn.run(f"benchmarks.apps:{name}", factory=True, port=port, **options)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

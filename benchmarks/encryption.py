@@ -1,4 +1,4 @@
-"""An encrypted store beside a plain one: commits, reads, search, opening."""
+"""What does encryption cost? An encrypted store beside a plain one: commits, reads, search, opening."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measuring import Result, duel, in_turn, micro
+from benchmarks.measuring import SECONDS, Result, compare, figure, micro, pick
+from benchmarks.workload import SYNCED
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.codec import encode
 from strongroom.encryption import Secret
@@ -16,8 +17,7 @@ RAW = b"k" * 32
 PASSPHRASE = "four words or more"
 STREAM = Key("bench", "stream", "one")
 DOCUMENT = Key("bench", "document", "one")
-WANTED = 0.8
-MOST_SECONDS, MOST_MORE_SECONDS = 0.150, 0.005
+KDF = "PBKDF2-HMAC-SHA256, 64,007 rounds"
 
 
 def measure() -> Iterator[Result]:
@@ -36,19 +36,18 @@ def working(folder: Path) -> Iterator[Result]:
     ours = SqliteStore(folder / "encrypted.db", key=RAW)
     for store in (plain, ours):
         store.commit(Commit(new_id(), (), (Put(DOCUMENT, encode({"v": "x" * 290})),)))
-        for number in range(2000):
+        for number in range(pick(2000, 500)):
             store.commit(append(number))
     find = Find("bench", "stream", ("pear7",), limit=8)
-    pairs = {
-        "a durable commit": in_turn(lambda: ours.commit(append()), lambda: plain.commit(append()), 4000),
-        "Get": duel(lambda: ours.read([Get(DOCUMENT)]), lambda: plain.read([Get(DOCUMENT)]), 3000),
-        "Tail of 10": duel(
-            lambda: ours.read([Tail(STREAM, count=10)]), lambda: plain.read([Tail(STREAM, count=10)]), 2000
-        ),
-        "a search": duel(lambda: ours.search(find), lambda: plain.search(find), 200),
+    works = {
+        "a durable commit": lambda store: store.commit(append()),
+        "Get": lambda store: store.read([Get(DOCUMENT)]),
+        "Tail of 10": lambda store: store.read([Tail(STREAM, count=10)]),
+        "a search": lambda store: store.search(find),
     }
-    for name, (one, other) in pairs.items():
-        yield Result(f"encrypted: {name}", other / one, WANTED, ours=micro(one), peer=micro(other), note="beside plain")
+    for name, work in works.items():
+        pair = compare(lambda work=work: work(ours), lambda work=work: work(plain), 1.5 * SECONDS)
+        yield pair.row("encryption", f"{name}, against plain", durability=SYNCED if "commit" in name else "a read")
     ours.close()
     plain.close()
 
@@ -58,18 +57,12 @@ def opening(folder: Path) -> Iterator[Result]:
         SqliteStore(folder / name, key=key).close()
 
     opened("passphrase.db", PASSPHRASE)
-    raw, plain = duel(lambda: opened("encrypted.db", RAW), lambda: opened("plain.db", None), 20)
-    stretched, _ = duel(lambda: opened("passphrase.db", PASSPHRASE), lambda: opened("plain.db", None), 5)
-    kdf = "PBKDF2-HMAC-SHA256, 64,007 rounds; seconds"
-    yield Result(
-        "encrypted: opening with a passphrase", stretched, MOST_SECONDS, at_most=True, ours=micro(stretched), note=kdf
-    )
-    yield Result(
-        "encrypted: opening with 32 bytes, more than plain",
-        raw - plain,
-        MOST_MORE_SECONDS,
-        at_most=True,
-        ours=micro(raw),
-        peer=micro(plain),
-        note="seconds",
-    )
+    raw = compare(lambda: opened("encrypted.db", RAW), lambda: opened("plain.db", None))
+    stretched = compare(lambda: opened("passphrase.db", PASSPHRASE), lambda: opened("plain.db", None))
+    name = "opening with a passphrase, milliseconds"
+    told = {"ours": micro(stretched.ours), "peer": micro(stretched.peer)}
+    yield figure("encryption", name, stretched.ours * 1e3, durability=SYNCED, note=f"and closing; {KDF}", **told)
+    more = [(ratio - 1) * raw.peer * 1e3 for ratio in raw.ratios]
+    name = "opening with 32 bytes, milliseconds more than plain"
+    told = {"ours": micro(raw.ours), "peer": micro(raw.peer)}
+    yield figure("encryption", name, more, durability=SYNCED, note="and closing", **told)

@@ -1,9 +1,11 @@
-"""The server over real sockets, one worker: beside the one it replaces, and beside a route that does nothing."""
+"""How many requests does the server answer? Over real sockets: beside the server it replaces, re-enacted, beside a
+route that does nothing, and against itself with more clients and more workers."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -11,61 +13,76 @@ import msgspec
 import strongroom
 from benchmarks.apps import STATE
 from benchmarks.load import Line, Server, get, patch, seconds, server
-from benchmarks.measuring import ROUNDS, Result, rate
+from benchmarks.measuring import SECONDS, Curve, Pair, Result, Timed, in_turn, median, pick
+from benchmarks.workload import SYNCED
 
-CLIENTS = 64
+CROWD = 64
 FEW = 4
+CROWDS = pick((1, 2, 4, 8, 16, 32, 64), (1, 4, 64))
+FILES = f"ours: {SYNCED}; theirs: fsync of the file and its folder"
 
 
-def measure() -> Iterator[Result]:
+def measure() -> Iterator[Result | Curve]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         runs = booted(folder)
         with server("ours", folder) as ours, server("files", folder) as files:
-            yield patching(ours, files, runs[-1 - FEW :])  # those that were started last, as agents do
+            unused = iter(runs)  # a run's updates are numbered, so each crowd has runs of its own
+            for told, count in (("one client", 1), (f"{FEW} clients", FEW), (f"{CROWD} clients", CROWD)):
+                paths = list(islice(unused, count))
+                pair = rivals(lines(ours, paths), lines(files, paths))
+                name = f"PATCH, {told}, against the older server"
+                yield pair.row("http", name, durability=FILES, show="rate", note="each client its own run")
         with server("ours", folder) as ours, server("bare", folder) as bare:
-            yield getting(ours, bare, runs[CLIENTS + 1])
-            yield many(ours, runs[: CLIENTS + 1], 40, "", 1.5)
+            pair = rivals([Line(ours, get(runs[0]))], [Line(bare, get(runs[0]))])
+            note = "against a bare Starlette route that returns the same bytes"
+            yield pair.row("http", "GET, against a bare ASGI route", durability="a read", show="rate", note=note)
+    with tempfile.TemporaryDirectory() as name:
+        runs = booted(Path(name))
+        with server("ours", Path(name)) as ours:
+            yield crowd(ours, runs, "64 clients / one")
+            yield Curve("clients", "PATCH over HTTP", curve(ours, runs[-CROWD:]))
     with tempfile.TemporaryDirectory() as name:
         runs = booted(Path(name))
         with server("slow", Path(name)) as slow:
-            yield many(slow, runs[: CLIENTS + 1], 30, ", each fsync slowed to 2 ms", 10)
+            yield crowd(slow, runs, "64 clients / one, each fsync 2 ms longer")
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        ones, twos = booted(Path(one)), booted(Path(two))
+        with server("ours", Path(one)) as alone, server("ours", Path(two), workers=2) as both:
+            pair = rivals(lines(both, twos[:CROWD]), lines(alone, ones[:CROWD]))
+            note = "the client needs a core too"
+            yield pair.row("http", "64 clients, two workers / one", durability=SYNCED, show="rate", note=note)
 
 
 def booted(folder: Path) -> list[str]:
     """Start enough runs for everybody, and return their paths."""
     with strongroom.open(folder / "agent.db") as ctx:
-        runs = [ctx.runs.create(objective="measure", constraints=["be fair"]) for _ in range(CLIENTS + 2 + FEW + 1)]
+        runs = [ctx.runs.create(objective="measure", constraints=["be fair"]) for _ in range(3 * CROWD)]
         (folder / STATE).write_bytes(msgspec.json.encode(runs[0].working_set))
     return [f"/runs/{run.id}" for run in runs]
 
 
-def patching(ours: Server, files: Server, paths: list[str]) -> Result:
-    """A few clients, so that it is the server's rate and not how long one client takes to ask again; and one alone."""
-    lines = [[Line(server, patch(path)) for path in paths] for server in (ours, files)]
-    one, their_one = rates(lines[0][-1:], lines[1][-1:], 300)
-    us, them = rates(lines[0][:FEW], lines[1][:FEW], 300)
-    note = (
-        f"{FEW} clients, each its own run; theirs validates by JSON Schema and replaces a file, with fsync. "
-        f"One client alone: {one / their_one:.2f} ({rate(one)} to {rate(their_one)})"
-    )
-    return Result("PATCH, durable", us / them, 3, ours=rate(us), peer=rate(them), note=note)
+def lines(server: Server, paths: list[str]) -> list[Line]:
+    return [Line(server, patch(path)) for path in paths]
 
 
-def getting(ours: Server, bare: Server, path: str) -> Result:
-    us, them = rates([Line(ours, get(path))], [Line(bare, get(path))], 2000)
-    note = "against a bare Starlette route that returns the same bytes"
-    return Result("GET", us / them, 0.4, ours=rate(us), peer=rate(them), note=note)
+def crowd(server: Server, paths: list[str], name: str) -> Result:
+    many, one = lines(server, paths[1 : CROWD + 1]), lines(server, paths[:1])
+    return rivals(many, one).row("http", name, durability=SYNCED, show="rate")
 
 
-def many(ours: Server, paths: list[str], each: int, where: str, wanted: float) -> Result:
-    crowd = [Line(ours, patch(path)) for path in paths[1:]]
-    all, one = rates(crowd, [Line(ours, patch(paths[0]))], CLIENTS * each, CLIENTS * each // 4)
-    return Result(f"{CLIENTS} clients PATCH against one{where}", all / one, wanted, ours=rate(all), peer=rate(one))
+def rivals(ours: list[Line], peer: list[Line]) -> Pair:
+    """Compare what two crowds get answered, in seconds an answer."""
+    mine, theirs = in_turn([timed(ours), timed(peer)], 1.5 * SECONDS)
+    return Pair(median(mine), median(theirs), [one / other for one, other in zip(mine, theirs, strict=True)])
 
 
-def rates(ours: list[Line], peer: list[Line], times: int, peer_times: int | None = None) -> tuple[float, float]:
-    """Return answers a second of both, taken in turn: the pair whose ratio is the median."""
-    peer_times = peer_times or times
-    pairs = [(times / seconds(ours, times), peer_times / seconds(peer, peer_times)) for _ in range(ROUNDS + 1)]
-    return sorted(pairs[1:], key=lambda pair: pair[0] / pair[1])[ROUNDS // 2]
+def timed(lines: list[Line]) -> Timed:
+    """Return what times so many rounds of one question a line, in seconds an answer."""
+    return lambda times: seconds(lines, times * len(lines)) / len(lines)
+
+
+def curve(server: Server, paths: list[str]) -> list[tuple[float, float]]:
+    everybody = lines(server, paths[: max(CROWDS)])
+    taken = in_turn([timed(everybody[:count]) for count in CROWDS], 1.5 * SECONDS)
+    return [(count, 1 / median(times)) for count, times in zip(CROWDS, taken, strict=True)]

@@ -20,13 +20,13 @@ Ask = Callable[[int], bytes]  # the bytes of the nth request
 
 
 class Server:
-    """One worker of uvicorn."""
+    """An application behind uvicorn, with so many workers."""
 
-    def __init__(self, app: str, folder: Path) -> None:
+    def __init__(self, app: str, folder: Path, workers: int = 1) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
-        command = [sys.executable, "-m", "benchmarks.apps", app, str(self.port)]
+        command = [sys.executable, "-m", "benchmarks.apps", app, str(self.port), str(workers)]
         self._process = subprocess.Popen(command, env={**os.environ, "FOLDER": str(folder)})
         end = time.monotonic() + 60
         while not self._listens():
@@ -44,12 +44,21 @@ class Server:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time that the server has used so far (Linux)."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def server(app: str, folder: Path) -> Iterator[Server]:
-    started = Server(app, folder)
+def server(app: str, folder: Path, workers: int = 1) -> Iterator[Server]:
+    started = Server(app, folder, workers)
     try:
         yield started
     finally:

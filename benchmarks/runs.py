@@ -1,4 +1,5 @@
-"""Runs beside the file protocol they replace, re-enacted: a JSON file, jsonschema, fsync of file and folder."""
+"""What do a run's update and event cost, beside the file protocol they replace, re-enacted: a JSON file, jsonschema,
+fsync of file and folder?"""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ from typing import Any
 import jsonschema
 
 import strongroom
-from benchmarks.measuring import Result, duel, micro
+from benchmarks.measuring import Result, compare, figure, pick
+from benchmarks.workload import SYNCED
 from strongroom import schemas
 
-EVENTS = 10_000
-UPDATES = 10_000
+EVENTS = pick(10_000, 1_000)
+UPDATES = pick(10_000, 1_000)
+FILES = f"ours: {SYNCED}; theirs: fsync of the file and its folder"
 
 
 def measure() -> Iterator[Result]:
@@ -149,14 +152,11 @@ def updating(folder: Path) -> Result:
     with strongroom.open(folder / "update.db") as ctx:
         run = ctx.runs.create(objective="measure", constraints=["be fair"])
         files, seqs = FileRun(folder / "update", run.working_set.to_dict()), itertools.count()
-        ours, theirs = duel(
+        pair = compare(
             lambda: run.update(expected_seq=run.seq, next_action="one more"),
             lambda: files.apply_patch(next(seqs), next_action="one more"),
-            200,
         )
-    return Result(
-        "update", theirs / ours, 3, ours=micro(ours), peer=micro(theirs), note="against apply_patch's protocol"
-    )
+    return pair.row("runs", "update, against the older file protocol", durability=FILES)
 
 
 def recording(folder: Path) -> Result:
@@ -169,10 +169,11 @@ def recording(folder: Path) -> Result:
             filled = filling.runs.get(run.id)
             for _ in range(EVENTS):
                 filled.record("TOOL_CALL", payload)
-        ours, theirs = duel(
-            lambda: run.record("TOOL_CALL", payload), lambda: files.append(files.event("TOOL_CALL", payload)), 100
+        pair = compare(
+            lambda: run.record("TOOL_CALL", payload), lambda: files.append(files.event("TOOL_CALL", payload))
         )
-    return Result(f"record at {EVENTS:,} events", theirs / ours, 10, ours=micro(ours), peer=micro(theirs))
+    name = "record at 10,000 events, against the older file protocol"
+    return pair.row("runs", name, durability=FILES, note=f"{EVENTS:,} events here")
 
 
 def growing(folder: Path) -> Result:
@@ -192,4 +193,4 @@ def growing(folder: Path) -> Result:
             assert run.at(seq).next_action == f"step {seq - 2}"
     grown = (path.stat().st_size - before) / 1e6
     note = f"{UPDATES:,} one-field updates of a working set of {size:,} bytes, every version readable"
-    return Result("growth in MB", grown, 10, at_most=True, ours=f"{grown:.1f} MB", note=note)
+    return figure("runs", "10,000 updates, megabytes", grown, ours=f"{grown:.1f} MB", note=note, durability=SYNCED)

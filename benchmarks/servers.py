@@ -1,10 +1,8 @@
-"""The stores on a server beside what a bare driver does, and moving everything from a file to a server."""
+"""What do the stores on a server cost, beside what a bare driver does and beside PostgresSaver; and moving to one?"""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,7 +15,9 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import DURABLE, ValkeyServer
 
 import strongroom
-from benchmarks.measuring import Result, duel, micro, rate, seconds
+from benchmarks.measuring import SECONDS, Curve, Pair, Result, compare, figure, median, pick, rate, seconds
+from benchmarks.processes import MissingPeerError, Program, peak_megabytes
+from benchmarks.workload import messages
 from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
 from strongroom.backends.redis import RedisStore
 from strongroom.backends.redis.encoding import Attempt, encode_commit, with_attempt
@@ -25,7 +25,8 @@ from strongroom.backends.redis.layout import Layout
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.codec import encode
 from strongroom.copying import copy
-from strongroom.store import Append, Commit, Entry, Key, new_id
+from strongroom.stemming import words
+from strongroom.store import Append, Commit, Entry, Find, Key, new_id
 
 TEXT = "x" * 290
 BODY = encode({"v": TEXT})
@@ -35,7 +36,12 @@ BATCH = 100
 DAY_SECONDS = 24 * 3600
 
 
-def measure(records: int = int(os.environ.get("STRONGROOM_RECORDS", 1_000_000))) -> Iterator[Result]:
+RECORDS = pick(200_000, 20_000)
+LOGGED, OFF, WAL = "appendfsync always, on both sides", "none (log off), on both sides", "the server's WAL, fsync on"
+CROWDS = pick((1, 4, 16, 32), (1, 32))
+
+
+def measure() -> Iterator[Result | Curve]:
     with ValkeyServer() as in_memory, ValkeyServer(*DURABLE) as durable:
         yield redis_commit(in_memory)
         yield redis_append(durable, in_memory)
@@ -43,9 +49,11 @@ def measure(records: int = int(os.environ.get("STRONGROOM_RECORDS", 1_000_000)))
     postgres = PostgresServer()
     try:
         yield postgres_commit(postgres)
-        yield postgres_clients(postgres)
+        yield from postgres_clients(postgres)
+        yield from postgres_turn(postgres)
+        yield postgres_words(postgres)
         with tempfile.TemporaryDirectory() as folder:
-            yield from moving(Path(folder), postgres.new_database(), records)
+            yield from moving(Path(folder), postgres.new_database(), RECORDS)
     finally:
         postgres.close()
 
@@ -62,9 +70,9 @@ def redis_commit(server: ValkeyServer) -> Result:
     with RedisStore(server.address()) as store, server.client() as client:
         empty = client.script_load("return 1")
         payload = (len(call.keys), *call.keys, *call.arguments)
-        ours, theirs = duel(lambda: store.commit(append()), lambda: client.evalsha(empty, *payload), 1500)
-    note = "a 300-byte record, beside EVALSHA of an empty script with the same keys and arguments; log off"
-    return Result("Redis: one commit", theirs / ours, 0.6, ours=micro(ours), peer=micro(theirs), note=note)
+        pair = compare(lambda: store.commit(append()), lambda: client.evalsha(empty, *payload))
+    note = "a record of 300 bytes; the same keys and arguments on both sides"
+    return pair.row("servers", "Redis: a commit, against EVALSHA of an empty script", durability=OFF, note=note)
 
 
 class ChatHistory:
@@ -82,26 +90,23 @@ class ChatHistory:
         self._client.close()
 
 
-def thread_duel(server: ValkeyServer) -> tuple[float, float]:
+def thread_duel(server: ValkeyServer) -> Pair:
     with strongroom.open(server.address()) as ctx, closing(ChatHistory(server)) as peer:
-        return duel(lambda: ctx.threads.append("one", TEXT, from_id="a", to_id="b"), peer.append, 300)
+        return compare(lambda: ctx.threads.append("one", TEXT, from_id="a", to_id="b"), peer.append)
 
 
 def redis_append(durable: ValkeyServer, in_memory: ValkeyServer) -> Result:
-    ours, theirs = thread_duel(durable)
-    fast, slow = thread_duel(in_memory)
-    note = f"a message to a thread; appendfsync always on both sides ({slow / fast:.2f} with the log off)"
-    return Result("Redis: append", theirs / ours, 1.8, ours=micro(ours), peer=micro(theirs), note=note)
+    pair, unlogged = thread_duel(durable), thread_duel(in_memory)
+    note = f"a message to a thread ({unlogged.peer / unlogged.ours:.2f} with the log off on both sides)"
+    return pair.row("servers", "Redis: append, against three round trips", durability=LOGGED, note=note)
 
 
 def redis_appends(server: ValkeyServer) -> Result:
     with strongroom.open(server.address()) as ctx, closing(ChatHistory(server)) as peer:
         texts = [TEXT] * BATCH
-        ours, theirs = duel(
-            lambda: ctx.threads.append_many("one", texts, from_id="a"), lambda: seconds(peer.append, BATCH), 10
-        )
-    note = f"{BATCH} messages in one commit; appendfsync always on both sides"
-    return Result(f"Redis: append {BATCH}", theirs / ours, 15, ours=micro(ours), peer=micro(theirs), note=note)
+        pair = compare(lambda: ctx.threads.append_many("one", texts, from_id="a"), lambda: seconds(peer.append, BATCH))
+    name = f"Redis: append {BATCH}, against three round trips each"
+    return pair.row("servers", name, durability=LOGGED, note=f"{BATCH} messages in one commit")
 
 
 # ---- Postgres -------------------------------------------------------------------------------------------------------
@@ -136,31 +141,75 @@ class Bare:
 def postgres_commit(server: PostgresServer) -> Result:
     bare = Bare(server.new_database())
     with PostgresStore(server.new_database()) as store:
-        ours, theirs = duel(lambda: store.commit(append()), bare.commit, 300)
+        pair = compare(lambda: store.commit(append()), bare.commit)
     bare.close()
-    note = "a 300-byte record: counted, checked and receipted on both sides, each commit synced to disk"
-    return Result("Postgres: one commit", theirs / ours, 0.7, ours=micro(ours), peer=micro(theirs), note=note)
+    note = "a record of 300 bytes: counted, checked and receipted on both sides"
+    return pair.row("servers", "Postgres: a commit, against bare psycopg", durability=WAL, note=note)
 
 
-def postgres_clients(server: PostgresServer) -> Result:
-    async def clients(url: str, number: int, each: int) -> float:
+def postgres_clients(server: PostgresServer) -> Iterator[Result | Curve]:
+    async def clients(url: str, number: int, seconds: float) -> float:
         async with await AsyncPostgresStore.open(url, max_connections=CLIENTS) as store:
 
-            async def client(place: int, times: int) -> None:
-                for _ in range(times):
+            async def client(place: int, end: float) -> int:
+                done = 0
+                while time.perf_counter() < end:
                     await store.commit(append(Key("bench", "task", str(place))))
+                    done += 1
+                return done
 
             # Connects, and lets each connection's backend compile and plan, which it does once.
-            await asyncio.gather(*(client(place, 30) for place in range(number)))
+            await asyncio.gather(*(client(place, time.perf_counter() + seconds / 2) for place in range(number)))
             start = time.perf_counter()
-            await asyncio.gather(*(client(place, each) for place in range(number)))
-            return number * each / (time.perf_counter() - start)
+            done = await asyncio.gather(*(client(place, start + seconds) for place in range(number)))
+            return sum(done) / (time.perf_counter() - start)
 
     url = server.new_database()
-    pairs = [(asyncio.run(clients(url, CLIENTS, 100)), asyncio.run(clients(url, 1, 300))) for _ in range(5)]
-    many, one = sorted(pairs, key=lambda pair: pair[0] / pair[1])[len(pairs) // 2]
-    note = "each client writes its own stream"
-    return Result(f"Postgres: {CLIENTS} tasks against one", many / one, 2.0, ours=rate(many), peer=rate(one), note=note)
+    rounds = [[asyncio.run(clients(url, number, SECONDS / 4)) for number in CROWDS] for _ in range(3)]
+    rates = [median(list(found)) for found in zip(*rounds, strict=True)]
+    told = {"ours": rate(rates[-1]), "peer": rate(rates[0])}
+    ratios = [found[-1] / found[0] for found in rounds]
+    yield figure("servers", "Postgres: 32 tasks / one", ratios, durability=WAL, note="each its own stream", **told)
+    yield Curve("clients", "tasks, Postgres", list(zip(map(float, CROWDS), rates, strict=True)))
+
+
+def postgres_turn(server: PostgresServer, turns: int = 300) -> Iterator[Result]:
+    ours, theirs = server.new_database(), server.new_database()
+    try:
+        with (
+            Program("langgraph:postgres", peer=True, url=theirs, length=2 * turns) as peer,
+            Program("ours:conversation", address=ours, length=2 * turns) as program,
+        ):
+            pair = compare(program.timed("turn"), peer.timed("turn"), timed=True)
+    except MissingPeerError as missing:
+        print(missing)
+        return
+    yield pair.row("servers", "Postgres: a turn after 300, against PostgresSaver", durability=WAL)
+
+
+def postgres_words(server: PostgresServer, size: int = pick(20_000, 2_000)) -> Result:
+    """The same texts, stemmed by us, in a table of their own with a GIN index, ranked by Postgres."""
+    texts = [one["content"] for one in messages(0, size)]
+    url = server.new_database()
+    with PostgresStore(url) as store, psycopg.connect(server.new_database(), autocommit=True) as con:
+        for start in range(0, size, 1000):
+            entries = tuple(Entry("note", BODY, text=text) for text in texts[start : start + 1000])
+            store.commit(Commit(new_id(), (), (Append(STREAM, entries),)))
+        con.execute("CREATE TABLE t (id bigserial PRIMARY KEY, text text, words tsvector)")
+        with con.cursor().copy("COPY t (text, words) FROM STDIN") as rows:
+            for text in texts:
+                rows.write_row((text, " ".join(sorted(set(words(text))))))
+        con.execute("CREATE INDEX ON t USING gin (words)")
+        con.execute("ANALYZE t")
+        wanted = tuple(words("early summer 77"))
+        sql = "SELECT id, text FROM t WHERE words @@ q ORDER BY ts_rank(words, q) DESC LIMIT 10"
+        bare = f"WITH asked AS (SELECT %s::tsquery AS q) {sql.replace('FROM t', 'FROM t, asked')}"
+        pair = compare(
+            lambda: store.search(Find("bench", "stream", wanted, "one", limit=500)),
+            lambda: con.execute(bare, (" | ".join(wanted),)).fetchall(),
+        )
+    note = f"{size:,} texts, three words; ours returns 500 candidates to rank, the peer ranks and returns 10"
+    return pair.row("servers", "Postgres: words, p50 / bare GIN", durability="a read", note=note)
 
 
 # ---- moving ---------------------------------------------------------------------------------------------------------
@@ -168,7 +217,7 @@ def postgres_clients(server: PostgresServer) -> Result:
 
 def moving(folder: Path, url: str, records: int) -> Iterator[Result]:
     """Copy a file to Postgres. A small copy first, so that only what grows with the content counts as memory."""
-    sizes = [10_000, records]
+    sizes = [records // 20, records]
     took, peaks = [], []
     for place, size in enumerate(sizes):
         with SqliteStore(folder / f"{place}.db", durability="relaxed") as source:
@@ -176,14 +225,14 @@ def moving(folder: Path, url: str, records: int) -> Iterator[Result]:
                 source.commit(append(count=1000))
             with PostgresStore(f"{url}?schema=copy{place}") as target:
                 took.append(seconds(lambda source=source, target=target: copy(source, target), 1))
-        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        peaks.append(peak_megabytes())
     grown = peaks[1] - peaks[0]
     note = f"{records:,} records from SQLite to Postgres, both then read again and compared"
-    yield Result("copy, megabytes more", grown, 64, at_most=True, ours=f"{peaks[1]:.0f} MB", note=note)
+    name = "copy to Postgres, megabytes more than a small one"
+    yield figure(
+        "servers", name, grown, ours=f"{peaks[1]:.0f} MB", peer=f"{peaks[0]:.0f} MB", durability=WAL, note=note
+    )
     speed = [size / seconds for size, seconds in zip(sizes, took, strict=True)]
-    yield Result("copy, large against small", speed[1] / speed[0], 0.7, ours=rate(speed[1]), peer=rate(speed[0]))
-
-
-if __name__ == "__main__":
-    for result in measure():
-        print(result)
+    told = {"ours": rate(speed[1]), "peer": rate(speed[0])}
+    name = "copy to Postgres, large against small"
+    yield figure("servers", name, speed[1] / speed[0], durability=WAL, note=note, **told)

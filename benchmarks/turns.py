@@ -1,18 +1,17 @@
-"""One turn of five parts beside one append, and beside the same five calls alone, on one SQLite file."""
+"""What does a turn of five parts cost, beside one append and beside the same five calls alone, on one SQLite file?"""
 
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import strongroom
-from benchmarks.measuring import Result, median, micro
+from benchmarks.measuring import SECONDS, Pair, Result, calls, in_turn, median
+from benchmarks.workload import SYNCED
 
-ROUNDS, CALLS = 7, 20
 SAID: Any = {"role": "user", "content": "Where is my order? It should have been here on Friday."}
 RESULT = {"tool_name": "track", "ok": True, "result": {"state": "lost in transit"}}
 FACT: Any = {
@@ -45,22 +44,12 @@ def measure() -> Iterator[Result]:
             ctx.threads.append("planner", RESULT, from_id="support")
             ctx.memories.propose(fact(), proposer=f"agent-{next(numbers)}")
 
-        for work in (append, turn, alone):
-            work()
-        one, five, calls = taken(append, turn, alone)
-        yield Result(
-            "a turn of five parts / one append", five / one, 1.5, ours=micro(five), peer=micro(one), at_most=True
-        )
-        yield Result("five calls / one turn of five parts", calls / five, 2.0, ours=micro(five), peer=micro(calls))
+        one, five, five_calls = in_turn([calls(append), calls(turn), calls(alone)], 2 * SECONDS)
+        beside = pair(five, one)
+        yield beside.row("turns", "a turn of five parts / one append", durability=SYNCED)
+        beside = pair(five, five_calls)
+        yield beside.row("turns", "five calls / a turn of five parts", durability=SYNCED)
 
 
-def taken(*works: Callable[[], None]) -> list[float]:
-    """Return the median seconds of each: some calls in a row, in turn, so that all see the same machine."""
-    times: list[list[float]] = [[] for _ in works]
-    for _ in range(ROUNDS):
-        for work, own in zip(works, times, strict=True):
-            start = time.perf_counter()
-            for _ in range(CALLS):
-                work()
-            own.append((time.perf_counter() - start) / CALLS)
-    return [median(own) for own in times]
+def pair(ours: list[float], peer: list[float]) -> Pair:
+    return Pair(median(ours), median(peer), [one / other for one, other in zip(ours, peer, strict=True)])

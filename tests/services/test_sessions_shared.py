@@ -100,7 +100,7 @@ def test_the_text_of_a_message_is_stored_once(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_session(tmp_path: Path) -> None:
-    """A slice of benchmarks/million.py, where it is a million messages."""
+    """A slice of benchmarks/search.py, where it is a million messages."""
     with strongroom.open(tmp_path / "a.db") as ctx:
         session = ctx.sessions.open("s")
         for start in range(0, 6000, 500):

@@ -1,0 +1,47 @@
+"""Google ADK's SqliteSessionService. Its files have a rollback journal, synced at each commit."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+from google.adk.events import Event
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.genai.types import Content, Part
+
+from benchmarks.workload import message
+
+NAMES: Any = {"app_name": "bench", "user_id": "u", "session_id": "s"}
+
+
+def event(number: int) -> Event:
+    said = message(number)
+    role = "user" if said["role"] == "user" else "model"
+    return Event(author=role, content=Content(role=role, parts=[Part(text=said["content"])]))
+
+
+@asynccontextmanager
+async def conversation(path: str, length: int) -> AsyncIterator[dict[str, Callable[[], Any]]]:
+    """Its turns: get the session with its events, append two."""
+    service = SqliteSessionService(path)
+    session = await service.create_session(**NAMES)
+    for number in range(2):
+        await service.append_event(session, event(number))
+    with closing(sqlite3.connect(path)) as connection, connection:  # as append_event does it, but all at once
+        ((newest,),) = connection.execute("SELECT max(timestamp) FROM events").fetchall()
+        for number in range(2, length):
+            one = event(number)
+            one.timestamp = newest + number * 1e-6
+            row = (one.id, "bench", "u", "s", one.invocation_id, one.timestamp, one.model_dump_json(exclude_none=True))
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("UPDATE sessions SET update_time = ?", (newest + length * 1e-6,))
+
+    async def turn() -> None:
+        found = await service.get_session(**NAMES)
+        assert found is not None and len(found.events) >= length
+        for number in (1, 2):
+            await service.append_event(found, event(number))
+
+    yield {"turn": turn}
