@@ -96,6 +96,15 @@ class SkipsBetweenPages(MemoryStore):
         return super()._answer(question)
 
 
+@breaks("test_a_page_for_nothing_is_empty")
+class GoesOnFromNothing(MemoryStore):
+    """Says that there is a next page where no document was asked for."""
+
+    def _scan(self, scan: Scan) -> Any:
+        page = super()._scan(scan)
+        return replace(page, next="0") if scan.limit == 0 else page
+
+
 @breaks("test_pages_stand_still_while_documents_are_deleted")
 class PagesByOffset(MemoryStore):
     """Remembers how many documents were shown, not which."""

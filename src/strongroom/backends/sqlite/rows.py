@@ -222,7 +222,7 @@ def _scan(con: apsw.Connection, scan: Scan, budget: Budget | None) -> Page:
     more = False
     for row in found:
         if len(documents) == scan.limit:
-            more = True  # the row beyond the limit only tells that there is a next page
+            more = bool(documents)  # the row beyond the limit only tells that there is a next page
             break
         document = _listed(scan, row)
         if budget is not None and not budget.takes(document.value, document.text):

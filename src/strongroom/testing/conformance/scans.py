@@ -125,6 +125,12 @@ class Scans(Suite):
         assert self.pages(self.scan({"odd": "1"}, limit=2)) == ["d1", "d3", "d5", "d7"]
         assert self.pages(self.scan({"odd": "1"}, limit=2, reverse=True)) == ["d7", "d5", "d3", "d1"]
 
+    def test_a_page_for_nothing_is_empty(self) -> None:
+        """A scan that asks for no documents gets none, and no next page: there is nothing to go on from."""
+        self.fill("a", "b")
+        for reverse in (False, True):
+            assert ask(self.store, self.scan(limit=0, reverse=reverse)) == Page((), None)
+
     def test_the_last_page_has_no_next(self) -> None:
         """A page that ends with the last document says that there is no next one."""
         self.fill("a", "b")
