@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import strongroom
+from tests.server.serving import served
 
 MAIN = ["sqlite", "postgres"]
 
@@ -18,6 +22,20 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(params=["memory", *MAIN, "redis"])
 def every_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return _address(request, request.param, tmp_path)
+
+
+@pytest.fixture(params=["memory", *MAIN, "redis", "http"])
+def every_context(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[strongroom.Context]:
+    """An empty store, also one behind a server that is asked with a writer's key."""
+    if request.param == "http":
+        with (
+            served(str(tmp_path / "agent.db")) as server,
+            strongroom.connect(server.url, key=server.key(role="writer")) as ctx,
+        ):
+            yield ctx
+        return
+    with strongroom.open(_address(request, request.param, tmp_path)) as ctx:
+        yield ctx
 
 
 def _address(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:

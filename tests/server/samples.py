@@ -74,7 +74,7 @@ QUERIES: dict[str, dict[str, Any]] = {
 
 def packed(endpoint: Endpoint, space: str) -> bytes:
     """The body of an endpoint of the port."""
-    key, thread = Key(space, "thing", "a"), Key(space, "thread", "a")
+    key, thread = Key(space, "langgraph_run", "a"), Key(space, "thread", "a")  # which writers may write
     said = encode({"entries": [["str", ["hi"], "a", None]]})
     asked = wire.dump_operation(Operation("threads.append", thread, said, f"~{new_id()}"))
     attached = wire.dump_operation(Operation("run.attach", Key(space, "run", "a"), encode({}), f"~{new_id()}"))

@@ -46,9 +46,15 @@ from tests.server.serving import Served
 
 # ---- what is expected -----------------------------------------------------------------------------------------------
 
-# The questions of the port, about each kind. Those that write to it are for admins, whatever the kind.
+# The questions of the port, about each kind.
 KINDS = """
 kind                        reader  writer  reviewer  admin
+adk_artifact                yes     yes     yes       yes
+adk_artifact_version        yes     yes     yes       yes
+adk_memory                  yes     yes     yes       yes
+adk_memory_deleted          yes     yes     yes       yes
+adk_session                 yes     yes     yes       yes
+adk_state                   yes     yes     yes       yes
 artifact                    yes     yes     yes       yes
 artifact-use                yes     yes     yes       yes
 blob                        yes     yes     yes       yes
@@ -63,6 +69,14 @@ file_history                yes     yes     yes       yes
 file_text                   yes     yes     yes       yes
 file_tree                   -       -       -         yes
 forgetting                  -       -       -         yes
+langgraph_checkpoint        yes     yes     yes       yes
+langgraph_early             yes     yes     yes       yes
+langgraph_item              yes     yes     yes       yes
+langgraph_line              yes     yes     yes       yes
+langgraph_namespace         yes     yes     yes       yes
+langgraph_run               yes     yes     yes       yes
+langgraph_stored            yes     yes     yes       yes
+langgraph_writes            yes     yes     yes       yes
 ledger                      yes     yes     yes       yes
 run_usage                   yes     yes     yes       yes
 mail                        yes     yes     yes       yes
@@ -108,11 +122,44 @@ scan                        kind    kind    kind      yes
 search                      kind    kind    kind      yes
 wait                        kind    kind    kind      yes
 receipt                     -       -       -         yes
-put                         -       -       -         yes
-append                      -       -       -         yes
-truncate                    -       -       -         yes
-erase                       -       -       -         yes
-delete                      -       -       -         yes
+put                         -       own     -         yes
+append                      -       own     -         yes
+truncate                    -       own     -         yes
+erase                       -       own     -         yes
+delete                      -       own     -         yes
+"""
+
+# What a writer may commit past the services: what adapters keep, kind by kind. All else is for admins.
+OWN = """
+adk_artifact                put delete
+adk_artifact_version        append truncate
+adk_memory                  put delete
+adk_memory_deleted          put
+adk_session                 put delete
+adk_state                   put
+langgraph_checkpoint        append truncate erase
+langgraph_early             append delete
+langgraph_item              append truncate erase
+langgraph_line              put delete
+langgraph_namespace         put
+langgraph_run               put delete
+langgraph_stored            put delete
+langgraph_writes            append delete
+"""
+# The same of the sessions of adapters, whose ids begin with their names.
+IN_SESSIONS = """
+message                     append truncate erase
+session                     put delete
+session_kept                append
+session_priority_1          append
+session_priority_2          append
+session_priority_3          append
+session_priority_4          append
+session_priority_5          append
+session_priority_6          append
+session_priority_7          append
+session_priority_8          append
+session_priority_9          append
 """
 
 OPERATIONS_BY_ROLE = """
@@ -230,7 +277,7 @@ DELETE /sessions/{session_id}                 -       yes     -         yes
 GET /sessions/{session_id}/follow             yes     yes     yes       yes
 GET /store                                    yes     yes     yes       yes
 POST /store/read                              yes     yes     yes       yes
-POST /store/commit                            -       -       -         yes
+POST /store/commit                            -       yes     -         yes
 POST /store/perform                           -       yes     -         yes
 POST /store/upload                            -       yes     -         yes
 POST /store/search                            yes     yes     yes       yes
@@ -309,6 +356,11 @@ def table(text: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(ROLES, row[1:], strict=True)) for row in rows}
 
 
+def verbs(text: str) -> dict[str, set[str]]:
+    """Read a table of kinds and what may be done to each."""
+    return {kind: set(several) for kind, *several in (line.split() for line in text.strip().splitlines())}
+
+
 # ---- nothing is missing ---------------------------------------------------------------------------------------------
 
 
@@ -357,7 +409,8 @@ def test_the_port_answers_a_role_about_the_kinds_that_are_its_own(
 ) -> None:
     wrong = {}
     for kind, readers in table(KINDS).items():
-        allowed = (readers if table(VERBS)[verb][role] == "kind" else table(VERBS)[verb])[role] == "yes"
+        told = table(VERBS)[verb][role]
+        allowed = {"kind": readers[role] == "yes", "own": verb in verbs(OWN).get(kind, ())}.get(told, told == "yes")
         path, body = asked(verb, Key("anything", kind.replace(" ", "_"), "a"))
         status = anything[role].post(path, content=body, headers={"Content-Type": wire.MEDIA}).status_code
         if not fits(status, allowed):
@@ -365,9 +418,24 @@ def test_the_port_answers_a_role_about_the_kinds_that_are_its_own(
     assert wrong == {}
 
 
+@pytest.mark.parametrize("id", ["langgraph/a", "adk/a", "a", "langgraph", "langgraph_a", "x/langgraph/a"])
+@pytest.mark.parametrize("verb", ["put", "append", "truncate", "erase", "delete"])
+def test_a_writer_reaches_the_sessions_of_adapters_and_no_other(
+    verb: str, id: str, anything: dict[str, httpx.Client]
+) -> None:
+    wrong = {}
+    for kind in table(KINDS).keys() - verbs(OWN).keys():
+        path, body = asked(verb, Key("anything", kind.replace(" ", "_"), id))
+        status = anything["writer"].post(path, content=body, headers={"Content-Type": wire.MEDIA}).status_code
+        mine = id in ("langgraph/a", "adk/a") and verb in verbs(IN_SESSIONS).get(kind, ())
+        if not fits(status, mine):
+            wrong[kind] = status
+    assert wrong == {}
+
+
 def asked(verb: str, key: Key) -> tuple[str, bytes]:
     """Return the request that asks something about a key, or does something to it."""
-    stream = Key(key.space, key.kind, "stream")  # a key has one shape for life
+    stream = Key(key.space, key.kind, f"{key.id}-stream")  # a key has one shape for life
     questions: dict[str, Any] = {
         "get": Get(key),
         "range": Range(stream),
@@ -380,7 +448,7 @@ def asked(verb: str, key: Key) -> tuple[str, bytes]:
         "append": Append(stream, (Entry("t", encode({})),)),
         "truncate": Truncate(stream, 0),
         "erase": Erase(stream, 0, 0),
-        "delete": Delete(Key(key.space, key.kind, "nothing")),
+        "delete": Delete(Key(key.space, key.kind, f"{key.id}-nothing")),
     }
     if verb in questions:
         return "/store/read", wire.dump_questions([questions[verb]])

@@ -7,6 +7,7 @@ did under which id. An admin reads everything in its space.
 
 from __future__ import annotations
 
+from strongroom.adapters import kinds as adapters
 from strongroom.server.keys import Role
 from strongroom.services.files import paths as files
 from strongroom.services.memories import keys as memories
@@ -51,6 +52,7 @@ SHOWN = frozenset(
         registry.CHAIN,
         deliveries.MAIL,
         deliveries.DEAD,
+        *adapters.OWN,
     }
 )
 KEPT = frozenset(

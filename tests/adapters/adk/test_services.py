@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -35,9 +34,8 @@ ONE: Any = {**APP, "session_id": "x"}
 
 
 @pytest.fixture
-def ctx(every_address: str) -> Iterator[Any]:
-    with strongroom.open(every_address) as opened:
-        yield opened
+def ctx(every_context: strongroom.Context) -> Any:
+    return every_context
 
 
 def event(number: int, author: str = "user", delta: dict[str, Any] | None = None, **more: Any) -> Event:

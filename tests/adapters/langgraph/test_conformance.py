@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
+from strongroom import Context
 from strongroom.adapters.langgraph import StrongroomSaver
 from tests.adapters.langgraph.savers import COLOURS
 
@@ -28,8 +29,8 @@ CLAUSES = {
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-async def test_every_clause_of_the_suite_holds(every_address: str, colour: str) -> None:
-    saver = COLOURS[colour](every_address)
+async def test_every_clause_of_the_suite_holds(every_context: Context, colour: str) -> None:
+    saver = COLOURS[colour](every_context)
 
     @checkpointer_test(name="strongroom")
     async def made() -> AsyncIterator[StrongroomSaver]:
@@ -38,7 +39,6 @@ async def test_every_clause_of_the_suite_holds(every_address: str, colour: str) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the suite's own
         report = await validate(made)
-    saver.close()
     assert [failure for result in report.results.values() for failure in result.failures or ()] == []
     assert {name: result.tests_passed for name, result in report.results.items()} == CLAUSES
     assert sum(CLAUSES.values()) == 81

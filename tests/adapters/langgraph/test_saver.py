@@ -376,8 +376,11 @@ def test_four_writers_of_one_thread_lose_no_checkpoint(address: str) -> None:
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-async def test_a_server_keeps_checkpoints_for_an_admin(tmp_path: Path, colour: str) -> None:
-    with served(str(tmp_path / "agent.db")) as server, COLOURS[colour](server.url, key=server.key()) as saver:
+async def test_a_server_keeps_checkpoints_for_a_writer(tmp_path: Path, colour: str) -> None:
+    with (
+        served(str(tmp_path / "agent.db")) as server,
+        COLOURS[colour](server.url, key=server.key(role="writer")) as saver,
+    ):
         graph = chat(saver)
         await graph.ainvoke({"messages": [HumanMessage("hi", id="h")]}, config("t"))
         assert [one.content for one in (await graph.aget_state(config("t"))).values["messages"]] == [

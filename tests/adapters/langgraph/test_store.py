@@ -15,6 +15,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
+from strongroom import Context
 from strongroom.adapters.langgraph import StrongroomStore
 from tests.server.serving import served
 
@@ -35,8 +36,8 @@ class Both:
 
 
 @pytest.fixture(params=["blocking", "async"])
-def both(request: pytest.FixtureRequest, every_address: str) -> Iterator[Both]:
-    with StrongroomStore(every_address) as store:
+def both(request: pytest.FixtureRequest, every_context: Context) -> Iterator[Both]:
+    with StrongroomStore(every_context) as store:
         made = Both(store, request.param)
         yield made
         made.loop.close()
@@ -147,8 +148,9 @@ def test_writers_of_one_item_leave_one_item(address: str) -> None:
         assert found.value["number"] == 4
 
 
-def test_a_server_keeps_items_for_an_admin(tmp_path: Path) -> None:
-    with served(str(tmp_path / "agent.db")) as server, StrongroomStore(server.url, key=server.key()) as store:
+def test_an_address_of_a_server_is_opened_with_a_key(tmp_path: Path) -> None:
+    key = {"role": "writer"}
+    with served(str(tmp_path / "agent.db")) as server, StrongroomStore(server.url, key=server.key(**key)) as store:
         store.put(("users", "u1"), "food", {"likes": "tea"})
         found = store.get(("users", "u1"), "food")
         assert found is not None and found.value == {"likes": "tea"}

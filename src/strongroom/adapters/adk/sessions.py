@@ -36,7 +36,7 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.services.sessions.records import draft, opened
-from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump
+from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending
 from strongroom.store import (
     MAX_NAME,
@@ -115,10 +115,8 @@ class StrongroomSessionService(BaseSessionService, Closing):
                 raise AlreadyExistsError(f"Session with id {id} already exists.")
             end = await self._scope.get(Range(stream, 0, 0))
             value = {"app": app_name, "user": user_id, "id": id, "state": own, "updated": time.time()}
-            name = self._scope.tokenizer.name
-            talk = State(id, self._scope.clock(), name, name, ((end.length, None),))
             expects, writes = sharing(shared_keys, before, shared)
-            writes += [put(key, value), Put(self._scope.key(SESSION, key.id), dump(talk), {"by": "adk"})]
+            writes += [put(key, value), self._opening(key.id, self._talk(id, end.length))]
             try:
                 await self._commit([Expect(key, 0), *expects], writes)
             except Conflict:
@@ -175,7 +173,8 @@ class StrongroomSessionService(BaseSessionService, Closing):
         own, *shared = split(event.actions.state_delta if event.actions else {})
         id = f"adk-{digest(key.id, event.id, text)}"
         for _ in attempts(f"session {session.id!r:.80}"):
-            document, *before = await self._scope.get_all([Get(key), *map(Get, shared_keys)])
+            places = [Get(key), Get(self._scope.key(SESSION, key.id)), *map(Get, shared_keys)]
+            document, talk, *before = await self._scope.get_all(places)
             if document is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             end = await self._scope.get(Range(stream, 0, 0))
@@ -184,7 +183,7 @@ class StrongroomSessionService(BaseSessionService, Closing):
             value["state"] |= own
             value["updated"] = event.timestamp
             expects, writes = sharing(shared_keys, before, shared)
-            writes = [put(key, value), *writes, *self._event(key.id, event, text, end.length)]
+            writes = [put(key, value), *writes, *self._event(key.id, event, text, talk, end.length)]
             try:
                 receipt = await self._commit([Expect(key, seen), *expects], writes, id)
             except Conflict as problem:
@@ -201,8 +200,16 @@ class StrongroomSessionService(BaseSessionService, Closing):
             return event
         raise AssertionError("attempts() raises when it is enough")
 
-    def _event(self, name: str, event: Event, text: str, length: int) -> list[Write]:
-        """Return what appends an event to the session of its name."""
+    def _talk(self, title: str, length: int) -> State:
+        """Return a session that begins where its stream ends."""
+        name = self._scope.tokenizer.name
+        return State(title, self._scope.clock(), name, name, ((length, None),))
+
+    def _opening(self, name: str, talk: State) -> Put:
+        return Put(self._scope.key(SESSION, name), dump(talk), {"by": "adk"})
+
+    def _event(self, name: str, event: Event, text: str, talk: Document | None, length: int) -> list[Write]:
+        """Return what appends an event to the session of its name, which somebody may have deleted meanwhile."""
         whole = json.loads(text)
         sidecar = {"event": whole} if is_exact(whole) else {"json": text}
         said = {"role": "user" if event.author == "user" else "assistant", "content": spoken(event)}
@@ -210,7 +217,9 @@ class StrongroomSessionService(BaseSessionService, Closing):
             said = {"role": said["role"]}
         tokenizer, now = self._scope.tokenizer, self._scope.clock()
         batch = Batch((draft(said, tokenizer, sidecar=sidecar, named=False),))
-        return appending(self._scope, name, State("", 0, tokenizer.name, tokenizer.name), tokenizer, batch, length, now)
+        state = self._talk(name, length) if talk is None else parse(talk.value)
+        writes = appending(self._scope, name, state, tokenizer, batch, length, now)
+        return [*writes, self._opening(name, state)] if talk is None else writes
 
     async def _commit(self, expects: Sequence[Expect], writes: Sequence[Write], event: str | None = None) -> Receipt:
         """Commit, under the id of an event if there is one, so that it is stored once."""

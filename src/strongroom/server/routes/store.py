@@ -1,8 +1,8 @@
 """The port itself, for `strongroom.connect`: reading, searching and waiting, in MessagePack, and asking for operations.
 
 A key opens its own space and nothing else. What it may read there is a list of kinds (`kinds`), what it may have done a
-table of operations (`operations`). Writing past the services (`/store/commit`) is for admins alone: for copying, for
-operators, for the conformance suite.
+table of operations (`operations`). Writing past the services (`/store/commit`) is for admins: for copying, for
+operators, for the conformance suite; and for what adapters keep for their frameworks (`committing`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strongroom.errors import CommitUnknown, InvalidInput
 from strongroom.operations import Undecided, witnessing
 from strongroom.protocol import paging, wire
 from strongroom.retrieval import MOST_PLACES
-from strongroom.server import operations
+from strongroom.server import committing, operations
 from strongroom.server.ids import own_id
 from strongroom.server.keys import Right
 from strongroom.server.kinds import may_read
@@ -68,12 +68,16 @@ async def read(request: Request[None, None]) -> Whole:
     return _answer(wire.dump_answers(part.answers, paging.cuts(questions, bounded, part)))
 
 
-@post("POST /store/commit", "admin", "Commit all of it or nothing, past the services")
+@post("POST /store/commit", "write", "Commit all of it or nothing, past the services")
 async def commit(request: Request[None, None]) -> Whole:
     wanted = wire.load_commit(await request.body())
     _require_few((*wanted.expects, *wanted.writes))
     _require_space(request, wanted.space)
-    return _answer(wire.dump(await request.ctx.store.commit(wanted)))
+    try:
+        receipt = await committing.commit(request.ctx.scope, request.caller, wanted)
+    except (CommitUnknown, InvalidInput) as problem:
+        raise _named(problem, wanted.id) from None
+    return _answer(wire.dump(receipt))
 
 
 @post("POST /store/perform", "read", "Make an operation of a service", writes=True)

@@ -1,0 +1,45 @@
+"""What adapters keep past the services, for whoever must know it without their frameworks: the server.
+
+Each kind with the writes that its adapter makes. A kind that is missing here works in a file and on a database, and
+through a server with an admin's key only. The conversations of an adapter are ordinary sessions, whose ids begin with
+the adapter's name.
+"""
+
+from __future__ import annotations
+
+from strongroom.services.sessions.state import KEPT, MESSAGE, SESSION, priority_kind
+from strongroom.store import Append, Delete, Erase, Put, Truncate, Write
+from strongroom.tokens.choosing import HIGHEST_PRIORITY
+
+Writes = tuple[type[Write], ...]
+
+OWN: dict[str, Writes] = {
+    "langgraph_line": (Put, Delete),
+    "langgraph_checkpoint": (Append, Truncate, Erase),
+    "langgraph_writes": (Append, Delete),
+    "langgraph_early": (Append, Delete),
+    "langgraph_item": (Append, Truncate, Erase),
+    "langgraph_run": (Put, Delete),
+    "langgraph_stored": (Put, Delete),
+    "langgraph_namespace": (Put,),
+    "adk_session": (Put, Delete),
+    "adk_state": (Put,),
+    "adk_memory": (Put, Delete),
+    "adk_memory_deleted": (Put,),
+    "adk_artifact": (Put, Delete),
+    "adk_artifact_version": (Append, Truncate),
+}
+
+# Adapters that write a session in the same commit as what is their own.
+WRITES_SESSIONS = ("langgraph", "adk")
+NOTES: dict[str, Writes] = {
+    KEPT: (Append,),
+    **{priority_kind(level): (Append,) for level in range(1, HIGHEST_PRIORITY + 1)},
+}
+IN_SESSIONS: dict[str, Writes] = {SESSION: (Put, Delete), MESSAGE: (Append, Truncate, Erase), **NOTES}
+
+
+def adapter_of(session_id: str) -> str | None:
+    """Return the adapter that a session belongs to, None if it is no adapter's."""
+    name, slash, _ = session_id.partition("/")
+    return name if slash and name in WRITES_SESSIONS else None
