@@ -14,11 +14,13 @@ from hypothesis import HealthCheck, settings
 import strongroom
 from strongroom.opening import open_store
 from strongroom.store import Store
+from tests import scratch
 from tests.colours import Awaitable
 from tests.missing import summary
 from tests.servers.postgres import postgres, postgres_server, postgres_url, recycled_postgres  # noqa: F401 - fixtures
 from tests.servers.valkey import redis_store, redis_url, valkey_server  # noqa: F401 - fixtures
 
+scratch.choose()
 settings.register_profile("ci", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 settings.load_profile("ci")
 

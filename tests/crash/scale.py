@@ -6,7 +6,7 @@ import os
 
 SEED = int(os.environ.get("SEED", "0"))
 KILLS = int(os.environ.get("STRONGROOM_KILLS", "200"))
-CUTS = int(os.environ.get("STRONGROOM_CUTS", "2000"))
+CUTS = int(os.environ.get("STRONGROOM_CUTS", "600"))
 FLIPS = int(os.environ.get("STRONGROOM_FLIPS", "500"))
 ROUNDS = int(os.environ.get("STRONGROOM_ROUNDS", "1"))
 ALLOCATIONS = int(os.environ.get("STRONGROOM_ALLOCATIONS", "100"))

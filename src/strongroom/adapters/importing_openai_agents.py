@@ -16,8 +16,8 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.adapters.exact import messages_of
+from strongroom.adapters.sources import opened
 from strongroom.blocking import Context
-from strongroom.errors import InvalidInput
 
 BATCH = 500
 ITEMS = "SELECT id, session_id, message_data FROM agent_messages ORDER BY session_id, id"
@@ -34,7 +34,7 @@ class Imported(Struct):
 def import_sessions(path: str | Path, ctx: Context | None) -> Imported:
     """Copy every conversation of a file of `SQLiteSession`; without a context only count them."""
     told = Imported()
-    with closing(_opened(path)) as source:
+    with closing(opened(path, {"agent_messages"}, "sessions of OpenAI Agents")) as source:
         for session_id, first, items, damaged in _batches(source):
             told.sessions += first
             told.items += len(items)
@@ -66,16 +66,3 @@ def _batches(source: sqlite3.Connection) -> Iterator[tuple[str, bool, list[tuple
             damaged += 1
     if batch or damaged:
         yield session, first, batch, damaged
-
-
-def _opened(path: str | Path) -> sqlite3.Connection:
-    """Open a file that must not change."""
-    try:
-        source = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
-        found = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.Error as problem:
-        raise InvalidInput(f"{str(path)!r:.80} cannot be read as SQLite: {problem}; nothing changed") from None
-    if "agent_messages" not in found:
-        source.close()
-        raise InvalidInput(f"{str(path)!r:.80} holds no sessions of OpenAI Agents; nothing changed")
-    return source

@@ -17,9 +17,9 @@ from strongroom.adapters.langgraph.finding import Lines
 from strongroom.adapters.langgraph.lines import look, named
 from strongroom.adapters.langgraph.messages import serializer
 from strongroom.adapters.langgraph.upkeep import Upkeep
+from strongroom.adapters.sources import opened
 from strongroom.blocking import Context
 from strongroom.bridge import Inline, run
-from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 
 CHECKPOINTS = """
@@ -46,7 +46,7 @@ def import_checkpoints(path: str | Path, ctx: Context | None) -> Imported:
 
     Called again after an interruption it goes on where it was.
     """
-    with closing(_opened(path)) as source:
+    with closing(opened(path, {"checkpoints", "writes"}, "checkpoints of LangGraph")) as source:
         return run(_copied(source, ctx))
 
 
@@ -86,17 +86,3 @@ def _by_task(writes: list[Any]) -> Iterator[tuple[str, list[list[Any]]]]:
     for task, number, channel, kind, value in writes:
         tasks.setdefault(task, []).append([number, channel, kind, b64encode(value or b"").decode()])
     yield from tasks.items()
-
-
-def _opened(path: str | Path) -> sqlite3.Connection:
-    """Open a file that must not change."""
-    place = Path(path).resolve()
-    try:
-        source = sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)
-        found = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.Error as problem:
-        raise InvalidInput(f"{str(path)!r:.80} cannot be read as SQLite: {problem}; nothing changed") from None
-    if not {"checkpoints", "writes"} <= found:
-        source.close()
-        raise InvalidInput(f"{str(path)!r:.80} holds no checkpoints of LangGraph; nothing changed")
-    return source
