@@ -41,6 +41,31 @@ def test_separators_make_no_other_person(spelling: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("aIice", "alice"),
+        ("a1ice", "alice"),
+        ("ALICE", "a1ice"),
+        ("b0b", "bob"),
+        ("B0B", "bOb"),
+        ("adrnin", "admin"),
+        ("agent-1O", "agent-10"),
+        ("\u0430Iice", "alice"),
+    ],
+)
+def test_letters_that_are_drawn_alike_make_no_other_person(spelling: str, name: str) -> None:
+    assert same_person(spelling, name)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("agent-1", "agent-7"), ("bob", "bab"), ("alice", "alce"), ("agent-10", "agent-100"), ("5ue", "sue")],
+)
+def test_names_that_are_drawn_differently_are_two_people(one: str, other: str) -> None:
+    assert not same_person(one, other)
+
+
+@pytest.mark.parametrize(
     ("one", "other"), [("agent-7", "agent-8"), ("-", "_"), ("\u0928\u0940", "\u0928\u093e"), ("", "-")]
 )
 def test_other_letters_and_other_marks_make_another_person(one: str, other: str) -> None:

@@ -39,6 +39,8 @@ _LOOKALIKES = {
     "y": "ɣʏγϒуүყᎩᎽᶌỿℽⲨⲩꓬꭚ",
     "z": "ΖζᏃᴢꓜꮓ",
 }
+# Letters and digits of ASCII that are drawn alike; without case a capital I is an i, so i, l and 1 are one.
+_ALIKE = str.maketrans("l10", "iio")
 _TO_LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for letter in letters}
 _INVISIBLE = ("Cf", "Cc", "Cs", "Co", "Cn")
 
@@ -55,14 +57,16 @@ def folded(name: str) -> str:
 
 
 def same_person(one: str, other: str) -> bool:
-    """Tell whether two names may be one person's: `agent-7`, `Agent_7` and `agent 7` are."""
-    return _bare(one) == _bare(other)
+    """Tell whether two names may be one person's: `agent-7`, `Agent_7` and `agent 7` are, and so are `alice`, `aIice`
+    and `a1ice`."""
+    return _drawn(one) == _drawn(other)
 
 
-def _bare(name: str) -> str:
-    """Return a folded name without punctuation and other separators; one that is nothing else stays as it is."""
+def _drawn(name: str) -> str:
+    """Return how a name looks, without separators; one that is nothing else stays as it is."""
     seen = folded(name)
-    return "".join([char for char in seen if unicodedata.category(char)[0] not in "PSZ"]) or seen
+    bare = "".join([char for char in seen if unicodedata.category(char)[0] not in "PSZ"]) or seen
+    return bare.translate(_ALIKE).replace("rn", "m")
 
 
 def _fold(name: str) -> str:

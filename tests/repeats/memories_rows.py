@@ -75,7 +75,7 @@ def reembedding(dimension: int) -> Call:
     return call
 
 
-def adding(content: str = "tide", proposer: str = "program") -> Call:
+def adding(content: str = "tide", proposer: str | None = None) -> Call:
     async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
         return await ctx.memories.add(content, user_id="u1", proposer=proposer, commit_id=commit_id)
 

@@ -83,6 +83,18 @@ def test_a_repeat_makes_no_second_key(operator: httpx.Client) -> None:
     assert len(operator.get("/keys").json()["keys"]) == before + 1
 
 
+@pytest.mark.parametrize("other", [{"role": "writer"}, {"label": "b"}, {"space": "new"}])
+def test_another_key_under_the_same_id_is_refused_as_any_other_content_is(
+    operator: httpx.Client, other: dict[str, Any]
+) -> None:
+    body, once = {"role": "reader", "label": "a"}, {"Idempotency-Key": "k"}
+    assert operator.post("/keys", json=body, headers=once).status_code == 200
+    before = operator.get("/keys").json()
+    answer = operator.post("/keys", json=body | other, headers=once)
+    assert answer.status_code == 422 and "used before with other content" in answer.json()["error"]
+    assert operator.get("/keys").json() == before
+
+
 ODD: tuple[dict[str, Any], ...] = (
     {},
     {"role": "king"},

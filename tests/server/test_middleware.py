@@ -12,8 +12,10 @@ import httpx
 import pytest
 
 import strongroom
+from strongroom.errors import InvalidInput
 from strongroom.server import request, telemetry
 from strongroom.server.middleware import WithoutQuery
+from strongroom.services.runs.usage import MOST_MODELS, OTHERS
 from tests.server.conftest import client
 from tests.server.serving import Served, process, served
 
@@ -107,6 +109,21 @@ def test_metrics_tell_what_models_came_to(shared: Served, admin: httpx.Client) -
     text = admin.get("/metrics").text
     assert 'strongroom_model_tokens_in_total{model="m-1 \\"beta\\""} 300\n' in text
     assert 'strongroom_model_cost_total{model="m-1 \\"beta\\""} 0.75\n' in text
+
+
+def test_metrics_name_so_many_models_and_no_more() -> None:
+    with served() as started, strongroom.connect(started.url, key=started.key()) as ctx:
+        run = ctx.runs.create(objective="o")
+        for first in (0, 75):
+            with ctx.turn() as turn:
+                for n in range(first, first + 75):
+                    turn.record(run, "MODEL_ACTION", {"action": "a", "model": f"{n:0200}", "tokens_in": 1})
+        with pytest.raises(InvalidInput):
+            run.record("MODEL_ACTION", {"action": "a", "model": "m" * 201})
+        with client(started.url, started.key()) as admin:
+            lines = [line for line in admin.get("/metrics").text.splitlines() if "model_tokens_in_total{" in line]
+    assert len(lines) == MOST_MODELS + 1 and any(f'model="{OTHERS}"' in line for line in lines)
+    assert max(map(len, lines)) < 300
 
 
 def test_figures_count_routes_and_not_ids(admin: httpx.Client) -> None:

@@ -12,7 +12,7 @@ from strongroom import BudgetExceeded, Conflict, InvalidInput, NotFound
 from strongroom.services.files.files import MOST_AT_ONCE
 from strongroom.services.files.values import MAX_FILE_BYTES
 
-A, B = "/notes/a.md", "/notes/deep/b.md"
+A, B, C = "/notes/a.md", "/notes/deep/b.md", "/notes/c.md"
 
 
 async def test_a_file_says_what_was_written(ctx: Any) -> None:
@@ -202,6 +202,32 @@ async def test_a_budget_is_kept_to_the_byte(ctx: Any) -> None:
     await files.rename("/other/c.md", "/notes/c.md")
 
 
+async def test_files_in_no_folder_share_a_budget(ctx: Any) -> None:
+    files = await _limited(ctx, max_files=2, max_bytes=10)
+    await files.write("/a.md", "12345")
+    await files.write("/b.md", "123")
+    with pytest.raises(BudgetExceeded, match="/ would hold 3 files"):
+        await files.write("/c.md", "")
+    with pytest.raises(BudgetExceeded, match="/ would hold 11 bytes"):
+        await files.write("/b.md", "123456")
+    await files.write("/notes/c.md", "12345")
+    with pytest.raises(BudgetExceeded, match="/ would hold 3 files"):
+        await files.rename("/notes/c.md", "/c.md")
+    await files.rename("/a.md", "/notes/a.md")
+    await files.erase("/b.md")
+    await files.rename("/notes/c.md", "/c.md")
+    await files.rename("/notes", "/books")
+    await files.write("/d.md", "12345")
+
+
+async def test_a_name_in_no_folder_is_a_file_or_a_folder_also_when_both_are_written_at_once(ctx: Any) -> None:
+    told = await asyncio.gather(
+        ctx.files.write("/a", "a file"), ctx.files.write("/a/b", "in a folder"), return_exceptions=True
+    )
+    assert sorted(isinstance(one, InvalidInput) for one in told) == [False, True]
+    assert len(await ctx.files.list()) == 1
+
+
 async def test_what_shrinks_a_full_folder_is_welcome(ctx: Any) -> None:
     await ctx.files.write(A, "0123456789")
     files = await _limited(ctx, max_bytes=5)
@@ -254,6 +280,33 @@ async def test_erasing_leaves_how_many_versions_there_were_and_nothing_of_what_t
     assert (await ctx.files.write(B, "new", expected_version=0)).version == 4
     with pytest.raises(NotFound):
         await ctx.files.erase("/never/was.md")
+
+
+async def test_what_was_moved_is_not_called_erased_at_its_old_path(ctx: Any) -> None:
+    await ctx.files.write(A, "secret one")
+    await ctx.files.rename(A, B)
+    await ctx.files.rename(B, C)
+    for path, where in ((A, B), (B, C)):
+        with pytest.raises(InvalidInput, match=f"moved to {where}.*nothing changed"):
+            await ctx.files.erase(path)
+    assert (await ctx.files.read(C)).text == "secret one"
+    await ctx.files.erase(C)
+    for path in (A, B, C):
+        for one in await ctx.files.history(path):
+            with pytest.raises(NotFound):
+                await ctx.files.at(path, one.version)
+    await ctx.files.erase(A)
+
+
+async def test_what_was_moved_and_came_back_is_erased_on_its_whole_way(ctx: Any) -> None:
+    await ctx.files.write(A, "secret one")
+    await ctx.files.rename(A, B)
+    await ctx.files.rename(B, A)
+    await ctx.files.erase(A)
+    for path in (A, B):
+        for one in await ctx.files.history(path):
+            with pytest.raises(NotFound):
+                await ctx.files.at(path, one.version)
 
 
 @pytest.fixture

@@ -229,6 +229,25 @@ async def test_a_proposal_under_the_name_of_the_program_waits_like_any_other(ctx
     assert batch.status == "pending" and not await ctx.memories.search("tides turn", user_id="u1")
 
 
+async def test_nobody_is_the_program_by_taking_its_name(ctx: Any) -> None:
+    memory = await ctx.memories.add("tides turn", user_id="u1")
+    for speak in (
+        lambda: ctx.memories.add("tides stop", user_id="u1", proposer="program"),
+        lambda: ctx.memories.update(memory.id, "tides stop", proposer="program"),
+        lambda: ctx.memories.delete(memory.id, proposer="program"),
+        lambda: ctx.memories.propose([mcr("tides stop")], proposer="program", about="add"),
+    ):
+        with pytest.raises(InvalidInput, match="what the program itself is called"):
+            await speak()
+    assert [one.content for one in await ctx.memories.list(user_id="u1")] == ["tides turn"]
+    assert not await ctx.memories.pending()
+
+
+async def test_what_a_proposal_is_about_is_no_way_around_a_review(ctx: Any) -> None:
+    batch = await ctx.memories.propose([mcr("tides turn")], proposer="agent-7", about="add")
+    assert batch.status == "pending"
+
+
 async def test_an_assistant_cannot_be_called_the_program() -> None:
     async with strongroom.aopen("memory://") as ctx:
         with pytest.raises(InvalidInput, match="an assistant cannot be called 'program'"):

@@ -80,6 +80,11 @@ class Keys:
         await self._store.commit(Commit(new_id(), (Expect(_key(name), 0),), (put, Put(MADE, pack({})))))
         return f"srk_{name}.{secret}", stored
 
+    async def get(self, name: str) -> StoredKey | None:
+        """Return what is known of a key, without its secret."""
+        document = await self._scope.get(Get(_key(name)))
+        return None if document is None else _load(document)
+
     async def list(self, *, space: str | None = None) -> list[StoredKey]:
         """Return what is known of every key, without the secrets."""
         found: list[StoredKey] = []

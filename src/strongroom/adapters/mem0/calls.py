@@ -34,6 +34,7 @@ class Calls:
 
     def __init__(self, scope: Scope, memories: AsyncMemories, proposer: str) -> None:
         self._scope, self._memories, self._proposer = scope, memories, proposer
+        self._named = None if proposer == PROGRAM else proposer
 
     async def add(
         self,
@@ -64,7 +65,7 @@ class Calls:
         if not said:
             return {"results": []}
         requests: list[Any] = [{**common, "content": one["content"], "tags": [*tags, *_speaker(one)]} for one in said]
-        batch = await self._memories.propose(requests, proposer=self._proposer, about="add")
+        batch = await self._memories._propose(requests, proposer=self._proposer, about="add")
         return {"results": [await self._added(one, batch.id) for one in batch.proposals]}
 
     async def _added(self, proposal: Proposal, batch_id: str) -> Answer:
@@ -139,7 +140,7 @@ class Calls:
                 happened_at=memory.happened_at if same else None,
                 valid_from=memory.valid_from if same else None,
                 valid_until=memory.valid_until if same else None,
-                proposer=self._proposer,
+                proposer=self._named,
             )
 
         return await self._changed(memory_id, change, "updated")
@@ -148,7 +149,7 @@ class Calls:
         """Stop finding a memory. `history` still knows it; `ctx.memories.erase` leaves nothing of it."""
 
         async def change(memory: Stored) -> Written:
-            return await self._memories.delete(memory.id, proposer=self._proposer)
+            return await self._memories.delete(memory.id, proposer=self._named)
 
         return await self._changed(memory_id, change, "deleted")
 
@@ -163,7 +164,7 @@ class Calls:
             try:
                 for part in [found[start : start + BATCH] for start in range(0, len(found), BATCH)]:
                     requests: list[Any] = [shapes.deleting(memory) for memory in part]
-                    batch = await self._memories.propose(requests, proposer=self._proposer, about="delete")
+                    batch = await self._memories._propose(requests, proposer=self._proposer, about="delete")
                     if batch.status == "pending":
                         answer = {"message": "Deletion waits for a reviewer"}
             except Conflict:

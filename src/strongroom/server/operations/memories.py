@@ -18,7 +18,7 @@ def _memories(op: Invocation) -> AsyncMemories:
 
 
 async def propose(op: Invocation) -> object:
-    return await call(op, AsyncMemories.propose, _memories(op), named=op.arguments)
+    return await call(op, AsyncMemories._propose, _memories(op), named=op.arguments)
 
 
 async def commit(op: Invocation) -> object:

@@ -16,6 +16,7 @@ from strongroom.server.keys import Keys, Role, StoredKey
 from strongroom.server.request import Request
 from strongroom.server.responses import Refusal
 from strongroom.server.router import Endpoints
+from strongroom.store import used_otherwise
 from strongroom.values import moment
 
 endpoint = Endpoints("keys")
@@ -59,15 +60,23 @@ async def list_keys(request: Request[None, SpaceQuery]) -> KeyPage:
 @endpoint("POST /keys", "admin", "Make a key, shown once")
 async def create(request: Request[NewKey, None]) -> MadeKey:
     """Make a key. Under an Idempotency-Key it is made once; a repeat cannot be shown it again, and is refused."""
-    wanted, id = request.content, request.commit_id
+    wanted, id, space = request.content, request.commit_id, _space(request, request.content.space)
+    name = None if id is None else sha256(id.encode()).hexdigest()[:12]
     try:
-        text, stored = await _keys(request).create(
-            space=_space(request, wanted.space),
-            role=wanted.role,
-            label=wanted.label,
-            name=None if id is None else sha256(id.encode()).hexdigest()[:12],
-        )
+        text, stored = await _keys(request).create(space=space, role=wanted.role, label=wanted.label, name=name)
     except Conflict:
+        first = None if name is None else await _keys(request).get(name)
+        if (
+            id is not None
+            and first is not None
+            and (first.space, first.role, first.label)
+            != (
+                space,
+                wanted.role,
+                wanted.label,
+            )
+        ):
+            raise used_otherwise(id) from None
         told = "a key was made under this Idempotency-Key, and was shown then; revoke it and make another"
         raise Refusal(409, "key_made", told) from None
     return MadeKey(text, _info(stored))

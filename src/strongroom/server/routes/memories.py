@@ -17,7 +17,6 @@ from strongroom.server.operations import said
 from strongroom.server.request import Limit, Request
 from strongroom.server.router import Endpoints
 from strongroom.server.routes.sessions import MessageView, view_of
-from strongroom.services.memories.policy import PROGRAM
 from strongroom.services.memories.values import (
     Batch,
     Change,
@@ -467,9 +466,9 @@ def _name(request: Request[Any, Any], given: str | None) -> str:
     return said(request.caller, given)
 
 
-def _author(request: Request[Any, Any], given: str | None) -> str:
+def _author(request: Request[Any, Any], given: str | None) -> str | None:
     """Who proposes in one line: an administrator who names nobody is the program itself, which needs no review."""
-    return PROGRAM if given is None and request.caller.may("admin") else _name(request, given)
+    return None if given is None and request.caller.may("admin") else _name(request, given)
 
 
 def _tags(tag: str | None) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct
 
 from strongroom.codec import encode
-from strongroom.errors import NotFound
+from strongroom.errors import InvalidInput, NotFound
 from strongroom.operations import NOTHING, Operation, Plan, made_here, perform, step
 from strongroom.scope import Scope
 from strongroom.services.files.paths import FILE, HISTORY, TEXT
@@ -30,14 +30,17 @@ class Erased(Struct, frozen=True):
 async def erase(scope: Scope, path: str, commit_id: str | None) -> Erased:
     """Erase a path's versions, and those of files that were moved to it from elsewhere."""
     history = scope.key(HISTORY, path)
-    [tree] = trees_at(scope, path)
+    keys = trees_at(scope, path)
 
     async def attempt() -> Plan[Erased]:
-        end, document, counts = await scope.read(Range(history, 0, 0), Get(scope.key(FILE, path)), Get(tree))
+        [end], [document, *counts] = await scope.read_all(
+            [Range(history, 0, 0)], [Get(scope.key(FILE, path)), *map(Get, keys)]
+        )
         if not end.length:
             raise NotFound(f"nothing was ever written at {path!r:.300}", kind=FILE, id=path)
         stretches = [Erase(history, 0, end.length), *await _sources(scope, path, 0, end.length)]
-        trees = Trees({tree: counts})
+        await _require_all(scope, path, stretches)
+        trees = Trees(dict(zip(keys, counts, strict=True)))
         if document is not None:
             trees.change(path, -1, -head_of(document).bytes)
         said = Append(history, (Entry("erased", encode({}), 0, scope.clock()),))
@@ -64,6 +67,21 @@ async def erase(scope: Scope, path: str, commit_id: str | None) -> Erased:
 
     operation = Operation("files.erase", scope.key(FILE, path), NOTHING, commit_id)
     return await perform(scope, operation, attempt, replay)
+
+
+async def _require_all(scope: Scope, path: str, stretches: Sequence[Erase]) -> None:
+    """Refuse to call erased what stands elsewhere, where it was moved to. To erase it there erases it here, too."""
+    left = {record.receiver async for record in _records(scope, scope.key(HISTORY, path), 0, None)} - {None}
+    for target in sorted(map(str, left)):
+        key = scope.key(HISTORY, target)
+        async for record in _records(scope, key, 0, None):
+            goes = any(one.key == key and one.start <= record.index < one.stop for one in stretches)
+            if record.sender == path and not goes:
+                raise InvalidInput(
+                    f"what {path} said was moved to {target}, and stands there or in its history: erase {target}, "
+                    "which erases it here, too; nothing changed",
+                    path="path",
+                )
 
 
 async def _sources(scope: Scope, path: str, start: int, stop: int) -> list[Erase]:

@@ -97,22 +97,22 @@ class AsyncFiles:
         commit_id: str | None,
     ) -> FileInfo:
         scope = self.scope
-        [tree] = trees_at(scope, path)
+        keys = trees_at(scope, path)
 
         async def attempt() -> Plan[FileInfo]:
             below, history, *documents = await scope.read(
                 Scan(scope.space, FILE, inside(path), limit=1),
                 Range(scope.key(HISTORY, path), 0, 0),
-                *[Get(key) for key in (tree, *(scope.key(FILE, one) for one in (path, *folders(path))))],
+                *[Get(key) for key in (*keys, *(scope.key(FILE, one) for one in (path, *folders(path))))],
             )
-            counts, document, *above = documents
+            counts, [document, *above] = documents[: len(keys)], documents[len(keys) :]
             _require_file(path, below.documents, above)
             before = None if document is None else head_of(document)
             _require_version(path, expected_version, before)
             text, now = await said(history), scope.clock()
             size = measured(text, self.limits)
             head = Head(history.length + 1, size, now if before is None else before.created, now)
-            trees = Trees({tree: counts})
+            trees = Trees(dict(zip(keys, counts, strict=True)))
             trees.change(path, int(before is None), size - (0 if before is None else before.bytes))
             trees.check(self.limits)
             writes = [*writing(scope, path, text, head), *trees.writes()]
@@ -145,7 +145,8 @@ class AsyncFiles:
                 raise InvalidInput(f"{path} is a folder; delete it with recursive=True; nothing changed", path="path")
             _require_version(path, expected_version, heads.get(path))
             now = self.scope.clock()
-            trees.change(path, -len(heads), -sum(head.bytes for head in heads.values()))
+            for one, head in heads.items():
+                trees.change(one, -1, -head.bytes)
             writes = [write for one in heads for write in removing(self.scope, one, now)]
             return Plan(trees.expects(), [*writes, *trees.writes()], lambda receipt: len(heads), encode(len(heads)))
 
@@ -180,8 +181,9 @@ class AsyncFiles:
                 Source(one, _text_of(one, head.version, last.records[0]), head)
                 for (one, head), last in zip(heads.items(), lasts, strict=True)
             ]
-            trees.change(path, -len(heads), -size)
-            trees.change(to, len(heads), size)
+            for (one, head), target in zip(heads.items(), targets, strict=True):
+                trees.change(one, -1, -head.bytes)
+                trees.change(target, 1, head.bytes)
             trees.check(self.limits)
             versions = {target: end.length for target, end in zip(targets, ends, strict=True)}
             writes = moving(scope, sources, path, to, versions, scope.clock())
@@ -199,7 +201,7 @@ class AsyncFiles:
         return await erase(self.scope, file_path(path), commit_id)
 
     async def _at(self, path: str, to: str) -> tuple[dict[str, Head], Trees]:
-        """Return the files at a path or in the folder of that name, and the counts of two top folders."""
+        """Return the files at a path or in the folder of that name, and the counts of where two paths lie."""
         scope = self.scope
         keys = trees_at(scope, path, to)
         [below], [document, *counts] = await scope.read_all(

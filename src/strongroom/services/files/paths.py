@@ -12,7 +12,7 @@ from strongroom.store import MAX_NAME, Key
 FILE = "file"  # a document for each file there is: how large, which version, since when
 HISTORY = "file_history"  # a stream for each path: every version of it, with its text
 TEXT = "file_text"  # a document for each file there is: the words that a search finds
-TREE = "file_tree"  # a document for each top folder: how many files, how many bytes
+TREE = "file_tree"  # a document for each top folder, and one for files in none: how many files, how many bytes
 
 ROOT = "/"
 MAX_DEPTH = 16
@@ -53,9 +53,14 @@ def inside(folder: str) -> dict[str, str]:
     return {} if folder == ROOT else {str(folder.count("/")): folder}
 
 
-def tree_key(space: str, path: str) -> Key:
-    """Return the key of what is counted for the top folder of a path."""
-    return Key(space, TREE, path.split("/", 2)[1])
+def tree_keys(space: str, path: str) -> tuple[Key, ...]:
+    """Return the keys of what is counted where a path lies, the one that counts a file there last.
+
+    A file in no folder is counted with all others in none, else each would have a budget to itself; and it is about
+    its own name too, which could be a folder's.
+    """
+    _, top, *rest = path.split("/", 2)
+    return (Key(space, TREE, top),) if rest else (Key(space, TREE, top), Key(space, TREE, ROOT))
 
 
 def _wrong(path: object, name: str, rule: str) -> InvalidInput:

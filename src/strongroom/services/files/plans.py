@@ -15,7 +15,7 @@ from msgspec import Struct
 from strongroom.codec import encode, pack
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.scope import Scope
-from strongroom.services.files.paths import FILE, HISTORY, TEXT, tags, tree_key
+from strongroom.services.files.paths import FILE, HISTORY, TEXT, tags, tree_keys
 from strongroom.services.files.values import MAX_FILE_BYTES, Change, Head, Limits, Tree, tree_of
 from strongroom.store import Append, Delete, Document, Entry, Expect, Key, Put, Write
 
@@ -28,10 +28,11 @@ class Trees:
         self._now = {key: tree_of(document) for key, document in documents.items()}
 
     def change(self, path: str, files: int, size: int) -> None:
-        """Count so many files and bytes more in the top folder of a path."""
-        [key] = [key for key in self._now if key == tree_key(key.space, path)]
+        """Count so many files and bytes more where the file of a path lies."""
+        key = tree_keys(next(iter(self._now)).space, path)[-1]
         tree = self._now[key]
-        self._now[key] = Tree(tree.files + files, tree.bytes + size)
+        # Not below nothing: files in no folder were once counted elsewhere.
+        self._now[key] = Tree(max(tree.files + files, 0), max(tree.bytes + size, 0))
 
     def check(self, limits: Limits) -> None:
         """Refuse what makes a folder hold more than it may. What shrinks it is always welcome."""
@@ -43,7 +44,7 @@ class Trees:
             ):
                 if most is not None and has > max(most, had):
                     raise BudgetExceeded(
-                        f"/{key.id} would hold {has} {name} and may hold {most}; nothing changed",
+                        f"/{key.id.lstrip('/')} would hold {has} {name} and may hold {most}; nothing changed",
                         limit=most,
                         needed=has,
                     )
@@ -118,5 +119,5 @@ def searchable(path: str, text: str) -> str:
 
 
 def trees_at(scope: Scope, *paths: str) -> list[Key]:
-    """Return the keys of the top folders of paths, each once."""
-    return list(dict.fromkeys(tree_key(scope.space, path) for path in paths))
+    """Return the keys of what is counted where paths lie, each once."""
+    return list(dict.fromkeys(key for path in paths for key in tree_keys(scope.space, path)))

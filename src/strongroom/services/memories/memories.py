@@ -55,7 +55,7 @@ from strongroom.services.memories.erasure import Erasure, Target
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.oneline import OneLine
 from strongroom.services.memories.packs import PackWrites
-from strongroom.services.memories.policy import AUTO_REVIEWER, Policy
+from strongroom.services.memories.policy import AUTO_REVIEWER, PROGRAM, Policy, require_not_program
 from strongroom.services.memories.requests import normal, read_requests, stage
 from strongroom.services.memories.revocations import Revocations
 from strongroom.services.memories.search import Filters, Lens, Search, page
@@ -146,6 +146,23 @@ class AsyncMemories(OneLine):
         `commit_id` makes a repeat safe without naming it, and gives the first answer again; one id may be used by a
         proposer once for each thing that it is `about`.
         """
+        if about:
+            require_not_program(proposer)
+        return await self._propose(
+            requests, proposer=proposer, run_id=run_id, batch_id=batch_id, about=about, commit_id=commit_id
+        )
+
+    async def _propose(
+        self,
+        requests: Any,
+        *,
+        proposer: str,
+        run_id: str | None = None,
+        batch_id: str | None = None,
+        about: str = "",
+        commit_id: str | None = None,
+    ) -> Batch:
+        """Stage or commit requests, also those of the program itself, which say what they are about."""
         wanted = read_requests(requests)
         id = "batch_" + os.urandom(10).hex() if batch_id is None else require_name(batch_id, "a batch_id")
         require_name(proposer, "a proposer")
@@ -186,9 +203,12 @@ class AsyncMemories(OneLine):
         operation = Operation("memories.propose", target, content, commit_id, self._policy.told, life=about)
         return await perform(scope, operation, attempt, replay)
 
-    async def _one(self, request: Any, about: str, proposer: str, run_id: str | None, commit_id: str | None) -> Batch:
+    async def _one(
+        self, request: Any, about: str, proposer: str | None, run_id: str | None, commit_id: str | None
+    ) -> Batch:
+        who = PROGRAM if proposer is None else require_not_program(proposer)
         try:
-            return await self.propose(request, proposer=proposer, run_id=run_id, about=about, commit_id=commit_id)
+            return await self._propose(request, proposer=who, run_id=run_id, about=about, commit_id=commit_id)
         except StrongroomError as problem:  # of one request, its place in a list tells nothing
             if str(problem).startswith("$[0]"):
                 problem.args = (str(problem).removeprefix("$[0]: "),)

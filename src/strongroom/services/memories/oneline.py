@@ -1,5 +1,6 @@
 """Memory in one line: add, update, delete. The same two phases beneath: committed at once, in one commit, where the
-policy lets this proposer; else staged for a reviewer. The answer says which.
+policy lets this proposer; else staged for a reviewer. The answer says which. Without a proposer it is the program
+itself that speaks; nobody else can be named so.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from strongroom.arguments import checked
 from strongroom.errors import NotFound
 from strongroom.scope import Scope
 from strongroom.services.memories.batches import waits_in
-from strongroom.services.memories.policy import PROGRAM
 from strongroom.services.memories.values import Batch, Memory, ScopeName, Trust, Type, Written
 
 _KEPT = ("type", "scope", "confidence", "user_id", "project_id", "tags", "metadata", "expires_at", "source_refs")
@@ -29,7 +29,7 @@ class OneLine:
 
     @abstractmethod
     async def _one(
-        self, request: Any, about: str, proposer: str, run_id: str | None, commit_id: str | None
+        self, request: Any, about: str, proposer: str | None, run_id: str | None, commit_id: str | None
     ) -> Batch: ...
 
     @abstractmethod
@@ -54,7 +54,7 @@ class OneLine:
         expires_at: datetime | None = None,
         trust: Trust | None = None,
         memory_id: str | None = None,
-        proposer: str = PROGRAM,
+        proposer: str | None = None,
         run_id: str | None = None,
         commit_id: str | None = None,
     ) -> Written:
@@ -95,7 +95,7 @@ class OneLine:
         valid_from: datetime | None = None,
         valid_until: datetime | None = None,
         expires_at: datetime | None = None,
-        proposer: str = PROGRAM,
+        proposer: str | None = None,
         run_id: str | None = None,
         commit_id: str | None = None,
     ) -> Written:
@@ -122,7 +122,7 @@ class OneLine:
         memory_id: str,
         *,
         reason: str = "deleted directly",
-        proposer: str = PROGRAM,
+        proposer: str | None = None,
         run_id: str | None = None,
         commit_id: str | None = None,
     ) -> Written:

@@ -80,5 +80,16 @@ class Policy(Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"{reviewer!r:.80} is not one of the reviewers of this policy; nothing changed")
 
 
+def require_not_program(proposer: str) -> str:
+    """Refuse a proposer that is called as the program itself is: an agent may choose its name, and not its trust."""
+    if proposer == PROGRAM:
+        raise InvalidInput(
+            f"{PROGRAM!r} is what the program itself is called, and what it says needs no review: leave the proposer "
+            "out to speak as the program, or give the agent a name of its own; nothing changed",
+            path="proposer",
+        )
+    return proposer
+
+
 def _plain(rules: dict[str, Any]) -> dict[str, Any]:
     return {name: sorted(rule) if isinstance(rule, set | frozenset) else rule for name, rule in rules.items()}
