@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -231,12 +232,13 @@ async def test_a_proposal_under_the_name_of_the_program_waits_like_any_other(ctx
 
 async def test_nobody_is_the_program_by_taking_its_name(ctx: Any) -> None:
     memory = await ctx.memories.add("tides turn", user_id="u1")
-    for speak in (
+    calls: list[Callable[[], Any]] = [
         lambda: ctx.memories.add("tides stop", user_id="u1", proposer="program"),
         lambda: ctx.memories.update(memory.id, "tides stop", proposer="program"),
         lambda: ctx.memories.delete(memory.id, proposer="program"),
         lambda: ctx.memories.propose([mcr("tides stop")], proposer="program", about="add"),
-    ):
+    ]
+    for speak in calls:
         with pytest.raises(InvalidInput, match="what the program itself is called"):
             await speak()
     assert [one.content for one in await ctx.memories.list(user_id="u1")] == ["tides turn"]

@@ -16,7 +16,7 @@ from strongroom.scope import Scope
 from strongroom.server.keys import Right
 from strongroom.server.operations.invocation import Invocation, Make, Row, named, understood
 from strongroom.services.turns.parts import Call, Made, Part, plan
-from strongroom.services.turns.turn import MAX_PARTS, target_of
+from strongroom.services.turns.turn import MAX_PARTS, require_size, size_of, target_of
 from strongroom.store import Receipt
 
 PARTS = ("session.append", "run.update", "run.record", "threads.append", "memories.propose")
@@ -99,13 +99,14 @@ def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocati
         raise BudgetExceeded(told, limit=MAX_PARTS, needed=len(parts))
     if len(parts) != len(besides):
         raise InvalidInput("something is said besides of each part, or nothing; nothing changed", path="besides")
-    found = []
+    found, size = [], 0
     for (name, id, _, arguments), more in zip(parts, besides, strict=True):
         if name not in table:
             raise InvalidInput(f"a turn has no part {name!r:.60}; nothing changed", path="parts")
-        one = msgspec.structs.replace(
-            op, name=name, id=id, content=encode(arguments), arguments=arguments, besides=more
-        )
+        content = encode(arguments)
+        size += size_of(content, None if more is None else encode(more))
+        require_size(size)
+        one = msgspec.structs.replace(op, name=name, id=id, content=content, arguments=arguments, besides=more)
         found.append((table[name], named(table[name], one)))
     return found
 

@@ -82,30 +82,15 @@ def changed(
     state_type: type[Any] | None = None,
 ) -> WorkingSetJson:
     """Return the state after one update, its sequence number one higher; raise if it may not become that."""
-    own, fields = fields, {name: value for name, value in fields.items() if name != own_state.FIELD}
-    for name in fields:
-        _require_mutable(name, (*MUTABLE, own_state.FIELD, *EDITS))
-    for name in (*append, *remove):
-        _require_mutable(name, LISTS)
-    after = dict(state)
-    new = {name: data(value) for name, value in fields.items()}
-    after.update(new)
-    for name in (*append, *remove):
-        if name not in LISTS:
-            raise InvalidInput("is not a list, so nothing can be appended or removed; nothing changed", path=name)
-        if name in fields:
-            raise InvalidInput("was both replaced and edited; do one of the two; nothing changed", path=name)
-    removed = {name: data(_list(items, name)) for name, items in remove.items()}
-    added = {name: data(_list(items, name)) for name, items in append.items()}
-    # What was there is known to be valid: only what is new has to be looked at.
-    encode([new, added, removed])
+    own, (new, added, removed) = fields, _edits(fields, append, remove)
+    after = {**state, **new}
     for name, items in removed.items():
         after[name] = _without(after[name], items)
     for name, items in added.items():
         after[name] = [*after[name], *items]
     after["_update_seq"] = state["_update_seq"] + 1
     _change_own(after, config, own, state_patch, state_type)
-    touched = {name: after[name] for name in (*fields, *append)}
+    touched = {name: after[name] for name in (*new, *added)}
     check_schema("ws_patch", touched, part="fields")
     _check_times(touched.get("sliding_context", ()))
     if len(after["pinned_context"]) > config.pinned_context_max_items:
@@ -116,6 +101,37 @@ def changed(
             needed=len(after["pinned_context"]),
         )
     return after
+
+
+def check_edits(
+    fields: Mapping[str, Any], append: Mapping[str, Sequence[Any]], remove: Mapping[str, Sequence[Any]]
+) -> None:
+    """Refuse an update for what is wrong with it whatever the run is like."""
+    new, added, _ = _edits(fields, append, remove)
+    check_schema("ws_patch", {**new, **added}, part="fields")
+    _check_times([*new.get("sliding_context", ()), *added.get("sliding_context", ())])
+
+
+def _edits(
+    fields: Mapping[str, Any], append: Mapping[str, Sequence[Any]], remove: Mapping[str, Sequence[Any]]
+) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, list[Any]]]:
+    """Return what an update replaces, adds and removes as plain data, without the run's own state."""
+    fields = {name: value for name, value in fields.items() if name != own_state.FIELD}
+    for name in fields:
+        _require_mutable(name, (*MUTABLE, own_state.FIELD, *EDITS))
+    for name in (*append, *remove):
+        _require_mutable(name, LISTS)
+    new = {name: data(value) for name, value in fields.items()}
+    for name in (*append, *remove):
+        if name not in LISTS:
+            raise InvalidInput("is not a list, so nothing can be appended or removed; nothing changed", path=name)
+        if name in fields:
+            raise InvalidInput("was both replaced and edited; do one of the two; nothing changed", path=name)
+    removed = {name: data(_list(items, name)) for name, items in remove.items()}
+    added = {name: data(_list(items, name)) for name, items in append.items()}
+    # What was there is known to be valid: only what is new has to be looked at.
+    encode([new, added, removed])
+    return new, added, removed
 
 
 def _change_own(

@@ -33,6 +33,7 @@ from strongroom.services.runs import own_state
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import EPISODES, Ref
 from strongroom.services.runs.verifying import Seal
+from strongroom.services.runs.working_set import check_edits
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.values import Messages
 from strongroom.services.sessions.writes import Ids
@@ -44,7 +45,7 @@ from strongroom.values import UpdateFields
 
 KIND = "turn"
 MAX_PARTS = 100
-MAX_BYTES = 16 << 20
+MAX_BYTES = 7 << 20  # with what goes around it, what a server takes in one request
 
 R = TypeVar("R")
 
@@ -69,9 +70,10 @@ class AsyncTurn:
         self._bytes = 0
         self._updates: dict[str, int] = {}
         self._typed = False  # whether the state of a run is patched that has a type
-        self._runs: dict[str, AsyncRun] = {}
+        self._runs: dict[str, list[AsyncRun]] = {}  # every handle that took part
         self._left: dict[str, AsyncRun] = {}  # what the last attempt would leave the runs as
         self._sessions: dict[int, AsyncSession] = {}
+        self._revisions: dict[Key, str | None] = {}  # what the first append to a session expects of it
         self._made: Made | None = None
         self._over = False
 
@@ -89,19 +91,21 @@ class AsyncTurn:
         ids: Ids = "unique",
         expected_revision: str | None = None,
     ) -> None:
-        """Add messages to a session. See `Session.append`."""
+        """Add messages to a session. See `Session.append`; what is expected is said of it as it was before the turn."""
         self._require_here(session._scope)
+        expected = self._revision(session, expected_revision)
         one = isinstance(messages, Mapping | str | bytes)
         given: Any = _kept(messages) if one else [_kept(message) for message in messages]
         beside = _kept(sidecars)
 
         def call(scope: Scope, id: str) -> Awaitable[Any]:
             there = _session(session, scope)
-            return there.append(given, sidecars=beside, ids=ids, expected_revision=expected_revision, commit_id=id)
+            return there.append(given, sidecars=beside, ids=ids, expected_revision=expected, commit_id=id)
 
         place = len(self._parts)
         self._add(call, Range(session._stream, limit=0))
         self._sessions[place] = session
+        self._revisions.setdefault(session._stream, expected_revision)
 
     def update(
         self,
@@ -121,6 +125,7 @@ class AsyncTurn:
         earlier, expected = self._updates.get(run.id, 0), expected_seq
         if fields or expected is not None or not (append or remove or state_patch is not None):
             expected = (run.seq if expected is None else expected) + earlier
+        check_edits(fields, append or {}, remove or {})
         edits: dict[str, Any] = {"append": append, "remove": remove, "state_patch": state_patch, **fields}
         told = {name: _kept(value) for name, value in edits.items()} | {"actor": actor, "parent": parent}
 
@@ -132,7 +137,7 @@ class AsyncTurn:
 
         self._add(call, Get(run._ref.key), Range(run._ref.ledger, limit=0))
         self._updates[run.id] = earlier + 1
-        self._runs[run.id] = run
+        self._takes_part(run)
         self._typed |= state_patch is not None and run._state_type is not None
 
     def record(
@@ -152,7 +157,7 @@ class AsyncTurn:
             return _run(run, scope).record(type, told, actor=actor, parent=parent, commit_id=id)
 
         self._add(call, Range(run._ref.ledger, limit=0))
-        self._runs[run.id] = run
+        self._takes_part(run)
 
     def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> None:
         """Add a message to a thread. See `ctx.threads.append`."""
@@ -239,14 +244,15 @@ class AsyncTurn:
         """Let the handles that took part know. The turn is made, whatever becomes of this."""
         self._made = made
         told = {write.key.id for write in made.writes or () if write.key.kind == EPISODES}
-        for id, run in self._runs.items():
+        for id, (run, *others) in self._runs.items():
             left = None if made.writes is None else self._left.get(id)
-            if left is not None:
-                run._see(left.working_set, None)
-                run._eviction = left.eviction
-            elif id in self._updates:
-                with suppress(StrongroomError):
-                    await run.refresh()
+            for handle in (run, *others):
+                if left is not None:
+                    handle._see(left.working_set, None)
+                    handle._eviction = left.eviction
+                elif id in self._updates:
+                    with suppress(StrongroomError):
+                        await handle.refresh()
             if run._ref.streams in told:
                 await run._sealed()
             await _keep_up(run, made)
@@ -259,7 +265,8 @@ class AsyncTurn:
     async def _look_again(self) -> None:
         """Let the handles see what others have changed."""
         for id in self._updates:
-            await self._runs[id].refresh()
+            for run in self._runs[id]:
+                await run.refresh()
 
     # ---- small parts ------------------------------------------------------------------------------------------------
 
@@ -270,13 +277,27 @@ class AsyncTurn:
                 f"a turn has at most {MAX_PARTS} parts; nothing changed", limit=MAX_PARTS, needed=MAX_PARTS + 1
             )
         part = take(self._scope, call, *ahead)
-        size = self._bytes + len(part.operation.content) + len(part.operation.besides or b"")
-        if size > MAX_BYTES:
-            raise BudgetExceeded(
-                f"a turn holds at most {MAX_BYTES} bytes; nothing changed", limit=MAX_BYTES, needed=size
-            )
+        size = self._bytes + size_of(part.operation.content, part.operation.besides)
+        require_size(size)
         self._parts.append(part)
         self._bytes = size
+
+    def _revision(self, session: AsyncSession, expected: str | None) -> str | None:
+        """Return what an append has to expect: what the first one to the same session expects holds for all."""
+        if expected is None or session._stream not in self._revisions:
+            return expected
+        first = self._revisions[session._stream]
+        if first is None:
+            raise InvalidInput(
+                "what is expected of a session is said by the first append to it in a turn; nothing changed",
+                path="expected_revision",
+            )
+        return None if first == expected else expected
+
+    def _takes_part(self, run: AsyncRun) -> None:
+        known = self._runs.setdefault(run.id, [])
+        if not any(run is one for one in known):
+            known.append(run)
 
     def _require_open(self) -> None:
         if self._over:
@@ -334,6 +355,21 @@ async def turn_with(
 
 def _same(one: Conflict, other: Conflict) -> bool:
     return (one.key, one.expected, one.actual) == (other.key, other.expected, other.actual)
+
+
+def size_of(content: Json, besides: Json | None) -> int:
+    """Return how much of a turn's bytes a part takes."""
+    return len(content) + len(besides or b"")
+
+
+def require_size(size: int) -> None:
+    """Refuse a turn that is too large, before anything is made of it."""
+    if size > MAX_BYTES:
+        raise BudgetExceeded(
+            f"a turn holds at most {MAX_BYTES} bytes, and this one has {size}; nothing changed",
+            limit=MAX_BYTES,
+            needed=size,
+        )
 
 
 def target_of(scope: Scope) -> Key:
