@@ -14,8 +14,8 @@ from typing import Any
 class Line:
     """One process, and what is said to it. Speaks 2025-11-25."""
 
-    def __init__(self, url: Path, *arguments: str) -> None:
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(sys.path), "STRONGROOM_URL": str(url)}
+    def __init__(self, url: Path | str, *arguments: str, **more: str) -> None:
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(sys.path), "STRONGROOM_URL": str(url), **more}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "strongroom", "mcp", *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,

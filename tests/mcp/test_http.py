@@ -214,4 +214,6 @@ async def test_whoever_comes_without_a_token_is_told_where_tokens_come_from(publ
         )
         async with connected(guarded, good) as client:
             assert "memory_propose" in {tool.name for tool in (await client.list_tools()).tools}
-        assert post(guarded, key=wrong).status_code == 401
+        refused = post(guarded, key=wrong)
+        challenge = f'Bearer error="invalid_token", resource_metadata="{where}"'
+        assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, challenge)

@@ -10,11 +10,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp.shared.subscriptions import ResourcesListChanged
 
 import strongroom
 from strongroom import AsyncContext
 from strongroom.errors import InvalidInput
+from strongroom.mcp.principals import Principal
 from strongroom.mcp.resources import RESOURCES
+from strongroom.mcp.server import create_server
 from strongroom.mcp.uris import Address, message_uri, parsed, run_uri, session_uri
 from strongroom.mcp.watching import MOST_ADDRESSES
 from tests.mcp.conftest import Connect, assistant, call, known, mcp
@@ -123,6 +126,35 @@ async def test_a_stream_tells_of_changes_by_another_process(tmp_path: Path) -> N
                 await change()
                 event = await asyncio.wait_for(anext(changes), 30)
                 assert event.uri == uri
+
+
+async def test_a_stream_tells_of_lists_that_another_process_added_to(tmp_path: Path) -> None:
+    url = str(tmp_path / "shared.db")
+    lists = [f"strongroom://{place}" for place in ("runs", "sessions", "files")]
+    async with (
+        strongroom.aopen(url) as ours,
+        strongroom.aopen(url) as theirs,
+        assistant(ours, "reader") as client,
+        client.listen(resources_list_changed=True) as all_of_them,
+        client.listen(resource_subscriptions=lists) as each,
+    ):
+        whole, parts = aiter(all_of_them), aiter(each)
+        await theirs.runs.create(objective="x", run_id="r")
+        assert isinstance(await asyncio.wait_for(anext(whole), 30), ResourcesListChanged)
+        assert (await asyncio.wait_for(anext(parts), 30)).uri == lists[0]
+        await theirs.sessions.open("s")
+        assert isinstance(await asyncio.wait_for(anext(whole), 30), ResourcesListChanged)
+        assert (await asyncio.wait_for(anext(parts), 30)).uri == lists[1]
+        await theirs.files.write("/notes/a.md", "x")
+        assert (await asyncio.wait_for(anext(parts), 30)).uri == lists[2]
+
+
+@pytest.mark.parametrize(("version", "changes"), [("2026-07-28", True), (None, False)])
+def test_only_the_list_that_can_change_is_said_to(ctx: AsyncContext, version: str | None, changes: bool) -> None:
+    server = create_server(lambda _: Principal(ctx, "rob", "reader"), version="1")
+    told = server.get_capabilities(protocol_version=version).model_dump()
+    assert [told[kind]["list_changed"] for kind in ("tools", "prompts", "resources")] == [False, False, changes]
+    assert told["resources"]["subscribe"]
 
 
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")

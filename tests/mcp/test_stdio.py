@@ -13,8 +13,11 @@ import pytest
 
 import mcp
 import strongroom
+from strongroom.errors import InvalidInput
+from strongroom.mcp.principals import PROFILE_OF_ROLE, PROFILES, Profile, profile_of
 from tests.mcp.conftest import call
 from tests.mcp.line import Line
+from tests.server.serving import served
 
 ASSISTANTS = 8
 SECONDS = float(os.environ.get("STRONGROOM_SECONDS", "1"))
@@ -48,6 +51,52 @@ def test_the_profile_and_the_name_come_from_the_command_line(tmp_path: Path) -> 
     line.call("memory_propose", items=[])
     assert line.read()["error"]["code"] == -32602
     assert line.close() == 0
+
+
+def test_an_older_client_that_asked_for_the_list_is_told_when_it_changes(tmp_path: Path) -> None:
+    url = tmp_path / "agent.db"
+    line = Line(url)
+    assert line.read()["result"]["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
+    line.send("resources/list", {})
+    assert line.read()["result"]["resources"]
+    with strongroom.open(url) as ctx:
+        ctx.sessions.open("new")
+    assert line.read()["method"] == "notifications/resources/list_changed"
+    assert line.close() == 0
+
+
+# ---- on a server the key decides ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("role", "own"), PROFILE_OF_ROLE.items())
+def test_a_key_has_the_profile_of_its_role_or_looks_only_and_never_another(role: str, own: Profile) -> None:
+    assert profile_of(role) == profile_of(role, own) == own
+    assert profile_of(role, "reader") == "reader"
+    for other in set(PROFILES) - {own, "reader"}:
+        with pytest.raises(InvalidInput, match="make another key"):
+            profile_of(role, other)
+
+
+def test_an_admins_key_proposes_and_no_process_that_has_it_decides(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server:
+        admin, reviewer = server.key(role="admin"), server.key(role="reviewer")
+        refused = Line(server.url, "--profile", "reviewer", STRONGROOM_API_KEY=admin)
+        assert refused.read() == {} and refused.kill() == [] and refused.process.returncode == 1
+        line = Line(server.url, STRONGROOM_API_KEY=admin).ready()
+        line.call("memory_propose", items=[{"content": "tea", "rationale": "said"}])
+        batch = line.read()["result"]["structuredContent"]["batch"]["batch_id"]
+        line.call("memory_decide", batch_id=batch, decision="approve")
+        assert "Unknown tool" in line.read()["error"]["message"]
+        assert line.close() == 0
+        line = Line(server.url, "--name", "ana", STRONGROOM_API_KEY=reviewer).ready()
+        line.call("memory_propose", items=[{"content": "tea", "rationale": "said"}])
+        assert "Unknown tool" in line.read()["error"]["message"]
+        line.call("memory_decide", batch_id=batch, decision="approve")
+        assert line.read()["result"]["structuredContent"]["status"] == "committed"
+        assert line.close() == 0
+
+
+# ---- crashes and company --------------------------------------------------------------------------------------------
 
 
 def test_nothing_that_was_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,18 +20,21 @@ from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
 from strongroom.mcp import install as installing
 from strongroom.mcp.clients import CLIENTS, Client, Entry
-from strongroom.mcp.principals import Profile
+from strongroom.mcp.principals import Profile, profile_of
 from strongroom.mcp.stdio import default_file, made_ready, serve
 
 PROFILES = ["agent", "reviewer", "reader"]
-PROFILE_HELP = "agent: proposes and records. reviewer: decides, and nothing else. reader: looks."
+PROFILE_HELP = (
+    "agent: proposes and records (the default). reviewer: decides, and nothing else. reader: looks. "
+    "On a server the key's role decides."
+)
 
 
 @cli.group(invoke_without_command=True)
-@click.option("--profile", default="agent", show_default=True, type=click.Choice(PROFILES), help=PROFILE_HELP)
+@click.option("--profile", default=None, type=click.Choice(PROFILES), help=PROFILE_HELP)
 @click.option("--name", default=None, help="Who is recorded (default: assistant; for a reviewer your login name).")
 @click.pass_context
-def mcp(given: click.Context, profile: Profile, name: str | None) -> None:
+def mcp(given: click.Context, profile: Profile | None, name: str | None) -> None:
     """Serve an assistant over standard input and output (MCP).
 
     Data is in --url, STRONGROOM_URL, or a file of your own: ~/.local/share/strongroom/agent.db. Several assistants may
@@ -42,31 +46,35 @@ def mcp(given: click.Context, profile: Profile, name: str | None) -> None:
         raise InvalidInput("MCP needs more packages: pip install 'strongroom[mcp]'")
     if sys.stdin.isatty():
         click.echo("strongroom: this talks to an assistant; `strongroom mcp install` adds it to one", err=True)
-    who = name or (me() if profile == "reviewer" else "assistant")
 
     async def run() -> None:
-        async with await _opened(given) as ctx:
-            await serve(ctx, name=who, profile=profile, version=strongroom.__version__)
+        ctx, role = await _opened(given)
+        async with ctx:
+            chosen = (profile or "agent") if role is None else profile_of(role, profile)
+            who = name or (me() if chosen == "reviewer" else "assistant")
+            await serve(ctx, name=who, profile=chosen, version=strongroom.__version__)
 
     asyncio.run(run())
 
 
-async def _opened(given: click.Context) -> AsyncContext:
+async def _opened(given: click.Context) -> tuple[AsyncContext, str | None]:
+    """Open where the data is; a server says which role the key has, and a file knows of none."""
     url, space, key = given.meta.get(URL), given.meta.get(SPACE), given.meta.get(KEY)
     if url is not None and is_server(str(url)):
         ctx = await strongroom.aconnect(str(url), key=key)
         if space not in (None, ctx.space):
             await ctx.close()
             raise InvalidInput(f"this key opens the space {ctx.space!r}, not {space!r}; the space comes from the key")
-        return ctx
+        remote: Any = ctx.store
+        return ctx, remote.role
     if url is not None:
         file_of(str(url))  # refuses what is no address at all
-    return await strongroom.aopen(str(url or made_ready(default_file())), space=space or "default")
+    return await strongroom.aopen(str(url or made_ready(default_file())), space=space or "default"), None
 
 
 @mcp.command("install")
 @click.argument("client", type=click.Choice(list(CLIENTS)))
-@click.option("--profile", default="agent", show_default=True, type=click.Choice(PROFILES), help=PROFILE_HELP)
+@click.option("--profile", default=None, type=click.Choice(PROFILES), help=PROFILE_HELP)
 @click.option("--as", "entry_name", default=None, help="What the entry is called (default: strongroom).")
 @click.option("--file", "file_name", default=None, type=click.Path(dir_okay=False), help="Another configuration file.")
 @click.option("--print", "print_only", is_flag=True, help="Show what would change, and change nothing.")
@@ -75,7 +83,7 @@ async def _opened(given: click.Context) -> AsyncContext:
 def install(
     given: click.Context,
     client: str,
-    profile: Profile,
+    profile: Profile | None,
     entry_name: str | None,
     file_name: str | None,
     print_only: bool,
@@ -104,7 +112,7 @@ def install(
         else:
             installing.write(change, record)
     given_options = [
-        ("--profile", None if profile == "agent" else profile),
+        ("--profile", profile),
         ("--as", entry_name),
         ("--file", file_name),
     ]
@@ -113,7 +121,7 @@ def install(
     _tell(change, chosen, done=changed and not print_only, hint=hint, secret=given.meta.get(KEY))
 
 
-def _entry(given: click.Context, client: Client, profile: Profile) -> Entry:
+def _entry(given: click.Context, client: Client, profile: Profile | None) -> Entry:
     command, *arguments = installing.our_command()
     named = [] if profile == "reviewer" else ["--name", client.name]
     env = {}
@@ -124,7 +132,9 @@ def _entry(given: click.Context, client: Client, profile: Profile) -> Entry:
         env["STRONGROOM_SPACE"] = str(space)
     if key := given.meta.get(KEY):
         env["STRONGROOM_API_KEY"] = str(key)
-    return Entry(command, (*arguments, "mcp", "--profile", profile, *named), env)
+    on_server = url is not None and is_server(str(url))  # where the key says it
+    chosen = [] if on_server and profile is None else ["--profile", profile or "agent"]
+    return Entry(command, (*arguments, "mcp", *chosen, *named), env)
 
 
 def _tell(change: installing.Change, client: Client, *, done: bool, hint: str, secret: str | None) -> None:

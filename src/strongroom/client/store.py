@@ -36,6 +36,7 @@ class _Known:
 
     def __init__(self, about: wire.About) -> None:
         self.space = about.space
+        self.role = about.role
         self.durability: Durability = about.durability
 
     def __repr__(self) -> str:

@@ -27,6 +27,20 @@ PROFILE_OF_ROLE: dict[str, Profile] = {
 LONGEST_COMMIT_ID = 128
 
 
+def profile_of(role: str, wanted: Profile | None = None) -> Profile:
+    """Return the profile that a key has: the one of its role or, if wanted, a reader's, which is part of every other.
+
+    One key never has two: whoever holds an admin's cannot propose in one process and decide in the next.
+    """
+    own = PROFILE_OF_ROLE[role]
+    if wanted not in (None, own, "reader"):
+        raise InvalidInput(
+            f"the key has the role {role!r}, so its profile is {own!r}, or 'reader', and never {wanted!r}; "
+            "make another key for that"
+        )
+    return wanted or own
+
+
 class Principal(Struct, frozen=True):
     """Somebody who calls: the space they see, the name that is recorded for what they do, and their profile."""
 

@@ -30,7 +30,15 @@ from strongroom.mcp.tools.runs import shown as shown_run
 from strongroom.mcp.tools.sessions import SaidMessage, newest
 from strongroom.mcp.tools.sessions import shown as shown_message
 from strongroom.mcp.uris import SCHEME, Address, path_of, run_uri, session_uri
-from strongroom.mcp.watching import file_changes, memory_changes, run_changes, session_changes
+from strongroom.mcp.watching import (
+    file_changes,
+    files_changes,
+    memory_changes,
+    run_changes,
+    runs_changes,
+    session_changes,
+    sessions_changes,
+)
 
 BOUND = 256 * KIB
 ROOM = BOUND - 8 * KIB
@@ -197,6 +205,7 @@ RESOURCES: tuple[Resource, ...] = (
         name="runs",
         description="The runs of this space, in order of creation; ?after= takes `next`.",
         read=read_runs,
+        changes=runs_changes,
     ),
     Resource(
         shape=("sessions",),
@@ -204,6 +213,7 @@ RESOURCES: tuple[Resource, ...] = (
         name="sessions",
         description="The stored conversations of this space, newest first; ?after= takes `next`.",
         read=read_sessions,
+        changes=sessions_changes,
     ),
     Resource(
         shape=("files",),
@@ -211,6 +221,7 @@ RESOURCES: tuple[Resource, ...] = (
         name="files",
         description="The files that agents keep, in the order in which they were first written; ?after= takes `next`.",
         read=read_files,
+        changes=files_changes,
     ),
     Resource(
         shape=("pending",),

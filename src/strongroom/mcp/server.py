@@ -27,7 +27,7 @@ from strongroom.mcp.schemas import schema_of
 from strongroom.mcp.tool import ERROR_BYTES, Call, failed
 from strongroom.mcp.tools import TOOLS
 from strongroom.mcp.uris import parsed
-from strongroom.mcp.watching import Listeners, Subscriptions
+from strongroom.mcp.watching import LIST, LISTED, Listeners, Subscriptions, newest_changes
 
 log = logging.getLogger("strongroom.mcp")
 
@@ -80,8 +80,10 @@ class Handlers:
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
+        who = self._principal(context)
         with _protocol_errors("resources/list"):
-            return await page(self._principal(context), params.cursor if params is not None else None)
+            await self.subscriptions.listed(context, who)
+            return await page(who, params.cursor if params is not None else None)
 
     async def list_templates(
         self, context: Context, _: types.PaginatedRequestParams | None
@@ -111,7 +113,11 @@ class Handlers:
         return types.EmptyResult()
 
     async def changes(self, who: Principal, uri: str) -> AsyncIterator[None]:
-        """Yield when what is at an address changes; end at once if nothing there can."""
+        """Yield when what is at an address changes, or the list of addresses; end at once if nothing there can."""
+        if uri == LIST:
+            async for _ in newest_changes(who, *LISTED):
+                yield
+            return
         address = parsed(uri)
         resource = find(address)
         if resource.changes is not None:
@@ -140,6 +146,17 @@ class Handlers:
         return types.CompleteResult(completion=found)
 
 
+class HonestServer(Server[Any]):
+    """Says of the lists that change that they do, and of no other: the SDK says it of all or none."""
+
+    def get_capabilities(self, *given: Any, **more: Any) -> types.ServerCapabilities:
+        told = super().get_capabilities(*given, **more)
+        assert told.tools is not None and told.prompts is not None
+        fixed = {"list_changed": False}
+        tools, prompts = told.tools.model_copy(update=fixed), told.prompts.model_copy(update=fixed)
+        return told.model_copy(update={"tools": tools, "prompts": prompts})
+
+
 def create_server(principal: Callable[[Context], Principal], *, version: str) -> Server[Any]:
     """Make a server. `principal` says who makes a request; `version` is what clients are told of ours."""
     handlers = Handlers(principal)
@@ -151,7 +168,7 @@ def create_server(principal: Callable[[Context], Principal], *, version: str) ->
         finally:
             await handlers.subscriptions.close()
 
-    return Server(
+    return HonestServer(
         "strongroom",
         version=version,
         title="Strongroom",

@@ -37,6 +37,7 @@ def made_ready(file: Path) -> Path:
 
 async def serve(ctx: AsyncContext, *, name: str, profile: Profile, version: str) -> None:
     """Serve until the assistant closes our input."""
+    from mcp.server.lowlevel import NotificationOptions
     from mcp.server.stdio import stdio_server  # the SDK is slow to load, and `install` needs none of it
 
     from strongroom.mcp.server import create_server
@@ -46,4 +47,5 @@ async def serve(ctx: AsyncContext, *, name: str, profile: Profile, version: str)
     who = Principal(ctx, require_name(name, "a name"), profile)
     server = create_server(lambda _: who, version=version)
     async with stdio_server() as (received, sent):
-        await server.run(received, sent, server.create_initialization_options())
+        told = server.create_initialization_options(NotificationOptions(resources_changed=True))
+        await server.run(received, sent, told)

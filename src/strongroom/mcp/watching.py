@@ -2,7 +2,12 @@
 
 In 2026-07-28 a client opens a stream (`subscriptions/listen`) and is told on it. In 2025-11-25 it subscribes to one
 address after the other and is told between its other answers; such a subscription ends with the server, after an hour,
-or when the client takes it back. Nothing is replayed: who was told, or was away, reads again.
+or when the client takes it back. On stdio, where a connection is a process, it is told of the list of resources once it
+has asked for it. Nothing is replayed: who was told, or was away, reads again.
+
+A list is looked at, once a second, at its newest end: what is new is always there. That something old was erased is
+told only if it was among the newest. Rejected: a stream that every new run and session appends to, as all writers would
+meet at its end.
 """
 
 from __future__ import annotations
@@ -16,22 +21,34 @@ import mcp_types as types
 from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, ResourceUpdated, event_to_notification
+from mcp.shared.subscriptions import (
+    SUBSCRIPTION_ID_META_KEY,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    event_to_notification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from strongroom.errors import StrongroomError
 from strongroom.mcp.principals import Principal
 from strongroom.mcp.uris import Address, path_of
-from strongroom.services.files.paths import HISTORY, file_path
+from strongroom.services.files.paths import FILE, HISTORY, file_path
 from strongroom.services.memories.keys import log_key
-from strongroom.services.sessions.state import CUT, MESSAGE
-from strongroom.store import Key, Range
+from strongroom.services.runs.state import KIND as RUN
+from strongroom.services.sessions.state import CUT, MESSAGE, SESSION
+from strongroom.store import Key, Range, Scan
 
 MOST_ADDRESSES = 64  # in one subscription
 MOST_SUBSCRIPTIONS = 1_024  # in one process
 WAIT_SECONDS = 5.0
+LOOK_SECONDS = 1.0
+NEWEST = 8  # of each kind that a look at a list compares
 LEGACY_SECONDS = 3_600.0
 
 Changes = Callable[[Principal, str], AsyncIterator[None]]
+LIST = ""  # stands for the list of resources where an address stands for one of them
+LISTED = (RUN, SESSION)  # what that list leads through, beside what never changes
 
 
 # ---- what changes ---------------------------------------------------------------------------------------------------
@@ -67,6 +84,37 @@ async def file_changes(who: Principal, address: Address) -> AsyncIterator[None]:
         yield
 
 
+async def runs_changes(who: Principal, address: Address) -> AsyncIterator[None]:
+    """Yield whenever there is another run."""
+    async for _ in newest_changes(who, RUN):
+        yield
+
+
+async def sessions_changes(who: Principal, address: Address) -> AsyncIterator[None]:
+    """Yield whenever there is another conversation."""
+    async for _ in newest_changes(who, SESSION):
+        yield
+
+
+async def files_changes(who: Principal, address: Address) -> AsyncIterator[None]:
+    """Yield whenever there is another file."""
+    async for _ in newest_changes(who, FILE):
+        yield
+
+
+async def newest_changes(who: Principal, *kinds: str) -> AsyncIterator[None]:
+    """Yield whenever the newest of these kinds are others than before."""
+    scope = who.ctx.scope
+    questions = [Scan(scope.space, kind, limit=NEWEST, reverse=True) for kind in kinds]
+    seen: list[list[str]] | None = None
+    while True:
+        found = [[document.key.id for document in page.documents] for page in await scope.get_all(questions)]
+        if found != seen:
+            seen = found
+            yield
+        await asyncio.sleep(LOOK_SECONDS)
+
+
 async def _longer(who: Principal, *streams: Key) -> AsyncIterator[None]:
     """Yield whenever one of these streams has grown. The first of them is the one that is waited for."""
     scope = who.ctx.scope
@@ -98,16 +146,20 @@ class Listeners:
         who: Principal,
         params: types.SubscriptionsListenRequestParams,
     ) -> types.SubscriptionsListenResult:
-        addresses = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
+        wanted = params.notifications
+        addresses = list(dict.fromkeys(wanted.resource_subscriptions or ()))
         _check_number(len(addresses), self._open)
         meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
 
         async def tell(uri: str) -> None:
-            notice = event_to_notification(ResourceUpdated(uri=uri), meta)
+            event: ServerEvent = ResourcesListChanged() if uri == LIST else ResourceUpdated(uri=uri)
+            notice = event_to_notification(event, meta)
             await context.session.send_notification(notice, related_request_id=context.request_id)
 
         # Lists of tools and prompts never change; what is honoured is said first.
-        honoured = types.SubscriptionFilter(resource_subscriptions=addresses or None)
+        honoured = types.SubscriptionFilter(
+            resource_subscriptions=addresses or None, resources_list_changed=wanted.resources_list_changed or None
+        )
         told = types.SubscriptionsAcknowledgedNotification(
             params=types.SubscriptionsAcknowledgedNotificationParams(notifications=honoured, _meta=meta)
         )
@@ -115,7 +167,7 @@ class Listeners:
         self._open += 1
         try:
             async with anyio.create_task_group() as watches:
-                for uri in addresses:
+                for uri in [*addresses, *([LIST] if wanted.resources_list_changed else [])]:
                     await watches.start(self._watch, who, uri, tell, acknowledged)
                 await context.session.send_notification(told, related_request_id=context.request_id)
                 acknowledged.set()
@@ -154,9 +206,19 @@ class Subscriptions:
 
     async def subscribe(self, context: ServerRequestContext[Any, Any], who: Principal, uri: str) -> None:
         """Tell this connection of changes from now on."""
-        connection = connection_of(context)
         self.unsubscribe(context, uri)
+        connection = connection_of(context)
         _check_number(1 + sum(owner == connection for owner, _ in self._tasks), len(self._tasks))
+        await self._begin(context, who, uri)
+
+    async def listed(self, context: ServerRequestContext[Any, Any], who: Principal) -> None:
+        """Tell this process's client of changes of the list that it is about to read."""
+        older = context.protocol_version not in MODERN_PROTOCOL_VERSIONS
+        if older and context.request is None and (connection_of(context), LIST) not in self._tasks:
+            await self._begin(context, who, LIST)
+
+    async def _begin(self, context: ServerRequestContext[Any, Any], who: Principal, uri: str) -> None:
+        connection = connection_of(context)
         session = context.session
         changes = _until_gone(self._changes, who, uri)
         await anext(changes, None)
@@ -165,7 +227,9 @@ class Subscriptions:
             try:
                 async with asyncio.timeout(LEGACY_SECONDS):
                     async for _ in changes:
-                        await session.send_resource_updated(uri)
+                        await (
+                            session.send_resource_list_changed() if uri == LIST else session.send_resource_updated(uri)
+                        )
             except TimeoutError:
                 pass
             finally:

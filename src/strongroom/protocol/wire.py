@@ -61,11 +61,12 @@ _NAMES: dict[type[Any], str] = {kind: name for table in (QUESTIONS, WRITES) for 
 
 
 class About(Struct, frozen=True):
-    """What a server says about the store behind it, to whoever has a key."""
+    """What a server says about the store behind it, to whoever has a key, and what the key may do there."""
 
     space: str
     durability: Durability
     searchable: bool
+    role: str
 
 
 class Committing(Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 import strongroom
-from strongroom.mcp.principals import PROFILE_OF_ROLE, Principal
+from strongroom.mcp.principals import Principal, profile_of
 from strongroom.server.ids import marked_ids
 from strongroom.server.keys import Caller
 from strongroom.server.request import Body
@@ -59,7 +59,7 @@ class McpApp:
             # What surrounds a header's value is no part of it; the parser leaves it there, and the SDK compares.
             scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
             scope["user"] = _owner(caller)
-            scope[PRINCIPAL] = Principal(context_of(state, caller.space), caller.name, PROFILE_OF_ROLE[caller.role])
+            scope[PRINCIPAL] = Principal(context_of(state, caller.space), caller.name, profile_of(caller.role))
             whole = _replayed(await request.body(), receive)
             with state.streams.one(caller.name), marked_ids(caller):
                 answer = _Answer(send, partial(state.gate.still_admits, request, caller))
@@ -122,7 +122,8 @@ async def _admitted(request: Request) -> Caller:
         if refusal.status == 401 and settings.jwt_keys_url:
             parts = urlsplit(resource(request))
             where = f"{parts.scheme}://{parts.netloc}{METADATA}{parts.path}"
-            refusal.headers["WWW-Authenticate"] = f'Bearer resource_metadata="{where}"'
+            wrong = 'error="invalid_token", ' if "authorization" in request.headers else ""
+            refusal.headers["WWW-Authenticate"] = f'Bearer {wrong}resource_metadata="{where}"'
         raise
 
 

@@ -46,7 +46,8 @@ LONGEST_WAIT_SECONDS = 30.0
 @endpoint("GET /store", "read", "What this key opens")
 async def about(request: Request[None, None]) -> Whole:
     store = request.ctx.store
-    return _answer(wire.dump(wire.About(request.caller.space, store.durability, can_search(store))))
+    caller = request.caller
+    return _answer(wire.dump(wire.About(caller.space, store.durability, can_search(store), caller.role)))
 
 
 @post("POST /store/read", "read", "Answer questions from one snapshot", max_body_bytes=QUESTIONS_BYTES)
