@@ -8,6 +8,7 @@ from typing import Any, TypeVar, Unpack
 
 from strongroom.arguments import checked
 from strongroom.embedders import Embedder
+from strongroom.encryption import Secret
 from strongroom.scope import Scope
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
@@ -108,15 +109,16 @@ class AsyncContext:
         threads: Sequence[str] | bool = True,
         memories: Sequence[str] | bool = True,
         signing_key: bytes | None = None,
+        key: Secret | None = None,
     ) -> SpacePack:
         """Write runs, sessions, live threads and memories to one file: all of them, those of some ids, or none (False).
 
         Files, batches of memories that wait for review, ended threads and keys are not in it; `strongroom copy` takes
         everything that is stored. The file is complete and on disk, or not there. `signing_key` is an Ed25519 private
-        key (32 bytes).
+        key (32 bytes); `key` encrypts the file (a passphrase, 32 bytes, or a function that fetches one).
         """
         which: dict[str, Any] = {"runs": runs, "sessions": sessions, "threads": threads, "memories": memories}
-        return await everything.export(self, path, **which, signing_key=signing_key)
+        return await everything.export(self, path, **which, signing_key=signing_key, key=key)
 
     @checked
     async def restore(
@@ -124,6 +126,7 @@ class AsyncContext:
         path: str | os.PathLike[str],
         *,
         public_key: bytes | None = None,
+        key: Secret | None = None,
         max_bytes: int = everything.MAX_BYTES,
         actor: str = ACTOR,
         commit_id: str | None = None,
@@ -131,10 +134,11 @@ class AsyncContext:
         """Bring back everything that `export` wrote, in one commit: all of it appears, or nothing.
 
         Nothing is written before the whole pack was checked. What is there already under the same id is a `Conflict`.
-        Memories must obey the policy of `ctx.memories`. `public_key` (32 bytes) demands a signature by that key.
+        Memories must obey the policy of `ctx.memories`. `public_key` (32 bytes) demands a signature by that key;
+        `key` opens an encrypted pack.
         """
         return await everything.restore(
-            self, path, public_key=public_key, max_bytes=max_bytes, actor=actor, commit_id=commit_id
+            self, path, public_key=public_key, key=key, max_bytes=max_bytes, actor=actor, commit_id=commit_id
         )
 
     async def close(self) -> None:

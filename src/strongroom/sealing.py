@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
@@ -64,6 +65,17 @@ def unsealed(file: BinaryIO, key: Secret | None) -> Iterator[BinaryIO]:
     sealed = _Sealed(file, header, _cipher(secret, header), size)
     sealed.check()
     yield cast("BinaryIO", sealed)
+
+
+@contextmanager
+def scratch(*, encrypted: bool) -> Iterator[BinaryIO]:
+    """Offer a temporary file; where nothing may be on disk in the clear, one sealed under a key that nobody keeps."""
+    with tempfile.TemporaryFile() as file:
+        if not encrypted:
+            yield file
+            return
+        header = MAGIC + bytes([False, LOG_N]) + os.urandom(SALT_BYTES)
+        yield cast("BinaryIO", _Sealed(file, header, _cipher(os.urandom(KEY_BYTES), header)))
 
 
 def _content_size(stored: int) -> int:

@@ -33,8 +33,16 @@ class TestSqliteEncrypted(TestSqlite):
 
 
 class TestSqliteAsync(TestSqlite):
+    secret: bytes | None = None
+
     def make_store(self) -> Store:
+        path = Path(self.folder.name, "agent.db")
+
         async def opened() -> AsyncStore:
-            return Threaded(SqliteStore(Path(self.folder.name, "agent.db"), max_record_bytes=self.max_record_bytes))
+            return Threaded(SqliteStore(path, max_record_bytes=self.max_record_bytes, key=self.secret))
 
         return Driven(opened)
+
+
+class TestSqliteEncryptedAsync(TestSqliteAsync):
+    secret = b"k" * 32

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
+
 from strongroom.backends.sqlite import SqliteStore
+from strongroom.backends.sqlite.encryption import SALT_BYTES, pragma
 from strongroom.errors import Damaged, SchemaMismatch, StrongroomError
 from strongroom.store import AnyQuestion, Get, Range
 from tests.crash.processes import apart
@@ -17,6 +21,8 @@ from tests.faults.kill9 import campaign, sweep
 from tests.faults.power import Report, cut, record, spread
 
 KEY = b"k" * 32
+PAGE = 4096
+ALL = 100_000  # flips: the long campaign takes every bit
 
 
 class Encrypted(Checkpointing):
@@ -111,6 +117,61 @@ def _flip(folder: Path, flips: int) -> Counter[str]:
         except StrongroomError as error:
             raise AssertionError(f"{place}: {error!r}") from error
     return seen
+
+
+# ---- every single bit -----------------------------------------------------------------------------------------------
+# Above, a store is opened for each bit, which takes too long for all of them. Here SQLite alone reads every page: what
+# it gives is what was written, or nothing, so that no store above it can ever see anything else.
+
+
+def _pages(path: Path, key: str) -> list[bytes]:
+    """Return every page as SQLite gives it: zeros stand for one that it refuses, and [] for a file."""
+    con = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        con.pragma("key", key)
+        whole = con.serialize("main") or b""
+    except (apsw.NotADBError, apsw.CorruptError, apsw.IOError):
+        whole = b""
+    finally:
+        con.close()
+    return [whole[start : start + PAGE] for start in range(0, len(whole), PAGE)]
+
+
+def _flip_pages(folder: Path, flips: int) -> Counter[str]:
+    path = folder / "agent.db"
+    with Encrypted(path) as store:
+        for number in range(1, 21):
+            store.commit(step(0, number))
+        store.compact()
+    good = path.read_bytes()
+    key = pragma(KEY, good[:SALT_BYTES])
+    con = apsw.Connection(str(path))
+    con.pragma("key", key)
+    con.pragma("journal_mode", "DELETE")  # so that a page comes from the file alone
+    con.close()
+    good, truth = path.read_bytes(), _pages(path, key)
+    assert len(truth) == len(good) // PAGE and all(page.strip(b"\0") for page in truth)
+    seen: Counter[str] = Counter()
+    bits = range(len(good) * 8)
+    with path.open("r+b", buffering=0) as file:
+        for bit in bits if flips >= ALL else random.Random(SEED).sample(bits, flips):
+            place = bit // 8
+            os.pwrite(file.fileno(), bytes([good[place] ^ 1 << bit % 8]), place)
+            found = _pages(path, key)
+            os.pwrite(file.fileno(), good[place : place + 1], place)
+            changed = [page for page, right in zip(found, truth, strict=bool(found)) if page != right]
+            assert not any(page.strip(b"\0") for page in changed), f"bit {bit}: another page"
+            seen["refused" if changed or not found else "as it was"] += 1
+    return seen
+
+
+def test_every_flipped_bit_leaves_each_page_as_it_was_written_or_refused(
+    fast_folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    seen = apart(_flip_pages, fast_folder, FLIPS)
+    for what, times in seen.items():
+        record_property(what, times)
+    assert seen["refused"] > 0.99 * seen.total()
 
 
 def test_no_flipped_bit_of_an_encrypted_file_gives_a_wrong_answer(

@@ -127,6 +127,15 @@ def test_an_idempotency_key_makes_a_repeat_safe(http: httpx.Client) -> None:
     assert ids[0] == ids[1] and len(http.get("/sessions/s1/messages").json()["messages"]) == 1
 
 
+def test_a_memory_that_is_committed_again_by_another_run_is_told_by_its_id(http: httpx.Client) -> None:
+    told = []
+    for _ in range(2):
+        run = http.post("/runs", json={"objective": "x"}).json()["run_id"]
+        batch = http.post(f"/runs/{run}/memory/propose", json={"mcrs": [MCR], "scope_filters": {}}).json()["batch_id"]
+        told.append(http.post(f"/runs/{run}/memory/commit", json={"batch_id": batch}).json()["committed_ids"])
+    assert told[0] == told[1] and len(told[0]) == 1
+
+
 def test_a_pack_can_be_carried_over(http: httpx.Client) -> None:
     run = http.post("/runs", json={"objective": "Travel"}).json()["run_id"]
     pack = http.get(f"/runs/{run}/pack")
@@ -134,6 +143,24 @@ def test_a_pack_can_be_carried_over(http: httpx.Client) -> None:
     back = http.post("/runs/restore?run_id=there", content=pack.content, headers={"Content-Type": "application/zip"})
     assert back.json()["ws"]["objective"] == "Travel"
     assert http.get("/runs/there/verify").json()["ok"] is True
+
+
+def test_a_pack_is_carried_over_under_a_key_that_only_its_owner_has(http: httpx.Client) -> None:
+    run = http.post("/runs", json={"objective": "Travel"}).json()["run_id"]
+    key = {"Strongroom-Pack-Key": "0f" * 32}
+    pack = http.get(f"/runs/{run}/pack", headers=key).content
+    assert b"Travel" not in pack and not pack.startswith(b"PK")
+
+    def restored(**headers: str) -> httpx.Response:
+        sent = {"Content-Type": "application/zip", **headers}
+        return http.post("/runs/restore?run_id=sealed", content=pack, headers=sent)
+
+    for wrong in ({}, {"Strongroom-Pack-Key": "f0" * 32}, {"Strongroom-Pack-Key": "a passphrase"}):
+        refused = restored(**wrong)
+        assert refused.status_code == 422 and "nothing changed" in refused.text
+        assert "f0f0" not in refused.text and "passphrase" not in refused.text
+    assert http.get("/runs/sealed").status_code == 404
+    assert restored(**key).json()["ws"]["objective"] == "Travel"
 
 
 def test_looking_for_a_run_creates_nothing(http: httpx.Client) -> None:

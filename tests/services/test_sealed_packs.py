@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import strongroom
 from strongroom.encryption import Secret
 from strongroom.errors import InvalidInput
 from strongroom.sealing import CHUNK, HEADER_BYTES, MAGIC, sealing, unsealed
+from tests.server.serving import served
 
 KEY = b"p" * 32
 CANARY = "canary-7f3a"
@@ -59,6 +61,67 @@ def test_a_passphrase_does_it_too(ctx: Any, tmp_path: Path) -> None:
     path = tmp_path / "pack.sealed"
     ctx.runs.get("r").export(path, key="four words or more", signing_key=b"s" * 32)
     assert ctx.runs.restore(path, run_id="again", key=lambda: "four words or more").verify().ok
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> bytearray:
+    """What is written to temporary files, which are gone before anybody could look."""
+    seen = bytearray()
+    real = tempfile.TemporaryFile
+
+    def watched(*args: Any, **more: Any) -> Any:
+        file = real(*args, **more)
+        write = file.write
+
+        def noted(part: bytes) -> int:
+            seen.extend(part)
+            return int(write(part))
+
+        file.write = noted
+        return file
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", watched)
+    return seen
+
+
+def test_a_space_comes_back_from_an_encrypted_pack_and_no_temporary_file_has_it_in_the_clear(
+    ctx: Any, tmp_path: Path, written: bytearray
+) -> None:
+    ctx.sessions.open("s").append([{"role": "user", "content": CANARY}])
+    path = tmp_path / "space.sealed"
+    assert ctx.export(path, key=KEY).runs == ["r"]
+    assert CANARY.encode() not in path.read_bytes()
+    for wrong in (b"q" * 32, "a passphrase", None):
+        with pytest.raises(InvalidInput, match="nothing changed"):
+            ctx.restore(path, key=wrong)
+    with strongroom.open(tmp_path / "other.db") as other:
+        assert other.restore(path, key=KEY).sessions == ("s",)
+        assert other.runs.get("r").working_set.objective == CANARY
+        assert other.sessions.get("s").load()[0]["content"] == CANARY
+    assert len(written) > 1_000 and CANARY.encode() not in written
+
+
+def test_the_watch_would_see_a_pack_that_is_not_encrypted(ctx: Any, tmp_path: Path, written: bytearray) -> None:
+    ctx.export(tmp_path / "space.zip")
+    assert b"working_set" in written
+
+
+def test_packs_are_encrypted_here_and_opened_here_with_a_server_between(tmp_path: Path, ctx: Any) -> None:
+    with served(str(tmp_path / "served.db")) as server, strongroom.connect(server.url) as remote:
+        path, space = tmp_path / "run.sealed", tmp_path / "space.sealed"
+        ctx.runs.get("r").export(path, key=KEY)
+        assert remote.runs.restore(path, key=KEY).verify().ok
+        remote.runs.get("r").export(tmp_path / "back.sealed", key="four words or more")
+        remote.export(space, key=KEY)
+        for file in (tmp_path / "back.sealed", space):
+            assert CANARY.encode() not in file.read_bytes()
+        again = ctx.runs.restore(tmp_path / "back.sealed", run_id="again", key="four words or more")
+        assert again.working_set.objective == CANARY
+    with (
+        served(str(tmp_path / "second.db")) as server,
+        strongroom.connect(server.url) as remote,
+    ):
+        assert remote.restore(space, key=KEY).runs == ("r",)
 
 
 def test_no_byte_of_it_is_in_the_pack_or_left_beside_it(pack: Path) -> None:

@@ -114,6 +114,47 @@ def test_no_byte_of_it_is_in_any_file(path: Path) -> None:
     assert canaries(path.parent) == 0
 
 
+AGENT = f"""
+import os, signal, sys
+import strongroom
+path, how = sys.argv[1:]
+ctx = strongroom.open(path, key="{PASSPHRASE}")
+run = ctx.runs.create(objective="{CANARY}", run_id="r")
+run.record("TOOL_CALL", {{"tool_name": "{CANARY}", "arguments": {{"x": "{CANARY}"}}}})
+run.attach(b"{CANARY}" * 20_000, type="text")
+session = ctx.sessions.open("{CANARY}")
+session.append([{{"role": "user", "content": "{CANARY} " * 2_000}}])
+session.search("{CANARY}")
+ctx.memories.add("{CANARY} is the door")
+ctx.memories.search("{CANARY}")
+ctx.files.write("/{CANARY}.md", "{CANARY}")
+ctx.threads.append("t", {{"x": "{CANARY}"}}, from_id="{CANARY}", to_id="b")
+ctx.store.backup(path + ".backup")
+run.export(path + ".run", key=b"p" * 32)
+ctx.export(path + ".space", key="another passphrase")
+if how == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+ctx.store.compact()
+ctx.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_no_byte_of_what_an_agent_keeps_is_in_any_file_that_its_process_leaves(path: Path, how: str) -> None:
+    """In the database, its log, a backup, packs and temporary files. Not looked at: a core dump, which holds memory."""
+    temporary = path.parent / "temporary"
+    temporary.mkdir()
+    places = dict.fromkeys(("TMPDIR", "SQLITE_TMPDIR"), str(temporary))
+    done = subprocess.run([sys.executable, "-c", AGENT, str(path), how], env={**os.environ, **places}, timeout=300)
+    assert done.returncode == {"closed": 0, "killed": -9}[how]
+    assert {f"agent.db{ending}" for ending in ("", ".backup", ".run", ".space")} <= {
+        file.name for file in path.parent.iterdir()
+    }
+    assert canaries(path.parent) == 0
+    with strongroom.open(path, key=PASSPHRASE) as ctx:
+        assert ctx.runs.get("r").working_set.objective == CANARY
+
+
 def test_the_count_would_see_a_store_that_is_not_encrypted(path: Path) -> None:
     with SqliteStore(path) as store:
         fill(store)

@@ -10,7 +10,7 @@ import click
 
 import strongroom
 from strongroom.cli.keys import with_keys
-from strongroom.cli.output import as_json, done, hide_secrets, say, wants_json
+from strongroom.cli.output import as_json, as_json_line, done, hide_secrets, say, wants_json
 from strongroom.cli.root import URL, address, cli, is_server, is_there, options, space
 from strongroom.compat.aos_context import environment as aos
 from strongroom.console.sample import fill
@@ -56,7 +56,7 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
 
     def announce(where: str) -> None:
         if wants_json():
-            as_json({"url": where, "keys": has_keys})
+            as_json_line({"url": where, "keys": has_keys})
             return
         say("Strongroom on {}  (console: /, documentation: /docs)", where)
         if not protected:

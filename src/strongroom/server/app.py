@@ -52,6 +52,7 @@ CORS: dict[str, Any] = {
         "Mcp-Method",
         "Mcp-Name",
         "Mcp-Session-Id",
+        "Strongroom-Pack-Key",
         "X-Request-Id",
     ],
     "expose_headers": ["ETag", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate", "X-Request-Id"],

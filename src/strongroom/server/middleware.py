@@ -27,7 +27,9 @@ HEADERS = (
 MOST_HEADERS = 100
 MOST_HEADER_BYTES = 64 * 1024
 # Of two of these, one part of a chain could believe the first and another the last.
-SINGLE = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"idempotency-key", b"if-match"})
+SINGLE = frozenset(
+    {b"host", b"origin", b"authorization", b"sec-fetch-site", b"idempotency-key", b"if-match", b"strongroom-pack-key"}
+)
 
 
 class WithoutQuery(logging.Filter):

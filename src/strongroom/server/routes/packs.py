@@ -1,8 +1,13 @@
-"""Resume packs over HTTP: download, upload, and snapshots kept on the server."""
+"""Resume packs over HTTP: download, upload, and snapshots kept on the server.
+
+A pack that comes or goes may be encrypted, under 32 bytes that the caller sends along in a header. A passphrase is for
+whoever has it: to stretch one takes memory and time that no caller may have of a server.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -28,6 +33,7 @@ endpoint = Endpoints("packs")
 
 CHUNK = 256 * 1024
 PACK = "pack.zip"
+KEY_HEADER = "Strongroom-Pack-Key"
 
 
 class Snapshot(Struct, frozen=True):
@@ -97,13 +103,15 @@ async def _chunks(path: Path) -> AsyncIterator[bytes]:
 async def download(request: Request[None, None]) -> Download:
     """Make a pack and send it; it is written to a temporary file first, because only a complete one may leave.
 
-    Whoever may read, may do this: nothing is recorded. Keeping a snapshot is, and needs the right to write.
+    Whoever may read, may do this: nothing is recorded. Keeping a snapshot is, and needs the right to write. With
+    `Strongroom-Pack-Key`, 64 hexadecimal digits, it is encrypted under those 32 bytes.
     """
+    key = _key(request)
     run = await request.ctx.runs.get(request.path_params["run_id"], actor=request.caller.name)
     folder = tempfile.TemporaryDirectory(prefix="strongroom-pack-")
     try:
         with _no_folders():
-            await run.export(Path(folder.name) / PACK, record=False)
+            await run.export(Path(folder.name) / PACK, key=key, record=False)
     except BaseException:
         folder.cleanup()
         raise
@@ -112,7 +120,11 @@ async def download(request: Request[None, None]) -> Download:
 
 @endpoint("POST /runs/restore", "write", "Upload a resume pack", accepts="application/zip", large=True)
 async def upload(request: Request[None, RestoreQuery]) -> Loaded:
-    """Restore a pack sent as the body. It is spooled to disk, checked as a whole, and only then believed."""
+    """Restore a pack sent as the body. It is spooled to disk, checked as a whole, and only then believed.
+
+    `Strongroom-Pack-Key`, 64 hexadecimal digits, opens an encrypted one.
+    """
+    key = _key(request)
     with tempfile.TemporaryDirectory(prefix="strongroom-pack-") as folder:
         path = Path(folder) / PACK
         async with await open_file(path, "wb") as file:
@@ -122,7 +134,12 @@ async def upload(request: Request[None, RestoreQuery]) -> Loaded:
             raise InvalidInput("send the pack as the body, application/zip; nothing changed")
         most = request.settings.max_pack_bytes  # unpacked, too: a small file can hold a lot
         run = await _runs(request).restore(
-            path, run_id=request.query.run_id, actor=request.caller.name, max_bytes=most, commit_id=request.commit_id
+            path,
+            run_id=request.query.run_id,
+            key=key,
+            actor=request.caller.name,
+            max_bytes=most,
+            commit_id=request.commit_id,
         )
     return Loaded(True, run.id, run.working_set)
 
@@ -151,6 +168,15 @@ async def load(request: Request[Load, None]) -> Loaded:
     with _no_folders():
         run = await runs.restore(path, run_id=wanted_id, actor=request.caller.name, commit_id=request.commit_id)
     return Loaded(True, run.id, run.working_set)
+
+
+def _key(request: Request[Any, Any]) -> bytes | None:
+    given = request.headers.get(KEY_HEADER)
+    if given is None:
+        return None
+    if re.fullmatch("[0-9A-Fa-f]{64}", given) is None:
+        raise InvalidInput(f"{KEY_HEADER} must be 64 hexadecimal digits, 32 bytes; nothing changed", path=KEY_HEADER)
+    return bytes.fromhex(given)
 
 
 def _runs(request: Request[Any, Any]) -> AsyncRuns:

@@ -19,7 +19,6 @@ untrusted, and no message is delivered again.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Any, BinaryIO, Protocol
@@ -29,10 +28,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.codec import encode
+from strongroom.encryption import Secret
 from strongroom.errors import Conflict
 from strongroom.files import opened, writing
 from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
+from strongroom.sealing import scratch, sealing, unsealed
 from strongroom.services.memories import keys as memory_keys
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.packs import conversations, signing
@@ -92,12 +93,13 @@ async def export(
     threads: Which,
     memories: Which,
     signing_key: bytes | None,
+    key: Secret | None,
 ) -> SpacePack:
     """Write a pack. The file is complete and on disk, or not there; in the store nothing changes."""
     scope = services.scope
-    with writing(path) as file, PackWriter(file) as pack:
+    with writing(path) as plain, sealing(plain, key) as file, PackWriter(file) as pack:
         counts = {
-            "runs": await _each(pack, RUNS, "zip", await _ids(scope, RUN, runs), _run(services)),
+            "runs": await _each(pack, RUNS, "zip", await _ids(scope, RUN, runs), _run(scope, key is not None)),
             "sessions": await _each(pack, SESSIONS, "jsonl", await _ids(scope, SESSION, sessions), _session(scope)),
             "threads": await _each(pack, THREADS, "jsonl", await _ids(scope, INFO, threads), _thread(scope)),
         }
@@ -145,10 +147,10 @@ async def _each(
     return ids
 
 
-def _run(services: Services) -> Callable[[str], AsyncIterator[bytes]]:
+def _run(scope: Scope, encrypted: bool) -> Callable[[str], AsyncIterator[bytes]]:
     async def chunks(id: str) -> AsyncIterator[bytes]:
-        ref, _ = await find(services.scope, id)
-        with tempfile.TemporaryFile() as file:
+        ref, _ = await find(scope, id)
+        with scratch(encrypted=encrypted) as file:
             await run_packs.export(ref, file, memories=None, signing_key=None)
             with whole(file) as read:
                 for chunk in read:
@@ -203,18 +205,25 @@ class SpaceArchive(Archive):
 
 
 async def restore(
-    services: Services, path: Place, *, public_key: bytes | None, max_bytes: int, actor: str, commit_id: str | None
+    services: Services,
+    path: Place,
+    *,
+    public_key: bytes | None,
+    key: Secret | None,
+    max_bytes: int,
+    actor: str,
+    commit_id: str | None,
 ) -> Restored:
     """Bring back everything in a pack, in one commit."""
     scope = services.scope
-    with opened(path) as file:
+    with opened(path) as sealed, unsealed(sealed, key) as file:
         pack = SpaceArchive(file, max_bytes=max_bytes)
         problem = signing.problem(pack.manifest, public_key)
         if problem:
             raise refused(problem)
 
         async def attempt() -> Plan[Restored]:
-            return await _plan(services, pack, actor)
+            return await _plan(services, pack, actor, key is not None)
 
         async def replay(receipt: Receipt) -> Restored:
             assert receipt.answer is not None
@@ -227,10 +236,10 @@ async def restore(
         return await perform(scope, operation, attempt, replay)
 
 
-async def _plan(services: Services, pack: SpaceArchive, actor: str) -> Plan[Restored]:
+async def _plan(services: Services, pack: SpaceArchive, actor: str, encrypted: bool) -> Plan[Restored]:
     store = Overlay(services.scope.store)
     over = replace(services.scope, store=store)
-    runs = [await _restore_run(over, pack, name, actor) for name in pack.under(RUNS)]
+    runs = [await _restore_run(over, pack, name, actor, encrypted) for name in pack.under(RUNS)]
     sessions = [await _joined(store, conversations.writes(over, pack.lines(name))) for name in pack.under(SESSIONS)]
     threads = [await _joined(store, _thread_writes(over, pack, name)) for name in pack.under(THREADS)]
     items = list(pack.lines(MEMORIES))
@@ -254,8 +263,8 @@ async def _joined(store: Overlay, planned: Awaitable[tuple[str, list[Expect], li
     return id
 
 
-async def _restore_run(scope: Scope, pack: SpaceArchive, name: str, actor: str) -> str:
-    with tempfile.TemporaryFile() as file:
+async def _restore_run(scope: Scope, pack: SpaceArchive, name: str, actor: str, encrypted: bool) -> str:
+    with scratch(encrypted=encrypted) as file:
         for chunk in pack.chunks(name):
             file.write(chunk)
         ref, _ = await restores.restore(
