@@ -402,9 +402,15 @@ def test_an_equal_configuration_is_the_backend_that_is_there(caplog: pytest.LogC
     assert caplog.text == ""
 
 
-@pytest.mark.usefixtures("singleton")
+@pytest.mark.usefixtures("singleton", "zone")
 @pytest.mark.parametrize("module", [earlier, later])
-def test_the_documented_usage(module: Any) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_documented_usage(module: Any, times: int) -> None:
+    for time in range(times):
+        documented_usage(module, before=time)
+
+
+def documented_usage(module: Any, before: int) -> None:
     thread_id, payload, metadata = "t", Greeting("hello"), HandlerMetadata("t", "user", own_name="router")
     seen: list[Any] = []
 
@@ -418,7 +424,7 @@ def test_the_documented_usage(module: Any) -> None:
 
     assert seen[0][0] is payload
     assert (ref.from_id, ref.to_id, ref.metadata.own_name) == ("user", "router", "router")
-    assert [slot.payload for slot in history] == [payload]
+    assert [slot.payload for slot in history] == [payload] * (before + 1)
 
 
 def test_the_earlier_names_are_the_same_objects() -> None:

@@ -312,6 +312,7 @@ def test_a_worker_given_the_configuration_sees_chains_and_messages(manager: Stor
     worker.join()
 
 
+@pytest.mark.usefixtures("zone")
 def test_the_documented_redis_usage(redis: str) -> None:
     reset_context_buffer()
     config = BackendConfig(backend_type="redis", redis_url=redis)
