@@ -97,7 +97,7 @@ fuzz: .venv/test ## long campaigns: lockstep machines, properties, linearizabili
 	STRONGROOM_HISTORIES=1000 $(PY) -m pytest tests/linearizability
 	STRONGROOM_SEARCHES=1000000 $(PY) -m pytest tests/properties/test_memory_search.py -n $(WORKERS)
 	STRONGROOM_VECTORS=100000 $(PY) -m pytest tests/vectors/test_recall.py
-	STRONGROOM_CALLS=20000 STRONGROOM_FOLLOWERS=200 STRONGROOM_SECONDS=10 STRONGROOM_COLOURS=http,http-async $(PY) -m pytest tests/server
+	STRONGROOM_CALLS=20000 STRONGROOM_FOLLOWERS=200 STRONGROOM_SECONDS=10 STRONGROOM_CLIENTS=http,http-async $(PY) -m pytest tests/server
 	STRONGROOM_CALLS=20000 STRONGROOM_SECONDS=60 STRONGROOM_KILLS=50 $(PY) -m pytest tests/mcp/test_fuzz.py tests/mcp/test_stdio.py
 
 mcp-conformance: .venv/test .mcp/installed ## the conformance tool and the inspector of MCP, from npm, against our server

@@ -1,4 +1,4 @@
-"""Fixtures: every store, in both colours."""
+"""Fixtures: every store, blocking and async."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import strongroom
 from strongroom.opening import open_store
 from strongroom.store import Store
 from tests import scratch
-from tests.colours import Awaitable
+from tests.awaitable import Awaitable
 from tests.missing import summary
 from tests.servers.postgres import postgres, postgres_server, postgres_url, recycled_postgres  # noqa: F401 - fixtures
 from tests.servers.valkey import redis_store, redis_url, valkey_server  # noqa: F401 - fixtures
@@ -25,7 +25,7 @@ settings.register_profile("ci", deadline=None, suppress_health_check=list(Health
 settings.load_profile("ci")
 
 STORES = ["memory", "sqlite", "postgres", "redis"]
-COLOURS = ["blocking", "async"]
+MODES = ["blocking", "async"]
 
 
 @pytest.fixture(params=STORES)
@@ -50,9 +50,9 @@ def runner() -> Iterator[asyncio.Runner]:
         yield runner
 
 
-@pytest.fixture(params=COLOURS)
+@pytest.fixture(params=MODES)
 def make_ctx(request: pytest.FixtureRequest, address: str, runner: asyncio.Runner) -> Iterator[Callable[..., Any]]:
-    """Open contexts on the same address, in each colour. Tests await every call and do not see which one they have."""
+    """Open contexts on the same address, blocking and async. Tests await every call, not knowing which they have."""
     opened: list[Any] = []
 
     def make(**options: Any) -> Any:

@@ -150,7 +150,7 @@ def test_a_struct_with_fields_that_fit_can_be_made(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [{"names": "ab"}, {"names": {"a": 1}}, {"names": [1]}, {"limit": "3"}])
-def test_a_struct_with_a_field_that_does_not_fit_can_not(given: Any) -> None:
+def test_a_struct_with_a_field_that_does_not_fit_cannot(given: Any) -> None:
     with pytest.raises(InvalidInput, match="must be a"):
         Settings(**given)
 

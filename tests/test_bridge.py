@@ -1,4 +1,4 @@
-"""One source, two colours: blocking calls that need no loop, and a store in memory that does not stop one."""
+"""One source for both: blocking calls that need no loop, and a store in memory that does not stop one."""
 
 from __future__ import annotations
 

@@ -290,11 +290,11 @@ def test_one_store_serves_two_loops(gated: Gated) -> None:
     assert length(gated) == 40
 
 
-@pytest.mark.parametrize("colour", ["inline", "threaded"])
-async def test_a_commit_too_large_is_refused_before_it_is_queued(colour: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["inline", "threaded"])
+async def test_a_commit_too_large_is_refused_before_it_is_queued(mode: str, tmp_path: Path) -> None:
     store: Any = (
         Inline(MemoryStore(max_record_bytes=10))
-        if colour == "inline"
+        if mode == "inline"
         else Threaded(SqliteStore(tmp_path / "agent.db", max_record_bytes=10))
     )
     with pytest.raises(InvalidInput, match="limit of 10"):

@@ -18,7 +18,7 @@ from strongroom.copying import copy
 from strongroom.errors import InvalidInput, StoreError
 from strongroom.opening import open_store
 from strongroom.scope import Scope
-from strongroom.store import Append, Commit, Entry, Get, Key, Parcel, Put, Store, new_id
+from strongroom.store import Append, Commit, Entry, ExportItem, Get, Key, Put, Store, new_id
 from tests.server.serving import served
 
 
@@ -79,7 +79,7 @@ def test_an_event_slipped_in_is_named(store: Store) -> None:
     assert problem.startswith("run 'one' in 'acme': ") and problem.endswith("(event 4)")
 
 
-def test_a_run_that_can_not_be_read_does_not_hide_the_others(store: Store) -> None:
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(store: Store) -> None:
     furnish(store)
     tamper(store, "one", lambda state: state.clear())
     tamper(store, "two", finish)
@@ -89,7 +89,7 @@ def test_a_run_that_can_not_be_read_does_not_hide_the_others(store: Store) -> No
 
 def test_half_a_copy_is_not_all_good(store: Store) -> None:
     class Breaking:
-        def load(self, parcels: list[Parcel]) -> None:
+        def load(self, items: list[ExportItem]) -> None:
             raise StoreError("broke")
 
         def __getattr__(self, name: str) -> Any:

@@ -24,9 +24,9 @@ from strongroom.store import (
     Delete,
     Entry,
     Erase,
+    ExportItem,
     Get,
     Key,
-    Parcel,
     Put,
     Range,
     Scan,
@@ -116,12 +116,12 @@ class Breaking:
     def __init__(self, store: Any, loads: int) -> None:
         self.store, self.left = store, loads
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
+    def load(self, items: Sequence[ExportItem]) -> None:
         if not self.left:
-            self.store.load(parcels[: len(parcels) // 2])  # half of it arrives
+            self.store.load(items[: len(items) // 2])  # half of it arrives
             raise StoreError("the connection broke", reason="io")
         self.left -= 1
-        self.store.load(parcels)
+        self.store.load(items)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
@@ -163,9 +163,9 @@ def test_progress_counts_records_and_documents(make: Callable[[str], Any]) -> No
 def everything(store: Any) -> list[Any]:
     found, after = [], None
     while True:
-        shipment = store.unload(after, 100)
-        found += shipment.parcels
-        after = shipment.next
+        exported = store.unload(after, 100)
+        found += exported.items
+        after = exported.next
         if after is None:
             return found
 
@@ -266,17 +266,17 @@ def test_two_copies_into_one_target_do_not_both_go_on(make: Callable[[str], Any]
 # ---- verified -------------------------------------------------------------------------------------------------------
 
 
-def spoil(parcel: Parcel, what: str) -> Parcel:
-    """Change one thing about a parcel, if it has it."""
+def spoil(item: ExportItem, what: str) -> ExportItem:
+    """Change one thing about a item, if it has it."""
     if what in ("alive", "version"):
-        changed = {"alive": not parcel.alive, "version": parcel.version + (not parcel.records)}[what]
-        return replace(parcel, **{what: changed})
-    if parcel.stream and what in ("weight", "at", "sender", "type", "text", "commitment", "chain"):
+        changed = {"alive": not item.alive, "version": item.version + (not item.records)}[what]
+        return replace(item, **{what: changed})
+    if item.stream and what in ("weight", "at", "sender", "type", "text", "commitment", "chain"):
         different: Any = {"weight": 77, "at": 77, "commitment": b"x" * 32, "chain": b"x" * 32}.get(what, "else")
-        return replace(parcel, records=tuple(replace(record, **{what: different}) for record in parcel.records))
-    if not parcel.stream and what in ("value", "tags"):
-        return replace(parcel, **{what: {"value": encode("else"), "tags": {"n": "2"}}[what]})
-    return parcel
+        return replace(item, records=tuple(replace(record, **{what: different}) for record in item.records))
+    if not item.stream and what in ("value", "tags"):
+        return replace(item, **{what: {"value": encode("else"), "tags": {"n": "2"}}[what]})
+    return item
 
 
 class Spoiling(MemoryStore):
@@ -286,8 +286,8 @@ class Spoiling(MemoryStore):
         super().__init__()
         self.what = what
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
-        super().load([spoil(parcel, self.what) for parcel in parcels])
+    def load(self, items: Sequence[ExportItem]) -> None:
+        super().load([spoil(item, self.what) for item in items])
 
 
 ASPECTS = ["alive", "version", "value", "tags", "weight", "at", "sender", "type", "text", "commitment", "chain"]
@@ -304,8 +304,8 @@ def test_a_copy_that_differs_in_anything_is_refused(what: str) -> None:
 
 def test_a_record_that_got_lost_is_noticed() -> None:
     class Losing(MemoryStore):
-        def _load_stream(self, parcel: Parcel) -> None:
-            super()._load_stream(replace(parcel, records=parcel.records[:3]))
+        def _load_stream(self, item: ExportItem) -> None:
+            super()._load_stream(replace(item, records=item.records[:3]))
 
     here = MemoryStore()
     fill(here)
@@ -326,7 +326,7 @@ def test_a_source_that_was_written_to_meanwhile_is_noticed() -> None:
         copy(here, MemoryStore(), progress=meanwhile)
 
 
-def test_a_store_that_can_not_move_is_refused() -> None:
+def test_a_store_that_cannot_move_is_refused() -> None:
     class Stuck:
         """Has none of the verbs."""
 

@@ -73,7 +73,7 @@ def test_an_async_function_is_refused_by_the_blocking_api(function: Any) -> None
         [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]],
     ],
 )
-def test_vectors_that_can_not_be_right_are_refused(answer: Any) -> None:
+def test_vectors_that_cannot_be_right_are_refused(answer: Any) -> None:
     with pytest.raises(InvalidInput):
         run(Embedder(lambda texts: answer, name="f", dimension=2).embed(["a", "b"], threads=False))
 

@@ -11,15 +11,15 @@ import pytest
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore, schema
 from strongroom.errors import StoreError
-from strongroom.store import Movable, Parcel
+from strongroom.store import Exportable, ExportItem
 from tests import everything_written
 
 
-def everything(store: Movable) -> list[Parcel]:
+def everything(store: Exportable) -> list[ExportItem]:
     """Return all that a store holds, tombstones, hashes and erased records included."""
-    shipment = store.unload(None, 10_000)
-    assert shipment.next is None
-    return list(shipment.parcels)
+    exported = store.unload(None, 10_000)
+    assert exported.next is None
+    return list(exported.items)
 
 
 @pytest.fixture

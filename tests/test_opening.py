@@ -35,7 +35,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WRONG)
-def test_a_value_that_an_option_can_not_take_is_refused_and_no_file_is_made(
+def test_a_value_that_an_option_cannot_take_is_refused_and_no_file_is_made(
     tmp_path: Path, name: str, value: Any, words: str
 ) -> None:
     for make in (strongroom.open, SqliteStore):
@@ -94,7 +94,7 @@ def test_asyncio_takes_an_opening_for_the_coroutine_it_is() -> None:
     asyncio.run(ctx.close())
 
 
-async def test_a_context_that_can_not_be_opened_is_not_entered() -> None:
+async def test_a_context_that_cannot_be_opened_is_not_entered() -> None:
     with pytest.raises(InvalidInput):
         async with strongroom.aopen("ftp://x"):
             raise AssertionError("entered")
@@ -164,7 +164,7 @@ def test_a_wrong_time_to_remember_is_refused_before_anything_is_opened(
 
 
 @pytest.mark.parametrize("space", ["", 3, "a\nb", "x" * 256])
-def test_a_space_that_can_not_name_anything_is_refused(space: Any) -> None:
+def test_a_space_that_cannot_name_anything_is_refused(space: Any) -> None:
     with pytest.raises(InvalidInput, match="a space must be 1 to 255 printable characters"):
         strongroom.open("memory://", space=space)
 

@@ -117,7 +117,7 @@ def test_any_printable_name_is_a_key_part(part: str) -> None:
         lambda: cursor(Scan("s", "k", after="five")),
     ],
 )
-def test_what_no_store_could_keep_can_not_be_made(wrong: Callable[[], object]) -> None:
+def test_what_no_store_could_keep_cannot_be_made(wrong: Callable[[], object]) -> None:
     with pytest.raises(InvalidInput):
         wrong()
 

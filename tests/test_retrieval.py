@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.dates import Day, day_named, nearness
-from strongroom.retrieval import AROUND, Asked, Place, Text, asks, name_like, promising, rank
+from strongroom.retrieval import AROUND, Asked, Position, Text, asks, name_like, promising, rank
 from strongroom.stemming import words
 
 
 def ranked(query: str, texts: list[str], **more: Any) -> list[int]:
-    rows: dict[Place, Text] = {("row", n): Text(text, words(text), **more) for n, text in enumerate(texts)}
+    rows: dict[Position, Text] = {("row", n): Text(text, words(text), **more) for n, text in enumerate(texts)}
     counts = Counter(word for text in rows.values() for word in set(text.words))
     opinions = rank(Asked.of(query), rows, len(rows), counts)
     return [n for _, n in sorted(opinions, key=lambda place: -opinions[place].score)]
@@ -69,12 +69,12 @@ def test_an_answer_is_found_wherever_it_stands_in_a_long_history() -> None:
 
 
 def test_neighbours_are_read_of_a_bounded_number_of_candidates() -> None:
-    texts: dict[Place, Text] = {("row", 7 * n): Text("tea", ("tea",)) for n in range(5_000)}
+    texts: dict[Position, Text] = {("row", 7 * n): Text("tea", ("tea",)) for n in range(5_000)}
     assert len(promising(Asked.of("tea"), texts, 5_000, {"tea": 5_000})) == AROUND
 
 
 def test_texts_alone_in_their_rows_have_no_neighbours() -> None:
-    rows: dict[Place, Text] = {(name, 0): Text("tea", ("tea",)) for name in "ab"}
+    rows: dict[Position, Text] = {(name, 0): Text("tea", ("tea",)) for name in "ab"}
     opinions = rank(Asked.of("tea"), rows, 2, {"tea": 2})
     assert {(one.window, one.block, one.speaker) for one in opinions.values()} == {(0.0, 0.0, "")}
 
@@ -84,7 +84,7 @@ words_of = st.lists(st.sampled_from(["tea", "milk", "Ana", "run", "чай", "茶
 
 @given(st.lists(words_of, max_size=12), words_of)
 def test_the_order_in_which_texts_are_given_changes_nothing(texts: list[str], query: str) -> None:
-    rows: dict[Place, Text] = {("row", n): Text(text, words(text)) for n, text in enumerate(texts)}
+    rows: dict[Position, Text] = {("row", n): Text(text, words(text)) for n, text in enumerate(texts)}
     counts = Counter(word for text in rows.values() for word in set(text.words))
     one = rank(Asked.of(query), rows, len(rows), counts)
     other = rank(Asked.of(query), dict(reversed(rows.items())), len(rows), counts)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strongroom.blocking import Context
-from tests.colours import Awaitable
+from tests.awaitable import Awaitable
 
 
 def raw(handle: Any) -> Any:

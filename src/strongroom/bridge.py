@@ -6,7 +6,7 @@ Services are written once, in `async def`, and await nothing but the port. Over 
 suspend, so one `coro.send(None)` runs a whole operation to its end: no event loop, no thread, and it works inside a
 running loop too. The blocking API is then a typed table of contents: `update = blocking(AsyncRuns.update)`.
 
-Over SQLite the async colour (`Threaded`) gives commits to the store, which writes what is queued in one transaction, so
+Over SQLite the async side (`Threaded`) gives commits to the store, which writes what is queued in one transaction, so
 that hundreds of tasks share an fsync, and has a thread wait for it; longer reads go to a small pool. A cancelled caller
 waits until its commit has landed or failed, then reports the cancellation: nothing is ever half done behind its back.
 """
@@ -31,18 +31,18 @@ from strongroom.store import (
     Bounded,
     Commit,
     Durability,
+    Exportable,
+    ExportItem,
+    ExportPage,
     Find,
     Found,
     Get,
     Key,
-    Movable,
-    Parcel,
     Part,
     Range,
     Receipt,
     ReceiptOf,
     Searchable,
-    Shipment,
     Store,
     Tail,
     Watchable,
@@ -147,7 +147,7 @@ class Inline:
 
     def __init__(self, store: Store) -> None:
         self.blocking = store
-        if isinstance(store, Movable):  # declared only where it is so
+        if isinstance(store, Exportable):  # declared only where it is so
             self.unload, self.load = self._unload, self._load
         if hasattr(store, "perform"):
             self.perform = self._perform
@@ -178,11 +178,11 @@ class Inline:
         made: Receipt | None = cast("Any", self.blocking).perform(operation)
         return made
 
-    async def _unload(self, after: str | None, limit: int) -> Shipment:
-        return _movable(self.blocking).unload(after, limit)
+    async def _unload(self, after: str | None, limit: int) -> ExportPage:
+        return _exportable(self.blocking).unload(after, limit)
 
-    async def _load(self, parcels: Sequence[Parcel]) -> None:
-        _movable(self.blocking).load(parcels)
+    async def _load(self, items: Sequence[ExportItem]) -> None:
+        _exportable(self.blocking).load(items)
 
     async def close(self) -> None:
         self.blocking.close()
@@ -228,7 +228,7 @@ class Threaded:
         self.blocking = store
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="strongroom-read")
         self._bells: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = WeakKeyDictionary()
-        if isinstance(store, Movable):
+        if isinstance(store, Exportable):
             self.unload, self.load = self._unload, self._load
 
     def __repr__(self) -> str:
@@ -282,13 +282,13 @@ class Threaded:
         """Look at the files: readers go on although somebody has taken them away."""
         await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.require_usable)
 
-    async def _unload(self, after: str | None, limit: int) -> Shipment:
+    async def _unload(self, after: str | None, limit: int) -> ExportPage:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, _movable(self.blocking).unload, after, limit)
+        return await loop.run_in_executor(self._readers, _exportable(self.blocking).unload, after, limit)
 
-    async def _load(self, parcels: Sequence[Parcel]) -> None:
+    async def _load(self, items: Sequence[ExportItem]) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._readers, _movable(self.blocking).load, parcels)
+        await loop.run_in_executor(self._readers, _exportable(self.blocking).load, items)
 
     async def close(self) -> None:
         loop = asyncio.get_running_loop()
@@ -307,7 +307,7 @@ class Pooled:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="strongroom-call")
         # Those who wait may be many and take long, so they stand in nobody's way.
         self._watchers = ThreadPoolExecutor(256, thread_name_prefix="strongroom-wait")
-        if isinstance(store, Movable):
+        if isinstance(store, Exportable):
             self.unload, self.load = self._unload, self._load
         if hasattr(store, "perform"):
             self.perform = self._perform
@@ -339,11 +339,11 @@ class Pooled:
         made: Receipt | None = await finish(self._call(cast("Any", self.blocking).perform, operation))
         return made
 
-    async def _unload(self, after: str | None, limit: int) -> Shipment:
-        return await self._call(_movable(self.blocking).unload, after, limit)
+    async def _unload(self, after: str | None, limit: int) -> ExportPage:
+        return await self._call(_exportable(self.blocking).unload, after, limit)
 
-    async def _load(self, parcels: Sequence[Parcel]) -> None:
-        await finish(self._call(_movable(self.blocking).load, parcels))
+    async def _load(self, items: Sequence[ExportItem]) -> None:
+        await finish(self._call(_exportable(self.blocking).load, items))
 
     async def close(self) -> None:
         await self._call(self.blocking.close)
@@ -416,6 +416,6 @@ def _bounded(store: object) -> Bounded:
     return cast("Bounded", store)
 
 
-def _movable(store: object) -> Movable:
-    assert isinstance(store, Movable)
+def _exportable(store: object) -> Exportable:
+    assert isinstance(store, Exportable)
     return store

@@ -20,7 +20,7 @@ from strongroom.copying import is_unfinished
 from strongroom.errors import Damaged, InvalidInput, StrongroomError
 from strongroom.scope import Scope
 from strongroom.services.runs.state import KIND
-from strongroom.store import Key, Movable, Parcel, Scan, Shipment, Store, ask
+from strongroom.store import Exportable, ExportItem, ExportPage, Key, Scan, Store, ask
 
 MOST_PROBLEMS = 100
 STEP = 1_000
@@ -43,7 +43,7 @@ class Checked(Struct, frozen=True):
 
 
 class _Walk:
-    """A look at every parcel, for stores that have no check of their own; and which spaces there are."""
+    """A look at every item, for stores that have no check of their own; and which spaces there are."""
 
     def __init__(self) -> None:
         self.documents = self.streams = self.records = 0
@@ -53,28 +53,28 @@ class _Walk:
         self._expected = 0
         self._chain: bytes | None = None
 
-    def over(self, store: Movable) -> None:
+    def over(self, store: Exportable) -> None:
         """Look at everything; where a store finds something damaged, note it and go no further."""
         after: str | None = None
         try:
             while True:
-                shipment: Shipment = store.unload(after, STEP)
-                for parcel in shipment.parcels:
-                    self.spaces[parcel.key.space] = None
-                    self._look(parcel)
-                after = shipment.next
+                exported: ExportPage = store.unload(after, STEP)
+                for item in exported.items:
+                    self.spaces[item.key.space] = None
+                    self._look(item)
+                after = exported.next
                 if after is None:
                     return
         except Damaged as damage:
             self.problems.append(f"database: {damage}")
 
-    def _look(self, parcel: Parcel) -> None:
-        name = f"{parcel.key.kind} {parcel.key.id!r} in {parcel.key.space!r}"
-        if parcel.key != self._last:  # the stretches of a stream follow each other
-            self._last, self._expected, self._chain = parcel.key, parcel.version, parcel.chain
-            self.streams += parcel.stream
-            self.documents += not parcel.stream
-        for record in parcel.records:
+    def _look(self, item: ExportItem) -> None:
+        name = f"{item.key.kind} {item.key.id!r} in {item.key.space!r}"
+        if item.key != self._last:  # the stretches of a stream follow each other
+            self._last, self._expected, self._chain = item.key, item.version, item.chain
+            self.streams += item.stream
+            self.documents += not item.stream
+        for record in item.records:
             self.records += 1
             if record.index != self._expected:
                 self.problems.append(f"{name}: records {self._expected} to {record.index - 1} are missing")
@@ -85,7 +85,7 @@ class _Walk:
 
 def check(store: Store) -> Checked:
     """Verify all of a store. Reads everything, some of it twice; changes nothing."""
-    if not isinstance(store, Movable):
+    if not isinstance(store, Exportable):
         raise InvalidInput("a server shows one space; check the store it serves, where it is")
     walk = _Walk()
     walk.over(store)

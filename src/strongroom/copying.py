@@ -1,6 +1,6 @@
-"""Moving everything from one store to another: any backend to any backend, resumable, verified.
+"""Copying everything from one store to another: any backend to any backend, resumable, verified.
 
-Parcels carry versions, tombstones, indexes and hash chains as they are, so expectations made against the old store hold
+Exported items keep versions, tombstones, indexes and hash chains, so expectations made against the old store hold
 against the new one, and ledgers still verify. Only receipts stay behind: finish retries of unknown commits first.
 
 Two stores are never mixed: the target must be empty, or hold the beginning of this very copy. A document in the target
@@ -20,7 +20,20 @@ from msgspec.structs import replace
 
 from strongroom.codec import pack
 from strongroom.errors import Conflict, InvalidInput, StoreError
-from strongroom.store import Commit, Delete, Expect, Get, Key, Movable, Parcel, Put, Shipment, Store, ask, new_id
+from strongroom.store import (
+    Commit,
+    Delete,
+    Expect,
+    Exportable,
+    ExportItem,
+    ExportPage,
+    Get,
+    Key,
+    Put,
+    Store,
+    ask,
+    new_id,
+)
 
 STEP = 1_000
 SPACE = "strongroom:copy"
@@ -42,7 +55,7 @@ class Mark(Struct, frozen=True):
     after: str | None = None
 
 
-class Portable(Store, Movable, Protocol):
+class Portable(Store, Exportable, Protocol):
     """A store that can be read and written, and carried."""
 
 
@@ -73,12 +86,12 @@ def copy(source: Store, target: Store, *, progress: Callable[[int], None] = lamb
     moved, after = 0, None if mark is None else mark.after
     while True:
         version = _note(there, Mark(identity, after), version)
-        shipment = here.unload(after, STEP)
-        parcels = _cargo(shipment)
-        there.load(parcels)
-        moved += sum(max(len(parcel.records), 1) for parcel in parcels)
+        exported = here.unload(after, STEP)
+        items = _content(exported)
+        there.load(items)
+        moved += sum(max(len(item.records), 1) for item in items)
         progress(moved)
-        after = shipment.next
+        after = exported.next
         if after is None:
             break
     wanted, found = survey(here), survey(there)
@@ -98,59 +111,59 @@ def is_unfinished(store: Store) -> bool:
     return found is not None
 
 
-def survey(store: Movable) -> Copied:
+def survey(store: Exportable) -> Copied:
     """Read everything once and return what there is, with a fingerprint that does not depend on the order of keys."""
     last: Key | None = None
     keys, records, total = 0, 0, 0
-    for shipment in _shipments(store):
-        for parcel in _cargo(shipment):
-            if parcel.key != last:  # the stretches of a stream follow each other
-                last = parcel.key
+    for exported in _export_pages(store):
+        for item in _content(exported):
+            if item.key != last:  # the stretches of a stream follow each other
+                last = item.key
                 keys += 1
-                total += _head(parcel)
-            records += len(parcel.records)
-            total += sum(_number(repr((parcel.key, replace(record, native=None)))) for record in parcel.records)
+                total += _head(item)
+            records += len(item.records)
+            total += sum(_number(repr((item.key, replace(record, native=None)))) for record in item.records)
     return Copied(keys, records, f"{total % 2**256:064x}")
 
 
-def _identity(store: Movable) -> str:
+def _identity(store: Exportable) -> str:
     """Return what names a source: all it holds, in the order and in the steps it is unloaded in. Only for the very same
     source does a place to go on from mean anything."""
     digest = sha256()
-    for shipment in _shipments(store):
-        for parcel in _cargo(shipment):
-            records = tuple(replace(record, native=None) for record in parcel.records)
-            digest.update(repr(replace(parcel, records=records, tags={})).encode())
-            digest.update(repr(sorted(parcel.tags.items())).encode())
-        digest.update(repr(shipment.next).encode())
+    for exported in _export_pages(store):
+        for item in _content(exported):
+            records = tuple(replace(record, native=None) for record in item.records)
+            digest.update(repr(replace(item, records=records, tags={})).encode())
+            digest.update(repr(sorted(item.tags.items())).encode())
+        digest.update(repr(exported.next).encode())
     return digest.hexdigest()
 
 
-def _shipments(store: Movable) -> Iterator[Shipment]:
+def _export_pages(store: Exportable) -> Iterator[ExportPage]:
     after: str | None = None
     while True:
-        shipment: Shipment = store.unload(after, STEP)
-        yield shipment
-        after = shipment.next
+        exported: ExportPage = store.unload(after, STEP)
+        yield exported
+        after = exported.next
         if after is None:
             return
 
 
-def _cargo(shipment: Shipment) -> list[Parcel]:
+def _content(exported: ExportPage) -> list[ExportItem]:
     """Leave out what a copy notes for itself."""
-    return [parcel for parcel in shipment.parcels if parcel.key.space != SPACE]
+    return [item for item in exported.items if item.key.space != SPACE]
 
 
-def _anything(store: Movable) -> Key | None:
+def _anything(store: Exportable) -> Key | None:
     """Return a key that the store holds, if only as a tombstone."""
-    for shipment in _shipments(store):
-        for parcel in _cargo(shipment):
-            return parcel.key
+    for exported in _export_pages(store):
+        for item in _content(exported):
+            return item.key
     return None
 
 
 def _portable(store: Store) -> Portable:
-    if not isinstance(store, Movable):
+    if not isinstance(store, Exportable):
         raise InvalidInput("both stores must be able to move their content; nothing was copied")
     return store
 
@@ -173,10 +186,10 @@ def _note(store: Store, mark: Mark, version: int) -> int:
         ) from None
 
 
-def _head(parcel: Parcel) -> int:
+def _head(item: ExportItem) -> int:
     """Sum up what is said of a key besides its records: whether it lives, its count, its chain or its value."""
-    facts = (parcel.stream, parcel.alive, parcel.version, parcel.value, parcel.text, parcel.chain)
-    return _number(repr((parcel.key, facts, sorted(parcel.tags.items()))))
+    facts = (item.stream, item.alive, item.version, item.value, item.text, item.chain)
+    return _number(repr((item.key, facts, sorted(item.tags.items()))))
 
 
 def _number(text: str) -> int:

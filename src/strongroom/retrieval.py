@@ -33,7 +33,7 @@ from strongroom.stemming import words
 
 Spot = TypeVar("Spot", bound=Hashable)
 # A text in a row of texts: the row's name, and its place there. Rows of one text have no neighbours.
-Place = tuple[str, int]
+Position = tuple[str, int]
 
 # How many places of one word a store looks at, newest first. A word more frequent than this says nothing about where
 # an answer is, and counting on would make a query's cost grow with history.
@@ -174,11 +174,11 @@ def share(scores: Mapping[int, float], lent: Sequence[float] = NEIGHBOURS) -> di
 
 def rank(
     asked: Asked,
-    texts: Mapping[Place, Text],
+    texts: Mapping[Position, Text],
     total: int,
     counts: Mapping[str, int],
-    meaning: Mapping[Place, float] | None = None,
-) -> dict[Place, Opinions]:
+    meaning: Mapping[Position, float] | None = None,
+) -> dict[Position, Opinions]:
     """Say what speaks for each of these texts. `meaning` holds cosines, of any of them."""
     named = _named(asked, texts.values())
     held = {place: Counter(text.words) for place, text in texts.items()}
@@ -224,8 +224,8 @@ def without_names(asked: Asked, texts: Iterable[Text]) -> str:
 
 
 def promising(
-    asked: Asked, texts: Mapping[Place, Text], total: int, counts: Mapping[str, int], most: int = AROUND
-) -> list[Place]:
+    asked: Asked, texts: Mapping[Position, Text], total: int, counts: Mapping[str, int], most: int = AROUND
+) -> list[Position]:
     """Return the candidates whose neighbours are worth a look: those with the best words."""
     if len(texts) <= most:
         return list(texts)
@@ -254,7 +254,7 @@ def _named(asked: Asked, texts: Iterable[Text]) -> list[str]:
     return found
 
 
-def _lent(own: Mapping[Place, float], texts: Mapping[Place, Text]) -> dict[Place, float]:
+def _lent(own: Mapping[Position, float], texts: Mapping[Position, Text]) -> dict[Position, float]:
     lent = {place: score for place, score in own.items() if score > 0}
     for (row, index), score in list(lent.items()):
         for distance, part in enumerate(NEIGHBOURS, 1):
@@ -265,14 +265,14 @@ def _lent(own: Mapping[Place, float], texts: Mapping[Place, Text]) -> dict[Place
 
 
 def _windows(
-    own: Mapping[Place, float],
-    texts: Mapping[Place, Text],
-    held: Mapping[Place, Counter[str]],
+    own: Mapping[Position, float],
+    texts: Mapping[Position, Text],
+    held: Mapping[Position, Counter[str]],
     weights: Mapping[str, float],
     average: float,
-) -> dict[Place, float]:
+) -> dict[Position, float]:
     """Read each three consecutive texts as one; each of them gets the score of the best it is in."""
-    best: dict[Place, float] = {}
+    best: dict[Position, float] = {}
     if all((row, index + 1) not in texts for row, index in texts):
         return best
     starts = {(row, index - back) for row, index in own for back in range(WINDOW)}
@@ -289,23 +289,23 @@ def _windows(
 
 
 def _blocks(
-    own: Mapping[Place, float],
-    held: Mapping[Place, Counter[str]],
+    own: Mapping[Position, float],
+    held: Mapping[Position, Counter[str]],
     weights: Mapping[str, float],
     total: int,
     counts: Mapping[str, int],
-) -> dict[Place, float]:
+) -> dict[Position, float]:
     """Read each twenty texts as one. In how many blocks a word stands is told from in how many texts it does."""
     blocks = max(math.ceil(total / BLOCK), 1)
     rare = {word: rarity(blocks, blocks * (1 - (1 - 1 / blocks) ** counts.get(word, 0))) for word in weights}
-    counted: dict[Place, Counter[str]] = {}
+    counted: dict[Position, Counter[str]] = {}
     for row, index in own:
         block = counted.setdefault((row, index // BLOCK), Counter())
         block.update({word: n for word, n in held[row, index].items() if word in weights})
     return {place: _bm25(rare, block, 1.0, LONG_K1, 0.0) for place, block in counted.items()}
 
 
-def _telling(texts: Mapping[Place, Text]) -> dict[Place, float]:
+def _telling(texts: Mapping[Position, Text]) -> dict[Position, float]:
     """Say how much each text tells, whatever the question. Rare is what few of these texts say."""
     holding = Counter(word for text in texts.values() for word in set(text.words))
     told = {}
@@ -355,7 +355,7 @@ def _average(lengths: Iterable[int]) -> float:
     return (sum(found) / len(found) if found else 0.0) or 1.0
 
 
-def _best_is_one(scores: Mapping[Place, float]) -> dict[Place, float]:
+def _best_is_one(scores: Mapping[Position, float]) -> dict[Position, float]:
     best = max(scores.values(), default=0.0)
     return {place: score / best for place, score in scores.items()} if best > 0 else dict(scores)
 

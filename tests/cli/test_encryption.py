@@ -83,7 +83,7 @@ def test_no_answer_shows_a_key(here: Path, type_in: Type, keyed: pytest.MonkeyPa
     assert "51c2" not in "".join(answer.out + answer.err for answer in told)
 
 
-def test_what_is_no_file_can_not_be_encrypted(here: Path, type_in: Type, keyed: pytest.MonkeyPatch) -> None:
+def test_what_is_no_file_cannot_be_encrypted(here: Path, type_in: Type, keyed: pytest.MonkeyPatch) -> None:
     answer = type_in("encrypt", "--url", "memory://")
     assert (answer.code, "only a SQLite store" in answer.err) == (1, True)
     assert type_in("encrypt", "--url", "nothing.db").code == 1

@@ -67,7 +67,7 @@ def test_doctor_typed_twice_says_the_same_and_makes_nothing(empty: Path, type_in
     assert list(empty.iterdir()) == []
 
 
-def test_a_server_that_can_not_begin_leaves_no_store_behind(empty: Path, type_in: Type) -> None:
+def test_a_server_that_cannot_begin_leaves_no_store_behind(empty: Path, type_in: Type) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for _ in range(2):

@@ -375,9 +375,7 @@ def test_a_run_that_is_there_is_not_loaded_over(client: TestClient, run_id: str)
 
 
 @pytest.mark.parametrize("new_run_id", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "a\\b", ""])
-def test_a_run_id_can_not_lead_out_of_the_root(
-    client: TestClient, run_id: str, tmp_path: Path, new_run_id: str
-) -> None:
+def test_a_run_id_cannot_lead_out_of_the_root(client: TestClient, run_id: str, tmp_path: Path, new_run_id: str) -> None:
     made = client.post(f"/runs/{run_id}/resume/snapshot", json={}).json()
     before = sorted(path for path in tmp_path.rglob("*") if "strongroom.db" not in path.name)
     body = {"pack_path": made["pack_zip"], "new_run_id": new_run_id}

@@ -146,7 +146,7 @@ def test_an_item_can_be_added_as_it_is(memory: StoredMemory, status: str, found:
     assert len(memory.search("sky", filters={})) == found
 
 
-def test_what_is_no_item_can_not_be_added(memory: StoredMemory) -> None:
+def test_what_is_no_item_cannot_be_added(memory: StoredMemory) -> None:
     with pytest.raises(ValidationError):
         memory.add_memory_item({"content": "only"})
 

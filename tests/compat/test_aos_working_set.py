@@ -157,7 +157,7 @@ def test_four_hundred_tiny_items_are_cut_down_to_those_that_fit(tmp_path: Path) 
     assert 0 < len(result.new_ws["sliding_context"]) < 400
 
 
-def test_an_item_that_can_not_fit_is_refused_while_lesser_ones_stay(tmp_path: Path) -> None:
+def test_an_item_that_cannot_fit_is_refused_while_lesser_ones_stay(tmp_path: Path) -> None:
     manager = started(tmp_path)
     small = sliding("small", priority=0)
     manager.apply_patch(patch(0, sliding_context=[small]))
@@ -373,7 +373,7 @@ def test_more_runs_than_stores_are_kept_open(tmp_path: Path, monkeypatch: pytest
     assert all(manager.apply_patch(patch(0, status="BUSY")).ok for manager in managers)
 
 
-def test_a_file_that_can_not_be_written_is_a_warning_and_the_update_stands(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_a_warning_and_the_update_stands(tmp_path: Path) -> None:
     manager = started(tmp_path)
     manager.ws_path.unlink()
     manager.ws_path.mkdir()

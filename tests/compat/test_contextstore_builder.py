@@ -63,9 +63,7 @@ def test_a_known_model_is_counted_exactly(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt-4", "gpt-4o", "cl100k_base", "o200k_base", "no such model"])
-def test_a_tokenizer_that_can_not_be_had_is_replaced_by_the_fallback(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_that_cannot_be_had_is_replaced_by_the_fallback(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from strongroom.tokens import counting
 
     monkeypatch.setattr(counting, "_encoding", lambda name: None)

@@ -138,7 +138,7 @@ def test_numbers_that_json_does_not_have_come_over_as_their_names(tmp_path: Path
     assert contents(path, "a") == [{"score": "NaN"}]
 
 
-def test_a_session_whose_name_can_not_be_kept_is_told_and_the_others_come(tmp_path: Path) -> None:
+def test_a_session_whose_name_cannot_be_kept_is_told_and_the_others_come(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     write_old_file(path, [("two\nlines", [old_message(1)]), ("", [old_message(2)]), ("good", [old_message(3)])])
     assert contents(path, "good") == ["text 3"]

@@ -249,7 +249,7 @@ async def test_what_is_not_json_is_refused_everywhere_and_changes_nothing(memory
     assert said(await memory.load_context("s")) == ["x"]
 
 
-async def test_a_session_is_not_made_for_what_can_not_be_saved(memory: MemoryBackend) -> None:
+async def test_a_session_is_not_made_for_what_cannot_be_saved(memory: MemoryBackend) -> None:
     with pytest.raises(ValueError, match=r"."):
         await memory.save_context("s", [{"content": object()}])
     with pytest.raises(ValueError, match="does not exist"):

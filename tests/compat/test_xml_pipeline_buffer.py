@@ -80,12 +80,12 @@ def test_a_slot_tells_everything_about_its_message(buffer: ContextBuffer) -> Non
 
 
 @pytest.mark.parametrize("name", ["payload", "metadata", "index", "anything"])
-def test_a_slot_can_not_be_changed(buffer: ContextBuffer, name: str) -> None:
+def test_a_slot_cannot_be_changed(buffer: ContextBuffer, name: str) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(buffer.append("t", Greeting("x"), "a", "b"), name, None)
 
 
-def test_metadata_can_not_be_changed(buffer: ContextBuffer) -> None:
+def test_metadata_cannot_be_changed(buffer: ContextBuffer) -> None:
     slot = buffer.append("t", Greeting("x"), "a", "b")
     with pytest.raises(FrozenInstanceError):
         slot.metadata.from_id = "mallory"  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The store behind a server keeps every promise, in both colours."""
+"""The store behind a server keeps every promise, blocking and async."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def server() -> Iterator[None]:
 class Tenants:
     """One store over many. A server answers only for the space of a key; the suite makes spaces as it likes."""
 
-    def __init__(self, server: Served, colour: type[TestHttp]) -> None:
+    def __init__(self, server: Served, mode: type[TestHttp]) -> None:
         self._server = server
-        self._colour = colour
+        self._mode = mode
         self._stores: dict[str, Any] = {}
         self._closed = False
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class Tenants:
             raise Closed("closed")
         with self._lock:
             if space not in self._stores:
-                self._stores[space] = self._colour.opened(self._server.url, self._server.key(space))
+                self._stores[space] = self._mode.opened(self._server.url, self._server.key(space))
             return self._stores[space]
 
 
@@ -85,7 +85,7 @@ class TestHttp(StoreConformance):
 
 
 @pytest.mark.skipif(
-    "STRONGROOM_COLOURS" not in os.environ, reason="a minute; STRONGROOM_COLOURS=http,http-async runs it"
+    "STRONGROOM_CLIENTS" not in os.environ, reason="a minute; STRONGROOM_CLIENTS=http,http-async runs it"
 )
 class TestHttpAsync(TestHttp):
     @staticmethod

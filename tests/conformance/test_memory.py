@@ -1,4 +1,4 @@
-"""The in-memory store keeps every promise, in both colours."""
+"""The in-memory store keeps every promise, blocking and async."""
 
 from __future__ import annotations
 

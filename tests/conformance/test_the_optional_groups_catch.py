@@ -12,13 +12,13 @@ from strongroom.backends.memory import MemoryStore, Stream
 from strongroom.store import (
     AnyQuestion,
     Erase,
+    ExportItem,
+    ExportPage,
     Find,
     Found,
     Key,
     Match,
-    Parcel,
     Part,
-    Shipment,
     Slice,
     Store,
     Tail,
@@ -79,29 +79,29 @@ class CountsWrong(MemoryStore):
 class LeavesTombstones(MemoryStore):
     """Unloads only what is alive."""
 
-    def unload(self, after: str | None, limit: int) -> Shipment:
+    def unload(self, after: str | None, limit: int) -> ExportPage:
         found = super().unload(after, limit)
-        return replace(found, parcels=tuple(parcel for parcel in found.parcels if parcel.alive))
+        return replace(found, items=tuple(item for item in found.items if item.alive))
 
 
 class ShipsTooMuch(MemoryStore):
-    def unload(self, after: str | None, limit: int) -> Shipment:
+    def unload(self, after: str | None, limit: int) -> ExportPage:
         return super().unload(after, limit + 1)
 
 
 class SortsByName(MemoryStore):
-    def unload(self, after: str | None, limit: int) -> Shipment:
+    def unload(self, after: str | None, limit: int) -> ExportPage:
         found = super().unload(after, limit)
-        return replace(found, parcels=tuple(sorted(found.parcels, key=lambda parcel: parcel.key)))
+        return replace(found, items=tuple(sorted(found.items, key=lambda item: item.key)))
 
 
 class LoadsTwice(MemoryStore):
     """Appends what it is given, whether it has it or not."""
 
-    def _load_stream(self, parcel: Parcel) -> None:
-        thing = self._things.get(parcel.key)
-        again = [replace(record, index=record.index + 99) for record in parcel.records] if thing else []
-        super()._load_stream(parcel)
+    def _load_stream(self, item: ExportItem) -> None:
+        thing = self._things.get(item.key)
+        again = [replace(record, index=record.index + 99) for record in item.records] if thing else []
+        super()._load_stream(item)
         if type(thing) is Stream:
             thing.records += again
 
@@ -109,36 +109,36 @@ class LoadsTwice(MemoryStore):
 class StartsAnew(MemoryStore):
     """Forgets how many of a stream's records are gone."""
 
-    def _load_stream(self, parcel: Parcel) -> None:
-        super()._load_stream(replace(parcel, version=0) if not parcel.records else parcel)
+    def _load_stream(self, item: ExportItem) -> None:
+        super()._load_stream(replace(item, version=0) if not item.records else item)
 
 
 class LosesTags(MemoryStore):
-    def load(self, parcels: Sequence[Parcel]) -> None:
-        super().load([replace(parcel, tags={}) for parcel in parcels])
+    def load(self, items: Sequence[ExportItem]) -> None:
+        super().load([replace(item, tags={}) for item in items])
 
 
 class KeepsTheFirstStretch(MemoryStore):
-    def _load_stream(self, parcel: Parcel) -> None:
-        if parcel.key not in self._things:
-            super()._load_stream(parcel)
+    def _load_stream(self, item: ExportItem) -> None:
+        if item.key not in self._things:
+            super()._load_stream(item)
 
 
 class BreaksTheChain(MemoryStore):
-    def _load_stream(self, parcel: Parcel) -> None:
-        super()._load_stream(parcel)
-        thing: Any = self._things[parcel.key]
+    def _load_stream(self, item: ExportItem) -> None:
+        super()._load_stream(item)
+        thing: Any = self._things[item.key]
         thing.chain = None
 
 
 class LoadsNothingWrong(MemoryStore):
     """Leaves something behind when there is nothing to load."""
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
-        if not parcels:
+    def load(self, items: Sequence[ExportItem]) -> None:
+        if not items:
             spaces = {key.space for key in self._things}
             assert spaces, "there is nothing to load"
-        super().load(parcels)
+        super().load(items)
 
 
 class DocumentsAreForGood(MemoryStore):
@@ -146,9 +146,9 @@ class DocumentsAreForGood(MemoryStore):
 
     _loaded: frozenset[Key] = frozenset()
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
-        self._loaded |= {parcel.key for parcel in parcels}
-        super().load(parcels)
+    def load(self, items: Sequence[ExportItem]) -> None:
+        self._loaded |= {item.key for item in items}
+        super().load(items)
 
     def _apply(self, write: Write) -> int:
         return self._version(write.key) if write.key in self._loaded else super()._apply(write)
@@ -210,7 +210,7 @@ WRONG: list[tuple[type[MemoryStore], str]] = [
     (KnowsNoLimit, "test_a_search_stops_at_its_limit"),
     (CountsWrong, "test_places_and_words_are_counted"),
     (LeavesTombstones, "test_everything_is_unloaded_as_it_is"),
-    (ShipsTooMuch, "test_small_shipments_carry_the_same"),
+    (ShipsTooMuch, "test_small_pages_hold_the_same"),
     (SortsByName, "test_documents_are_unloaded_in_order_of_creation"),
     (LoadsTwice, "test_loading_twice_changes_nothing"),
     (LosesTags, "test_what_was_loaded_reads_as_before"),

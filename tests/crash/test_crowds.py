@@ -259,7 +259,7 @@ def test_a_fresh_file_that_is_being_looked_at_is_created_once_that_ends(path: Pa
     con.close()
 
 
-def test_without_waiting_a_fresh_file_that_is_being_looked_at_can_not_be_created(
+def test_without_waiting_a_fresh_file_that_is_being_looked_at_cannot_be_created(
     path: Path, looked_at: apsw.Connection
 ) -> None:
     # The negative control: the deadline has passed, so there is no second try.

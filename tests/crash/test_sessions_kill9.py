@@ -20,8 +20,7 @@ import pytest
 import strongroom
 from strongroom.blocking import Context
 from strongroom.services.sessions import writes
-from strongroom.store import Key, Range, Scan
-from strongroom.store.asking import ask
+from strongroom.store import Key, Range, Scan, ask
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import KILLS, SEED
 

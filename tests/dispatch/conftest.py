@@ -1,4 +1,4 @@
-"""A dispatcher in each colour."""
+"""A dispatcher, blocking and async."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from strongroom.context import AsyncContext
 from strongroom.dispatch import AsyncDispatcher, Dispatcher
-from tests.colours import Awaitable
+from tests.awaitable import Awaitable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Desk:
-    """A dispatcher whose methods are awaited whatever its colour; `handler` is the decorator itself."""
+    """A dispatcher whose methods are awaited, blocking or not; `handler` is the decorator itself."""
 
     def __init__(self, dispatcher: AsyncDispatcher | Dispatcher) -> None:
         self._dispatcher = dispatcher

@@ -232,7 +232,7 @@ async def test_a_payload_of_a_type_that_is_not_accepted_is_a_dead_letter_at_once
     assert (letter.error, letter.attempts) == ("typed accepts Text, not dict", 1)
 
 
-async def test_an_answer_that_can_not_be_stored_is_a_dead_letter(ctx: Any, desk: Desk) -> None:
+async def test_an_answer_that_cannot_be_stored_is_a_dead_letter(ctx: Any, desk: Desk) -> None:
     @desk.handler("odd")
     def odd(payload: Any, call: Any) -> Any:
         return object()
@@ -310,7 +310,7 @@ def spaces(make_ctx: Any) -> Any:
     return make_ctx(space="acme"), make_ctx(space="other")
 
 
-def test_two_functions_can_not_have_one_name(make_desk: Any) -> None:
+def test_two_functions_cannot_have_one_name(make_desk: Any) -> None:
     from strongroom.dispatch import Dispatcher
 
     dispatcher = Dispatcher()

@@ -83,7 +83,7 @@ async def test_a_thread_that_is_held_is_left_alone(ctx: AsyncContext) -> None:
     assert await answers(ctx) == ["first"]
 
 
-async def test_a_worker_that_was_paused_past_its_lease_can_not_write_late(ctx: AsyncContext, clock: Clock) -> None:
+async def test_a_worker_that_was_paused_past_its_lease_cannot_write_late(ctx: AsyncContext, clock: Clock) -> None:
     await ctx.threads.append("t", "x", from_id="user", to_id="echo")
 
     async def sleep_too_long(route: Route, slot: Any, attempt: int) -> list[Any]:
@@ -95,7 +95,7 @@ async def test_a_worker_that_was_paused_past_its_lease_can_not_write_late(ctx: A
     assert await answers(ctx) == ["second"]
 
 
-async def test_a_paused_worker_can_not_even_release_what_another_holds(ctx: AsyncContext, clock: Clock) -> None:
+async def test_a_paused_worker_cannot_even_release_what_another_holds(ctx: AsyncContext, clock: Clock) -> None:
     await ctx.threads.append("t", "x", from_id="user", to_id="echo")
     key = Key(ctx.space, "delivery", "t")
 

@@ -84,7 +84,7 @@ def test_a_message_that_kills_its_process_becomes_a_dead_letter_and_others_go_on
         assert len(ctx.threads.get("good").sent_by("triangle")) == 1
 
 
-def test_memory_can_not_be_shared_with_another_process_and_that_is_said() -> None:
+def test_memory_cannot_be_shared_with_another_process_and_that_is_said() -> None:
     with strongroom.open("memory://") as ctx:
         dispatcher = Dispatcher(ctx)
         dispatcher.handler("spin", cpu_bound=True, retry=Retry(attempts=1))(program.spinning)

@@ -43,6 +43,6 @@ def test_a_handler_needs_a_name(name: Any) -> None:
 
 
 @pytest.mark.parametrize("retry", [{"attempts": 0}, {"attempts": "3"}, {"factor": 0}, {"first_seconds": -1}])
-def test_a_retry_that_makes_no_sense_can_not_be_made(retry: dict[str, Any]) -> None:
+def test_a_retry_that_makes_no_sense_cannot_be_made(retry: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Retry(**retry)

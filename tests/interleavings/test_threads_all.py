@@ -114,9 +114,9 @@ async def documents(scope: Scope, kind: str) -> tuple[Document, ...]:
 async def shape(store: Any) -> Counter[str]:
     """Return how many documents and records of each kind there are."""
     counted: Counter[str] = Counter()
-    for parcel in (await store.unload(None, 10_000)).parcels:
-        if parcel.alive:
-            counted[parcel.key.kind] += len(parcel.records) if parcel.stream else 1
+    for item in (await store.unload(None, 10_000)).items:
+        if item.alive:
+            counted[item.key.kind] += len(item.records) if item.stream else 1
     return counted
 
 

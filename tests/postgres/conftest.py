@@ -1,4 +1,4 @@
-"""What the Postgres tests share: a store in each colour, seen through blocking eyes."""
+"""What the Postgres tests share: a store, blocking and async, that blocking tests use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
 from strongroom.store import AsyncStore
 from strongroom.testing import Driven
-from tests.conftest import COLOURS
+from tests.conftest import MODES
 from tests.servers.postgres import fresh_schema
 
 
@@ -21,9 +21,9 @@ def postgres(postgres_url: str) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=COLOURS)
+@pytest.fixture(params=MODES)
 def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Open stores, in each colour; they are closed in the end."""
+    """Open stores, blocking and async; they are closed in the end."""
     opened: list[Any] = []
 
     def make(url: str, **options: Any) -> Any:

@@ -150,7 +150,7 @@ def test_a_schema_may_be_named_in_the_address() -> None:
     assert address.conninfo == "postgresql://me@db.example:6432/agents?sslmode=require"
 
 
-def test_a_schema_name_can_not_smuggle_sql() -> None:
+def test_a_schema_name_cannot_smuggle_sql() -> None:
     with pytest.raises(InvalidInput):
         parse("postgresql://localhost/agents?schema=a%22;drop table x")
 

@@ -1,4 +1,4 @@
-"""Fixtures of the Redis tests: a blocking store, whatever the colour, so that one body tests both."""
+"""Fixtures of the Redis tests: a store that blocking tests use, so that one body tests blocking and async."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.servers.valkey import ValkeyServer
 
 @pytest.fixture(params=["blocking", "async"])
 def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Open stores at any address, in each colour; they are closed at the end."""
+    """Open stores at any address, blocking and async; they are closed at the end."""
     opened: list[Store] = []
 
     def open_one(address: str, **options: Any) -> Store:

@@ -125,7 +125,7 @@ def test_an_entry_of_a_script_that_failed_takes_no_receipt_with_it(connect: Conn
 def test_a_move_does_not_take_the_list_of_receipts_for_things(connect: Connect, place: Place) -> None:
     store = connect(place.address)
     store.commit(chosen("one"))
-    assert [parcel.key.id for parcel in store.unload(None, 100).parcels] == ["one"]
+    assert [item.key.id for item in store.unload(None, 100).items] == ["one"]
 
 
 def test_what_voids_a_lost_copy_is_no_receipt(connect: Connect, valkey_server: ValkeyServer, proxy: Proxy) -> None:

@@ -1,4 +1,4 @@
-"""One store and the ways into it: blocking, async, and over HTTP in both colours.
+"""One store and the ways into it: blocking, async, and over HTTP, each of them.
 
 A `House` can do what happens to real ones: lose the answer of a commit after it was made, be closed and opened again,
 grow old, and let two callers get as far as their commit before either makes it.
@@ -30,8 +30,8 @@ from strongroom.errors import CommitUnknown
 from strongroom.opening import open_async_store, open_store
 from strongroom.scope import Scope
 from strongroom.server.app import use_store
-from strongroom.store import Commit, Parcel, Receipt
-from tests.colours import Awaitable as Seen
+from strongroom.store import Commit, ExportItem, Receipt
+from tests.awaitable import Awaitable as Seen
 from tests.server.serving import Served
 
 DOORS = ["blocking", "async", "http", "http-async"]
@@ -49,7 +49,7 @@ class Line:
         self.meeting: asyncio.Barrier | threading.Barrier | None = None
 
     def tap(self, store: Any, *, blocks: bool) -> None:
-        """Listen to a store of either colour, or to a client of a server."""
+        """Listen to a blocking or an async store, or to a client of a server."""
         tap = self._tap if blocks else self._tap_async
         if hasattr(store, "send"):
             tap(store, "send", self._writes, self._writes)
@@ -149,7 +149,7 @@ class House:
         use_store(self._server.app, store)
 
     async def enter(self, space: str) -> Any:
-        """Return a context of a space, to be awaited in either colour."""
+        """Return a context of a space, to be awaited, blocking or not."""
         context: Any
         if self._server is None:
             scope = Scope(Inline(self._store) if self.blocks else self._store, space)
@@ -175,13 +175,13 @@ class House:
             calls = [one, other]
         return await asyncio.gather(*calls, return_exceptions=True)
 
-    async def held(self, space: str) -> list[Parcel]:
+    async def held(self, space: str) -> list[ExportItem]:
         """Return everything that is stored in a space, receipts apart."""
         if self._server is not None:
-            parcels: list[Parcel] = await self._over_there(_unloaded(self._store))
+            items: list[ExportItem] = await self._over_there(_unloaded(self._store))
         else:
-            parcels = await _unloaded(self._store)
-        return sorted((parcel for parcel in parcels if parcel.key.space == space), key=lambda parcel: parcel.key)
+            items = await _unloaded(self._store)
+        return sorted((item for item in items if item.key.space == space), key=lambda item: item.key)
 
     async def restart(self) -> None:
         """Close everything and open it again. A store in memory is what it is: only its users start over."""
@@ -233,14 +233,14 @@ async def _awaited(call: Awaitable[Any]) -> Any:
     return await call
 
 
-async def _unloaded(store: Any) -> list[Parcel]:
-    parcels: list[Parcel] = []
+async def _unloaded(store: Any) -> list[ExportItem]:
+    items: list[ExportItem] = []
     after = None
     while True:
-        shipment = store.unload(after, 10_000)
-        if inspect.isawaitable(shipment):
-            shipment = await shipment
-        parcels += shipment.parcels
-        after = shipment.next
+        exported = store.unload(after, 10_000)
+        if inspect.isawaitable(exported):
+            exported = await exported
+        items += exported.items
+        after = exported.next
         if after is None:
-            return parcels
+            return items

@@ -16,7 +16,7 @@ import pytest
 
 from strongroom import operations
 from strongroom.errors import CommitUnknown, InvalidInput, StrongroomError
-from strongroom.store import Parcel
+from strongroom.store import ExportItem
 from tests.repeats.doors import DOORS, House
 from tests.repeats.rows import Row
 from tests.repeats.table import ROWS
@@ -37,7 +37,7 @@ def running() -> Iterator[Served]:
 def door(request: pytest.FixtureRequest, address: str) -> str:
     chosen: str = request.param
     if chosen == "http-async" and address != "memory://":
-        pytest.skip("what is behind a server makes no difference to the colour of its client")
+        pytest.skip("what is behind a server makes no difference to whether its client blocks")
     return chosen
 
 
@@ -265,10 +265,10 @@ async def broken(house: House, check: Check, skipped: set[str] | None = None) ->
     return found
 
 
-def shape(parcels: list[Parcel]) -> Counter[str]:
+def shape(items: list[ExportItem]) -> Counter[str]:
     """Return how many documents and records of each kind there are."""
     counted: Counter[str] = Counter()
-    for parcel in parcels:
-        if parcel.alive:
-            counted[parcel.key.kind] += len(parcel.records) if parcel.stream else 1
+    for item in items:
+        if item.alive:
+            counted[item.key.kind] += len(item.records) if item.stream else 1
     return counted

@@ -13,7 +13,7 @@ from strongroom.context import AsyncContext
 from strongroom.dispatch import AsyncDispatcher, Dispatcher
 from strongroom.services.threads.deliveries import DEAD, StoredDeadLetter
 from strongroom.store import Commit, Key, Put, new_id
-from tests.colours import Awaitable as Seen
+from tests.awaitable import Awaitable as Seen
 from tests.repeats.rows import Call, Row
 
 NAMES = {"from_id": "a", "to_id": "b"}

@@ -58,7 +58,7 @@ async def forged(server: Served) -> list[Write]:
     return [Append(other.ledger, (began,)), Append(other.ledger, (told,)), put(other, moved)]
 
 
-def test_a_writer_can_not_exchange_the_ledger_of_a_run(server: Served, writer: strongroom.Context) -> None:
+def test_a_writer_cannot_exchange_the_ledger_of_a_run(server: Served, writer: strongroom.Context) -> None:
     run = writer.runs.create(objective="o", run_id="r")
     run.record("TOOL_CALL", PAID)
     for write in server.do(forged(server)):
@@ -120,7 +120,7 @@ def test_a_pack_that_was_never_made_is_not_recorded(server: Served, writer: stro
         store.perform(forged)
 
 
-def test_a_message_of_a_chain_can_not_be_made_up(writer: strongroom.Context) -> None:
+def test_a_message_of_a_chain_cannot_be_made_up(writer: strongroom.Context) -> None:
     store = writer.store
     assert isinstance(store, HttpStore)
     said = encode({"entries": [["str", ["hi", {"chain": ["boss", "worker"]}], "a", "worker"]]})

@@ -72,7 +72,7 @@ def test_a_session_is_followed_and_hidden_messages_are_not_shown(admin: httpx.Cl
     assert [(id, view["message"]["content"]) for id, view in seen] == [(0, "0"), (1, "1"), (4, "new")]
 
 
-def test_a_name_with_line_breaks_can_not_forge_an_event(shared: Served, admin: httpx.Client) -> None:
+def test_a_name_with_line_breaks_cannot_forge_an_event(shared: Served, admin: httpx.Client) -> None:
     admin.post("/sessions/forged/messages", json={"messages": [{"role": "a\ndata: forged", "content": "x\n\nid: 9"}]})
     with admin.stream("GET", "/sessions/forged/follow") as answer:
         lines = answer.iter_lines()

@@ -386,7 +386,7 @@ async def test_every_kind_that_a_service_stores_is_in_the_table() -> None:
     for place, row in enumerate(ROWS):
         ctx: Any = AsyncContext(SpaceScope(OnLoop(store), f"{place}"))
         await row.call(ctx, await row.prepare(ctx), None)
-    stored = {parcel.key.kind for parcel in store.unload(None, 100_000).parcels}
+    stored = {item.key.kind for item in store.unload(None, 100_000).items}
     assert len(stored) > 20 and stored <= table(KINDS).keys()
 
 

@@ -65,9 +65,9 @@ def reader(full: Served, ids: dict[str, str]) -> Iterator[httpx.Client]:
 async def everything(store: Any) -> list[Any]:
     found, after = [], None
     while True:
-        shipment = await store.unload(after, 1000)
-        found += shipment.parcels
-        after = shipment.next
+        exported = await store.unload(after, 1000)
+        found += exported.items
+        after = exported.next
         if after is None:
             return found
 
@@ -115,7 +115,7 @@ def test_a_snapshot_is_told_by_a_name_that_can_be_loaded(full: Served, path: str
         assert http.post("/runs/resume/load", json={"pack_path": name, "new_run_id": path}).json()["ok"]
 
 
-def test_a_snapshot_that_can_not_be_written_does_not_say_where(tmp_path: Path) -> None:
+def test_a_snapshot_that_cannot_be_written_does_not_say_where(tmp_path: Path) -> None:
     (tmp_path / "snapshots").write_text("in the way")
     settings = {"snapshots": str(tmp_path / "snapshots")}
     with (

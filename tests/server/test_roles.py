@@ -56,7 +56,7 @@ def test_a_wrong_secret_is_refused(shared: Served, roles: dict[str, httpx.Client
         assert forger.get("/runs").status_code == 401
 
 
-def test_a_proposer_can_not_commit_what_it_proposed(roles: dict[str, httpx.Client]) -> None:
+def test_a_proposer_cannot_commit_what_it_proposed(roles: dict[str, httpx.Client]) -> None:
     batch = roles["writer"].post("/memories/propose", json={"requests": [MCR]}).json()["id"]
     assert roles["writer"].post(f"/memories/batches/{batch}/commit", json={}).status_code == 403
     assert roles["reviewer"].post(f"/memories/batches/{batch}/commit", json={}).status_code == 200
@@ -77,7 +77,7 @@ def test_every_role_lists_the_memories_of_all_owners_of_its_space_and_of_no_othe
         assert f"{role}-3" not in {each["user_id"] for each in listed}
 
 
-def test_a_writer_can_not_commit_memories_through_a_milestone(roles: dict[str, httpx.Client]) -> None:
+def test_a_writer_cannot_commit_memories_through_a_milestone(roles: dict[str, httpx.Client]) -> None:
     run = roles["writer"].post("/runs", json={"objective": "x"}).json()["run_id"]
     batch = roles["writer"].post(f"/runs/{run}/memory/propose", json={"mcrs": [{**MCR, "content": "m"}]}).json()
     asked = {"reason": "r", "memory_batch_id": batch["batch_id"]}
@@ -85,7 +85,7 @@ def test_a_writer_can_not_commit_memories_through_a_milestone(roles: dict[str, h
     assert roles["admin"].post(f"/runs/{run}/milestone", json=asked).json()["committed_memory_ids"]
 
 
-def test_a_writer_can_not_bring_memories_in_with_a_pack(roles: dict[str, httpx.Client]) -> None:
+def test_a_writer_cannot_bring_memories_in_with_a_pack(roles: dict[str, httpx.Client]) -> None:
     admin = roles["admin"]
     run = admin.post("/runs", json={"objective": "x"}).json()["run_id"]
     batch = admin.post(f"/runs/{run}/memory/propose", json={"mcrs": [{**MCR, "content": "smuggled"}]}).json()

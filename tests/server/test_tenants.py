@@ -88,7 +88,7 @@ def test_no_space_in_a_request_is_believed(victim: dict[str, str], thief: httpx.
     assert thief.get("/runs", headers={"X-Space": "victim", "X-Tenant": "victim"}).text.count(CANARY) == 0
 
 
-def test_a_snapshot_of_somebody_else_can_not_be_loaded(victim: dict[str, str], thief: httpx.Client) -> None:
+def test_a_snapshot_of_somebody_else_cannot_be_loaded(victim: dict[str, str], thief: httpx.Client) -> None:
     name, folder = victim["pack_path"], b"victim".hex()
     for path in (name, f"{folder}/{name}", f"../{folder}/{name}"):
         assert thief.post("/runs/resume/load", json={"pack_path": path}).status_code in (404, 422)

@@ -30,7 +30,7 @@ async def known(ctx: Any, *requests: dict[str, Any], proposer: str = "agent-7") 
 
 
 async def using(memories: Any, **options: Any) -> Any:
-    """Configure memories of either colour: a blocking object seen through awaitable eyes has to be awaited."""
+    """Configure memories, blocking or async: a blocking object that tests await has to be awaited."""
     return await settled(memories.using(**options))
 
 

@@ -148,7 +148,7 @@ def test_a_restored_run_goes_through_the_anchors_it_had(here: Context, file: Pat
 
 async def test_every_milestone_can_be_anchored(ctx: Any, file: Path) -> None:
     done = ctx.runs.anchor_milestones(file, signing_key=PRIVATE)
-    if done is not None:  # in the blocking colour the test sees everything as awaitable
+    if done is not None:  # over a blocking context the test sees everything as awaitable
         await done
     run = await ctx.runs.create(objective="o", config={"milestone_step_cap": 2})
     await run.milestone("by hand")
@@ -158,7 +158,7 @@ async def test_every_milestone_can_be_anchored(ctx: Any, file: Path) -> None:
     assert (await run.verify(anchors=file, public_key=PUBLIC)).ok
 
 
-def test_a_milestone_whose_anchor_can_not_be_written_says_so(here: Context, tmp_path: Path) -> None:
+def test_a_milestone_whose_anchor_cannot_be_written_says_so(here: Context, tmp_path: Path) -> None:
     here.runs.anchor_milestones(tmp_path / "no" / "folder.jsonl")
     run = paid(here, 1)
     with pytest.raises(Unavailable, match="the milestone was made; its anchor was not"):

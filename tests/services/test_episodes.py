@@ -65,7 +65,7 @@ async def test_nobody_approves_memories_by_keeping_silent_or_for_themselves(ctx:
     assert [pending.id for pending in await ctx.memories.pending()] == [batch.id]
 
 
-async def test_a_batch_that_can_not_be_committed_makes_no_milestone(ctx: Any) -> None:
+async def test_a_batch_that_cannot_be_committed_makes_no_milestone(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o", run_id="r")
     batch = await ctx.memories.propose([REQUEST], proposer="agent-7", run_id="another")
     with pytest.raises(InvalidInput):

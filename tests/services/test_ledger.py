@@ -19,7 +19,7 @@ from strongroom.services.runs.runs import AsyncRuns
 from strongroom.services.runs.working_set import MUTABLE
 from strongroom.store import Commit, Put, Store
 from strongroom.values import Head
-from tests.colours import Awaitable
+from tests.awaitable import Awaitable
 
 PAYLOADS: dict[str, dict[str, Any]] = {
     "STEP_REQUEST": {"ws_seq": 0, "model": "m"},
@@ -33,7 +33,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def here() -> Iterator[Any]:
-    """One store in one colour, for what is decided before any store is asked."""
+    """One store, for what is decided before any store is asked."""
     with strongroom.open("memory://") as ctx:
         yield Awaitable(ctx)
 
@@ -101,7 +101,7 @@ CLAIMS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("type", CLAIMS)
-async def test_what_only_strongroom_does_can_not_be_claimed(here: Any, type: str) -> None:
+async def test_what_only_strongroom_does_cannot_be_claimed(here: Any, type: str) -> None:
     run = await here.runs.create(objective="o")
     with pytest.raises(InvalidInput, match=r"not by hand; there are STEP_REQUEST, .* ones; nothing changed"):
         await run.record(type, CLAIMS[type])
@@ -128,7 +128,7 @@ async def test_a_custom_type_needs_its_prefix_and_a_schema(here: Any, type: str,
 
 async def _registered(ctx: Any, type: str, schema: dict[str, Any]) -> None:
     done = ctx.runs.register_event(type, schema)
-    if done is not None:  # in the blocking colour the test sees everything as awaitable
+    if done is not None:  # over a blocking context the test sees everything as awaitable
         await done
 
 

@@ -69,7 +69,7 @@ async def test_a_rejected_batch_is_gone_from_pending_and_never_found(ctx: Any) -
         await ctx.memories.commit(batch.id, reviewer="ana")
 
 
-async def test_rejecting_again_changes_nothing_and_a_committed_batch_can_not_be_rejected(ctx: Any) -> None:
+async def test_rejecting_again_changes_nothing_and_a_committed_batch_cannot_be_rejected(ctx: Any) -> None:
     batch = await ctx.memories.propose([mcr()], proposer="agent-7")
     first = await ctx.memories.reject(batch.id, reason="hearsay")
     assert await ctx.memories.reject(batch.id, reason="another reason") == first
@@ -321,7 +321,7 @@ async def test_a_memory_id_can_be_chosen_once(ctx: Any) -> None:
         await ctx.memories.propose([mcr("other", memory_id="mem_mine")], proposer="agent-7")
 
 
-async def test_a_batch_of_one_run_can_not_be_committed_through_another(ctx: Any) -> None:
+async def test_a_batch_of_one_run_cannot_be_committed_through_another(ctx: Any) -> None:
     batch = await ctx.memories.propose([mcr()], proposer="agent-7", run_id="run_1")
     with pytest.raises(InvalidInput, match="is of run 'run_1'"):
         await ctx.memories.commit(batch.id, reviewer="ana", run_id="run_2")
@@ -345,7 +345,7 @@ async def test_a_batch_joins_a_commit_of_somebody_else(ctx: Any) -> None:
     assert (await ctx.memories.commit(batch.id, reviewer="ben")).memory_ids == plan.memory_ids
 
 
-async def test_a_proposer_can_not_flood_the_reviewers(ctx: Any) -> None:
+async def test_a_proposer_cannot_flood_the_reviewers(ctx: Any) -> None:
     memories = await using(ctx.memories, policy=Policy(max_pending_batches=2))
     first = await memories.propose([mcr("one")], proposer="agent-7")
     await memories.propose([mcr("two")], proposer="agent-7")
@@ -366,7 +366,7 @@ async def test_a_tenant_sees_no_other_tenants_memories(tenants: tuple[Any, Any])
         await other.memories.get((await acme.memories.list())[0].id)
 
 
-async def test_a_caller_can_not_change_what_is_stored(ctx: Any) -> None:
+async def test_a_caller_cannot_change_what_is_stored(ctx: Any) -> None:
     request = mcr()
     batch = await ctx.memories.propose([request], proposer="agent-7")
     request["content"] = "Deploys never happen"

@@ -9,7 +9,7 @@ import pytest
 
 import strongroom
 from strongroom.errors import InvalidInput, NotFound
-from strongroom.store import Movable
+from strongroom.store import Exportable
 from strongroom.vectors.local import LocalVectors
 from strongroom.vectors.qdrant import QdrantMemories
 from tests.hashed import hashing
@@ -20,10 +20,10 @@ CANARY = "canaria"  # a word that no stemmer changes
 
 async def stored(ctx: Any) -> str:
     """Return everything a store holds, as text."""
-    store: Movable = ctx.store
-    shipment = await settled(store.unload(None, 10_000))
-    assert shipment.next is None
-    return str(shipment.parcels)
+    store: Exportable = ctx.store
+    exported = await settled(store.unload(None, 10_000))
+    assert exported.next is None
+    return str(exported.items)
 
 
 async def furnished(ctx: Any) -> dict[str, str]:
@@ -101,8 +101,8 @@ async def test_no_vector_is_left(ctx: Any, make: Any) -> None:
 
 
 async def living(ctx: Any) -> str:
-    shipment = await settled(ctx.store.unload(None, 10_000))
-    return str([parcel for parcel in shipment.parcels if getattr(parcel, "value", None) is not None])
+    exported = await settled(ctx.store.unload(None, 10_000))
+    return str([item for item in exported.items if getattr(item, "value", None) is not None])
 
 
 @pytest.mark.parametrize("wrong", [{}, {"memory_id": "mem_1", "user_id": "u1"}, {"source_ref": "a", "project_id": "p"}])
@@ -111,7 +111,7 @@ async def test_an_erasure_says_what_it_is_about(ctx: Any, wrong: dict[str, str])
         await ctx.memories.erase(**wrong)
 
 
-async def test_what_is_not_there_can_not_be_erased_by_its_id(ctx: Any) -> None:
+async def test_what_is_not_there_cannot_be_erased_by_its_id(ctx: Any) -> None:
     with pytest.raises(NotFound, match="nothing changed"):
         await ctx.memories.erase(memory_id="mem_none")
 

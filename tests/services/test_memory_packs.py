@@ -23,7 +23,7 @@ def spaces(make_ctx: Any) -> tuple[Any, Any]:
 
 
 def memories_of(ctx: Any) -> Any:
-    """Return the async memories of either colour: these two verbs belong to services, not to users."""
+    """Return the async memories of a blocking or an async context: these two verbs belong to services, not to users."""
     target = getattr(ctx, "_target", ctx).memories
     return getattr(target, "_async", target)
 

@@ -119,7 +119,7 @@ async def test_a_flood_stops_at_the_limit_and_harms_nobody_else(ctx: Any) -> Non
     assert (await memories.propose([mcr("an honest note")], proposer="user")).status == "pending"
 
 
-async def test_what_was_revoked_can_not_be_brought_back_by_citing_it(ctx: Any) -> None:
+async def test_what_was_revoked_cannot_be_brought_back_by_citing_it(ctx: Any) -> None:
     await known(ctx, mcr("poison", memory_id="mem_poison", source_refs=[SOURCE]))
     await ctx.memories.revoke(source_ref=SOURCE)
     for sources in ([SOURCE], ["mem_poison"], ["handbook", "mem_poison"]):

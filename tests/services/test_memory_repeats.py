@@ -96,6 +96,6 @@ async def test_the_largest_batch_that_a_policy_can_allow_is_remembered_with_its_
     assert await memories.propose(requests, proposer="agent-7", commit_id="turn-7") == first
 
 
-def test_a_policy_can_not_allow_more_than_a_receipt_remembers() -> None:
+def test_a_policy_cannot_allow_more_than_a_receipt_remembers() -> None:
     with pytest.raises(InvalidInput, match="max_items must be 10,000 or less"):
         Policy(max_items=MOST_ITEMS + 1)

@@ -15,8 +15,8 @@ from strongroom.scope import Scope, now
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import LABELS, at_least, lowest
 from strongroom.store import Store
-from tests.colours import Awaitable
-from tests.conftest import COLOURS
+from tests.awaitable import Awaitable
+from tests.conftest import MODES
 from tests.services.memory_samples import contents, known, mcr, using
 
 POLICY = Policy(trust={"user": "trusted", "web": "untrusted"})
@@ -113,7 +113,7 @@ async def test_a_superseded_memory_is_revoked_too_and_history_shows_both(ctx: An
     assert [memory.id for memory in await ctx.memories.at(then)] == [old]
 
 
-async def test_a_revoked_source_can_not_be_cited_any_more(ctx: Any) -> None:
+async def test_a_revoked_source_cannot_be_cited_any_more(ctx: Any) -> None:
     pending = await ctx.memories.propose([mcr(source_refs=["feed"])], proposer="agent-7")
     await ctx.memories.revoke(source_ref="feed")
     with pytest.raises(InvalidInput, match="revoked"):
@@ -123,7 +123,7 @@ async def test_a_revoked_source_can_not_be_cited_any_more(ctx: Any) -> None:
     assert await contents(ctx, "deploys") == []
 
 
-async def test_a_revoked_memory_can_not_be_derived_from(ctx: Any) -> None:
+async def test_a_revoked_memory_cannot_be_derived_from(ctx: Any) -> None:
     [a] = (await known(ctx, mcr("alpha one", source_refs=["feed"]))).memory_ids
     pending = await ctx.memories.propose([mcr("alpha two", source_refs=[a])], proposer="agent-7")
     await ctx.memories.revoke(source_ref="feed")
@@ -150,7 +150,7 @@ async def test_two_memories_that_cite_each_other_are_both_revoked(ctx: Any) -> N
     assert (await ctx.memories.revoke(source_ref="one")).memories == 2
 
 
-async def test_a_memory_can_not_be_cited_before_it_is_known(ctx: Any) -> None:
+async def test_a_memory_cannot_be_cited_before_it_is_known(ctx: Any) -> None:
     pending = await ctx.memories.propose([mcr("alpha one")], proposer="web")
     [proposal] = pending.proposals
     with pytest.raises(NotFound):
@@ -181,9 +181,9 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=COLOURS)
+@pytest.fixture(params=MODES)
 def timed(request: pytest.FixtureRequest, store: Store, clock: Clock) -> Any:
-    """A context of each colour that goes by `clock`."""
+    """A context, blocking and async, that goes by `clock`."""
     context = AsyncContext(Scope(Inline(store), clock=clock))
     return Awaitable(Context(context)) if request.param == "blocking" else context
 
@@ -208,7 +208,7 @@ async def test_content_that_expired_may_be_learnt_again(timed: Any, clock: Clock
     assert [memory.id for memory in await timed.memories.list()] == [new]
 
 
-async def test_an_expired_memory_can_not_be_superseded(timed: Any, clock: Clock) -> None:
+async def test_an_expired_memory_cannot_be_superseded(timed: Any, clock: Clock) -> None:
     [old] = (await known(timed, mcr(expires_at=soon()))).memory_ids
     clock.ahead = timedelta(hours=2)
     with pytest.raises(Conflict, match="expired"):

@@ -63,7 +63,7 @@ async def test_a_search_by_meaning_sees_only_what_it_names(ctx: Any, kind: str) 
     assert await found(memories, "tea for one", user_id="u1", scope="user") == ["tea for one"]
 
 
-async def test_a_stale_index_can_not_show_what_the_store_no_longer_has(ctx: Any) -> None:
+async def test_a_stale_index_cannot_show_what_the_store_no_longer_has(ctx: Any) -> None:
     index = Lagging()
     memories = await using(ctx.memories, embedder=hashing(), index=index)
     [id, *_] = (await known(ctx, *FACTS)).memory_ids

@@ -17,12 +17,12 @@ from strongroom.errors import BudgetExceeded, Conflict, Immutable, InvalidInput,
 from strongroom.scope import Scope
 from strongroom.store import Store
 from strongroom.values import Listing, WorkingSet
-from tests.colours import Awaitable
+from tests.awaitable import Awaitable
 
 
 @pytest.fixture
 def here() -> Iterator[Any]:
-    """One store in one colour, for what is decided before any store is asked."""
+    """One store, for what is decided before any store is asked."""
     with strongroom.open("memory://") as ctx:
         yield Awaitable(ctx)
 
@@ -384,7 +384,7 @@ async def test_after_a_repeat_the_next_update_goes_on_from_what_is_there(ctx: An
     assert (await run.verify()).ok
 
 
-async def test_a_frozen_working_set_can_not_be_changed(ctx: Any) -> None:
+async def test_a_frozen_working_set_cannot_be_changed(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o")
     with pytest.raises(AttributeError):
         run.working_set.status = "DONE"

@@ -21,8 +21,22 @@ from strongroom.scope import Scope
 from strongroom.services.runs import ledger
 from strongroom.services.runs.runs import AsyncRuns
 from strongroom.services.runs.state import POINTER
-from strongroom.store import Append, Commit, Delete, Entry, Get, Key, Put, Range, Record, Scan, Store, Write, new_id
-from strongroom.store.asking import ask
+from strongroom.store import (
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Get,
+    Key,
+    Put,
+    Range,
+    Record,
+    Scan,
+    Store,
+    Write,
+    ask,
+    new_id,
+)
 from tests.services.pack_files import contents, mended, write
 
 
@@ -98,7 +112,7 @@ WAYS_IN: dict[str, Callable[[Run, Path], object]] = {
 
 
 @pytest.mark.parametrize("streams", ["forged", "r~0123456789abcdef"])
-def test_a_document_can_not_point_a_run_to_a_forged_ledger(world: World, streams: str) -> None:
+def test_a_document_cannot_point_a_run_to_a_forged_ledger(world: World, streams: str) -> None:
     run = world.run()
     assert run.verify().ok
     world.forge("r", streams)

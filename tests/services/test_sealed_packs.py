@@ -160,7 +160,7 @@ def test_a_pack_cut_anywhere_or_changed_anywhere_is_refused(ctx: Any, pack: Path
     assert [run.id for run in ctx.runs.list()] == ["r"]
 
 
-def test_chunks_can_not_be_moved_dropped_or_taken_from_another_file() -> None:
+def test_chunks_cannot_be_moved_dropped_or_taken_from_another_file() -> None:
     stored = CHUNK + 28
     one, two = seal(bytes(MANY)), seal(bytes(MANY))
     head, first, second = one[:HEADER_BYTES], one[HEADER_BYTES:][:stored], one[HEADER_BYTES + stored :][:stored]

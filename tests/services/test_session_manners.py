@@ -185,7 +185,7 @@ class Counter:
     [lambda text: len(text), partial(len), Counter(), Counter().count_letters],
     ids=["lambda", "partial", "object", "method"],
 )
-def test_a_tokenizer_that_can_not_be_told_from_another_needs_a_name(nameless: Any) -> None:
+def test_a_tokenizer_that_cannot_be_told_from_another_needs_a_name(nameless: Any) -> None:
     with strongroom.open("memory://") as ctx:
         with pytest.raises(InvalidInput, match="remembers its tokenizer by name"):
             ctx.sessions.open("s", tokenizer=nameless)

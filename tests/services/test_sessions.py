@@ -117,7 +117,7 @@ async def test_what_a_reader_changes_changes_nothing(ctx: Any) -> None:
         [{"role": "user", "content": "x", "id": "a"}, {"role": "user", "content": "y", "id": "a"}],
     ],
 )
-def test_what_can_not_be_stored_is_refused_and_nothing_is_written(bad: Any) -> None:
+def test_what_cannot_be_stored_is_refused_and_nothing_is_written(bad: Any) -> None:
     with strongroom.open("memory://") as blocking:
         session = blocking.sessions.open("s")
         with pytest.raises(InvalidInput):
@@ -176,7 +176,7 @@ async def test_two_sessions_may_use_the_same_id(ctx: Any) -> None:
         assert (await session.get("a")).id == "a"
 
 
-async def test_an_id_given_by_the_session_can_not_be_forged(ctx: Any) -> None:
+async def test_an_id_given_by_the_session_cannot_be_forged(ctx: Any) -> None:
     session = await ctx.sessions.open("s")
     (stored,) = await session.append(HELLO)
     with pytest.raises(Conflict):

@@ -17,8 +17,7 @@ from strongroom.blocking.sessions import Session, Sessions
 from strongroom.bridge import can_search
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
-from strongroom.store import Key, Range
-from strongroom.store.asking import ask
+from strongroom.store import Key, Range, ask
 from tests.services.test_sessions import HELLO, said
 
 

@@ -354,5 +354,5 @@ def _said(ctx: Context) -> Any:
 
 
 def _stored(store: Store) -> list[Any]:
-    parcels = store.unload(None, 100_000).parcels  # type: ignore[attr-defined]
-    return [(parcel.key, parcel) for parcel in parcels]
+    items = store.unload(None, 100_000).items  # type: ignore[attr-defined]
+    return [(item.key, item) for item in items]

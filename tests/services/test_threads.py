@@ -106,7 +106,7 @@ async def test_an_edit_of_the_object_never_shows_in_the_history(ctx: Any, payloa
     assert type(slot.payload) is type(payload)
 
 
-async def test_a_slot_can_not_be_changed(ctx: Any) -> None:
+async def test_a_slot_cannot_be_changed(ctx: Any) -> None:
     slot = await ctx.threads.append("t", "x", from_id="a")
     with pytest.raises(AttributeError):
         slot.thread_id = "other"
@@ -125,7 +125,7 @@ async def test_metadata_comes_back_whole(ctx: Any) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{"chain": ["a"]}, {"x": object()}, {"x": float("nan")}, {"x": "\ud800"}, {1: 2}])
-async def test_metadata_that_can_not_be_stored_is_refused(ctx: Any, metadata: Any) -> None:
+async def test_metadata_that_cannot_be_stored_is_refused(ctx: Any, metadata: Any) -> None:
     with pytest.raises(InvalidInput):
         await ctx.threads.append("t", "x", from_id="a", metadata=metadata)
     assert await (await ctx.threads.get("t")).length() == 0
@@ -159,7 +159,7 @@ def test_what_would_come_back_changed_is_refused_and_nothing_changes(payload: An
 
 
 @pytest.mark.parametrize("names", [{"from_id": ""}, {"from_id": "a\0b"}, {"from_id": "a", "to_id": "x" * 256}])
-async def test_a_name_that_can_not_be_stored_is_refused(ctx: Any, names: dict[str, str]) -> None:
+async def test_a_name_that_cannot_be_stored_is_refused(ctx: Any, names: dict[str, str]) -> None:
     with pytest.raises(InvalidInput):
         await ctx.threads.append("t", "x", **names)
 
@@ -433,7 +433,7 @@ def test_after_closing_nothing_can_be_appended() -> None:
         ctx.threads.append("t", "x", from_id="a")
 
 
-def test_two_types_can_not_share_a_name() -> None:
+def test_two_types_cannot_share_a_name() -> None:
     threads = strongroom.open("memory://").threads
     threads.register(Text)
     threads.register(Text)

@@ -10,7 +10,7 @@ import pytest
 import strongroom
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, NotFound
 from strongroom.store import Commit, Receipt
-from tests.colours import Awaitable
+from tests.awaitable import Awaitable
 from tests.services.memory_samples import mcr
 from tests.turning import raw, turned
 

@@ -175,7 +175,7 @@ def test_a_brief_of_what_is_no_memory_is_refused(item: Any) -> None:
 
 
 @pytest.mark.parametrize("field", Policy.__struct_fields__)
-def test_a_policy_that_makes_no_sense_can_not_be_made(field: str) -> None:
+def test_a_policy_that_makes_no_sense_cannot_be_made(field: str) -> None:
     for junk in JUNK:
         with suppress(StrongroomError):
             policy = Policy(**{field: junk})

@@ -241,7 +241,7 @@ def _add(path: Path) -> None:
         fill(store, 1)
 
 
-def test_an_apsw_that_can_not_encrypt_says_how_to_get_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_apsw_that_cannot_encrypt_says_how_to_get_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(apsw, "mc_version")
     SqliteStore(path).close()
     with pytest.raises(Unavailable, match="pip install") as error:
@@ -284,7 +284,7 @@ BAD: list[tuple[dict[str, str], type[StrongroomError]]] = [
 
 
 @pytest.mark.parametrize(("environ", "kind"), BAD)
-def test_a_key_that_can_not_be_had_is_an_error_without_it(environ: dict[str, str], kind: type[StrongroomError]) -> None:
+def test_a_key_that_cannot_be_had_is_an_error_without_it(environ: dict[str, str], kind: type[StrongroomError]) -> None:
     found = from_environment(environ=environ)
     assert found is not None
     with pytest.raises(kind) as error:

@@ -168,7 +168,7 @@ def test_what_a_killed_writer_left_in_its_log_is_seen(folder: Path) -> None:
     assert bound("-c", LOOK, str(folder / "agent.db")).stdout == '"late"\n'
 
 
-def test_a_log_that_can_not_be_read_is_told_of_and_no_older_state_is_shown(folder: Path) -> None:
+def test_a_log_that_cannot_be_read_is_told_of_and_no_older_state_is_shown(folder: Path) -> None:
     furnish(folder / "agent.db")
     killed(folder / "agent.db")
     (folder / "agent.db-shm").unlink()
@@ -198,7 +198,7 @@ def test_commands_that_read_need_no_right_to_write(folder: Path, tmp_path: Path,
     assert (told.returncode, told.stderr) == (0, "")
 
 
-def test_commands_that_write_say_why_they_can_not(folder: Path) -> None:
+def test_commands_that_write_say_why_they_cannot(folder: Path) -> None:
     furnish(folder / "agent.db")
     lock(folder)
     told = bound("-m", "strongroom", "runs", "fork", "scraper", cwd=folder)
@@ -328,8 +328,8 @@ def reader(tmp_path: Path) -> Iterator[ReadOnlyStore]:
 
 
 def test_whatever_writes_is_refused(reader: ReadOnlyStore) -> None:
-    parcels = reader.unload(None, 10).parcels
-    for write in (lambda: reader.commit(put(1)), lambda: reader.load(parcels), reader.compact):
+    items = reader.unload(None, 10).items
+    for write in (lambda: reader.commit(put(1)), lambda: reader.load(items), reader.compact):
         with pytest.raises(Unavailable, match="opened read-only; nothing changed") as refused:
             write()
         assert refused.value.reason == "read_only"

@@ -229,7 +229,7 @@ def test_a_receipt_that_is_found_is_synced_before_it_is_answered(path: Path, mak
 
 
 @pytest.mark.parametrize("code", [apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_FULL])
-def test_a_receipt_that_can_not_be_made_durable_is_not_answered(path: Path, code: int) -> None:
+def test_a_receipt_that_cannot_be_made_durable_is_not_answered(path: Path, code: int) -> None:
     kind: Kind = "sync" if code == apsw.SQLITE_IOERR_FSYNC else "write"
     with Disk(path) as disk, SqliteStore(path) as store:
         first = store.commit(commit("turn-7", True))

@@ -24,7 +24,7 @@ from strongroom.services.threads.payloads import PLAIN, Inert, seal, type_name, 
 from strongroom.services.threads.values import Slot
 
 Answer = tuple[str | None, str, bytes]
-Place = tuple[str, str]
+ImportPath = tuple[str, str]
 
 
 class Pool:
@@ -62,7 +62,7 @@ class Pool:
             own.shutdown(wait=wait, cancel_futures=True)
 
 
-def reference(route: Route) -> tuple[Place, tuple[Place, ...], str]:
+def reference(route: Route) -> tuple[ImportPath, tuple[ImportPath, ...], str]:
     """Say in names what another process has to run."""
     return _whereabouts(route.function), tuple(map(_whereabouts, route.accepts)), route.name
 
@@ -70,8 +70,8 @@ def reference(route: Route) -> tuple[Place, tuple[Place, ...], str]:
 def compute(
     address: str,
     space: str,
-    function: Place,
-    accepts: tuple[Place, ...],
+    function: ImportPath,
+    accepts: tuple[ImportPath, ...],
     name: str,
     thread_id: str,
     index: int,
@@ -125,7 +125,7 @@ def _context(address: str, space: str) -> Context:
     return Context(AsyncContext(Scope(Inline(open_store(address)), space)))
 
 
-def _whereabouts(thing: Any) -> Place:
+def _whereabouts(thing: Any) -> ImportPath:
     return thing.__module__, thing.__qualname__
 
 

@@ -24,7 +24,7 @@ from strongroom.mcp.principals import Principal
 from strongroom.mcp.prompts import PROMPTS, complete
 from strongroom.mcp.resources import RESOURCES, contents, find, listed_template, page
 from strongroom.mcp.schemas import schema_of
-from strongroom.mcp.tool import ERROR_BYTES, Call, failed
+from strongroom.mcp.tool import ERROR_BYTES, ToolRequest, failed
 from strongroom.mcp.tools import TOOLS
 from strongroom.mcp.uris import parsed
 from strongroom.mcp.watching import LIST, LISTED, Listeners, Subscriptions, newest_changes
@@ -66,7 +66,7 @@ class Handlers:
         if tool is None or who.profile not in tool.profiles:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}")
         try:
-            return await tool.run(Call(who, ClientElicitation(context, params)), params.arguments or {})
+            return await tool.run(ToolRequest(who, ClientElicitation(context, params)), params.arguments or {})
         except InputRequired as asked:
             return asked.result
         except MCPError:

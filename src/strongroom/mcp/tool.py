@@ -40,7 +40,7 @@ class Answer(Struct, frozen=True):
     notice: str = NOTICE
 
 
-class Call(Struct, frozen=True):
+class ToolRequest(Struct, frozen=True):
     """One call: who makes it, and how the person behind it can be asked."""
 
     who: Principal
@@ -57,7 +57,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     kind: Kind
     takes: type[Arguments]
     gives: type[Struct]
-    call: Callable[[Call, Any], Awaitable[Struct]]
+    call: Callable[[ToolRequest, Any], Awaitable[Struct]]
     bound: int = BOUND  # bytes of an answer, as JSON
 
     def listed(self) -> types.Tool:
@@ -77,7 +77,7 @@ class Tool(Struct, frozen=True, kw_only=True):
             ),
         )
 
-    async def run(self, call: Call, given: dict[str, Any]) -> types.CallToolResult:
+    async def run(self, call: ToolRequest, given: dict[str, Any]) -> types.CallToolResult:
         """Check what came, do it, and answer within the bound. What is the caller's fault is an answer, too."""
         try:
             answer = await self.call(call, self._understood(given))

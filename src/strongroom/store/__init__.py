@@ -29,7 +29,6 @@ Rules
 from __future__ import annotations
 
 from strongroom.store.answers import Document, Page, Record, Slice
-from strongroom.store.asking import ask, ask_all
 from strongroom.store.bounds import Bounded, Budget, Part, ended, within
 from strongroom.store.checks import (
     MAX_RECORD_BYTES,
@@ -58,12 +57,12 @@ from strongroom.store.commits import (
     Write,
     new_id,
 )
-from strongroom.store.moving import Movable, Parcel, Shipment
+from strongroom.store.export import Exportable, ExportItem, ExportPage
 from strongroom.store.names import MAX_NAME, Key, require_name, require_text
 from strongroom.store.questions import Answer, AnyQuestion, Get, Question, Range, ReceiptOf, Scan, Tail, cursor
 from strongroom.store.retention import OUR_SECONDS, REPEATS, Repeats, in_words, kept_seconds
 from strongroom.store.search import MOST_WORDS, Find, Found, Match, Searchable, room_for
-from strongroom.store.verbs import AsyncStore, Durability, Store, Watchable
+from strongroom.store.verbs import AsyncStore, Durability, Store, Watchable, ask, ask_all
 
 __all__ = [
     "CLAIM",
@@ -89,14 +88,15 @@ __all__ = [
     "Entry",
     "Erase",
     "Expect",
+    "ExportItem",
+    "ExportPage",
+    "Exportable",
     "Find",
     "Found",
     "Get",
     "Key",
     "Match",
-    "Movable",
     "Page",
-    "Parcel",
     "Part",
     "Put",
     "Question",
@@ -107,7 +107,6 @@ __all__ = [
     "Repeats",
     "Scan",
     "Searchable",
-    "Shipment",
     "Slice",
     "Store",
     "Tail",

@@ -1,15 +1,20 @@
-"""The two verbs, in two colours, and what a store says about itself."""
+"""The two verbs, blocking and async, and what a store says about itself."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from msgspec import Struct
 
 from strongroom.store.commits import Commit, Receipt
 from strongroom.store.names import Key
-from strongroom.store.questions import Answer, AnyQuestion
+from strongroom.store.questions import Answer, AnyQuestion, Question
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 
 
 class Durability(Struct, frozen=True):
@@ -48,3 +53,25 @@ class Watchable(Protocol):
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream may be longer than `length`, or the time is up."""
         ...
+
+
+# ---- reading with the type of the answer; `Scope` does the same for services ----------------------------------------
+
+
+@overload
+def ask(store: Store, a: Question[A], /) -> A: ...
+@overload
+def ask(store: Store, a: Question[A], b: Question[B], /) -> tuple[A, B]: ...
+@overload
+def ask(store: Store, a: Question[A], b: Question[B], c: Question[C], /) -> tuple[A, B, C]: ...
+@overload
+def ask(store: Store, a: Question[A], b: Question[B], c: Question[C], d: Question[D], /) -> tuple[A, B, C, D]: ...
+def ask(store: Store, *questions: Question[object]) -> object:
+    """Ask a blocking store one question and return its answer, or a few of one snapshot and return a tuple."""
+    answers = store.read(cast(Sequence[AnyQuestion], questions))
+    return answers[0] if len(questions) == 1 else tuple(answers)
+
+
+def ask_all(store: Store, questions: Sequence[Question[A]]) -> list[A]:
+    """Ask any number of questions of one kind, of one snapshot."""
+    return cast(list[A], store.read(cast(Sequence[AnyQuestion], questions)))

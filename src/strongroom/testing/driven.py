@@ -15,14 +15,14 @@ from strongroom.store import (
     AsyncStore,
     Commit,
     Durability,
+    Exportable,
+    ExportItem,
+    ExportPage,
     Find,
     Found,
     Key,
-    Movable,
-    Parcel,
     Part,
     Receipt,
-    Shipment,
     Watchable,
 )
 
@@ -51,7 +51,7 @@ class Driven:
             self.search = self._search
         if hasattr(self._store, "read_within"):
             self.read_within = self._read_within
-        if isinstance(self._store, Movable):
+        if isinstance(self._store, Exportable):
             self.unload, self.load = self._unload, self._load
 
     @property
@@ -81,11 +81,11 @@ class Driven:
     def _read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
         return self._call(lambda: self._store.read_within(questions, max_bytes))  # type: ignore[attr-defined, no-any-return]
 
-    def _unload(self, after: str | None, limit: int) -> Shipment:
+    def _unload(self, after: str | None, limit: int) -> ExportPage:
         return self._call(lambda: self._store.unload(after, limit))  # type: ignore[attr-defined, no-any-return]
 
-    def _load(self, parcels: Sequence[Parcel]) -> None:
-        self._call(lambda: self._store.load(parcels))  # type: ignore[attr-defined]
+    def _load(self, items: Sequence[ExportItem]) -> None:
+        self._call(lambda: self._store.load(items))  # type: ignore[attr-defined]
 
     def _call(self, verb: Callable[[], Awaitable[T]]) -> T:
         if not self._open:

@@ -29,14 +29,14 @@ EXACT_UP_TO = 50_000
 TIE = 1e-6
 N = TypeVar("N", bound=np.generic)
 
-_leaving = threading.Event()
+_shutdown = threading.Event()
 _builders: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 @atexit.register
 def _leave() -> None:
     """Stop the builders first: native code must not run while the interpreter is taken down around it."""
-    _leaving.set()
+    _shutdown.set()
     for thread in list(_builders):
         thread.join()
 
@@ -137,7 +137,7 @@ class LocalVectors:
         graph = Graph.load(path, fingerprint.dimension) if path else Graph.empty(fingerprint.dimension)
 
         def stopped() -> bool:
-            return self._generation != generation or _leaving.is_set()
+            return self._generation != generation or _shutdown.is_set()
 
         graph.reconcile(wanted, matrix, stopped)
         if path is not None and not stopped():

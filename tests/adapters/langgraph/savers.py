@@ -48,7 +48,7 @@ class Blocking(StrongroomSaver):
         return self.get_delta_channel_history(config=config, channels=channels)
 
 
-COLOURS: dict[str, type[StrongroomSaver]] = {"blocking": Blocking, "async": StrongroomSaver}
+MODES: dict[str, type[StrongroomSaver]] = {"blocking": Blocking, "async": StrongroomSaver}
 
 
 def config(thread: str, **more: Any) -> RunnableConfig:

@@ -14,7 +14,7 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 
 from strongroom import Context
 from strongroom.adapters.langgraph import StrongroomSaver
-from tests.adapters.langgraph.savers import COLOURS
+from tests.adapters.langgraph.savers import MODES
 
 CLAUSES = {
     "put": 17,
@@ -28,9 +28,9 @@ CLAUSES = {
 }
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_every_clause_of_the_suite_holds(every_context: Context, colour: str) -> None:
-    saver = COLOURS[colour](every_context)
+@pytest.mark.parametrize("mode", MODES)
+async def test_every_clause_of_the_suite_holds(every_context: Context, mode: str) -> None:
+    saver = MODES[mode](every_context)
 
     @checkpointer_test(name="strongroom")
     async def made() -> AsyncIterator[StrongroomSaver]:

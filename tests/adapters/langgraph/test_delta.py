@@ -10,14 +10,14 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
 from strongroom.adapters.langgraph import StrongroomSaver
-from tests.adapters.langgraph.savers import COLOURS, config, delta_graph
+from tests.adapters.langgraph.savers import MODES, config, delta_graph
 
 CHANNEL = "said"
 
 
-@pytest.fixture(params=COLOURS)
+@pytest.fixture(params=MODES)
 def saver(request: pytest.FixtureRequest, address: str) -> Any:
-    made = COLOURS[request.param](address)
+    made = MODES[request.param](address)
     yield made
     made.close()
 

@@ -24,7 +24,7 @@ from strongroom import InvalidInput
 from strongroom.adapters.langgraph import StrongroomSaver
 from strongroom.adapters.langgraph.lines import CHECKPOINT, ITEM, WRITES
 from strongroom.store import Scan
-from tests.adapters.langgraph.savers import COLOURS, ask, chat, config
+from tests.adapters.langgraph.savers import MODES, ask, chat, config
 from tests.server.serving import served
 
 
@@ -223,10 +223,10 @@ def written(saver: StrongroomSaver, kind: str) -> int:
     store: Any = saver.opened.ctx.store
     after, total = None, 0
     while True:
-        shipment = store.unload(after, 1000)
-        parts = [one for one in shipment.parcels if one.key.kind == kind]
+        exported = store.unload(after, 1000)
+        parts = [one for one in exported.items if one.key.kind == kind]
         total += sum(len(record.body or b"") + len(record.text or "") for one in parts for record in one.records)
-        after = shipment.next
+        after = exported.next
         if after is None:
             return total
 
@@ -298,7 +298,7 @@ def test_pruning_erases_what_the_newest_checkpoint_does_not_need(saver: Strongro
     ask(graph, "t", "harmless")
     saver.prune(["t"])
     store: Any = saver.opened.ctx.store
-    bodies = [record for one in store.unload(None, 1000).parcels for record in one.records]
+    bodies = [record for one in store.unload(None, 1000).items for record in one.records]
     assert not any(b"secret" in (record.body or b"") or "secret" in (record.text or "") for record in bodies)
     assert [one.content for one in graph.get_state(config("t")).values["messages"]] == ["harmless"]
     [left] = saver.list(config("t"))
@@ -375,11 +375,11 @@ def test_four_writers_of_one_thread_lose_no_checkpoint(address: str) -> None:
             assert held == [f"{writer}.{n}" for n in range(len(held))] and len(one.pending_writes or ()) == 2
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-async def test_a_server_keeps_checkpoints_for_a_writer(tmp_path: Path, colour: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_server_keeps_checkpoints_for_a_writer(tmp_path: Path, mode: str) -> None:
     with (
         served(str(tmp_path / "agent.db")) as server,
-        COLOURS[colour](server.url, key=server.key(role="writer")) as saver,
+        MODES[mode](server.url, key=server.key(role="writer")) as saver,
     ):
         graph = chat(saver)
         await graph.ainvoke({"messages": [HumanMessage("hi", id="h")]}, config("t"))

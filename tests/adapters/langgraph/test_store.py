@@ -28,11 +28,11 @@ CONDITIONS: list[Any] = [None, (MatchCondition("prefix", ("u", "*")),), (MatchCo
 class Both:
     """A store whose blocking or async verbs are called."""
 
-    def __init__(self, store: StrongroomStore, colour: str) -> None:
-        self.store, self.colour, self.loop = store, colour, asyncio.Runner()
+    def __init__(self, store: StrongroomStore, mode: str) -> None:
+        self.store, self.mode, self.loop = store, mode, asyncio.Runner()
 
     def batch(self, ops: Sequence[Any]) -> list[Any]:
-        return self.store.batch(ops) if self.colour == "blocking" else self.loop.run(self.store.abatch(ops))
+        return self.store.batch(ops) if self.mode == "blocking" else self.loop.run(self.store.abatch(ops))
 
 
 @pytest.fixture(params=["blocking", "async"])

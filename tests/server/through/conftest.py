@@ -1,4 +1,4 @@
-"""The service tests of tests/services, run unchanged through the HTTP client, in both colours."""
+"""The service tests of tests/services, run unchanged through the HTTP client, blocking and async."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import strongroom
-from tests.colours import Awaitable
+from tests.awaitable import Awaitable
 from tests.server.serving import Served, served
 
-# STRONGROOM_COLOURS=http,http-async runs all of them; otherwise the main ones run, blocking.
-COLOURS = os.environ.get("STRONGROOM_COLOURS", "").split(",")
+# STRONGROOM_CLIENTS=http,http-async runs all of them; otherwise the main ones run, blocking.
+CLIENTS = os.environ.get("STRONGROOM_CLIENTS", "").split(",")
 MAIN = {"test_runs", "test_memories", "test_dispatch"}
 
 
@@ -46,10 +46,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _goes_through(item: pytest.Item) -> bool:
-    return "make_ctx" in getattr(item, "fixturenames", ()) and (COLOURS != [""] or item.path.stem in MAIN)
+    return "make_ctx" in getattr(item, "fixturenames", ()) and (CLIENTS != [""] or item.path.stem in MAIN)
 
 
-@pytest.fixture(params=[colour for colour in COLOURS if colour] or ["http"])
+@pytest.fixture(params=[client for client in CLIENTS if client] or ["http"])
 def make_ctx(request: pytest.FixtureRequest, server: Served, runner: asyncio.Runner) -> Iterator[Callable[..., Any]]:
     """Connect to one server, each time with a key of the space that is asked for."""
     opened: list[Any] = []

@@ -49,7 +49,7 @@ PAGE = 200
 POOL = 500
 
 Namespace = tuple[str, ...]
-Place = tuple[Namespace, str]
+ItemKey = tuple[Namespace, str]
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 
 
@@ -112,7 +112,7 @@ class Items(Struct, frozen=True):
             return await self._search(op)
         return await self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
 
-    async def _at(self, places: Sequence[Place]) -> list[Document | None]:
+    async def _at(self, places: Sequence[ItemKey]) -> list[Document | None]:
         """Return the items at places."""
         claims = [{PLACE: digest(*namespace, "", key)} for namespace, key in places]
         scans = [Scan(self.scope.space, ITEM, claim, limit=1) for claim in claims]
@@ -169,7 +169,7 @@ class Items(Struct, frozen=True):
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    async def _write(self, puts: Mapping[Place, PutOp]) -> None:
+    async def _write(self, puts: Mapping[ItemKey, PutOp]) -> None:
         texts = {place: self._texts(op) for place, op in puts.items()}
         vectors = await self._vectors(texts)
         for _ in attempts("the items of a batch"):
@@ -216,7 +216,7 @@ class Items(Struct, frozen=True):
         paths = self.paths if op.index is None else op.index
         return [text for path in paths for text in get_text_at_path(op.value, path)]
 
-    async def _vectors(self, texts: Mapping[Place, Sequence[str]]) -> dict[Place, list[str]]:
+    async def _vectors(self, texts: Mapping[ItemKey, Sequence[str]]) -> dict[ItemKey, list[str]]:
         """Embed all texts of a batch at once."""
         every = [text for several in texts.values() for text in several]
         if self.embed is None or not every:

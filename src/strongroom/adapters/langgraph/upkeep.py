@@ -157,7 +157,7 @@ class Upkeep(Checkpoints, frozen=True):
         writes: list[Write] = [line.put(scope, gone=gone), Truncate(key, first)]
         writes += [Erase(key, start, stop) for start, stop in outside(needed, first, line.length)]
         for channel, end in zip(lists, ends, strict=True):
-            places = {place for index in needed for place in _places(by_index[index], channel)}
+            places = {place for index in needed for place in _indexes(by_index[index], channel)}
             items = line.items(scope, channel)
             writes += [Erase(items, start, stop) for start, stop in outside(places, end.first, end.length)]
         await self._commit(line.unchanged(scope), writes)
@@ -224,7 +224,7 @@ class Upkeep(Checkpoints, frozen=True):
     ) -> tuple[dict[int, int], list[Expect], list[Write]]:
         """Return where each message of a list will stand, and what puts it there."""
         scope, key = self.scope, target.items(self.scope, channel)
-        wanted = sorted({place for one in stored for place in _places(one, channel)})
+        wanted = sorted({place for one in stored for place in _indexes(one, channel)})
         part, end = await scope.read(covering(line.items(scope, channel), spelled(wanted)), Range(key, 0, 0))
         items = items_of(part.records, is_session=line.is_session(channel))
         kept = [place for place in wanted if place in items]
@@ -234,7 +234,7 @@ class Upkeep(Checkpoints, frozen=True):
         if not line.is_session(channel):
             return there, expects, [Append(key, tuple(Entry("item", encode(pair), at=now) for pair in pairs))]
         newest = next((one for one in reversed(stored) if line.lists_checkpoint(one.index)), None)
-        shown = [there[place] for place in _places(newest, channel) if place in there] if newest else []
+        shown = [there[place] for place in _indexes(newest, channel) if place in there] if newest else []
         name, id = scope.tokenizer.name, session_id(target.thread)
         known = Known(spelled(shown), (), end.length + len(pairs))
         state = State(target.thread, now, name, name, visible=visible(known))
@@ -283,7 +283,7 @@ def _newest(line: Line, stored: Sequence[Stored]) -> set[int]:
     return {max(listed, key=lambda one: (one.id, one.index)).index} if listed else set()
 
 
-def _places(stored: Stored, channel: str) -> Iterable[int]:
+def _indexes(stored: Stored, channel: str) -> Iterable[int]:
     at = stored.at.get(channel)
     return places_of(at) if isinstance(at, list) else ()
 

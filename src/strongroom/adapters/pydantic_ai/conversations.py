@@ -38,7 +38,7 @@ from pydantic import TypeAdapter
 
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.names import digest, session_name
-from strongroom.adapters.pydantic_ai.entries import Found, Place, drafted, entries_of, follow
+from strongroom.adapters.pydantic_ai.entries import EntryPosition, Found, drafted, entries_of, follow
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
@@ -186,11 +186,11 @@ class StrongroomConversationStore(ConversationStore, Closing):
         )
         return Stored(name, record, session, end)
 
-    async def _place(self, entry_id: str, near: str) -> Place:
+    async def _place(self, entry_id: str, near: str) -> EntryPosition:
         """Return where an entry stands: in a certain session, or else in any. Forks have the same entry."""
         scope = self._scope
         some = await scope.get(Scan(scope.space, ENTRY, {"entry": digest(entry_id)}, limit=PAGE))
-        places = sorted([Place(**one.value.load()) for one in some.documents], key=lambda one: one.name != near)
+        places = sorted([EntryPosition(**one.value.load()) for one in some.documents], key=lambda one: one.name != near)
         there = [Range(scope.key(MESSAGE, one.name), one.index, one.index + 1) for one in places]
         for place, part in zip(places, await scope.get_all(there), strict=True):
             if part.records:  # those of a session that was deleted are gone

@@ -30,7 +30,7 @@ from strongroom.tokens import Tokenizer
 CODEC = "pydantic_ai.ModelMessage/1"
 
 
-class Place(Struct, frozen=True):
+class EntryPosition(Struct, frozen=True):
     """Where an entry stands, and the entry before it: that stays when its message is erased."""
 
     name: str
@@ -57,7 +57,7 @@ def drafted(entry: ConversationEntry, tokenizer: Tokenizer) -> Draft:
     return draft(said if is_exact(said) else {"role": said["role"]}, tokenizer, sidecar=sidecar, named=False)
 
 
-def follow(records: Sequence[Record], wanted: str | None, place: Place) -> tuple[list[Found], str | None, bool]:
+def follow(records: Sequence[Record], wanted: str | None, place: EntryPosition) -> tuple[list[Found], str | None, bool]:
     """Follow a history through records that end at its newest entry, or before it: the newest first.
 
     Return the entries, the one wanted next, and whether the records before these may tell on. They may not after an

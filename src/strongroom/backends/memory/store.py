@@ -18,10 +18,10 @@ from strongroom.backends.memory.things import (
     Stream,
     delete,
     document_of,
+    export_document,
+    export_stream,
     fitting,
     link,
-    parcel_document,
-    parcel_stream,
     record_of,
     tail_bounds,
 )
@@ -44,13 +44,14 @@ from strongroom.store import (
     Document,
     Durability,
     Erase,
+    ExportItem,
+    ExportPage,
     Find,
     Found,
     Get,
     Key,
     Match,
     Page,
-    Parcel,
     Part,
     Put,
     Range,
@@ -59,7 +60,6 @@ from strongroom.store import (
     Record,
     Repeats,
     Scan,
-    Shipment,
     Slice,
     Tail,
     Truncate,
@@ -78,7 +78,7 @@ from strongroom.store import (
     wrong_shape,
 )
 
-Place = tuple[Stream, Doc | None]
+StreamAndDoc = tuple[Stream, Doc | None]
 VOLATILE = Durability("volatile", False, False, "everything, when the process ends")
 
 
@@ -170,16 +170,16 @@ class MemoryStore:
             elif type(thing) is Doc and thing.text is not None and find.tags.items() <= thing.tags.items():
                 yield Match(key, document=document_of(key, thing)), thing.text
 
-    def place(self, key: Key, beside: Key | None) -> Place | None:
+    def place(self, key: Key, beside: Key | None) -> StreamAndDoc | None:
         """Find a stream for `extend`, and a document that must be beside it. They keep their places for life."""
         with self._lock:
             stream, doc = self._things.get(key), self._things.get(beside) if beside else None
             found = type(stream) is Stream and (beside is None or type(doc) is Doc)
-            return cast("Place", (stream, doc)) if found else None
+            return cast("StreamAndDoc", (stream, doc)) if found else None
 
     def extend(
         self,
-        place: Place,
+        place: StreamAndDoc,
         max_length: int | None,
         type_: str,
         body: bytes,
@@ -224,48 +224,48 @@ class MemoryStore:
             finally:
                 self._waiting -= 1
 
-    def unload(self, after: str | None, limit: int) -> Shipment:
-        """Return the next parcels. The cursor is "place of the key:index of the record"."""
+    def unload(self, after: str | None, limit: int) -> ExportPage:
+        """Return the next items. The cursor is "place of the key:index of the record"."""
         place, index = (int(part) for part in (after or "0:0").split(":"))
-        parcels: list[Parcel] = []
+        items: list[ExportItem] = []
         with self._changed:
             things = list(self._things.items())
             while place < len(things) and limit > 0:
                 key, thing = things[place]
                 if type(thing) is Doc:
-                    parcels.append(parcel_document(key, thing))
+                    items.append(export_document(key, thing))
                     limit -= 1
                     place += 1
                     continue
                 assert type(thing) is Stream
                 start = max(index - thing.first, 0)
                 stretch = thing.slice(thing.first + start, thing.first + start + limit)
-                parcels.append(parcel_stream(key, thing, stretch))
+                items.append(export_stream(key, thing, stretch))
                 limit -= max(len(stretch), 1)
                 done = start + len(stretch) >= len(thing.records)
                 place, index = (place + 1, 0) if done else (place, thing.first + start + len(stretch))
-            return Shipment(tuple(parcels), f"{place}:{index}" if place < len(things) else None)
+            return ExportPage(tuple(items), f"{place}:{index}" if place < len(things) else None)
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
+    def load(self, items: Sequence[ExportItem]) -> None:
         with self._changed:
-            for parcel in parcels:
-                if parcel.stream:
-                    self._load_stream(parcel)
+            for item in items:
+                if item.stream:
+                    self._load_stream(item)
                 else:
-                    thing = self._things.get(parcel.key)
-                    doc = thing if type(thing) is Doc else self._new_document(parcel.key)
-                    doc.version = parcel.version
-                    self._fill(parcel.key, doc, parcel.value if parcel.alive else None, parcel.tags, parcel.text)
+                    thing = self._things.get(item.key)
+                    doc = thing if type(thing) is Doc else self._new_document(item.key)
+                    doc.version = item.version
+                    self._fill(item.key, doc, item.value if item.alive else None, item.tags, item.text)
             self._changed.notify_all()
 
-    def _load_stream(self, parcel: Parcel) -> None:
-        thing = self._things.setdefault(parcel.key, Stream())
+    def _load_stream(self, item: ExportItem) -> None:
+        thing = self._things.setdefault(item.key, Stream())
         assert type(thing) is Stream
         if not thing.records:
-            thing.first, thing.base = parcel.version, parcel.chain
-        thing.alive = parcel.alive
-        thing.records.extend(record for record in parcel.records if record.index == thing.length)
-        thing.chain = thing.records[-1].chain if thing.records else parcel.chain
+            thing.first, thing.base = item.version, item.chain
+        thing.alive = item.alive
+        thing.records.extend(record for record in item.records if record.index == thing.length)
+        thing.chain = thing.records[-1].chain if thing.records else item.chain
 
     def __repr__(self) -> str:
         return "MemoryStore()"

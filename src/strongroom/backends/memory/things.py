@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from strongroom.codec import Json, trusted
-from strongroom.store import Budget, Document, Entry, Key, Parcel, Record, Slice, Tail
+from strongroom.store import Budget, Document, Entry, ExportItem, Key, Record, Slice, Tail
 
 GENESIS = bytes(32)
 
@@ -130,12 +130,12 @@ def document_of(key: Key, doc: Doc) -> Document | None:
     return None if doc.value is None else Document(key, doc.version, doc.value, dict(doc.tags), doc.text)
 
 
-def parcel_document(key: Key, doc: Doc) -> Parcel:
-    return Parcel(key, False, doc.value is not None, doc.version, doc.value, dict(doc.tags), doc.text)
+def export_document(key: Key, doc: Doc) -> ExportItem:
+    return ExportItem(key, False, doc.value is not None, doc.version, doc.value, dict(doc.tags), doc.text)
 
 
-def parcel_stream(key: Key, stream: Stream, records: tuple[Record, ...]) -> Parcel:
-    return Parcel(key, True, stream.alive, stream.first, chain=stream.base, records=records)
+def export_stream(key: Key, stream: Stream, records: tuple[Record, ...]) -> ExportItem:
+    return ExportItem(key, True, stream.alive, stream.first, chain=stream.base, records=records)
 
 
 def tail_bounds(tail: Tail, stream: Stream) -> tuple[int, int]:

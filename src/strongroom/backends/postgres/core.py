@@ -1,4 +1,4 @@
-"""The store without a colour: what to ask, what to do when no answer comes, what to remember.
+"""What the blocking and the async store share: what to ask, what to do when no answer comes, what to remember.
 
 Theory of operation
 -------------------
@@ -9,7 +9,7 @@ Theory of operation
 * A commit whose answer is lost is sent again under the same id: the function finds the first one's receipt or applies
   it now. A copy that is refused after an earlier one was lost voids the earlier one, should it still come (commit.sql).
 * The space is set inside the function for the length of the transaction, and row-level security checks it again.
-* What to say and what an answer means is decided in `commits`, `reads`, `search`, `moving`, `schema` and `failures`,
+* What to say and what an answer means is decided in `commits`, `reads`, `search`, `export`, `schema` and `failures`,
   which do no I/O; `link` does the I/O and decides nothing.
 """
 
@@ -24,32 +24,32 @@ from typing import Any
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from strongroom.backends.postgres import commits, moving, reads, schema, search
+from strongroom.backends.postgres import commits, export, reads, schema, search
 from strongroom.backends.postgres.address import Address
 from strongroom.backends.postgres.failures import Effort, dropped, translate, unreachable
+from strongroom.backends.postgres.group_commit import GroupCommit, Ticket, only_key
 from strongroom.backends.postgres.link import AsyncLink, Link, Rows
-from strongroom.backends.postgres.together import Ticket, Together, only_key
 from strongroom.backends.postgres.watch import POLL_SECONDS, WATCH, channel
 from strongroom.errors import Closed, Unavailable
 from strongroom.store import (
     Answer,
     AnyQuestion,
     Commit,
+    ExportItem,
+    ExportPage,
     Find,
     Found,
     Key,
-    Parcel,
     Part,
     Range,
     Receipt,
-    Shipment,
     Slice,
     check_sizes,
 )
 
 
 class Core:
-    """Everything a Postgres store does, over a link of either colour."""
+    """Everything a Postgres store does, over a blocking or an async link."""
 
     def __init__(
         self, address: Address, link: Link, *, timeout_seconds: float, max_record_bytes: int, kept_seconds: float
@@ -62,9 +62,9 @@ class Core:
         self.kept_seconds = kept_seconds
         self._pid = os.getpid()
         self._closed = False
-        self._together: Together | None = None
+        self._group: GroupCommit | None = None
         if isinstance(link, AsyncLink):
-            self._together = Together(partial(self._send_all, link), self._send_alone)
+            self._group = GroupCommit(partial(self._send_all, link), self._send_alone)
 
     async def open(self) -> None:
         """Connect, creating or migrating the tables if needed."""
@@ -89,10 +89,10 @@ class Core:
         check_sizes(commit, self._limit)
         effort = Effort(self.address.shown, self._timeout, commit.id, commits.new_call())
         arguments = commits.arguments(commit, self._timeout, self.kept_seconds)
-        if self._together is None or (key := only_key(commit)) is None:
+        if self._group is None or (key := only_key(commit)) is None:
             row = await self._send_alone(arguments, effort)
         else:
-            row = await self._together.settle(Ticket(key, arguments, commits.size(commit), effort))
+            row = await self._group.settle(Ticket(key, arguments, commits.size(commit), effort))
         return commits.settled(commit, row)
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -116,15 +116,15 @@ class Core:
             return Found(total, counts, ())
         return search.found(find, total, counts, await self._ask(search.PLACES, search.lookup(find, places)))
 
-    async def unload(self, after: str | None, limit: int) -> Shipment:
-        return moving.shipment(await self.rows(after, limit), limit)
+    async def unload(self, after: str | None, limit: int) -> ExportPage:
+        return export.page(await self.rows(after, limit), limit)
 
     async def rows(self, after: str | None, limit: int) -> Rows:
         """Return the next rows of everything there is."""
-        return await self._ask(moving.UNLOAD, moving.question(after, limit))
+        return await self._ask(export.UNLOAD, export.question(after, limit))
 
-    async def load(self, parcels: Sequence[Parcel]) -> None:
-        await self._ask(moving.LOAD, moving.arguments(parcels))
+    async def load(self, items: Sequence[ExportItem]) -> None:
+        await self._ask(export.LOAD, export.arguments(items))
 
     async def close(self) -> None:
         if self._closed or os.getpid() != self._pid:

@@ -33,7 +33,7 @@ class Stalled(psycopg.OperationalError):
 def bounded(waiting: Generator[Any, Any, T], deadline: float) -> Generator[Any, Any, T]:
     """Pass a psycopg operation through, giving up at the deadline (of time.monotonic).
 
-    psycopg drives such generators in both colours and resumes them at least every tenth of a second, with nothing
+    psycopg drives such generators, blocking and async, and resumes them at least every tenth of a second, with nothing
     when nothing came.
     """
     try:

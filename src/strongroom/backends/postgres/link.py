@@ -1,4 +1,4 @@
-"""Connections, in two colours. These are the only functions that touch a database, and they decide nothing.
+"""Connections, blocking and async. These are the only functions that touch a database, and they decide nothing.
 
 `BlockingLink` never suspends, so `bridge.run` drives whatever awaits it.
 """

@@ -61,7 +61,7 @@ def opening(address: Address) -> Generator[Statement, Rows, Facts]:
     if not has_format:
         if not has_schema:
             yield address.sql("CREATE SCHEMA :schema"), None
-        for name in ("schema.sql", "commit.sql", "read.sql", "search.sql", "moving.sql"):
+        for name in ("schema.sql", "commit.sql", "read.sql", "search.sql", "export.sql"):
             yield address.sql(script(name)), None
         yield address.sql("INSERT INTO :schema.format (version) VALUES (%s)"), (FORMAT,)
     else:

@@ -13,7 +13,7 @@ from strongroom.store import Find, Found, Key, Match
 FIND = "SELECT * FROM :schema.find(%s, %s, %s, %s, %s, %s)"
 PLACES = "SELECT * FROM :schema.places(%s, %s, %s, %s, %s)"
 
-Place = tuple[int, int]
+RowPosition = tuple[int, int]
 
 
 def question(find: Find) -> tuple[Any, ...]:
@@ -23,9 +23,9 @@ def question(find: Find) -> tuple[Any, ...]:
     return (find.space, find.kind, find.id, bigints(wanted), bigints(narrowing), MOST_PLACES)
 
 
-def chosen(find: Find, rows: list[Row]) -> tuple[int, dict[str, int], list[Place]]:
+def chosen(find: Find, rows: list[Row]) -> tuple[int, dict[str, int], list[RowPosition]]:
     """Return how many places there are, in how many each word stands, and which ones to look at."""
-    places: dict[str, list[Place]] = {word: [] for word in _words(find)}
+    places: dict[str, list[RowPosition]] = {word: [] for word in _words(find)}
     names = [*places]
     total = 0
     for word, ref, index in rows:
@@ -37,7 +37,7 @@ def chosen(find: Find, rows: list[Row]) -> tuple[int, dict[str, int], list[Place
     return total, counts, choose(total, places, min(find.limit, MAX))
 
 
-def lookup(find: Find, places: list[Place]) -> tuple[Any, ...]:
+def lookup(find: Find, places: list[RowPosition]) -> tuple[Any, ...]:
     """Return what the SQL function `places` takes."""
     refs, indexes = zip(*places, strict=True)
     most = -1 if find.max_bytes is None else min(find.max_bytes, MAX)

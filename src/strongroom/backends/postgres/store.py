@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from strongroom.arguments import checked, require_positive
-from strongroom.backends.postgres import moving
+from strongroom.backends.postgres import export
 from strongroom.backends.postgres.address import Address, parse
 from strongroom.backends.postgres.core import Core
 from strongroom.backends.postgres.link import AsyncLink, BlockingLink, Link
@@ -22,14 +22,14 @@ from strongroom.store import (
     AnyQuestion,
     Commit,
     Durability,
+    ExportItem,
+    ExportPage,
     Find,
     Found,
     Key,
-    Parcel,
     Part,
     Receipt,
     Repeats,
-    Shipment,
     kept_seconds,
 )
 
@@ -85,13 +85,13 @@ class PostgresStore:
         """Return where any of the words stand. What was committed is found at once."""
         return run(self._core.search(find))
 
-    def unload(self, after: str | None, limit: int) -> Shipment:
-        """Return the next parcels of everything there is; see `strongroom.store.Movable`."""
+    def unload(self, after: str | None, limit: int) -> ExportPage:
+        """Return the next items of everything there is; see `strongroom.store.Exportable`."""
         return run(self._core.unload(after, limit))
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
-        """Put parcels in place as they are; see `strongroom.store.Movable`."""
-        run(self._core.load(parcels))
+    def load(self, items: Sequence[ExportItem]) -> None:
+        """Put items in place as they are; see `strongroom.store.Exportable`."""
+        run(self._core.load(items))
 
     def check(self) -> Check:
         """Follow every stream and its hash chain, in all spaces. Reads everything; changes nothing."""
@@ -115,7 +115,7 @@ class PostgresStore:
         while True:
             rows = run(self._core.rows(after, STEP))
             yield from rows
-            after = moving.shipment(rows, STEP).next
+            after = export.page(rows, STEP).next
             if after is None:
                 return
 
@@ -174,13 +174,13 @@ class AsyncPostgresStore:
         """Return where any of the words stand. What was committed is found at once."""
         return await self._core.search(find)
 
-    async def unload(self, after: str | None, limit: int) -> Shipment:
-        """Return the next parcels of everything there is; see `strongroom.store.Movable`."""
+    async def unload(self, after: str | None, limit: int) -> ExportPage:
+        """Return the next items of everything there is; see `strongroom.store.Exportable`."""
         return await self._core.unload(after, limit)
 
-    async def load(self, parcels: Sequence[Parcel]) -> None:
-        """Put parcels in place as they are; see `strongroom.store.Movable`."""
-        await self._core.load(parcels)
+    async def load(self, items: Sequence[ExportItem]) -> None:
+        """Put items in place as they are; see `strongroom.store.Exportable`."""
+        await self._core.load(items)
 
     async def close(self) -> None:
         """Let go of the database. Closing twice is fine."""

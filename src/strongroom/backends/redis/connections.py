@@ -1,6 +1,6 @@
 """Connections to a server or to the nodes of a cluster, for threads and for event loops. Only this file does I/O.
 
-It decides nothing: it says what came back, or whether the message can have arrived (`Unsent`, `Lost`). Connecting,
+It decides nothing: it says what came back, or whether a message can have arrived (`Unsent`, `Unanswered`). Connecting,
 pooling, packing and parsing are the driver's; its retries are switched off, because they cannot tell whether a message
 arrived. `BlockingConnections` never suspends, so `bridge.run` drives whatever awaits it.
 """
@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import redis
-from strongroom.backends.redis.failures import DRIVER_ERRORS, Lost, Unsent, refused
+from strongroom.backends.redis.failures import DRIVER_ERRORS, Unanswered, Unsent, refused
 from strongroom.backends.redis.guarantees import SETTINGS
 from strongroom.backends.redis.layout import Address
 from strongroom.errors import InvalidInput
@@ -101,7 +101,7 @@ class Connections(ABC):
             await self._disconnect(connection)
             await self._disconnect_idle(pool)
             if isinstance(error, DRIVER_ERRORS):
-                raise (Lost if sent else Unsent) from None
+                raise (Unanswered if sent else Unsent) from None
             raise
         finally:
             await self._release(pool, connection)

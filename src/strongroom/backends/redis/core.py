@@ -26,12 +26,12 @@ from strongroom.backends.redis.connections import Command, Connections, Node, Si
 from strongroom.backends.redis.decoding import decode_answers, decode_commit, decode_part
 from strongroom.backends.redis.encoding import (
     Attempt,
-    Call,
+    ScriptCall,
     encode_commit,
     encode_questions,
     with_attempt,
 )
-from strongroom.backends.redis.failures import PASSING, Lost, Refused, Unsent, translate
+from strongroom.backends.redis.failures import PASSING, Refused, Unanswered, Unsent, translate
 from strongroom.backends.redis.guarantees import (
     UNKNOWN,
     check_settings,
@@ -157,7 +157,7 @@ class Core:
         check_sizes(commit, self._limit)
         return await self.apply(commit, encode_commit(self.layout, commit, self.kept_seconds))
 
-    async def apply(self, commit: Commit, call: Call) -> Receipt:
+    async def apply(self, commit: Commit, call: ScriptCall) -> Receipt:
         """Run the commit script until it has answered; `commit` says what a refusal is about."""
         space, name = commit.space, f"{self._name}{next(self._calls):x}"
 
@@ -200,7 +200,7 @@ class Core:
                     [found] = decode_answers([Range(key, 0, 0)], reply)
                     if isinstance(found, Slice) and found.length > length:
                         return
-                except (Unsent, Lost, Refused, StoreError):
+                except (Unsent, Unanswered, Refused, StoreError):
                     pass  # the reader who looks again is told; this is only a hint
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -236,7 +236,7 @@ class Core:
             while True:
                 try:
                     return await send(lost + 1)
-                except Lost as error:
+                except Unanswered as error:
                     lost += 1
                     problem = error
                 except (Unsent, Refused, StoreError) as error:
@@ -244,7 +244,7 @@ class Core:
                 if isinstance(problem, Refused):
                     again = problem.word in PASSING
                 else:
-                    again = patient and isinstance(problem, (Unsent, Lost))
+                    again = patient and isinstance(problem, (Unsent, Unanswered))
                 if not again or self._closed or time.monotonic() + pause > deadline:
                     break
                 await self._connections.pause(pause)
@@ -265,14 +265,14 @@ class Core:
             )
         raise failure
 
-    async def send(self, space: str, script: Script, call: Call, then: Sequence[Command] = ()) -> list[Any]:
+    async def send(self, space: str, script: Script, call: ScriptCall, then: Sequence[Command] = ()) -> list[Any]:
         """Run a script once, where the space is; return its reply and those of the commands that follow it."""
         asked: Node | None = None
         for _ in range(MAX_HOPS):
             node = asked or self._routes.get(space, self._entry)
             try:
                 replies = await self._run(script, call, then, node, asking=asked is not None)
-            except (Unsent, Lost):
+            except (Unsent, Unanswered):
                 self._forget(node)
                 raise
             if not isinstance(replies[0], Refused):
@@ -290,7 +290,7 @@ class Core:
         raise replies[0]
 
     async def _run(
-        self, script: Script, call: Call, then: Sequence[Command], node: Node | None, *, asking: bool
+        self, script: Script, call: ScriptCall, then: Sequence[Command], node: Node | None, *, asking: bool
     ) -> list[Any]:
         before: Sequence[Command] = ASKING if asking else ()
         rest = (len(call.keys), *call.keys, *call.arguments)

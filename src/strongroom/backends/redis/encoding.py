@@ -21,9 +21,9 @@ from strongroom.store import (
     Entry,
     Erase,
     Expect,
+    ExportItem,
     Get,
     Key,
-    Parcel,
     Put,
     Range,
     ReceiptOf,
@@ -63,7 +63,7 @@ ENTRY = Packer(">IIIdB")
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class Call(NamedTuple):
+class ScriptCall(NamedTuple):
     """What a script is called with."""
 
     keys: list[bytes]
@@ -80,7 +80,7 @@ class Attempt(NamedTuple):
     touch: bool
 
 
-def encode_commit(layout: Layout, commit: Commit, kept_seconds: float) -> Call:
+def encode_commit(layout: Layout, commit: Commit, kept_seconds: float) -> ScriptCall:
     """Return keys and arguments, or raise `InvalidInput` if a commit would keep the server busy for too long.
 
     `with_attempt` puts what differs between attempts in front.
@@ -100,7 +100,7 @@ def encode_commit(layout: Layout, commit: Commit, kept_seconds: float) -> Call:
     for write in commit.writes:
         _add_write(arguments, write, places[write.key])
     _check_batch(commit, len(places), arguments)
-    return Call(commit_keys(layout, commit.space, places), arguments)
+    return ScriptCall(commit_keys(layout, commit.space, places), arguments)
 
 
 def receipt_arguments(commit: Commit, kept_seconds: float) -> tuple[str, str, bytes]:
@@ -122,7 +122,7 @@ def _check_batch(commit: Commit, keys: int, arguments: Sequence[Any]) -> None:
         )
 
 
-def places_of(parts: Iterable[Expect | Write | Parcel]) -> dict[Key, int]:
+def places_of(parts: Iterable[Expect | Write | ExportItem]) -> dict[Key, int]:
     """Number the keys of a commit from 1, in the order they are named."""
     places: dict[Key, int] = {}
     for part in parts:
@@ -136,10 +136,10 @@ def commit_keys(layout: Layout, space: str, places: Iterable[Key]) -> list[bytes
     return [layout.heads(space), layout.index(space), *map(layout.records, places)]
 
 
-def with_attempt(call: Call, attempt: Attempt) -> Call:
+def with_attempt(call: ScriptCall, attempt: Attempt) -> ScriptCall:
     """Return the call as it is sent the nth time."""
     sending = f"{attempt.call}|{attempt.number}|{attempt.touch:d}"
-    return Call(call.keys, [sending, attempt.last, *call.arguments])
+    return ScriptCall(call.keys, [sending, attempt.last, *call.arguments])
 
 
 def _add_write(arguments: list[Any], write: Write, place: int) -> None:
@@ -181,7 +181,7 @@ def pack_document(key: Key, value: Json, tags: dict[str, str], text: str | None)
 
 def encode_questions(
     layout: Layout, questions: Sequence[AnyQuestion], touch: bool = False, max_bytes: int | None = None
-) -> Call:
+) -> ScriptCall:
     """Return keys and arguments that ask all questions at once; `touch`: see `Attempt`."""
     numbers: dict[bytes, int] = {}
 
@@ -208,7 +208,7 @@ def encode_questions(
         elif type(question) is Tail:
             high, low = (-1, 0) if question.max_weight is None else divmod(question.max_weight, LIMB)
             arguments += (_or_none(question.count), _or_none(question.before), high, low)
-    return Call(list(numbers), arguments)
+    return ScriptCall(list(numbers), arguments)
 
 
 def _or_none(number: int | None) -> int:

@@ -1,7 +1,7 @@
 """What the driver's and the server's errors mean to a caller. No redis exception leaves this package.
 
 Three things can happen to a message, and only the first two are certain: it was never sent (`Unsent`), the server
-answered (a value or an error word), or it was sent and no answer came (`Lost`).
+answered (a value or an error word), or it was sent and no answer came (`Unanswered`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Unsent(Exception):
     """No connection: the message never left."""
 
 
-class Lost(Exception):
+class Unanswered(Exception):
     """The connection broke before the answer: the message may or may not have been executed."""
 
 
@@ -86,7 +86,7 @@ def translate(error: Exception, shown: str, *, writing: bool = False) -> StoreEr
     The driver's own words are not repeated: what a server echoes may hold anything, a password included.
     """
     nothing = _NOTHING if writing else ""
-    if isinstance(error, (Unsent, Lost)):
+    if isinstance(error, (Unsent, Unanswered)):
         return Unavailable(f"{shown} cannot be reached{nothing}", reason="unreachable")
     assert isinstance(error, Refused)
     if "WRONGTYPE" in error.text:

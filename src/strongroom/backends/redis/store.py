@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.redis.connections import AsyncConnections, BlockingConnections, ConnectionSettings
 from strongroom.backends.redis.core import Core
+from strongroom.backends.redis.export import Mover
 from strongroom.backends.redis.layout import parse_address
-from strongroom.backends.redis.moving import Mover
 from strongroom.bridge import finish, run
 from strongroom.store import (
     MAX_RECORD_BYTES,
@@ -25,12 +25,12 @@ from strongroom.store import (
     AnyQuestion,
     Commit,
     Durability,
+    ExportItem,
+    ExportPage,
     Key,
-    Parcel,
     Part,
     Receipt,
     Repeats,
-    Shipment,
     kept_seconds,
 )
 
@@ -98,13 +98,13 @@ class RedisStore:
         """Return once the stream is longer than `length`, or the time is up."""
         run(self._core.wait(key, length, timeout_seconds))
 
-    def unload(self, after: str | None, limit: int) -> Shipment:
-        """Return the next parcels of everything there is, of all spaces."""
+    def unload(self, after: str | None, limit: int) -> ExportPage:
+        """Return the next items of everything there is, of all spaces."""
         return run(self._mover.unload(after, limit))
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
-        """Put parcels of another store in place as they are."""
-        run(self._mover.load(parcels))
+    def load(self, items: Sequence[ExportItem]) -> None:
+        """Put items of another store in place as they are."""
+        run(self._mover.load(items))
 
     def close(self) -> None:
         """Let what is under way finish, then let go of the server."""
@@ -183,13 +183,13 @@ class AsyncRedisStore:
         """Return once the stream is longer than `length`, or the time is up."""
         await self._core.wait(key, length, timeout_seconds)
 
-    async def unload(self, after: str | None, limit: int) -> Shipment:
-        """Return the next parcels of everything there is, of all spaces."""
+    async def unload(self, after: str | None, limit: int) -> ExportPage:
+        """Return the next items of everything there is, of all spaces."""
         return await self._mover.unload(after, limit)
 
-    async def load(self, parcels: Sequence[Parcel]) -> None:
-        """Put parcels of another store in place as they are."""
-        await self._mover.load(parcels)
+    async def load(self, items: Sequence[ExportItem]) -> None:
+        """Put items of another store in place as they are."""
+        await self._mover.load(items)
 
     async def close(self) -> None:
         """Let what is under way finish, then let go of the server."""

@@ -32,12 +32,12 @@ from strongroom.backends.sqlite.files import Queue
 from strongroom.backends.sqlite.group_commit import Ticket
 from strongroom.backends.sqlite.identity import Identity, LogRemovedError
 from strongroom.backends.sqlite.log import Log
-from strongroom.backends.sqlite.receipts import Confirm, Retention
+from strongroom.backends.sqlite.receipts import Retention, SyncReceipt
 from strongroom.backends.sqlite.schema import stamp
 from strongroom.backends.sqlite.search import catch_up
 from strongroom.backends.sqlite.writes import Writer, erases
 from strongroom.errors import CommitUnknown, Damaged, StoreError, StrongroomError, Unavailable
-from strongroom.store import Find, Parcel, Receipt
+from strongroom.store import ExportItem, Find, Receipt
 
 SWEEP_EVERY = 1024  # commits
 MOST_REMOVALS = 5  # of the log, while one thing is being written
@@ -132,9 +132,9 @@ class Committer:
         """Index part of what a search needs and the index lacks."""
         self._until_kept(lambda: self._change(lambda con: catch_up(con, find)))
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
-        """Put parcels from another store in place."""
-        self._until_kept(lambda: self._change(lambda con: load(con, parcels)))
+    def load(self, items: Sequence[ExportItem]) -> None:
+        """Put items from another store in place."""
+        self._until_kept(lambda: self._change(lambda con: load(con, items)))
 
     def compact(self) -> None:
         """Rewrite the file without its free space."""
@@ -389,7 +389,7 @@ def _fail(batch: list[Ticket], error: StrongroomError) -> None:
             told = copy(error) if isinstance(error, StoreError) else error
             told.__cause__ = error.__cause__
             if isinstance(told, CommitUnknown):
-                if type(ticket.work) is Confirm:
+                if type(ticket.work) is SyncReceipt:
                     told = Unavailable(f"a receipt could not be made durable ({told}); ask again", reason=told.reason)
                 else:
                     told.commit_id = ticket.work.id

@@ -1,4 +1,4 @@
-"""Everything out of a file, or into one, exactly as it is stored: as parcels, or as a copy of the file."""
+"""Everything out of a file, or into one, exactly as it is stored: as items, or as a copy of the file."""
 
 from __future__ import annotations
 
@@ -27,75 +27,75 @@ from strongroom.backends.sqlite.rows import (
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json, encode
 from strongroom.errors import InvalidInput
-from strongroom.store import Parcel, Shipment
+from strongroom.store import ExportItem, ExportPage
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 _HEADS = "ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum"
 
 
-def unload(con: apsw.Connection, after: str | None, limit: int) -> Shipment:
-    """Return the next parcels. The cursor is "ref:index of the record"."""
+def unload(con: apsw.Connection, after: str | None, limit: int) -> ExportPage:
+    """Return the next items. The cursor is "ref:index of the record"."""
     ref, index = (int(part) for part in (after or "0:0").split(":"))
-    parcels: list[Parcel] = []
+    items: list[ExportItem] = []
     while limit > 0:
         head: Any = con.execute(f"SELECT {_HEADS} FROM head WHERE ref >= ? ORDER BY ref LIMIT 1", (ref,)).fetchone()
         if head is None:
-            return Shipment(tuple(parcels), None)
+            return ExportPage(tuple(items), None)
         if head[0] != ref:
             ref, index = head[0], 0
-        parcel = _parcel(con, head, index, limit)
-        parcels.append(parcel)
-        limit -= max(len(parcel.records), 1)
-        if parcel.records and limit <= 0:
-            index = parcel.records[-1].index + 1
+        item = _item(con, head, index, limit)
+        items.append(item)
+        limit -= max(len(item.records), 1)
+        if item.records and limit <= 0:
+            index = item.records[-1].index + 1
         else:
             ref, index = ref + 1, 0
-    return Shipment(tuple(parcels), f"{ref}:{index}")
+    return ExportPage(tuple(items), f"{ref}:{index}")
 
 
-def _parcel(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int) -> Parcel:
+def _item(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int) -> ExportItem:
     ref, space, kind, id, stream, alive, version, value, tags, text, chain, total = head
     key = stored_key(space, kind, id)
     require_sound(key, (ref, stream, alive, version, value, tags, text, chain, total))
     if not stream:
         stored = None if value is None else Json(value)
-        return Parcel(key, False, bool(alive), version, stored, tags_of(tags), text)
+        return ExportItem(key, False, bool(alive), version, stored, tags_of(tags), text)
     start = max(index, version)
     rows: list[Any] = con.execute(
         f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?",
         ((ref << INDEX_BITS) + start, (ref + 1) << INDEX_BITS, limit),
     ).fetchall()
     records = tuple(to_record(key, row, place) for place, row in enumerate(rows, start))
-    return Parcel(key, True, bool(alive), version, chain=chain, records=records)
+    return ExportItem(key, True, bool(alive), version, chain=chain, records=records)
 
 
-def load(con: apsw.Connection, parcels: Sequence[Parcel]) -> None:
-    """Put parcels in place, inside the caller's transaction."""
-    for parcel in parcels:
-        key = parcel.key
+def load(con: apsw.Connection, items: Sequence[ExportItem]) -> None:
+    """Put items in place, inside the caller's transaction."""
+    for item in items:
+        key = item.key
         found: Any = con.execute(_HEAD, (key.space, key.kind, key.id)).fetchone()
         if found is not None:
             require_sound(key, found)
         ref = found[0] if found is not None else top_ref(con) + 1
-        tags = bytes(encode(parcel.tags)) if parcel.tags else None
-        value = None if parcel.value is None else bytes(parcel.value)
-        columns = (parcel.stream + 0, parcel.alive + 0, parcel.version, value, tags, parcel.text, parcel.chain)
+        tags = bytes(encode(item.tags)) if item.tags else None
+        value = None if item.value is None else bytes(item.value)
+        columns = (item.stream + 0, item.alive + 0, item.version, value, tags, item.text, item.chain)
         con.execute(
             f"INSERT OR REPLACE INTO head ({_HEADS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (ref, key.space, key.kind, key.id, *columns, checksum((key.space, key.kind, key.id, ref, *columns))),
         )
-        for name, word in parcel.tags.items() if parcel.alive else ():
+        for name, word in item.tags.items() if item.alive else ():
             carried = label(key.space, key.kind, name, word)
             con.execute("INSERT OR IGNORE INTO tag (label, ref) VALUES (?, ?)", (carried, ref))
-        if parcel.text is not None:
+        if item.text is not None:
             con.execute("INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, 0)", (ref,))
-        _load_records(con, ref, parcel)
+        _load_records(con, ref, item)
 
 
-def _load_records(con: apsw.Connection, ref: int, parcel: Parcel) -> None:
-    if any(record.text is not None for record in parcel.records):
-        con.execute("INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)", (ref, parcel.records[0].index))
-    for record in parcel.records:
+def _load_records(con: apsw.Connection, ref: int, item: ExportItem) -> None:
+    if any(record.text is not None for record in item.records):
+        con.execute("INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)", (ref, item.records[0].index))
+    for record in item.records:
         body = None if record.body is None else bytes(record.body)
         row = (
             (ref << INDEX_BITS) + (record.index & MASK),

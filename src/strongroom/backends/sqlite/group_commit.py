@@ -36,7 +36,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from strongroom.backends.sqlite.receipts import Confirm
+from strongroom.backends.sqlite.receipts import SyncReceipt
 from strongroom.store import Append, Commit, Put, Receipt
 
 MAX_BATCH = 512
@@ -46,7 +46,7 @@ PAUSE_SECONDS = 0.0002
 SHORT = 8  # a commit of more writes or records is too long for a loop
 
 
-Work = Commit | Confirm
+Work = Commit | SyncReceipt
 
 
 class Promise(asyncio.Future[Receipt]):

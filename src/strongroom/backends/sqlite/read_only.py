@@ -34,7 +34,7 @@ from strongroom.backends.sqlite.search import is_behind, search
 from strongroom.encryption import Secret
 from strongroom.errors import SchemaMismatch, StoreError, Unavailable
 from strongroom.files import may_write
-from strongroom.store import Commit, Durability, Find, Found, Key, Parcel, Range, Receipt, ask
+from strongroom.store import Commit, Durability, ExportItem, Find, Found, Key, Range, Receipt, ask
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class ReadOnlyStore(Reader):
         self._check_usable(writing=True)
         raise Unavailable(_READ_ONLY, reason="read_only")
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
+    def load(self, items: Sequence[ExportItem]) -> None:
         self._check_usable(writing=True)
         raise Unavailable(_READ_ONLY, reason="read_only")
 

@@ -27,7 +27,7 @@ from strongroom.backends.sqlite.rows import answer
 from strongroom.encryption import Secret
 from strongroom.errors import Closed, InvalidInput, Unavailable
 from strongroom.files import path_of
-from strongroom.store import Answer, AnyQuestion, Budget, Get, Part, ReceiptOf, Shipment, within
+from strongroom.store import Answer, AnyQuestion, Budget, ExportPage, Get, Part, ReceiptOf, within
 
 T = TypeVar("T")
 
@@ -90,8 +90,8 @@ class Reader(ABC):
         self._check_usable()
         return self._ask(lambda con: stats(con, self.path))
 
-    def unload(self, after: str | None, limit: int) -> Shipment:
-        """Return the next parcels of everything there is; see `strongroom.store.Movable`."""
+    def unload(self, after: str | None, limit: int) -> ExportPage:
+        """Return the next items of everything there is; see `strongroom.store.Exportable`."""
         self._check_usable()
         return self._ask(in_snapshot(lambda con: unload(con, after, limit)))
 

@@ -70,7 +70,7 @@ class Retention(Struct, frozen=True):
         return FOREVER if seconds == math.inf else int((self.clock() + seconds) * 1e6)
 
 
-class Confirm(Struct, frozen=True):
+class SyncReceipt(Struct, frozen=True):
     """Work for the writer: make a receipt that was read as durable as one that is given."""
 
     space: str
@@ -166,7 +166,7 @@ class Receipts:
 
 
 def find(con: apsw.Connection, asked: ReceiptOf) -> Receipt | None:
-    """Return a receipt as a reader's snapshot has it, wherever it lies. It may not be durable yet: see `Confirm`."""
+    """Return a receipt as a reader's snapshot has it, wherever it lies. It may not be durable: see `SyncReceipt`."""
     row: Any = con.execute(_FIND, (asked.space, asked.id)).fetchone()
     if row is not None:
         return to_receipt(asked.space, asked.id, row)

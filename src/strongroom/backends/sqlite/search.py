@@ -142,7 +142,7 @@ def search(con: apsw.Connection, find: Find) -> Found:
         low, high = (head[0] << INDEX_BITS, (head[0] + 1) << INDEX_BITS) if head[1] else (head[0], head[0] + 1)
     scope = " AND ".join(f'"{marker}"' for marker in _markers(Key(find.space, find.kind, "-"), find.tags))
     total = _count(con, scope, low, high)
-    places = {word: _places(con, f'{scope} AND "{word}"', low, high) for word in dict.fromkeys(find.words)}
+    places = {word: _positions(con, f'{scope} AND "{word}"', low, high) for word in dict.fromkeys(find.words)}
     chosen = choose(total, places, find.limit)
     matches = (match for place in chosen if (match := _match(con, find, place)) is not None)
     shown = tuple(takewhile(room_for(find), matches))
@@ -155,7 +155,7 @@ def _count(con: apsw.Connection, query: str, low: int, high: int) -> int:
     return int(row[0])
 
 
-def _places(con: apsw.Connection, query: str, low: int, high: int) -> list[int]:
+def _positions(con: apsw.Connection, query: str, low: int, high: int) -> list[int]:
     sql = "SELECT rowid FROM word WHERE word MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
     rows: list[Any] = con.execute(sql, (query, low, high, MOST_PLACES)).fetchall()
     found = [row[0] for row in rows]

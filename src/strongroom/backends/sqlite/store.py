@@ -36,7 +36,7 @@ from strongroom.backends.sqlite.group_commit import GroupCommit
 from strongroom.backends.sqlite.identity import Identity, LogRemovedError
 from strongroom.backends.sqlite.log import FULL, Log
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
-from strongroom.backends.sqlite.receipts import Confirm, Retention
+from strongroom.backends.sqlite.receipts import Retention, SyncReceipt
 from strongroom.backends.sqlite.search import is_behind, search
 from strongroom.backends.sqlite.watch import Watch
 from strongroom.encryption import Secret
@@ -48,10 +48,10 @@ from strongroom.store import (
     AnyQuestion,
     Commit,
     Durability,
+    ExportItem,
     Find,
     Found,
     Key,
-    Parcel,
     Part,
     Range,
     Receipt,
@@ -145,7 +145,7 @@ class SqliteStore(Reader):
             if isinstance(found, Receipt):
                 asked = questions[place]
                 assert isinstance(asked, ReceiptOf)
-                answers[place] = self._group.commit(Confirm(asked.space, found))
+                answers[place] = self._group.commit(SyncReceipt(asked.space, found))
         return answers
 
     def require_usable(self) -> None:
@@ -198,11 +198,11 @@ class SqliteStore(Reader):
 
     # ---- upkeep -----------------------------------------------------------------------------------------------------
 
-    def load(self, parcels: Sequence[Parcel]) -> None:
-        """Put parcels from another store in place, all or none of them."""
+    def load(self, items: Sequence[ExportItem]) -> None:
+        """Put items from another store in place, all or none of them."""
         self._check_usable(writing=True)
         with self._group.alone(), translated():
-            self._committer.load(parcels)
+            self._committer.load(items)
         self._watch.note()
 
     def compact(self) -> None:

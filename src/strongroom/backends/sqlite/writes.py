@@ -14,7 +14,7 @@ import apsw
 from strongroom.backends.memory import link
 from strongroom.backends.sqlite import erasure
 from strongroom.backends.sqlite.cache import MAX_KEYS, Cache, State
-from strongroom.backends.sqlite.receipts import Confirm, Receipts, Retention, can_carry, carried
+from strongroom.backends.sqlite.receipts import Receipts, Retention, SyncReceipt, can_carry, carried
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
     MASK,
@@ -125,9 +125,9 @@ class Writer:
         """Remember the data version that our own COMMIT made."""
         self._version = self.con.data_version()
 
-    def apply(self, work: Commit | Confirm) -> Receipt:
+    def apply(self, work: Commit | SyncReceipt) -> Receipt:
         """Return the receipt, new or first; raise without having written anything if the commit is refused."""
-        if type(work) is Confirm:
+        if type(work) is SyncReceipt:
             self.receipts.file()
             self._make_durable(work.space, work.id)
             return work.receipt
@@ -349,7 +349,7 @@ class Writer:
                 rows.clear()
 
 
-def erases(work: Commit | Confirm) -> bool:
+def erases(work: Commit | SyncReceipt) -> bool:
     """Tell whether what a commit takes away must leave the files, too."""
     return type(work) is Commit and any(type(write) is Erase for write in work.writes)
 

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from strongroom.errors import InvalidInput, NotFound
 from strongroom.mcp.data import Data, data, fitting
 from strongroom.mcp.principals import AGENT, EVERYBODY
-from strongroom.mcp.tool import KIB, After, Answer, Arguments, Call, CommitId, Tool
+from strongroom.mcp.tool import KIB, After, Answer, Arguments, CommitId, Tool, ToolRequest
 from strongroom.mcp.uris import file_uri
 from strongroom.services.files.values import MAX_FILE_BYTES, File, FileInfo
 
@@ -62,7 +62,7 @@ class FileView(Answer, frozen=True, kw_only=True, omit_defaults=True):
     next: str | None = None
 
 
-async def view(call: Call, wanted: ViewFiles) -> FileView:
+async def view(call: ToolRequest, wanted: ViewFiles) -> FileView:
     files = call.who.ctx.files
     if not wanted.path.endswith("/"):
         try:
@@ -121,7 +121,7 @@ class EditedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     file: KnownFile | None = None
 
 
-async def edit(call: Call, wanted: EditFile) -> EditedFile:
+async def edit(call: ToolRequest, wanted: EditFile) -> EditedFile:
     files, commit_id = call.who.ctx.files, call.who.commit_id(wanted.commit_id)
     if [wanted.text is not None, wanted.replace is not None, wanted.delete].count(True) != 1:
         raise InvalidInput("say one of text, replace and delete; nothing changed")

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from strongroom.errors import InvalidInput
 from strongroom.mcp.data import NOTICE, beginning, fenced, fitting, message_data
 from strongroom.mcp.principals import EVERYBODY
-from strongroom.mcp.tool import KIB, ROOM, Arguments, Call, Tool
+from strongroom.mcp.tool import KIB, ROOM, Arguments, Tool, ToolRequest
 from strongroom.mcp.uris import file_uri, memory_uri, message_uri, parsed, path_of
 from strongroom.services.files.values import FileHit
 from strongroom.services.memories.values import Memory
@@ -55,7 +55,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
     metadata: Metadata
 
 
-async def search(call: Call, wanted: Search) -> SearchResults:
+async def search(call: ToolRequest, wanted: Search) -> SearchResults:
     ctx = call.who.ctx
     memories = await ctx.memories.search(wanted.query, 8)
     messages = await ctx.sessions.search(wanted.query, k=5)
@@ -68,7 +68,7 @@ async def search(call: Call, wanted: Search) -> SearchResults:
     return SearchResults(results=fitting(found, ROOM))
 
 
-async def fetch(call: Call, wanted: Fetch) -> Fetched:
+async def fetch(call: ToolRequest, wanted: Fetch) -> Fetched:
     address = parsed(wanted.id)
     match address.kind, address.parts:
         case "memories", (memory_id,):

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from strongroom.mcp.data import Data, beginning, data, fitting
 from strongroom.mcp.principals import AGENT, EVERYBODY
-from strongroom.mcp.tool import ROOM, After, Answer, Arguments, Call, CommitId, Id, Tool
+from strongroom.mcp.tool import ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.tools.offsets import ranked
 from strongroom.mcp.uris import memory_uri
 from strongroom.services.memories.values import (
@@ -202,7 +202,7 @@ class SearchMemories(Arguments, frozen=True, kw_only=True):
     after: After = None
 
 
-async def search(call: Call, wanted: SearchMemories) -> FoundMemories:
+async def search(call: ToolRequest, wanted: SearchMemories) -> FoundMemories:
     degraded: str | None = None
 
     async def best(k: int) -> list[FoundMemory]:
@@ -229,7 +229,7 @@ class GetMemory(Arguments, frozen=True, kw_only=True):
     memory_id: Id
 
 
-async def get(call: Call, wanted: GetMemory) -> OneMemory:
+async def get(call: ToolRequest, wanted: GetMemory) -> OneMemory:
     return OneMemory(memory=shown(await call.who.ctx.memories.get(wanted.memory_id)))
 
 
@@ -256,7 +256,7 @@ class ProposeMemories(Arguments, frozen=True, kw_only=True):
     commit_id: CommitId = None
 
 
-async def propose(call: Call, wanted: ProposeMemories) -> OneBatch:
+async def propose(call: ToolRequest, wanted: ProposeMemories) -> OneBatch:
     who = call.who
     batch = await who.ctx.memories.propose(
         [_request(item) for item in wanted.items],
@@ -288,7 +288,7 @@ class BatchStatus(Arguments, frozen=True, kw_only=True):
     batch_id: Id
 
 
-async def status(call: Call, wanted: BatchStatus) -> OneBatch:
+async def status(call: ToolRequest, wanted: BatchStatus) -> OneBatch:
     return OneBatch(batch=shown_batch(await call.who.ctx.memories.batch(wanted.batch_id)))
 
 

@@ -16,7 +16,7 @@ from strongroom.errors import InvalidInput
 from strongroom.mcp.data import beginning, fitting
 from strongroom.mcp.elicitation import Reply
 from strongroom.mcp.principals import REVIEWER
-from strongroom.mcp.tool import KIB, ROOM, After, Answer, Arguments, Call, CommitId, Id, Tool
+from strongroom.mcp.tool import KIB, ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.tools.memories import ProposedBatch, shown_batch
 from strongroom.services.memories.values import Batch
 
@@ -38,7 +38,7 @@ class PendingBatches(Answer, frozen=True, kw_only=True):
     next: str | None = None
 
 
-async def pending(call: Call, wanted: Pending) -> PendingBatches:
+async def pending(call: ToolRequest, wanted: Pending) -> PendingBatches:
     memories = call.who.ctx.memories
     limit = wanted.limit
     while True:
@@ -69,7 +69,7 @@ class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
     decided_at: datetime | None = None
 
 
-async def decide(call: Call, wanted: Decide) -> Decided:
+async def decide(call: ToolRequest, wanted: Decide) -> Decided:
     who = call.who
     batch = await who.ctx.memories.batch(wanted.batch_id)
     reply = await call.person.ask(question(batch), form(wanted)) if batch.status == "pending" else None
@@ -179,7 +179,7 @@ class Revocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     memories: int
 
 
-async def revoke(call: Call, wanted: Revoke) -> Revocation:
+async def revoke(call: ToolRequest, wanted: Revoke) -> Revocation:
     who = call.who
     made = await who.ctx.memories.revoke(
         source_ref=wanted.source_ref, by=who.name, reason=wanted.reason, commit_id=who.commit_id(wanted.commit_id)

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from strongroom.errors import InvalidInput
 from strongroom.mcp.data import Data, data, fitting
 from strongroom.mcp.principals import AGENT, EVERYBODY
-from strongroom.mcp.tool import ROOM, After, Answer, Arguments, Call, CommitId, Id, Tool
+from strongroom.mcp.tool import ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.uris import run_uri
 from strongroom.services.runs.run import AsyncRun
 from strongroom.values import Event, Status, WorkingSet
@@ -19,7 +19,7 @@ from strongroom.values import Event, Status, WorkingSet
 KIB = 1024
 Line = Annotated[str, Meta(max_length=4_000)]
 Lines = Annotated[list[Line], Meta(max_length=100)]
-Place = Annotated[int, Meta(ge=0, le=2**53)]
+Seq = Annotated[int, Meta(ge=0, le=2**53)]
 Limit = Annotated[int, Meta(ge=1, le=50)]
 WORKING_SET_BYTES = 32 * KIB
 EVENT_BYTES = 8 * KIB
@@ -108,7 +108,7 @@ class RunPage(Answer, frozen=True, kw_only=True):
     next: str | None = None
 
 
-async def list_runs(call: Call, wanted: ListRuns) -> RunPage:
+async def list_runs(call: ToolRequest, wanted: ListRuns) -> RunPage:
     page = await call.who.ctx.runs.list(status=wanted.status, after=wanted.after, limit=wanted.limit)
     return RunPage(runs=[summary(run) for run in page], next=page.next)
 
@@ -116,7 +116,7 @@ async def list_runs(call: Call, wanted: ListRuns) -> RunPage:
 class GetRun(Arguments, frozen=True, kw_only=True):
     run_id: Id
     limit: Annotated[int, Meta(ge=0, le=50, description="How many events of its ledger to show.")] = 5
-    after: Annotated[Place | None, Meta(description="Show the events after this sequence_id; else the newest.")] = None
+    after: Annotated[Seq | None, Meta(description="Show the events after this sequence_id; else the newest.")] = None
 
 
 class RunState(Answer, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ class RunState(Answer, frozen=True, kw_only=True):
     next: int | None = None
 
 
-async def get(call: Call, wanted: GetRun) -> RunState:
+async def get(call: ToolRequest, wanted: GetRun) -> RunState:
     run = await call.who.ctx.runs.get(wanted.run_id, actor=call.who.name)
     known = shown(run.id, run.working_set)
     if not wanted.limit:
@@ -154,7 +154,7 @@ class OneRun(Answer, frozen=True, kw_only=True):
     run: KnownRun
 
 
-async def start(call: Call, wanted: StartRun) -> OneRun:
+async def start(call: ToolRequest, wanted: StartRun) -> OneRun:
     who = call.who
     run = await who.ctx.runs.create(
         objective=wanted.objective,
@@ -170,7 +170,7 @@ async def start(call: Call, wanted: StartRun) -> OneRun:
 class UpdateRun(Arguments, frozen=True, kw_only=True):
     run_id: Id
     expected_seq: Annotated[
-        Place | None,
+        Seq | None,
         Meta(description="The `seq` you saw last. If somebody updated the run since, you are refused."),
     ] = None
     status: Status | None = None
@@ -198,7 +198,7 @@ _FIELDS = (
 )
 
 
-async def update(call: Call, wanted: UpdateRun) -> OneRun:
+async def update(call: ToolRequest, wanted: UpdateRun) -> OneRun:
     fields: dict[str, Any] = {name: value for name in _FIELDS if (value := getattr(wanted, name)) is not None}
     if fields and wanted.expected_seq is None:
         raise InvalidInput("to replace fields say expected_seq, the `seq` you saw last; nothing changed")
@@ -227,7 +227,7 @@ class OneEvent(Answer, frozen=True, kw_only=True):
     event: RecordedEvent
 
 
-async def record(call: Call, wanted: RecordEvent) -> OneEvent:
+async def record(call: ToolRequest, wanted: RecordEvent) -> OneEvent:
     run = await call.who.ctx.runs.get(wanted.run_id, actor=call.who.name)
     event = await run.record(wanted.type, wanted.payload, commit_id=call.who.commit_id(wanted.commit_id))
     return OneEvent(run_id=run.id, event=shown_event(event))

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from strongroom.errors import InvalidInput, NotFound
 from strongroom.mcp.data import Data, fitting, message_data
 from strongroom.mcp.principals import AGENT, EVERYBODY
-from strongroom.mcp.tool import ROOM, After, Answer, Arguments, Call, CommitId, Id, Tool
+from strongroom.mcp.tool import ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.tools.offsets import ranked
 from strongroom.mcp.uris import message_uri
 from strongroom.services.sessions.session import AsyncSession
@@ -80,14 +80,14 @@ class Appended(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message_ids: list[str]
 
 
-async def append(call: Call, wanted: AppendMessages) -> Appended:
+async def append(call: ToolRequest, wanted: AppendMessages) -> Appended:
     commit_id = call.who.commit_id(wanted.commit_id)
     session = await _opened(call, wanted.session_id, commit_id)
     stored = await session.append([one.plain() for one in wanted.messages], commit_id=commit_id)
     return Appended(session_id=session.id, message_ids=[message.id for message in stored])
 
 
-async def _opened(call: Call, session_id: str | None, commit_id: str | None) -> AsyncSession:
+async def _opened(call: ToolRequest, session_id: str | None, commit_id: str | None) -> AsyncSession:
     sessions = call.who.ctx.sessions
     if session_id is not None:
         try:
@@ -119,7 +119,7 @@ class SessionWindow(Answer, frozen=True, kw_only=True):
     fallback: str | None = None
 
 
-async def window(call: Call, wanted: WindowOfSession) -> SessionWindow:
+async def window(call: ToolRequest, wanted: WindowOfSession) -> SessionWindow:
     if (wanted.query is not None) != (wanted.strategy == "relevant"):
         raise InvalidInput("a query goes with strategy 'relevant', and that needs one", path="query")
     session = await call.who.ctx.sessions.get(wanted.session_id)
@@ -164,7 +164,7 @@ class FoundMessages(Answer, frozen=True, kw_only=True):
     degraded: str | None = None
 
 
-async def search(call: Call, wanted: SearchSessions) -> FoundMessages:
+async def search(call: ToolRequest, wanted: SearchSessions) -> FoundMessages:
     sessions = call.who.ctx.sessions
     session = None if wanted.session_id is None else await sessions.get(wanted.session_id)
     degraded: str | None = None

@@ -15,7 +15,7 @@ from strongroom.operations import NOTHING, Operation, Plan, Undecided, perform
 from strongroom.scope import Scope
 from strongroom.server.keys import Right
 from strongroom.server.operations.invocation import Invocation, Make, Row, named, understood
-from strongroom.services.turns.parts import Call, Made, Part, plan
+from strongroom.services.turns.parts import Made, Part, ServiceCall, plan
 from strongroom.services.turns.turn import MAX_PARTS, require_size, size_of, target_of
 from strongroom.store import Receipt
 
@@ -122,7 +122,7 @@ def events_in(op: Invocation) -> Iterator[tuple[object, object]]:
                 yield arguments.get("type"), arguments.get("payload")
 
 
-def _call(ctx: AsyncContext, row: Row, op: Invocation) -> Call:
+def _call(ctx: AsyncContext, row: Row, op: Invocation) -> ServiceCall:
     async def call(scope: Scope, id: str) -> object:
         there = AsyncContext(scope)
         there.memories = there.memories.using(policy=ctx.memories._policy)

@@ -16,7 +16,7 @@ from strongroom.server.sse import HEARTBEAT_SECONDS, Shown, Stream, last_seen
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import MESSAGE
 from strongroom.services.sessions.values import Cut, Message, SessionInfo
-from strongroom.services.sessions.values import Hits as Found
+from strongroom.services.sessions.values import Hits as SessionHits
 from strongroom.store import Range
 from strongroom.tokens.windows import Window
 from strongroom.values import Listing
@@ -251,6 +251,6 @@ def view_of(message: Message) -> MessageView:
     return MessageView(message.id, message.index, message.at, message.tokens, dict(message), message.sidecar)
 
 
-def _hits(found: Found) -> Hits:
+def _hits(found: SessionHits) -> Hits:
     hits = [HitView(hit.message_id, hit.session_id, hit.score, hit.why, view_of(hit.message)) for hit in found]
     return Hits(hits, found.degraded)

@@ -20,7 +20,7 @@ from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
 from strongroom.services.files.erasure import Erased, erase
 from strongroom.services.files.paths import FILE, HISTORY, ROOT, file_path, folder_path, folders, inside
-from strongroom.services.files.plans import Source, Trees, measured, moving, removing, trees_at, writing
+from strongroom.services.files.plans import Source, Trees, measured, plan_move, removing, trees_at, writing
 from strongroom.services.files.search import search
 from strongroom.services.files.values import (
     File,
@@ -186,7 +186,7 @@ class AsyncFiles:
                 trees.change(target, 1, head.bytes)
             trees.check(self.limits)
             versions = {target: end.length for target, end in zip(targets, ends, strict=True)}
-            writes = moving(scope, sources, path, to, versions, scope.clock())
+            writes = plan_move(scope, sources, path, to, versions, scope.clock())
             return Plan(trees.expects(), [*writes, *trees.writes()], lambda receipt: len(heads), encode(len(heads)))
 
         content = encode({"path": path, "to": to})

@@ -101,7 +101,7 @@ def removing(scope: Scope, path: str, at: int, moved_to: str | None = None) -> l
     ]
 
 
-def moving(
+def plan_move(
     scope: Scope, sources: Iterable[Source], old: str, new: str, versions: Mapping[str, int], at: int
 ) -> list[Write]:
     """Return the writes after which files lie elsewhere. `versions` tells how long the history of each target is."""

@@ -61,7 +61,7 @@ MAX_BYTES = 1 << 28
 KIND = "pack"
 
 Which = Sequence[str] | bool
-Place = str | os.PathLike[str]
+FilePath = str | os.PathLike[str]
 
 
 class Services(Protocol):
@@ -71,7 +71,7 @@ class Services(Protocol):
     memories: AsyncMemories
 
 
-class Slot(Struct, frozen=True, forbid_unknown_fields=True):
+class SlotLine(Struct, frozen=True, forbid_unknown_fields=True):
     """One message of a thread."""
 
     type: str
@@ -86,7 +86,7 @@ class Slot(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def export(
     services: Services,
-    path: Place,
+    path: FilePath,
     *,
     runs: Which,
     sessions: Which,
@@ -176,7 +176,7 @@ def _thread(scope: Scope) -> Callable[[str], AsyncIterator[bytes]]:
             for one in page.records:
                 if one.body is not None:
                     yield _line(
-                        msgspec.to_builtins(Slot(one.type, one.body.load(), one.at, one.sender or "", one.receiver))
+                        msgspec.to_builtins(SlotLine(one.type, one.body.load(), one.at, one.sender or "", one.receiver))
                     )
             if not page.records:
                 return
@@ -206,7 +206,7 @@ class SpaceArchive(Archive):
 
 async def restore(
     services: Services,
-    path: Place,
+    path: FilePath,
     *,
     public_key: bytes | None,
     key: Secret | None,
@@ -284,7 +284,7 @@ async def _thread_writes(scope: Scope, pack: SpaceArchive, name: str) -> tuple[s
     told = pack.lines(name)
     id = next(told, {}).get("thread")
     key = scope.key(THREAD, require_name(id, "a thread's id"))
-    entries = [_entry(conversations._read(Slot, line)) for line in told]
+    entries = [_entry(conversations._read(SlotLine, line)) for line in told]
     if not entries:
         raise refused(f"thread {id!r:.60} is empty")
     [there], count = await look(scope, [key])
@@ -295,7 +295,7 @@ async def _thread_writes(scope: Scope, pack: SpaceArchive, name: str) -> tuple[s
     return key.id, list(planned.expects), [write for write in planned.writes if write.key.kind != MAIL]
 
 
-def _entry(one: Slot) -> Entry:
+def _entry(one: SlotLine) -> Entry:
     require_name(one.type, "a payload's type")
     for who in (one.from_id, one.to_id):
         if who is not None:

@@ -28,7 +28,7 @@ from strongroom.operations import Operation
 from strongroom.scope import Scope
 from strongroom.services.packs.staging import Staging
 from strongroom.services.runs.state import Attached, Ref, Stored
-from strongroom.services.runs.updates import Ask, By, Outcome, Request
+from strongroom.services.runs.updates import By, MakeRequest, Outcome, Request
 from strongroom.store import Delete, Document, Entry, Expect, Get, Key, Put, Range, Scan, Write
 from strongroom.values import ArtifactRef, iso, moment
 
@@ -94,7 +94,7 @@ async def attach(
     priority: int,
     by: By,
     commit_id: str | None,
-    update: Callable[[Operation, By, Ask], Awaitable[Outcome]],
+    update: Callable[[Operation, By, MakeRequest], Awaitable[Outcome]],
 ) -> ArtifactRef:
     """Store content and point to it from the working set, in one commit of `update`."""
     scope = ref.scope
@@ -106,7 +106,7 @@ async def attach(
     if preview_tokens:
         append["sliding_context"] = [preview(scope, content, pointer, preview_tokens, priority)]
 
-    async def ask(stored: Stored) -> Request:
+    async def make_request(stored: Stored) -> Request:
         expects, writes = await store_writes(scope, ref.run_id, pointer, content)
         told = (attached(pointer, content.size),)
         return Request(append=append, expects=expects, writes=writes, answer=encode(pointer.id), attached=told)
@@ -115,7 +115,7 @@ async def attach(
     asked = encode({**told, "priority": priority, **by._asdict()})
     operation = Operation("run.attach", ref.key, asked, commit_id, source=lambda: reading(source))
     try:
-        done = await update(operation, by, ask)
+        done = await update(operation, by, make_request)
     except BaseException:
         await content.staging.abandon()
         raise

@@ -152,14 +152,14 @@ class AsyncRun:
         expected = None if commutes else self.seq if expected_seq is None else expected_seq
         by = By(actor or self._actor, parent)
 
-        async def ask(stored: Stored) -> Request:
+        async def make_request(stored: Stored) -> Request:
             return request
 
         content = updates.content_of(self._ref.scope, request, by)
         operation = Operation("run.update", self._ref.key, content, commit_id, encode({"expected_seq": expected}))
         if not self._in_turn:  # a turn looks at all of its parts together
             await updates.check_state(self._ref, request)
-        return (await self._update(operation, by, ask, expected)).working_set
+        return (await self._update(operation, by, make_request, expected)).working_set
 
     async def update_with(
         self,
@@ -173,16 +173,16 @@ class AsyncRun:
 
         What `decide` says is not part of what a `commit_id` stands for: a repeat does not ask it.
         """
-        ask = updates.asking(decide, self._plain)
+        make_request = updates.by_callback(decide, self._plain)
         return await self._update_decided(
-            By(actor or self._actor, parent), ask, commit_id, updates.deciding(self._ref, ask)
+            By(actor or self._actor, parent), make_request, commit_id, updates.deciding(self._ref, make_request)
         )
 
     async def _update_decided(
-        self, by: By, ask: updates.Ask, commit_id: str | None, decide: updates.Decide | None = None
+        self, by: By, make_request: updates.MakeRequest, commit_id: str | None, decide: updates.Decide | None = None
     ) -> WorkingSet:
         operation = Operation("run.update_with", self._ref.key, encode(by._asdict()), commit_id)
-        return (await self._update(operation, by, ask, decide=decide)).working_set
+        return (await self._update(operation, by, make_request, decide=decide)).working_set
 
     async def rollback(
         self,
@@ -204,12 +204,14 @@ class AsyncRun:
         self,
         operation: Operation,
         by: By,
-        ask: updates.Ask,
+        make_request: updates.MakeRequest,
         expected: int | None = None,
         decide: updates.Decide | None = None,
     ) -> Outcome:
         known = self._known if self._known is not None and self._known.seq == expected else None
-        done = await updates.update(self._ref, operation, by, ask, known=known, expected=expected, decide=decide)
+        done = await updates.update(
+            self._ref, operation, by, make_request, known=known, expected=expected, decide=decide
+        )
         self._see(done.working_set, done.stored)
         if done.made:
             self._eviction = done.eviction

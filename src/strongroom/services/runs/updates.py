@@ -81,7 +81,7 @@ class Outcome(Struct, frozen=True):
 
 
 Fields = UpdateFields | Mapping[str, Any]
-Ask = Callable[[Stored], Awaitable[Request | None]]
+MakeRequest = Callable[[Stored], Awaitable[Request | None]]
 Decide = Callable[[], Awaitable[Json]]
 
 
@@ -89,19 +89,19 @@ async def update(
     ref: Ref,
     operation: Operation,
     by: By,
-    ask: Ask,
+    make_request: MakeRequest,
     *,
     known: Stored | None = None,
     expected: int | None = None,
     decide: Decide | None = None,
 ) -> Outcome:
-    """Make the update that `ask` asks for, or record why it is refused and raise."""
+    """Make the update that `make_request` returns, or record why it is refused and raise."""
     refused: StrongroomError | None = None
 
     async def planned(stored: Stored) -> Plan[Outcome]:
         if expected is not None:
             require_seq(stored, expected)
-        request = await ask(stored)
+        request = await make_request(stored)
         if request is None:
             found = Outcome(view(stored.working_set), stored, made=False)
             return Plan((stored.unchanged,), (), lambda receipt: found, encode(stored.seq))
@@ -194,30 +194,30 @@ def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
     return Plan((stored.unchanged, *request.expects), writes, outcome, request.answer)
 
 
-def asking(
+def by_callback(
     decide: Callable[[WorkingSet], Fields | Awaitable[Fields | None] | None], plain: Callable[[Fields], Fields]
-) -> Ask:
+) -> MakeRequest:
     """Ask for what a callback decides."""
 
-    async def ask(stored: Stored) -> Request | None:
+    async def make_request(stored: Stored) -> Request | None:
         answer = decide(view(stored.working_set))
         fields: object = await answer if inspect.isawaitable(answer) else answer
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidInput(f"a decision must be a mapping of fields, not {type(fields).__name__}")
         return None if fields is None else Request(plain(fields))
 
-    return ask
+    return make_request
 
 
-def back_to(ref: Ref, seq: int, by: By) -> Ask:
+def back_to(ref: Ref, seq: int, by: By) -> MakeRequest:
     """Ask for what makes a run what it was."""
 
-    async def ask(stored: Stored) -> Request:
+    async def make_request(stored: Stored) -> Request:
         old = await history.at(stored, seq)
         told = record(ref, "ROLLED_BACK", {"to_seq": seq, "new_seq": stored.seq + 1}, **by._asdict())
         return Request({name: old[name] for name in MUTABLE} | {"state": old.get("state")}, events=(told,))
 
-    return ask
+    return make_request
 
 
 async def _made_before(ref: Ref, receipt: Receipt) -> Outcome:
@@ -261,24 +261,24 @@ class Decision(Struct, frozen=True):
     seq: int
 
 
-def deciding(ref: Ref, ask: Ask) -> Decide:
+def deciding(ref: Ref, make_request: MakeRequest) -> Decide:
     """Say what is decided about a run as it is now."""
 
     async def decide() -> Json:
         stored = await read(ref)
-        request = await ask(stored)
+        request = await make_request(stored)
         fields = None if request is None else {name: data(value) for name, value in request.fields.items()}
         return encode({"fields": fields, "seq": stored.seq})
 
     return decide
 
 
-def decided(made: Decision | None) -> Ask:
+def decided(made: Decision | None) -> MakeRequest:
     """Ask for what was decided, if it is about the run as it is."""
 
-    async def ask(stored: Stored) -> Request | None:
+    async def make_request(stored: Stored) -> Request | None:
         if made is None or made.seq != stored.seq:
             raise Undecided
         return None if made.fields is None else Request(made.fields)
 
-    return ask
+    return make_request

@@ -277,13 +277,13 @@ def _recomputed(record: Record) -> Tombstone | None:
 # | a line was changed or invented, and the key was not stolen | yes, if `public_key` is given |
 
 
-Place = str | os.PathLike[str]
+FilePath = str | os.PathLike[str]
 
 
 class Seal(Struct):
     """Where the heads of a context's runs go whenever a milestone is made (nowhere, unless somebody says so)."""
 
-    path: Place | None = None
+    path: FilePath | None = None
     signing_key: bytes | None = None
 
 
@@ -302,7 +302,7 @@ async def head(ref: Ref) -> Head:
     return Head(tail.length, (chain or GENESIS).hex())
 
 
-async def anchor(ref: Ref, path: Place | None, signing_key: bytes | None) -> Anchor:
+async def anchor(ref: Ref, path: FilePath | None, signing_key: bytes | None) -> Anchor:
     """Seal a ledger's head, and add it to a file; it is on disk when this returns."""
     now = await head(ref)
     told = {
@@ -319,7 +319,7 @@ async def anchor(ref: Ref, path: Place | None, signing_key: bytes | None) -> Anc
     return msgspec.json.decode(line, type=Anchor)
 
 
-def kept(ref: Ref, anchors: Place | Sequence[Anchor], public_key: bytes | None) -> Kept:
+def kept(ref: Ref, anchors: FilePath | Sequence[Anchor], public_key: bytes | None) -> Kept:
     """Return what anchors say of a run."""
     known, note = _from_file(anchors) if isinstance(anchors, (str, os.PathLike)) else (tuple(anchors), "")
     if not all(isinstance(one, Anchor) for one in known):
@@ -337,7 +337,7 @@ def kept(ref: Ref, anchors: Place | Sequence[Anchor], public_key: bytes | None) 
     return Kept(tuple(Head(one.length, one.chain) for one in own), note=note)
 
 
-def _from_file(path: Place) -> tuple[tuple[Anchor, ...], str]:
+def _from_file(path: FilePath) -> tuple[tuple[Anchor, ...], str]:
     """Return the anchors in a file, and which lines are none: what a process that was killed left of its last one."""
     found, torn = [], []
     for number, line in enumerate(read_lines(path), 1):

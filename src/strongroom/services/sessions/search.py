@@ -16,7 +16,7 @@ import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.dates import Day, day_named
 from strongroom.errors import InvalidInput, Unavailable
-from strongroom.retrieval import AROUND, NEIGHBOURS, RERANKED, Asked, Opinions, Place, Reranker, Text
+from strongroom.retrieval import AROUND, NEIGHBOURS, RERANKED, Asked, Opinions, Position, Reranker, Text
 from strongroom.scope import Scope
 from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import MESSAGE, SESSION
@@ -54,8 +54,8 @@ class Finder(Struct, frozen=True):
             raise InvalidInput("a vector search needs an embedder: ctx.sessions.using(embedder=...)")
         asked = Asked.of(query)
         views: dict[str, View] = {}
-        records: dict[Place, Record] = {}
-        vector: dict[Place, float] = {}
+        records: dict[Position, Record] = {}
+        vector: dict[Position, float] = {}
         found = Found(0, {}, ())
         degraded = None
         if mode != "vector":
@@ -73,7 +73,7 @@ class Finder(Struct, frozen=True):
                 degraded = f"no vectors, words alone decided: {problem}"
         centres = retrieval.promising(asked, texts, found.total, found.counts)
         near = sorted(vector, key=lambda place: (-vector[place], place))[: max(AROUND, 2 * k)]
-        around = await self._around([*centres, *near], views)
+        around = await self._near([*centres, *near], views)
         texts |= {place: _text(record, asked) for place, record in around.items()}
         records |= around
         opinions = retrieval.rank(asked, dict(sorted(texts.items())), found.total, found.counts, vector)
@@ -83,7 +83,7 @@ class Finder(Struct, frozen=True):
             if _found(opinions[place])
         ]
         scores = {place: opinions[place].score for place in best}
-        noted: dict[Place, str] = {}
+        noted: dict[Position, str] = {}
         if rerank is not None and best:
             first = best[: max(RERANKED, k)]
             judged = await retrieval.judged(rerank, query, [texts[place].text for place in first])
@@ -101,7 +101,7 @@ class Finder(Struct, frozen=True):
         return hits
 
     async def _by_words(
-        self, asked: Asked, k: int, session_id: str | None, views: dict[str, View], records: dict[Place, Record]
+        self, asked: Asked, k: int, session_id: str | None, views: dict[str, View], records: dict[Position, Record]
     ) -> Found:
         """Collect what the store found and is visible; ask it for more if too much of that is hidden."""
         wanted = asked.words[:MOST_WORDS]
@@ -125,8 +125,8 @@ class Finder(Struct, frozen=True):
 
     async def _read_through(self, find: Find) -> Found:
         """Find words in a store without an index: in the newest messages of each session, up to a fixed number."""
-        places: dict[str, list[Place]] = {word: [] for word in find.words}
-        records: dict[Place, Record] = {}
+        places: dict[str, list[Position]] = {word: [] for word in find.words}
+        records: dict[Position, Record] = {}
         total = 0
         for name in [find.id] if find.id is not None else await self._names():
             key, before = self.scope.key(MESSAGE, name), None
@@ -146,11 +146,11 @@ class Finder(Struct, frozen=True):
 
     async def _by_meaning(
         self, meaning: Meaning, query: str, k: int, session_id: str | None, views: dict[str, View]
-    ) -> tuple[dict[Place, float], int]:
+    ) -> tuple[dict[Position, float], int]:
         """Score by vectors, after making a bounded number of those that are missing; say how many still are."""
         names = [session_id] if session_id is not None else await self._names()
         views |= await self._views(names)
-        found: dict[Place, float] = {}
+        found: dict[Position, float] = {}
         room, left = SLICE, 0
         for name in names:
             if name in views and k > 0:
@@ -160,9 +160,9 @@ class Finder(Struct, frozen=True):
                 found |= {(name, index): score for index, score in near.items()}
         return found, left
 
-    async def _around(self, centres: Sequence[Place], views: Mapping[str, View]) -> dict[Place, Record]:
+    async def _near(self, centres: Sequence[Position], views: Mapping[str, View]) -> dict[Position, Record]:
         """Read the best candidates and what stands beside them, as far as it is visible."""
-        found: dict[Place, Record] = {}
+        found: dict[Position, Record] = {}
         for name in dict.fromkeys(name for name, _ in centres):
             near = {index + n for row, index in centres if row == name for n in range(-BESIDE, BESIDE + 1)}
             found |= {(name, index): record for index, record in (await at(views[name], near)).items()}

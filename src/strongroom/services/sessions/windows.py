@@ -68,7 +68,7 @@ class Reading:
                 self.messages[index] = message
                 self.items[index] = item(message, index, message.tokens)
 
-    async def around(self, indexes: Iterable[int]) -> None:
+    async def read_near(self, indexes: Iterable[int]) -> None:
         """Make known what may belong to the tool calls of these messages."""
         wanted = {
             near
@@ -185,7 +185,7 @@ async def gather(
     framing = framed(required(view.tokenizer))
     reading = Reading(view, where)
     asked = await _kept(reading, newest, notes, framing.keep_roles)
-    await reading.around(asked)
+    await reading.read_near(asked)
     together, halves = with_partners(asked, reading.items)
     kept = frozenset(together)
     room = framing.room - check_kept((reading.items[index] for index in kept), framing.room)
@@ -206,7 +206,7 @@ async def priority_window(gathered: Gathered) -> Window:
     for level in range(HIGHEST_PRIORITY, 0, -1):
         found.update(await _noted(reading, priority_kind(level), gathered.room))
     recent = {one.position for one in gathered.recent}
-    await reading.around(recent | found)
+    await reading.read_near(recent | found)
     known = [one for one in _in_order(reading) if one.position not in gathered.reasons]
     history = with_priority(known, recent, gathered.kept)
     return gathered.window(choose_by_priority(history, gathered.kept, gathered.room))
@@ -216,7 +216,7 @@ async def relevant_window(gathered: Gathered, hits: Sequence[int]) -> Window:
     """The newest messages, and those among `hits` (best first) that fit beside them."""
     reading = gathered.reading
     reading.take((await at(reading.view, hits)).values())
-    await reading.around(index for index in hits if index in reading.items)
+    await reading.read_near(index for index in hits if index in reading.items)
     home = {one.position: group for group in units(_in_order(reading), gathered.kept) for one in group}
     groups = [home[index] for index in hits if index in home]
     return gathered.window(choose_relevant(gathered.recent, groups, gathered.kept, gathered.room))

@@ -57,7 +57,7 @@ class Birth(Struct, frozen=True):
     version: int = 0
 
 
-class Found(Struct, frozen=True):
+class ThreadRead(Struct, frozen=True):
     """What a read said about one thread."""
 
     key: Key
@@ -94,12 +94,12 @@ def questions(keys: Iterable[Key]) -> list[Question[Slice | Document | None]]:
     return [question for key in keys for question in (Range(key, 0, 0), Get(info_key(key)))]
 
 
-def found(keys: Sequence[Key], answers: Sequence[Slice | Document | None]) -> list[Found]:
+def found(keys: Sequence[Key], answers: Sequence[Slice | Document | None]) -> list[ThreadRead]:
     results = []
     for place, key in enumerate(keys):
         here, info = answers[2 * place], answers[2 * place + 1]
         assert isinstance(here, Slice) and not isinstance(info, Slice)
-        results.append(Found(key, here.length, info))
+        results.append(ThreadRead(key, here.length, info))
     return results
 
 
@@ -116,7 +116,7 @@ def plan_more(key: Key, entries: Sequence[Entry], birth: Birth, limits: Limits) 
 
 
 def plan_appends(
-    batches: Sequence[tuple[Found, Sequence[Entry]]], count: Document | None, *, limits: Limits, now: int
+    batches: Sequence[tuple[ThreadRead, Sequence[Entry]]], count: Document | None, *, limits: Limits, now: int
 ) -> Writes:
     """Plan appends to any number of threads, bringing those to life that are not.
 
@@ -152,7 +152,7 @@ def plan_appends(
     return Writes(tuple(expects), (*appends, *others))
 
 
-def plan_end(thread: Found, count: Document | None, *, state: State, now: int) -> Writes:
+def plan_end(thread: ThreadRead, count: Document | None, *, state: State, now: int) -> Writes:
     """Plan the end of a live thread, leaving a tombstone. Whoever appends meanwhile wins."""
     stored = thread.stored
     assert stored is not None and thread.length, "only what lives can end"

@@ -13,7 +13,7 @@ from strongroom.codec import Json
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.threads.payloads import PayloadTypes
-from strongroom.services.threads.plans import INFO, THREAD, Found, count_key, found, questions
+from strongroom.services.threads.plans import INFO, THREAD, ThreadRead, count_key, found, questions
 from strongroom.services.threads.values import Slot
 from strongroom.store import Document, Get, Key, Range, Record, Scan, Slice, Tail
 
@@ -155,7 +155,7 @@ class Used(Struct, frozen=True, order=True):
     length: int
 
 
-async def look(scope: Scope, keys: Sequence[Key]) -> tuple[list[Found], Document | None]:
+async def look(scope: Scope, keys: Sequence[Key]) -> tuple[list[ThreadRead], Document | None]:
     """Return what a plan for these threads needs, and the document that counts all of them, from one snapshot."""
     *answers, count = await scope.get_all([*questions(keys), Get(count_key(scope.space))])
     assert not isinstance(count, Slice)

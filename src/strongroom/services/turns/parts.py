@@ -22,13 +22,13 @@ from strongroom.services.turns.overlay import Overlay, Span
 from strongroom.store import MAX_ANSWER, AnyQuestion, AsyncStore, Commit, Durability, Receipt, Write, new_id
 
 # How a part is made: over a scope, under an id of its own.
-Call = Callable[[Scope, str], Awaitable[Any]]
+ServiceCall = Callable[[Scope, str], Awaitable[Any]]
 
 
 class Part(Struct, frozen=True):
     """One call of a turn: how it is made, what it asks for, and what is worth reading beforehand."""
 
-    call: Call
+    call: ServiceCall
     operation: Operation
     ahead: tuple[AnyQuestion, ...] = ()
 
@@ -71,7 +71,7 @@ class Taken(Exception):
         self.operation = operation
 
 
-def take(scope: Scope, call: Call, *ahead: AnyQuestion) -> Part:
+def take(scope: Scope, call: ServiceCall, *ahead: AnyQuestion) -> Part:
     """Take a call down; raise what it is refused for without looking."""
 
     async def taken() -> Operation:

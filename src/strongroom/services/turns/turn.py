@@ -39,7 +39,7 @@ from strongroom.services.sessions.values import Messages
 from strongroom.services.sessions.writes import Ids
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.threads import AsyncThreads
-from strongroom.services.turns.parts import Call, Made, Part, content_of, plan, retold, take
+from strongroom.services.turns.parts import Made, Part, ServiceCall, content_of, plan, retold, take
 from strongroom.store import AnyQuestion, Append, Get, Key, Range, Receipt
 from strongroom.values import UpdateFields
 
@@ -270,7 +270,7 @@ class AsyncTurn:
 
     # ---- small parts ------------------------------------------------------------------------------------------------
 
-    def _add(self, call: Call, *ahead: AnyQuestion) -> None:
+    def _add(self, call: ServiceCall, *ahead: AnyQuestion) -> None:
         self._require_open()
         if len(self._parts) == MAX_PARTS:
             raise BudgetExceeded(

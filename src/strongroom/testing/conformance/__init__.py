@@ -21,8 +21,8 @@ from strongroom.testing.conformance.bounds import Bounds
 from strongroom.testing.conformance.claims import Claims
 from strongroom.testing.conformance.commits import Commits, Expectations
 from strongroom.testing.conformance.documents import Documents
+from strongroom.testing.conformance.export import Exports
 from strongroom.testing.conformance.lifecycle import Lifecycle
-from strongroom.testing.conformance.moving import Moves
 from strongroom.testing.conformance.races import Races
 from strongroom.testing.conformance.repeats import Repeats
 from strongroom.testing.conformance.scans import Scans
@@ -47,7 +47,7 @@ GROUPS: tuple[type[Suite], ...] = (
     Races,
     Lifecycle,
     Searches,
-    Moves,
+    Exports,
     Bounds,
 )
 
@@ -65,7 +65,7 @@ class StoreConformance(
     Races,
     Lifecycle,
     Searches,
-    Moves,
+    Exports,
     Bounds,
 ):
     """Every promise of the port. Subclass it with a `make_store`. What a store does not declare to do is skipped."""

@@ -70,7 +70,7 @@ class Claims(Suite):
         self.do(self.claim("a", "y"), self.claim("b", "x"))
         assert (self.holder("x"), self.holder("y")) == (["b"], ["a"])
 
-    def test_one_commit_can_not_give_a_claim_twice(self) -> None:
+    def test_one_commit_cannot_give_a_claim_twice(self) -> None:
         """A commit whose own documents claim the same is invalid, whatever else it expects."""
         with raises(InvalidInput):
             self.do(self.claim("a"), self.claim("b"))

@@ -179,7 +179,7 @@ class Documents(Suite):
         with raises(InvalidInput):
             self.do(put(self.key("stream")))
 
-    def test_one_commit_can_not_give_two_shapes(self) -> None:
+    def test_one_commit_cannot_give_two_shapes(self) -> None:
         """A commit that makes one key both a document and a stream is refused."""
         with raises(InvalidInput):
             self.do(put(self.key()), append(self.key(), 1))

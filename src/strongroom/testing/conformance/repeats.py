@@ -303,7 +303,7 @@ class Repeats(Suite):
         commit = Commit("wanted", (), (append(self.key("wanted"), 1),), ONE, encode("kept"), True)
         expected = _repeated(self.store.commit(commit))
 
-        def asking() -> list[Receipt | None]:
+        def look() -> list[Receipt | None]:
             return [self.receipt("wanted") for _ in range(ROUNDS)]
 
         def writing(key: Key) -> None:
@@ -311,7 +311,7 @@ class Repeats(Suite):
                 self.do(append(key, n))
 
         writers = [partial(writing, self.key(str(n))) for n in range(2)]
-        outcomes = race(*[asking] * 4, *writers)
+        outcomes = race(*[look] * 4, *writers)
         assert outcomes == [[expected] * ROUNDS] * 4 + [None] * 2
 
 

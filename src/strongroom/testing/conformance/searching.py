@@ -64,7 +64,7 @@ class Searches(Suite):
         found: Found = self.searchable().search(Find(space or self.space, kind, words(text), id))
         return found
 
-    def places(self, text: str, /, **tags: str) -> list[tuple[str, int | None]]:
+    def positions(self, text: str, /, **tags: str) -> list[tuple[str, int | None]]:
         """The ids of matching documents, and the ids and indexes of matching records, sorted."""
         found: Found = self.searchable().search(Find(self.space, "thing", words(text), None, tags))
         return sorted((match.key.id, match.record.index if match.record else None) for match in found.matches)
@@ -76,7 +76,7 @@ class Searches(Suite):
         self.searchable()
         for turn in range(3):
             self.do(said(self.key("s"), f"apples number {turn}"))
-            assert self.places("apple") == [("s", index) for index in range(turn + 1)]
+            assert self.positions("apple") == [("s", index) for index in range(turn + 1)]
         newest = self.stream(self.key("s")).records[2]
         assert newest in [match.record for match in self.look("number 2").matches]
 
@@ -90,7 +90,7 @@ class Searches(Suite):
         """A place that holds any of the words is found; one that holds none is not."""
         self.searchable()
         self.do(said(self.key("s"), "apples", "pears", "plums", "apples and pears"))
-        assert self.places("apple pear") == [("s", 0), ("s", 1), ("s", 3)]
+        assert self.positions("apple pear") == [("s", 0), ("s", 1), ("s", 3)]
 
     def test_of_equals_the_newest_comes_first(self) -> None:
         """Places that promise the same are ordered by the age of their keys, streams and documents alike."""
@@ -133,37 +133,37 @@ class Searches(Suite):
         """An erased record is no longer found, its neighbours are."""
         self.searchable()
         self.do(said(self.key("s"), "apple", "apple", "apple"))
-        assert len(self.places("apple")) == 3
+        assert len(self.positions("apple")) == 3
         self.do(Erase(self.key("s"), 1, 2))
-        assert self.places("apple") == [("s", 0), ("s", 2)]
+        assert self.positions("apple") == [("s", 0), ("s", 2)]
 
     def test_what_was_truncated_is_never_found(self) -> None:
         """A dropped record is no longer found."""
         self.searchable()
         self.do(said(self.key("s"), "apple", "apple", "apple"))
-        assert len(self.places("apple")) == 3
+        assert len(self.positions("apple")) == 3
         self.do(Truncate(self.key("s"), 2))
-        assert self.places("apple") == [("s", 2)]
+        assert self.positions("apple") == [("s", 2)]
 
     def test_what_was_deleted_is_never_found(self) -> None:
         """A deleted document or stream is no longer found, and what comes after it under its name is."""
         self.searchable()
         self.do(said(self.key("s"), "apple"), noted(self.key("d"), "apple"))
-        assert len(self.places("apple")) == 2
+        assert len(self.positions("apple")) == 2
         self.do(Delete(self.key("s")), Delete(self.key("d")))
         assert self.look("apple") == Found(0, {"appl": 0}, ())
         self.do(said(self.key("s"), "apple"), noted(self.key("d"), "apple"))
-        assert self.places("apple") == [("d", None), ("s", 1)]
+        assert self.positions("apple") == [("d", None), ("s", 1)]
 
     def test_a_document_is_found_by_what_it_says_now(self) -> None:
         """A document that was written again is found by its new text and never by the old one."""
         self.searchable()
         self.do(noted(self.key("d"), "apple"))
-        assert self.places("apple") == [("d", None)]
+        assert self.positions("apple") == [("d", None)]
         self.do(noted(self.key("d"), "pear"))
-        assert (self.places("apple"), self.places("pear")) == ([], [("d", None)])
+        assert (self.positions("apple"), self.positions("pear")) == ([], [("d", None)])
         self.do(noted(self.key("d"), None))
-        assert self.places("pear") == []
+        assert self.positions("pear") == []
 
     def test_a_text_written_and_removed_in_one_commit_is_never_found(self) -> None:
         """What a commit writes and removes again leaves nothing to find."""
@@ -171,7 +171,7 @@ class Searches(Suite):
         self.do(noted(self.key("d"), "apple"), noted(self.key("d"), "pear"), said(self.key("s"), "apple", "apple"))
         self.do(said(self.key("s"), "apple"), Erase(self.key("s"), 0, 3), noted(self.key("e"), "apple"))
         self.do(noted(self.key("e"), "apple"), Delete(self.key("e")))
-        assert (self.places("apple"), self.places("pear")) == ([], [("d", None)])
+        assert (self.positions("apple"), self.positions("pear")) == ([], [("d", None)])
 
     def test_a_refused_text_is_never_found(self) -> None:
         """The text of a commit that was refused is not found."""
@@ -192,17 +192,17 @@ class Searches(Suite):
             noted(self.key("other"), "apple", t="2", u="2"),
             said(self.key("s"), "apple"),
         )
-        assert self.places("apple", t="1") == [("both", None), ("one", None)]
-        assert self.places("apple", t="1", u="2") == [("both", None)]
-        assert self.places("apple", t="3") == []
+        assert self.positions("apple", t="1") == [("both", None), ("one", None)]
+        assert self.positions("apple", t="1", u="2") == [("both", None)]
+        assert self.positions("apple", t="3") == []
 
     def test_a_search_goes_by_the_tags_of_now(self) -> None:
         """A document whose tags were changed is found under its new tags and never under the old ones."""
         self.searchable()
         self.do(noted(self.key("d"), "apple", t="1"))
-        assert self.places("apple", t="1") == [("d", None)]
+        assert self.positions("apple", t="1") == [("d", None)]
         self.do(noted(self.key("d"), "apple", t="2"))
-        assert (self.places("apple", t="1"), self.places("apple", t="2")) == ([], [("d", None)])
+        assert (self.positions("apple", t="1"), self.positions("apple", t="2")) == ([], [("d", None)])
 
     def test_a_search_stays_in_its_space(self) -> None:
         """A search never finds, or counts, what is in another space."""
@@ -210,7 +210,7 @@ class Searches(Suite):
         other = f"{self.space}-other"
         self.do(said(self.key("s"), "apple"))
         self.do(said(self.key("s", space=other), "apple", "pear"), noted(self.key("d", space=other), "apple"))
-        assert self.places("apple") == [("s", 0)]
+        assert self.positions("apple") == [("s", 0)]
         assert self.look("pear") == Found(1, {"pear": 0}, ())
         assert len(self.look("apple", space=other).matches) == 2
 
@@ -218,7 +218,7 @@ class Searches(Suite):
         """A search of one kind, or of one stream, never finds what is in another."""
         self.searchable()
         self.do(said(self.key("a"), "apple"), said(self.key("b"), "apple"), said(self.key("a", kind="log"), "apple"))
-        assert self.places("apple") == [("a", 0), ("b", 0)]
+        assert self.positions("apple") == [("a", 0), ("b", 0)]
         assert [match.key for match in self.look("apple", id="b").matches] == [self.key("b")]
         assert [match.key for match in self.look("apple", kind="log").matches] == [self.key("a", kind="log")]
 

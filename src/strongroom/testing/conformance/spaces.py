@@ -81,7 +81,7 @@ class Spaces(Suite):
         assert self.value(self.key()) == 1
         assert self.bodies(Range(self.key(space=self.other()))) == [2]
 
-    def test_a_commit_can_not_span_spaces(self) -> None:
+    def test_a_commit_cannot_span_spaces(self) -> None:
         """A commit that names two spaces cannot even be made."""
         with raises(InvalidInput):
             Commit(new_id(), writes=(put(self.key()), put(self.key(space=self.other()))))

@@ -199,7 +199,7 @@ class ContextBuffer:
         with LOCK:
             return self._handles.setdefault(thread.thread_id, thread)
 
-    def leaving(self, thread_id: str, pack: Callable[[], bytes]) -> None:
+    def evicted(self, thread_id: str, pack: Callable[[], bytes]) -> None:
         """See a thread off for which there is no room: log it, and archive it if there is an archive."""
         if self._archive is not None:
             self._archive(thread_id, pack())

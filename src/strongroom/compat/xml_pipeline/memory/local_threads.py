@@ -25,12 +25,12 @@ from strongroom.store import Record
 
 
 class Limits(Protocol):
-    """How much a buffer may hold. `leaving` is told of a thread that has to go: its name, and how to pack it."""
+    """How much a buffer may hold. `evicted` is told of a thread that has to go: its name, and how to pack it."""
 
     max_slots_per_thread: int
     max_threads: int
 
-    def leaving(self, thread_id: str, pack: Callable[[], bytes]) -> None: ...
+    def evicted(self, thread_id: str, pack: Callable[[], bytes]) -> None: ...
 
 
 def full(thread_id: str, limits: Limits) -> MemoryError:
@@ -154,7 +154,7 @@ class LocalThreads:
         empty = (name for name, thread in self._threads.items() if not thread.slots)
         name = next(empty, None) or next(iter(self._threads))
         slots = self._threads[name].slots
-        limits.leaving(name, lambda: pack_thread(name, [slot.archived() for slot in slots]))
+        limits.evicted(name, lambda: pack_thread(name, [slot.archived() for slot in slots]))
         self.delete(name)
 
 

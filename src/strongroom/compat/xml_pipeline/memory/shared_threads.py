@@ -78,11 +78,11 @@ class StoredThreads:
         self._backend.register(cls)
 
     def _limited(self, limits: Limits) -> AbstractContextManager[Threads]:
-        self._leaving = limits.leaving
+        self._evicted = limits.evicted
         return self._backend.threads(limits.max_slots_per_thread, limits.max_threads, self._archive)
 
     def _archive(self, thread_id: str, pack: bytes) -> None:
-        self._leaving(thread_id, lambda: pack)
+        self._evicted(thread_id, lambda: pack)
 
 
 class ForeignThreads:
@@ -152,7 +152,7 @@ class ForeignThreads:
         )
         for name in waiting[: len(names) - limits.max_threads + 1]:
             held = self._backend.buffer_get_thread(name)
-            limits.leaving(name, lambda held=held: b"\n".join(held))  # type: ignore[misc]
+            limits.evicted(name, lambda held=held: b"\n".join(held))  # type: ignore[misc]
             self._backend.buffer_delete_thread(name)
 
 

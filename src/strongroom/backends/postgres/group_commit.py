@@ -1,11 +1,11 @@
-"""Commits that come while others are on their way travel together: one message, one transaction, one fsync.
+"""Group commit: commits that come while others are on their way share one message, one transaction, one fsync.
 
 For an event loop, where many tasks share one process. Alone, a commit goes at once. While `LANES` messages are under
 way the next commits wait; whoever is first when a lane becomes free takes along all that have come since. A connection,
 a message and a transaction for each is what they save.
 
-Together go only commits that touch a single key each and claim nothing, in the order of their keys: so locks are taken
-in one order by everybody, and nobody waits in a circle. Each is still checked on its own: a refusal is an answer, not
+Only commits that touch a single key each and claim nothing share a message, in the order of their keys: locks are taken
+in one order by everybody, so there are no deadlocks. Each is still checked on its own: a refusal is an answer, not
 an error. If the message fails (one of them had to wait for a lock, or the connection is lost), nothing of it was
 applied, or nobody knows; each commit then goes on by itself, as it would have alone.
 """
@@ -38,7 +38,7 @@ class Ticket(Struct, eq=False):
     row: tuple[Any, ...] | None = None
 
 
-class Together:
+class GroupCommit:
     """The queue of one store. `send` sends tickets in one message and fills in their rows; `alone` makes a single call
     for as long as it takes."""
 

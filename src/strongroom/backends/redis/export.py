@@ -1,4 +1,4 @@
-"""Moving everything out of a server, or into one, exactly as it is stored.
+"""Export and import of everything on a server, exactly as it is stored.
 
 Nothing lists the spaces of a store, because in a cluster no script could keep such a list: they are found by looking at
 the names of all keys, once a move. A cursor is "order:index:space": where in a space to go on, and from which record of
@@ -17,7 +17,7 @@ from msgspec import Struct
 from strongroom.backends.redis.core import Core
 from strongroom.backends.redis.decoding import Head, open_document, open_head
 from strongroom.backends.redis.encoding import (
-    Call,
+    ScriptCall,
     commit_keys,
     pack_document,
     pack_entry,
@@ -27,18 +27,18 @@ from strongroom.backends.redis.encoding import (
 from strongroom.backends.redis.layout import SEP, Layout, checksum_seed
 from strongroom.backends.redis.scripts import READ
 from strongroom.errors import Damaged, InvalidInput
-from strongroom.store import Commit, Delete, Key, Parcel, Range, Record, Shipment, Slice, new_id
+from strongroom.store import Commit, Delete, ExportItem, ExportPage, Key, Range, Record, Slice, new_id
 
 # What one call carries: bounded like a commit, and far below its limits.
-MAX_PARCELS = 500
+MAX_ITEMS = 500
 MAX_LOAD = 2_000
 MAX_LOAD_BYTES = 32 * 1024 * 1024
 
 _COUNTS, _DOCUMENT, _STREAM, _INDEX = (Packer(format).pack for format in (">III", ">cIdB", ">cIdBI", ">d"))
 
 
-class Place(Struct, frozen=True):
-    """Where a move goes on."""
+class ExportCursor(Struct, frozen=True):
+    """Where an export goes on."""
 
     space: str = ""
     order: int = 0
@@ -48,69 +48,71 @@ class Place(Struct, frozen=True):
         return f"{self.order}:{self.index}:{self.space}"
 
 
-def parse_place(cursor: str | None) -> Place:
+def parse_cursor(cursor: str | None) -> ExportCursor:
     if cursor is None:
-        return Place()
+        return ExportCursor()
     order, _, rest = cursor.partition(":")
     index, _, space = rest.partition(":")
     if not (order.isdecimal() and index.isdecimal()):
-        raise InvalidInput(f"a cursor must be one that an earlier shipment returned, not {cursor!r:.40}")
-    return Place(space, int(order), int(index))
+        raise InvalidInput(f"a cursor must be one that an earlier page returned, not {cursor!r:.40}")
+    return ExportCursor(space, int(order), int(index))
 
 
 class Mover:
-    """The `Movable` side of a store, over the same core."""
+    """The `Exportable` side of a store, over the same core."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._spaces: list[str] | None = None
 
-    async def unload(self, after: str | None, limit: int) -> Shipment:
-        """Return the next parcels, space by space."""
+    async def unload(self, after: str | None, limit: int) -> ExportPage:
+        """Return the next items, space by space."""
         self._core.check_open(writing=False)
-        place = parse_place(after)
+        place = parse_cursor(after)
         if after is None or self._spaces is None:
             self._spaces = await self._find_spaces()
-        parcels: list[Parcel] = []
+        items: list[ExportItem] = []
         for space in self._spaces:
             if space < place.space:
                 continue
-            here: Place | None = place if space == place.space else Place(space)
+            here: ExportCursor | None = place if space == place.space else ExportCursor(space)
             while here is not None:
                 if limit <= 0:
-                    return Shipment(tuple(parcels), str(here))
-                here, limit = await self._unload_space(here, limit, parcels)
-        return Shipment(tuple(parcels), None)
+                    return ExportPage(tuple(items), str(here))
+                here, limit = await self._unload_space(here, limit, items)
+        return ExportPage(tuple(items), None)
 
-    async def _unload_space(self, place: Place, limit: int, parcels: list[Parcel]) -> tuple[Place | None, int]:
-        """Add parcels from a place on; return where to go on (None: the space is done) and how many may still come."""
-        asked = min(limit, MAX_PARCELS)
+    async def _unload_space(
+        self, place: ExportCursor, limit: int, items: list[ExportItem]
+    ) -> tuple[ExportCursor | None, int]:
+        """Add items from a place on; return where to go on (None: the space is done) and how many may still come."""
+        asked = min(limit, MAX_ITEMS)
         call = encode_list(self._core.layout, place, asked)
         (reply,) = await self._core.persist(lambda _: self._core.send(place.space, READ, call))
         listed = decode_list(place.space, reply[0])
         for each in listed:
             if limit <= 0:
-                return Place(place.space, each.order), 0
+                return ExportCursor(place.space, each.order), 0
             if not each.head.stream:
-                parcels.append(document_parcel(each))
+                items.append(exported_document(each))
                 limit -= 1
                 continue
             start = max(place.index if each.order == place.order else 0, each.head.first)
             [found] = await self._core.read([Range(each.key, start, limit=limit)])
             records = found.records if isinstance(found, Slice) else ()
-            parcels.append(stream_parcel(each, records))
+            items.append(exported_stream(each, records))
             limit -= max(len(records), 1)
             if each.head.alive and start + len(records) < each.head.count:
-                return Place(place.space, each.order, start + len(records)), limit
+                return ExportCursor(place.space, each.order, start + len(records)), limit
         if len(reply[0]) < 4 * asked:
             return None, limit
-        return Place(place.space, int(reply[0][-4]) + 1), limit
+        return ExportCursor(place.space, int(reply[0][-4]) + 1), limit
 
-    async def load(self, parcels: Sequence[Parcel]) -> None:
-        """Put parcels in place as they are."""
+    async def load(self, items: Sequence[ExportItem]) -> None:
+        """Put items in place as they are."""
         self._core.check_open()
-        for some in in_loads(parcels):
-            writes = tuple(Delete(parcel.key) for parcel in some)  # stands for them where a refusal names one
+        for some in in_loads(items):
+            writes = tuple(Delete(item.key) for item in some)  # stands for them where a refusal names one
             commit = Commit(new_id(), (), writes)
             await self._core.apply(commit, encode_load(self._core.layout, commit, some))
 
@@ -140,10 +142,10 @@ class Listed(Struct, frozen=True):
     value: bytes | None
 
 
-def encode_list(layout: Layout, place: Place, limit: int) -> Call:
+def encode_list(layout: Layout, place: ExportCursor, limit: int) -> ScriptCall:
     """Ask for the keys of a space from a place on."""
     low = b"[" + SEP + b"%016d" % place.order
-    return Call([layout.heads(place.space), layout.index(place.space)], [-1, 1, b"L", 1, 2, low, limit])
+    return ScriptCall([layout.heads(place.space), layout.index(place.space)], [-1, 1, b"L", 1, 2, low, limit])
 
 
 def decode_list(space: str, flat: Sequence[Any]) -> list[Listed]:
@@ -157,71 +159,71 @@ def decode_list(space: str, flat: Sequence[Any]) -> list[Listed]:
     return found
 
 
-def document_parcel(listed: Listed) -> Parcel:
+def exported_document(listed: Listed) -> ExportItem:
     if not listed.head.alive:
-        return Parcel(listed.key, False, False, listed.head.count)
+        return ExportItem(listed.key, False, False, listed.head.count)
     found = open_document(listed.key, listed.head, listed.value)
-    return Parcel(listed.key, False, True, found.version, found.value, found.tags, found.text)
+    return ExportItem(listed.key, False, True, found.version, found.value, found.tags, found.text)
 
 
-def stream_parcel(listed: Listed, records: tuple[Record, ...]) -> Parcel:
+def exported_stream(listed: Listed, records: tuple[Record, ...]) -> ExportItem:
     head = listed.head
-    return Parcel(listed.key, True, head.alive, head.first, chain=head.base or None, records=records)
+    return ExportItem(listed.key, True, head.alive, head.first, chain=head.base or None, records=records)
 
 
-def in_loads(parcels: Sequence[Parcel]) -> Iterator[list[Parcel]]:
-    """Cut parcels into loads of one space and of a bounded size, in order."""
-    load: list[Parcel] = []
+def in_loads(items: Sequence[ExportItem]) -> Iterator[list[ExportItem]]:
+    """Cut items into loads of one space and of a bounded size, in order."""
+    load: list[ExportItem] = []
     records = size = 0
-    for parcel in (piece for each in parcels for piece in _pieces(each)):
-        weight = sum(len(record.body or b"") for record in parcel.records) + len(parcel.value or b"")
-        full = records + len(parcel.records) > MAX_LOAD or size + weight > MAX_LOAD_BYTES or len(load) == MAX_PARCELS
-        if load and (full or parcel.key.space != load[0].key.space):
+    for item in (piece for each in items for piece in _pieces(each)):
+        weight = sum(len(record.body or b"") for record in item.records) + len(item.value or b"")
+        full = records + len(item.records) > MAX_LOAD or size + weight > MAX_LOAD_BYTES or len(load) == MAX_ITEMS
+        if load and (full or item.key.space != load[0].key.space):
             yield load
             load, records, size = [], 0, 0
-        load.append(parcel)
-        records += len(parcel.records)
+        load.append(item)
+        records += len(item.records)
         size += weight
     if load:
         yield load
 
 
-def _pieces(parcel: Parcel) -> Iterator[Parcel]:
-    """Cut a parcel whose records are too many or too large for one load."""
+def _pieces(item: ExportItem) -> Iterator[ExportItem]:
+    """Cut a item whose records are too many or too large for one load."""
     piece: list[Record] = []
     size = 0
-    for record in parcel.records:
+    for record in item.records:
         weight = len(record.body or b"")
         if piece and (len(piece) == MAX_LOAD or size + weight > MAX_LOAD_BYTES):
-            yield msgspec.structs.replace(parcel, records=tuple(piece))
+            yield msgspec.structs.replace(item, records=tuple(piece))
             piece, size = [], 0
         piece.append(record)
         size += weight
-    yield msgspec.structs.replace(parcel, records=tuple(piece))
+    yield msgspec.structs.replace(item, records=tuple(piece))
 
 
-def encode_load(layout: Layout, commit: Commit, parcels: Sequence[Parcel]) -> Call:
-    """Return the call of the commit script that puts parcels in place under a commit's id."""
-    places = places_of(parcels)
-    arguments: list[Any] = [*receipt_arguments(commit, 0), _COUNTS(0, 0, len(parcels))]
-    for parcel in parcels:
-        add = _add_stream if parcel.stream else _add_document
-        add(arguments, parcel, places[parcel.key])
-    return Call(commit_keys(layout, commit.space, places), arguments)
+def encode_load(layout: Layout, commit: Commit, items: Sequence[ExportItem]) -> ScriptCall:
+    """Return the call of the commit script that puts items in place under a commit's id."""
+    places = places_of(items)
+    arguments: list[Any] = [*receipt_arguments(commit, 0), _COUNTS(0, 0, len(items))]
+    for item in items:
+        add = _add_stream if item.stream else _add_document
+        add(arguments, item, places[item.key])
+    return ScriptCall(commit_keys(layout, commit.space, places), arguments)
 
 
-def _add_document(arguments: list[Any], parcel: Parcel, place: int) -> None:
+def _add_document(arguments: list[Any], item: ExportItem, place: int) -> None:
     crc, content, pairs = b"", b"", b""
-    if parcel.alive and parcel.value is not None:
-        crc, content, pairs = pack_document(parcel.key, parcel.value, parcel.tags, parcel.text)
-    arguments += (_DOCUMENT(b"X", place, parcel.version, parcel.alive) + crc, content, pairs)
+    if item.alive and item.value is not None:
+        crc, content, pairs = pack_document(item.key, item.value, item.tags, item.text)
+    arguments += (_DOCUMENT(b"X", place, item.version, item.alive) + crc, content, pairs)
 
 
-def _add_stream(arguments: list[Any], parcel: Parcel, place: int) -> None:
-    seed = checksum_seed(parcel.key)
-    head = _STREAM(b"Y", place, parcel.version, parcel.alive, len(parcel.records))
-    arguments.append(head + (parcel.chain or b""))
-    for record in parcel.records:
+def _add_stream(arguments: list[Any], item: ExportItem, place: int) -> None:
+    seed = checksum_seed(item.key)
+    head = _STREAM(b"Y", place, item.version, item.alive, len(item.records))
+    arguments.append(head + (item.chain or b""))
+    for record in item.records:
         arguments += (_INDEX(record.index) + (record.chain or b""), pack_entry(record, seed))
 
 

@@ -1,4 +1,4 @@
-"""Everything in a store can be carried to another kind of store and back, exactly as it is."""
+"""Everything in a store can be exported to another kind of store and back, exactly as it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strongroom.backends.memory import MemoryStore
-from strongroom.backends.redis import RedisStore, core, moving
+from strongroom.backends.redis import RedisStore, core, export
 from strongroom.codec import encode
 from strongroom.copying import copy, survey
 from strongroom.errors import Conflict, Damaged, InvalidInput
@@ -20,10 +20,10 @@ from strongroom.store import (
     Entry,
     Erase,
     Expect,
+    Exportable,
+    ExportItem,
     Get,
     Key,
-    Movable,
-    Parcel,
     Put,
     Range,
     Scan,
@@ -88,7 +88,7 @@ def store(redis: str) -> Iterator[RedisStore]:
 
 
 def test_what_is_copied_in_reads_as_before(reference: MemoryStore, store: RedisStore) -> None:
-    assert isinstance(store, Movable)
+    assert isinstance(store, Exportable)
     assert copy(reference, store).fingerprint == survey(reference).fingerprint
     assert contents(store) == contents(reference)
 
@@ -100,25 +100,25 @@ def test_what_is_copied_out_reads_as_before(reference: MemoryStore, store: Redis
     assert contents(back) == contents(reference)
 
 
-def test_parcels_are_those_of_the_reference(reference: MemoryStore, store: RedisStore) -> None:
+def test_items_are_those_of_the_reference(reference: MemoryStore, store: RedisStore) -> None:
     """Tombstones, chains and gaps included."""
     fill(store)
 
-    def by_key(parcels: tuple[Parcel, ...]) -> list[Parcel]:
-        return sorted(parcels, key=lambda parcel: parcel.key)
+    def by_key(items: tuple[ExportItem, ...]) -> list[ExportItem]:
+        return sorted(items, key=lambda item: item.key)
 
-    assert by_key(store.unload(None, 10**6).parcels) == by_key(reference.unload(None, 10**6).parcels)
+    assert by_key(store.unload(None, 10**6).items) == by_key(reference.unload(None, 10**6).items)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
-def test_small_shipments_carry_the_same(reference: MemoryStore, store: RedisStore, limit: int) -> None:
+def test_small_pages_hold_the_same(reference: MemoryStore, store: RedisStore, limit: int) -> None:
     fill(store)
     target, cursor = MemoryStore(), None
     while True:
-        shipment = store.unload(cursor, limit)
-        assert sum(max(len(parcel.records), 1) for parcel in shipment.parcels) <= limit
-        target.load(shipment.parcels)
-        cursor = shipment.next
+        exported = store.unload(cursor, limit)
+        assert sum(max(len(item.records), 1) for item in exported.items) <= limit
+        target.load(exported.items)
+        cursor = exported.next
         if cursor is None:
             break
     assert contents(target) == contents(reference)
@@ -128,15 +128,15 @@ def test_a_broken_move_is_resumed_by_another_store(store: RedisStore, reference:
     fill(store)
     target = MemoryStore()
     first = store.unload(None, 40)
-    target.load(first.parcels)
+    target.load(first.items)
     with RedisStore(redis) as another:
-        target.load(another.unload(first.next, 10**6).parcels)
+        target.load(another.unload(first.next, 10**6).items)
     assert contents(target) == contents(reference)
 
 
 def test_loading_twice_changes_nothing(reference: MemoryStore, store: RedisStore) -> None:
     for _ in range(2):
-        store.load(reference.unload(None, 10**6).parcels)
+        store.load(reference.unload(None, 10**6).items)
     assert contents(store) == contents(reference)
 
 
@@ -156,9 +156,9 @@ def test_counting_goes_on_after_a_copy(reference: MemoryStore, store: RedisStore
 
 
 def test_large_loads_are_cut(reference: MemoryStore, store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "MAX_LOAD", 7)
-    monkeypatch.setattr(moving, "MAX_LOAD_BYTES", 60)
-    monkeypatch.setattr(moving, "MAX_PARCELS", 5)
+    monkeypatch.setattr(export, "MAX_LOAD", 7)
+    monkeypatch.setattr(export, "MAX_LOAD_BYTES", 60)
+    monkeypatch.setattr(export, "MAX_ITEMS", 5)
     copy(reference, store)
     assert contents(store) == contents(reference)
 
@@ -170,14 +170,14 @@ def test_what_a_failed_script_left_behind_is_not_carried(store: RedisStore, monk
             store.commit(put("never"))
     store.commit(append("before it"))
     store.commit(put("after all"))
-    assert [parcel.key.kind for parcel in store.unload(None, 100).parcels] == ["log", "doc"]
+    assert [item.key.kind for item in store.unload(None, 100).items] == ["log", "doc"]
 
 
 def test_stores_on_one_server_are_moved_apart(valkey_server: ValkeyServer) -> None:
     with RedisStore(valkey_server.address()) as one, RedisStore(valkey_server.address()) as other:
         one.commit(put("one"))
         other.commit(put("other"))
-        assert [parcel.value for parcel in one.unload(None, 100).parcels] == [encode("one")]
+        assert [item.value for item in one.unload(None, 100).items] == [encode("one")]
 
 
 def test_a_made_up_cursor_is_refused(store: RedisStore) -> None:

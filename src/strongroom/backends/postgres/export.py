@@ -1,4 +1,4 @@
-"""Carrying everything out of a database, or into one, exactly as it is stored. Nothing here does I/O."""
+"""Export and import of everything in a database, exactly as it is stored. Nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strongroom.backends.postgres.tokens import tokens_of
 from strongroom.backends.postgres.wire import MAX, bigints, labels, texts, unescaped
 from strongroom.codec import encode, trusted
 from strongroom.errors import InvalidInput
-from strongroom.store import Key, Parcel, Record, Shipment
+from strongroom.store import ExportItem, ExportPage, Key, Record
 
 UNLOAD = "SELECT * FROM :schema.unload(%s, %s, %s, %s)"
 LOAD = f"SELECT :schema.load({', '.join(['%b'] * 26)})"
@@ -26,51 +26,51 @@ def question(after: str | None, limit: int) -> tuple[Any, ...]:
     try:
         space, ref, index = _cursor.decode(after) if after is not None else ("", 0, 0)
     except msgspec.MsgspecError:
-        raise InvalidInput("a cursor must be one that an earlier shipment returned") from None
+        raise InvalidInput("a cursor must be one that an earlier page returned") from None
     return (space, ref, index, max(1, min(limit, MAX)))
 
 
-def shipment(rows: list[Row], limit: int) -> Shipment:
-    """Return the parcels, and where to go on unless everything came."""
-    parcels: list[Parcel] = []
+def page(rows: list[Row], limit: int) -> ExportPage:
+    """Return the items, and where to go on unless everything came."""
+    items: list[ExportItem] = []
     heads = [place for place, row in enumerate(rows) if row[1] is None]
     for place, end in pairwise([*heads, len(rows)]):
-        parcels.append(_parcel(rows[place], rows[place + 1 : end]))
-    if sum(max(len(parcel.records), 1) for parcel in parcels) < limit or not parcels:
-        return Shipment(tuple(parcels), None)
-    last, ref = parcels[-1], rows[heads[-1]][0]
+        items.append(_item(rows[place], rows[place + 1 : end]))
+    if sum(max(len(item.records), 1) for item in items) < limit or not items:
+        return ExportPage(tuple(items), None)
+    last, ref = items[-1], rows[heads[-1]][0]
     go_on = (ref, last.records[-1].index + 1) if last.records else (ref + 1, 0)
-    return Shipment(tuple(parcels), encode([last.key.space, *go_on]).decode())
+    return ExportPage(tuple(items), encode([last.key.space, *go_on]).decode())
 
 
-def _parcel(head: Row, rows: list[Row]) -> Parcel:
+def _item(head: Row, rows: list[Row]) -> ExportItem:
     _, _, version, _, _, _, _, text, value, tags, base, space, kind, id, stream, alive = head
     records = tuple(record(row[:11]) for row in rows)
     stored = None if value is None else trusted(value)
-    return Parcel(
+    return ExportItem(
         Key(space, kind, id), stream, alive, version, stored, decode_tags(tags), unescaped(text), base, records
     )
 
 
-def arguments(parcels: Sequence[Parcel]) -> tuple[Any, ...]:
+def arguments(items: Sequence[ExportItem]) -> tuple[Any, ...]:
     """Return what the SQL function `load` takes."""
-    records = [(place, parcel.key, record) for place, parcel in enumerate(parcels, 1) for record in parcel.records]
-    documents = [parcel if not parcel.stream else None for parcel in parcels]
+    records = [(place, item.key, record) for place, item in enumerate(items, 1) for record in item.records]
+    documents = [item if not item.stream else None for item in items]
     return (
-        texts([parcel.key.space for parcel in parcels]),
-        texts([parcel.key.kind for parcel in parcels]),
-        texts([parcel.key.id for parcel in parcels]),
-        bigints([int(parcel.stream) for parcel in parcels]),
-        bigints([int(parcel.alive) for parcel in parcels]),
-        bigints([_end(parcel) for parcel in parcels]),
-        bigints([parcel.version if parcel.stream else 0 for parcel in parcels]),
-        [parcel.value for parcel in parcels],
-        [encode(parcel.tags) if parcel.tags else None for parcel in parcels],
-        [labels(parcel.tags) if parcel.alive else None for parcel in parcels],
-        texts([parcel.text for parcel in parcels]),
+        texts([item.key.space for item in items]),
+        texts([item.key.kind for item in items]),
+        texts([item.key.id for item in items]),
+        bigints([int(item.stream) for item in items]),
+        bigints([int(item.alive) for item in items]),
+        bigints([_end(item) for item in items]),
+        bigints([item.version if item.stream else 0 for item in items]),
+        [item.value for item in items],
+        [encode(item.tags) if item.tags else None for item in items],
+        [labels(item.tags) if item.alive else None for item in items],
+        texts([item.text for item in items]),
         texts([tokens_of(found.key, found.text, found.tags) if found else None for found in documents]),
-        [parcel.chain for parcel in parcels],
-        [parcel.records[-1].chain if parcel.records else parcel.chain for parcel in parcels],
+        [item.chain for item in items],
+        [item.records[-1].chain if item.records else item.chain for item in items],
         bigints([place for place, _, _ in records]),
         *_columns([record for _, _, record in records]),
         texts([tokens_of(key, record.text) for _, key, record in records]),
@@ -92,5 +92,5 @@ def _columns(records: list[Record]) -> tuple[Any, ...]:
     )
 
 
-def _end(parcel: Parcel) -> int:
-    return parcel.records[-1].index + 1 if parcel.records else parcel.version
+def _end(item: ExportItem) -> int:
+    return item.records[-1].index + 1 if item.records else item.version

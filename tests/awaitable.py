@@ -1,4 +1,4 @@
-"""One test body for both colours: a blocking object seen through awaitable eyes.
+"""One test body for blocking and async: a blocking object whose calls can be awaited.
 
 `Awaitable(ctx)` has the names of `ctx`; calling a method returns something to await. Handles that come back from the
 blocking package are wrapped again, plain values are not, iterators become async ones.

@@ -1,4 +1,4 @@
-"""Commits of one event loop that travel together are answered as if each had travelled alone."""
+"""Commits of one event loop that share a message are answered as if each had been sent alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from strongroom.backends.postgres import AsyncPostgresStore
 from strongroom.backends.postgres.failures import Effort
+from strongroom.backends.postgres.group_commit import only_key
 from strongroom.backends.postgres.link import AsyncLink
-from strongroom.backends.postgres.together import only_key
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.scope import Scope

@@ -1,4 +1,4 @@
-"""Everything can be carried from SQLite to Postgres and back, exactly as it is."""
+"""Everything can be exported from SQLite to Postgres and back, exactly as it is."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from strongroom.store import (
     Delete,
     Entry,
     Expect,
+    Exportable,
+    ExportItem,
     Find,
     Get,
     Key,
-    Movable,
-    Parcel,
     Put,
     Range,
     Scan,
@@ -74,22 +74,22 @@ def test_a_copy_can_go_back(sqlite: SqliteStore, target: PostgresStore, tmp_path
 
 def test_loading_twice_changes_nothing(sqlite: SqliteStore, target: PostgresStore) -> None:
     for _ in range(2):
-        target.load(sqlite.unload(None, 10**6).parcels)
+        target.load(sqlite.unload(None, 10**6).items)
     assert survey(target) == survey(sqlite)
 
 
-def test_small_shipments_carry_the_same(sqlite: SqliteStore, target: PostgresStore) -> None:
+def test_small_pages_hold_the_same(sqlite: SqliteStore, target: PostgresStore) -> None:
     copy(sqlite, target)
-    found: list[Parcel] = []
+    found: list[ExportItem] = []
     cursor = None
     while True:
-        shipment = target.unload(cursor, 7)
-        found += shipment.parcels
-        cursor = shipment.next
+        exported = target.unload(cursor, 7)
+        found += exported.items
+        cursor = exported.next
         if cursor is None:
             break
-    whole = target.unload(None, 10**6).parcels
-    assert {parcel.key for parcel in found} == {parcel.key for parcel in whole}
+    whole = target.unload(None, 10**6).items
+    assert {item.key for item in found} == {item.key for item in whole}
     assert [r for p in found for r in p.records] == [r for p in whole for r in p.records]
 
 
@@ -133,4 +133,4 @@ def test_a_made_up_cursor_is_refused(target: PostgresStore) -> None:
 def test_the_store_says_what_it_can_do(target: PostgresStore) -> None:
     assert isinstance(target, Watchable)
     assert isinstance(target, Searchable)
-    assert isinstance(target, Movable)
+    assert isinstance(target, Exportable)

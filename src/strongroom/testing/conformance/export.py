@@ -1,4 +1,4 @@
-"""Moving: what leaves one store for another is all there is, exactly as it is. Skipped for stores that cannot move."""
+"""Export and import: what leaves one store for another is all there is, exactly as it is. Optional for stores."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from strongroom.store import (
     Entry,
     Erase,
     Expect,
+    Exportable,
+    ExportItem,
+    ExportPage,
     Find,
     Get,
     Key,
-    Movable,
-    Parcel,
     Put,
     Range,
     Scan,
     Searchable,
-    Shipment,
     Store,
     Truncate,
     Write,
@@ -41,11 +41,11 @@ from strongroom.testing.conformance.suite import Suite, raises
 STEP = 500
 
 
-class Moves(Suite):
+class Exports(Suite):
     group = "moving"
 
-    def movable(self) -> Movable:
-        if not isinstance(self.store, Movable):
+    def exportable(self) -> Exportable:
+        if not isinstance(self.store, Exportable):
             raise SkipTest("this store cannot move its content")
         return self.store
 
@@ -81,58 +81,58 @@ class Moves(Suite):
                 found.append(store.search(Find(self.space, kind, words(text))))
         return found
 
-    def shipments(self, limit: int) -> Iterator[Shipment]:
-        """The shipments that carry our space. Whatever else the store holds is passed over in large steps."""
-        store, cursor = self.movable(), None
+    def export_pages(self, limit: int) -> Iterator[ExportPage]:
+        """The pages that hold something of our space. Whatever else the store holds is passed over in large steps."""
+        store, cursor = self.exportable(), None
         while True:
-            shipment: Shipment = store.unload(cursor, STEP)
-            if any(parcel.key.space == self.space for parcel in shipment.parcels):
+            exported: ExportPage = store.unload(cursor, STEP)
+            if any(item.key.space == self.space for item in exported.items):
                 break
-            cursor = shipment.next
+            cursor = exported.next
             assert cursor is not None, "nothing of this space was unloaded"
         while True:
-            shipment = store.unload(cursor, limit)
-            yield shipment
-            cursor = shipment.next
+            exported = store.unload(cursor, limit)
+            yield exported
+            cursor = exported.next
             if cursor is None:
                 return
 
-    def parcels(self, limit: int = STEP) -> list[Parcel]:
-        """The parcels of our space, one for each key, sorted."""
-        return _joined([parcel for shipment in self.shipments(limit) for parcel in shipment.parcels], self.space)
+    def items(self, limit: int = STEP) -> list[ExportItem]:
+        """The items of our space, one for each key, sorted."""
+        return _joined([item for exported in self.export_pages(limit) for item in exported.items], self.space)
 
-    def reference(self) -> tuple[MemoryStore, tuple[Parcel, ...]]:
-        """A store in memory that holds one of everything, and its parcels."""
+    def reference(self) -> tuple[MemoryStore, tuple[ExportItem, ...]]:
+        """A store in memory that holds one of everything, and its items."""
         reference = MemoryStore()
         self.filled(reference)
-        return reference, reference.unload(None, 10**6).parcels
+        return reference, reference.unload(None, 10**6).items
 
     # ---- out --------------------------------------------------------------------------------------------------------
 
     def test_everything_is_unloaded_as_it_is(self) -> None:
         """Unloading carries versions, tombstones, indexes, chains, tags and texts, of documents and streams."""
-        self.movable()
+        self.exportable()
         self.filled(self.store)
-        assert self.parcels() == _joined(self.reference()[1], self.space)
+        assert self.items() == _joined(self.reference()[1], self.space)
 
-    def test_small_shipments_carry_the_same(self) -> None:
-        """However small the shipments are, together they carry the same, each about as much as it was asked to."""
-        self.movable()
+    def test_small_pages_hold_the_same(self) -> None:
+        """However small the pages are, together they hold the same, each about as much as it was asked to."""
+        self.exportable()
         self.filled(self.store)
         for limit in (1, 3):
-            assert self.parcels(limit) == _joined(self.reference()[1], self.space)
-            for shipment in self.shipments(limit):
-                assert sum(max(len(parcel.records), 1) for parcel in shipment.parcels) <= limit
+            assert self.items(limit) == _joined(self.reference()[1], self.space)
+            for exported in self.export_pages(limit):
+                assert sum(max(len(item.records), 1) for item in exported.items) <= limit
 
     def test_documents_are_unloaded_in_order_of_creation(self) -> None:
         """Documents leave in the order they were created in, so that the next store lists them in the same order."""
-        self.movable()
+        self.exportable()
         self.filled(self.store)
         order = [
-            parcel.key.id
-            for shipment in self.shipments(STEP)
-            for parcel in shipment.parcels
-            if parcel.key.space == self.space and parcel.alive and not parcel.stream
+            item.key.id
+            for exported in self.export_pages(STEP)
+            for item in exported.items
+            if item.key.space == self.space and item.alive and not item.stream
         ]
         assert order == self.ids(Scan(self.space, "thing"))
 
@@ -140,16 +140,16 @@ class Moves(Suite):
 
     def test_what_was_loaded_reads_as_before(self) -> None:
         """What was loaded reads, is listed and is found as in the store it came from."""
-        store = self.movable()
-        reference, parcels = self.reference()
-        store.load(parcels)
+        store = self.exportable()
+        reference, items = self.reference()
+        store.load(items)
         assert self.contents(self.store) == self.contents(reference)
 
     def test_what_was_loaded_keeps_its_claims(self) -> None:
         """A document that was loaded stands in the way of others who claim the same, until it lets go."""
-        store, reference = self.movable(), MemoryStore()
+        store, reference = self.exportable(), MemoryStore()
         reference.commit(Commit(new_id(), (), (Put(self.key("a"), encode(1), {"=n": "x"}),)))
-        store.load(reference.unload(None, 10).parcels)
+        store.load(reference.unload(None, 10).items)
         claim = Put(self.key("b"), encode(2), {"=n": "x"})
         with raises(Conflict):
             self.do(claim)
@@ -158,26 +158,26 @@ class Moves(Suite):
 
     def test_what_was_loaded_can_be_unloaded(self) -> None:
         """A round trip changes nothing."""
-        store = self.movable()
-        _, parcels = self.reference()
-        store.load(parcels)
-        assert self.parcels() == _joined(parcels, self.space)
+        store = self.exportable()
+        _, items = self.reference()
+        store.load(items)
+        assert self.items() == _joined(items, self.space)
 
     def test_loading_twice_changes_nothing(self) -> None:
-        """Loading the same parcels again, all or some of them, changes nothing."""
-        store = self.movable()
-        reference, parcels = self.reference()
-        for again in (parcels, parcels, parcels[:4], parcels[3:]):
+        """Loading the same items again, all or some of them, changes nothing."""
+        store = self.exportable()
+        reference, items = self.reference()
+        for again in (items, items, items[:4], items[3:]):
             store.load(again)
         assert self.contents(self.store) == self.contents(reference)
-        assert self.parcels() == _joined(parcels, self.space)
+        assert self.items() == _joined(items, self.space)
 
     def test_a_stream_can_be_loaded_in_stretches(self) -> None:
-        """A stream that comes in several parcels is put together, also when a stretch comes twice."""
-        store = self.movable()
-        reference, parcels = self.reference()
-        for parcel in parcels:
-            pieces = [replace(parcel, records=(record,)) for record in parcel.records] or [parcel]
+        """A stream that comes in several items is put together, also when a stretch comes twice."""
+        store = self.exportable()
+        reference, items = self.reference()
+        for item in items:
+            pieces = [replace(item, records=(record,)) for record in item.records] or [item]
             for piece in pieces:
                 store.load([piece])
                 store.load([piece])
@@ -185,16 +185,16 @@ class Moves(Suite):
 
     def test_loading_nothing_is_no_error(self) -> None:
         """An empty load changes nothing and is no error."""
-        self.movable().load(())
+        self.exportable().load(())
         assert self.ids(Scan(self.space, "thing")) == []
 
     # ---- afterwards -------------------------------------------------------------------------------------------------
 
     def test_counting_goes_on_after_a_move(self) -> None:
         """Expectations made against the old store hold against the new one; counts and chains go on."""
-        store = self.movable()
-        reference, parcels = self.reference()
-        store.load(parcels)
+        store = self.exportable()
+        reference, items = self.reference()
+        store.load(items)
         log, empty, gone = (self.key(id, kind="log") for id in ("log", "empty", "gone"))
         more = (Entry("t", encode("more"), text="apple", commitment=b"m" * 32),)
         commit = Commit(
@@ -214,9 +214,9 @@ class Moves(Suite):
 
     def test_what_was_loaded_can_be_erased_and_deleted(self) -> None:
         """What was moved can be changed like what was written here, and then is gone from every list and index."""
-        store = self.movable()
-        reference, parcels = self.reference()
-        store.load(parcels)
+        store = self.exportable()
+        reference, items = self.reference()
+        store.load(items)
         log = self.key("log", kind="log")
         commit = Commit(
             new_id(),
@@ -227,11 +227,11 @@ class Moves(Suite):
         assert self.contents(self.store) == self.contents(reference)
 
 
-def _joined(parcels: Sequence[Parcel], space: str) -> list[Parcel]:
-    """One parcel for each key of a space, sorted, whatever stretches its stream came in."""
-    joined: dict[Key, Parcel] = {}
-    for parcel in parcels:
-        if parcel.key.space == space:
-            before = joined.get(parcel.key)
-            joined[parcel.key] = replace(parcel, records=before.records + parcel.records) if before else parcel
+def _joined(items: Sequence[ExportItem], space: str) -> list[ExportItem]:
+    """One item for each key of a space, sorted, whatever stretches its stream came in."""
+    joined: dict[Key, ExportItem] = {}
+    for item in items:
+        if item.key.space == space:
+            before = joined.get(item.key)
+            joined[item.key] = replace(item, records=before.records + item.records) if before else item
     return [joined[key] for key in sorted(joined)]
