@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from strongroom.compat.xml_pipeline.memory import manager_backend, memory_backend, redis_backend
 from strongroom.compat.xml_pipeline.memory.context_buffer import (
     BufferSlot,
     ContextBuffer,
@@ -310,6 +311,30 @@ def test_a_worker_given_the_configuration_sees_chains_and_messages(manager: Stor
     worker.start()
     assert queue.get(timeout=60) == ("console.worker", [Text("to do")])
     worker.join()
+
+
+def test_each_backend_is_had_from_the_module_that_has_always_held_it(redis: str) -> None:
+    prefix = f"xp:{os.urandom(4).hex()}:"
+    made: list[StoreBackend] = [
+        memory_backend.InMemoryBackend(),
+        manager_backend.ManagerBackend(),
+        redis_backend.RedisBackend(url=redis, prefix=prefix, ttl=300),
+    ]
+    for backend in made:
+        ContextBuffer(backend).append("t", Text("x"), "a", "b")
+        assert ThreadRegistry(backend).is_shared and not ThreadRegistry().is_shared
+        backend.registry_set("a.b", "id-1")
+        assert (backend.buffer_list_threads(), backend.registry_list_all()) == (["t"], {"id-1": "a.b"})
+        if isinstance(backend, redis_backend.RedisBackend):
+            assert backend.ping() and backend.info() == {"buffer_threads": 1, "registry_entries": 1}
+            assert (backend.config.redis_prefix, backend.config.redis_ttl) == (prefix, 300)
+        backend.close()
+
+
+def test_a_redis_that_does_not_answer_is_told_by_a_ping() -> None:
+    with pytest.raises(InvalidInput):
+        redis_backend.RedisBackend(BackendConfig("redis"), prefix="another:")
+    assert not redis_backend.RedisBackend(url="redis://127.0.0.1:1").ping()
 
 
 @pytest.mark.usefixtures("zone")

@@ -26,6 +26,7 @@ class ThreadRegistry:
     """The call chains of a process, or of all processes that share a backend."""
 
     def __init__(self, backend: SharedBackend | None = None) -> None:
+        self.is_shared = backend is not None
         chosen = backend or InMemoryBackend()
         self._chains = _StoredChains(chosen) if isinstance(chosen, StoreBackend) else _ForeignChains(chosen)
         self.root_uuid: str | None = None
