@@ -123,6 +123,9 @@ class Breaking:
         self.left -= 1
         self.store.load(items)
 
+    def unload(self, after: str | None, limit: int) -> Any:  # said here: what a store can do is asked of its class
+        return self.store.unload(after, limit)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
