@@ -66,6 +66,15 @@ async def test_a_receipt_names_every_part_and_what_was_left_out(ctx: Any) -> Non
         assert {"no_index"} == {one.reason for one in made.receipt.left_out if one.part == "memories"}
 
 
+async def test_what_is_searched_for_does_not_depend_on_the_budget(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([said("user", "What do canaries eat?"), said("assistant", "seeds and greens " * 60)])
+    run = await ctx.runs.create(run_id="r", objective="look after birds")
+    small, large = [await ctx.prompt(session=session, run=run, max_tokens=size) for size in (220, 900)]
+    assert [len(parts(made)["conversation"].ids) for made in (small, large)] == [1, 2]
+    assert small.receipt.query == large.receipt.query == "What do canaries eat?"
+
+
 async def test_the_parts_of_a_receipt_sum_up_to_the_whole(ctx: Any) -> None:
     session = await ctx.sessions.open("s")
     call = {"type": "tool_use", "id": "c", "name": "find", "input": {}}

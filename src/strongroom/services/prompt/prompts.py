@@ -7,6 +7,7 @@ what that snapshot shows counts. All that is read is bounded by the budget, howe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypedDict
 
 from msgspec import Struct
@@ -48,7 +49,9 @@ from strongroom.services.runs.brief import HEADINGS, lines_of
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import Stored, stored_in
 from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.state import downward
 from strongroom.services.sessions.values import Message
+from strongroom.services.sessions.view import at
 from strongroom.services.sessions.windows import Gathered, gather
 from strongroom.store import Get, Range
 from strongroom.tokens import Tokenizer, count_tools
@@ -62,6 +65,7 @@ MEMORY_HITS = 8
 LONGEST_QUOTE = 600
 UNREAD = 2**62  # what stands before the messages that were read fits into no budget that they were read for
 LONGEST_QUERY = 2_000
+QUERY_REACH = 32  # messages back from the newest
 
 
 class Options(TypedDict, total=False):
@@ -162,7 +166,9 @@ class AsyncPrompts:
         if run is not None:
             document, events = beside
             stored = stored_in(run._ref, document, events.length)
-        query = _query(asked.query, gathered, stored)
+        query = asked.query
+        if query is None:
+            query = (gathered and await _said_last(gathered)) or _purpose(stored)
         if not can_search(self._scope.store) or not query:
             return Known(gathered, stored, query, searched=not query)
         memories = await self._memories.search(query, MEMORY_HITS, **asked.owner)  # type: ignore[arg-type]
@@ -382,18 +388,24 @@ def _quoted(text: str) -> str:
     return flat if len(flat) <= LONGEST_QUOTE else f"{flat[:LONGEST_QUOTE]}..."
 
 
-def _query(given: str | None, gathered: Gathered | None, run: Stored | None) -> str:
-    """Return what to search for: what was asked, or the newest that the user said, or what the run is after."""
-    if given is not None:
-        return given
-    if gathered is not None:
-        for one in reversed(gathered.recent):
-            message = gathered.reading.messages[one.position]
-            if message.role == "user" and (said := plain_text(message).strip()):
-                return said[:LONGEST_QUERY]
-    if run is not None:
-        return f"{run.working_set['objective']} {run.working_set['next_action']}"[:LONGEST_QUERY]
+async def _said_last(gathered: Gathered) -> str:
+    """Return the newest that the user said, if it is not long ago. It is the same whatever the budget."""
+    view, known = gathered.reading.view, gathered.reading.messages
+    places = [*islice(downward(view.stretches), QUERY_REACH)]
+    unread = [place for place in places if place not in known]
+    for place in places:
+        if unread and place == unread[0]:
+            found = await at(view, unread)
+            known = known | {index: view.message(record) for index, record in found.items()}
+        message = known[place]
+        if message.role == "user" and (said := plain_text(message).strip()):
+            return said[:LONGEST_QUERY]
     return ""
+
+
+def _purpose(run: Stored | None) -> str:
+    """Return what a run is after."""
+    return "" if run is None else f"{run.working_set['objective']} {run.working_set['next_action']}"[:LONGEST_QUERY]
 
 
 def _shares(given: Mapping[str, float] | None) -> dict[str, float]:
