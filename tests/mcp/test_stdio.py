@@ -116,7 +116,7 @@ def test_nothing_that_was_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None
     assert set(acknowledged) <= kept and len(acknowledged) == len(set(acknowledged)) >= KILLS
 
 
-def served(answer: dict[str, Any]) -> None:
+def answered(answer: dict[str, Any]) -> None:
     assert not answer["result"].get("isError"), answer
 
 
@@ -137,9 +137,9 @@ def test_assistants_share_one_file_and_all_are_served(tmp_path: Path) -> None:
             line.call("files_edit", path=f"/{number}.md", text=str(rounds))
         for line in lines:
             for _ in range(3):
-                served(line.read())
+                answered(line.read())
             line.call("session_window", session_id="shared", max_tokens=500)  # there is one, now
-            served(line.read())
+            answered(line.read())
     assert [line.close() for line in lines] == [0] * ASSISTANTS
     with strongroom.open(url) as ctx:
         assert ctx.sessions.get("shared").info().messages == ASSISTANTS * rounds
