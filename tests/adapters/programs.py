@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from typing import Any
 
 NOTE = "/memories/log.md"
 
@@ -81,11 +82,39 @@ def conversation(address: str, name: str, turns: int) -> None:
     asyncio.run(talk())
 
 
+def chat(address: str, name: str, turns: int) -> None:
+    """Add a message at a time to one key of LlamaIndex."""
+    from strongroom.adapters.llama_index import StrongroomChatStore
+
+    with StrongroomChatStore(address) as store:
+        _chat(store, name, turns)
+
+
+def their_chat(address: str, name: str, turns: int) -> None:
+    """The same with LlamaIndex's own store."""
+    from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
+
+    _chat(SQLAlchemyChatStore(table_name="messages", async_database_uri=address), name, turns)
+
+
+def _chat(store: Any, name: str, turns: int) -> None:
+    from llama_index.core.base.llms.types import ChatMessage
+
+    async def add() -> None:
+        for number in range(turns):
+            await store.add_message("s", ChatMessage(role="user", content=f"{name} {number}"))
+            print(number, flush=True)
+
+    asyncio.run(add())
+
+
 PROGRAMS: dict[str, Callable[[str, str, int], None]] = {
     "graph": graph,
     "session": session,
     "notes": notes,
     "conversation": conversation,
+    "chat": chat,
+    "their_chat": their_chat,
 }
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ from tests.adapters.frameworks import has
 from tests.missing import not_here
 
 # Frameworks that cannot be installed beside the others, and where their tests run.
-ELSEWHERE = {"google.adk": "make adapters"}
+ELSEWHERE = {"google.adk": "make adapters", "llama_index.core": "make adapters"}
 # What each adapter imports first, and the extra that brings it.
 NEEDED = {
     "openai_agents": ("agents", "openai-agents"),
     "anthropic": ("anthropic", "anthropic"),
     "langgraph": ("langgraph", "langgraph"),
     "adk": ("google", "adk"),
+    "llama_index": ("llama_index", "llama-index"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
 }
 

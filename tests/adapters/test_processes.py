@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,28 +15,10 @@ from strongroom.adapters.langgraph import StrongroomSaver
 from strongroom.adapters.openai_agents import StrongroomSession
 from strongroom.adapters.pydantic_ai import StrongroomConversationStore
 from tests.adapters.langgraph.savers import ask, chat, config
+from tests.adapters.processes import TURNS, both, lines_of, started
 from tests.adapters.programs import NOTE
 
-TURNS = int(os.environ.get("STRONGROOM_TURNS", "10"))
 KILLS = int(os.environ.get("STRONGROOM_GRAPH_KILLS", "3"))
-ROOT = Path(__file__).parents[2]
-
-
-def started(program: str, address: str, name: str, turns: int) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    command = [sys.executable, "-m", "tests.adapters.programs", program, address, name, str(turns)]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-
-
-def both(program: str, address: str) -> None:
-    """Let two processes work at once, to their ends."""
-    running = [started(program, address, name, TURNS) for name in ("one", "two")]
-    told = [process.communicate(timeout=600)[0].split() for process in running]
-    assert [process.returncode for process in running] == [0, 0] and [len(lines) for lines in told] == [TURNS, TURNS]
-
-
-def lines_of(names: tuple[str, ...] = ("one", "two")) -> set[str]:
-    return {f"{name} {number}" for name in names for number in range(TURNS)}
 
 
 def test_two_processes_add_to_one_conversation(address: str) -> None:
