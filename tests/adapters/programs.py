@@ -108,6 +108,33 @@ def _chat(store: Any, name: str, turns: int) -> None:
     asyncio.run(add())
 
 
+def history(address: str, name: str, turns: int) -> None:
+    """Save a turn at a time to one session of Microsoft Agent Framework."""
+    from strongroom.adapters.agent_framework import StrongroomHistoryProvider
+
+    with StrongroomHistoryProvider(address) as provider:
+        _history(provider, name, turns)
+
+
+def their_history(address: str, name: str, turns: int) -> None:
+    """The same with the framework's own provider."""
+    from agent_framework import FileHistoryProvider
+
+    _history(FileHistoryProvider(address), name, turns)
+
+
+def _history(provider: Any, name: str, turns: int) -> None:
+    from agent_framework import Message
+
+    async def save() -> None:
+        for number in range(turns):
+            turn = [Message("user", [f"{name} {number}"]), Message("assistant", [f"{name} {number} yes"])]
+            await provider.save_messages("s", turn)
+            print(number, flush=True)
+
+    asyncio.run(save())
+
+
 PROGRAMS: dict[str, Callable[[str, str, int], None]] = {
     "graph": graph,
     "session": session,
@@ -115,6 +142,8 @@ PROGRAMS: dict[str, Callable[[str, str, int], None]] = {
     "conversation": conversation,
     "chat": chat,
     "their_chat": their_chat,
+    "history": history,
+    "their_history": their_history,
 }
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ NEEDED = {
     "anthropic": ("anthropic", "anthropic"),
     "langgraph": ("langgraph", "langgraph"),
     "adk": ("google", "adk"),
+    "agent_framework": ("agent_framework", "agent-framework"),
     "llama_index": ("llama_index", "llama-index"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,6 @@ from pydantic_ai.usage import RequestUsage
 import strongroom
 from strongroom import NotFound
 from strongroom.adapters.pydantic_ai import StrongroomConversationStore
-from tests.server.serving import served
 
 ATTACHED = BinaryContent(b"\0\xff", media_type="application/pdf")
 MESSAGES: list[ModelMessage] = [
@@ -80,9 +78,8 @@ def store(address: str) -> Iterator[StrongroomConversationStore]:
 
 
 @pytest.fixture
-def everywhere(every_address: str) -> Iterator[StrongroomConversationStore]:
-    with StrongroomConversationStore(every_address) as made:
-        yield made
+def everywhere(every_context: strongroom.Context) -> StrongroomConversationStore:
+    return StrongroomConversationStore(every_context)
 
 
 async def test_messages_come_back_exactly(everywhere: StrongroomConversationStore) -> None:
@@ -340,11 +337,3 @@ def test_blocking_code_uses_the_same_object_in_a_loop_of_its_own(store: Strongro
 
         asyncio.run(turn())
     assert len(texts(store, "c")) == 4
-
-
-async def test_it_works_through_a_server(tmp_path: Path) -> None:
-    with (
-        served(str(tmp_path / "agent.db")) as server,
-        strongroom.connect(server.url, key=server.key()) as ctx,
-    ):
-        assert await story(StrongroomConversationStore(ctx)) == await story(InMemoryConversationStore())

@@ -7,7 +7,7 @@ the adapter's name.
 
 from __future__ import annotations
 
-from strongroom.services.sessions.state import KEPT, MESSAGE, SESSION, priority_kind
+from strongroom.services.sessions.state import COUNT, CUT, KEPT, MESSAGE, SESSION, SUMMARY, VECTOR, priority_kind
 from strongroom.store import Append, Delete, Erase, Put, Truncate, Write
 from strongroom.tokens.choosing import HIGHEST_PRIORITY
 
@@ -28,15 +28,21 @@ OWN: dict[str, Writes] = {
     "adk_memory_deleted": (Put,),
     "adk_artifact": (Put, Delete),
     "adk_artifact_version": (Append, Truncate),
+    "pydantic_ai_conversation": (Put, Delete),
+    "pydantic_ai_entry": (Put, Delete),
+    "llama_index_archive": (Put,),
+    "agent_framework_checkpoint": (Put, Delete),
 }
 
 # Adapters that write a session in the same commit as what is their own.
-WRITES_SESSIONS = ("langgraph", "adk")
+WRITES_SESSIONS = ("langgraph", "adk", "pydantic_ai")
 NOTES: dict[str, Writes] = {
-    KEPT: (Append,),
-    **{priority_kind(level): (Append,) for level in range(1, HIGHEST_PRIORITY + 1)},
+    KEPT: (Append, Delete),
+    **{priority_kind(level): (Append, Delete) for level in range(1, HIGHEST_PRIORITY + 1)},
 }
-IN_SESSIONS: dict[str, Writes] = {SESSION: (Put, Delete), MESSAGE: (Append, Truncate, Erase), **NOTES}
+# What services make of a session's messages goes with them.
+MADE: dict[str, Writes] = dict.fromkeys((CUT, SUMMARY, COUNT, VECTOR), (Delete,))
+IN_SESSIONS: dict[str, Writes] = {SESSION: (Put, Delete), MESSAGE: (Append, Truncate, Erase), **NOTES, **MADE}
 
 
 def adapter_of(session_id: str) -> str | None:

@@ -200,9 +200,9 @@ class StrongroomChatStore(AsyncDBChatStore):
         self.close()
 
 
-def stored(messages: Sequence[ChatMessage], status: MessageStatus) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def stored(messages: Sequence[ChatMessage], status: MessageStatus) -> tuple[list[Any], list[Any]]:
     """Return messages as a session stores them: what was said, and beside each the message itself."""
-    values, sidecars = list[dict[str, Any]](), list[dict[str, Any]]()
+    values, sidecars = list[Any](), list[Any]()
     for message in messages:
         whole = message.model_dump(mode="json")
         sidecar: dict[str, Any] = {"codec": CODEC}
