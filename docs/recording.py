@@ -127,7 +127,7 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("POST /files/restore", {"body": {"path": "/notes/limits.md", "version": 1}}),
     ("GET /files/history", {"query": {"path": "/notes/limits.md"}}),
     ("POST /files/delete", {"body": {"path": "/notes/limits.md"}}),
-    ("POST /files/erase", {"body": {"path": "/notes/limits.md"}}),
+    ("POST /files/erase", {"body": {"path": "/notes/hosts.md"}}),
 )  # fmt: skip
 # What is told at the end, because after the first key nobody comes in without one.
 OPERATING: tuple[tuple[str, dict[str, Any]], ...] = (
