@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "strongroom"
@@ -67,8 +69,18 @@ def layer(path: Path) -> str:
     return "" if part == "__init__" else part
 
 
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             if node.module == "strongroom":
                 yield from (f"strongroom.{name.name}" for name in node.names)
@@ -138,10 +150,52 @@ def test_nothing_that_loads_can_execute() -> None:
 
 def _only_in_comments(path: Path, word: str) -> bool:
     """Whether the word stands only in comments and docstrings."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     code = {
         getattr(node, "id", getattr(node, "name", getattr(node, "attr", "")))
         for node in ast.walk(tree)
         if isinstance(node, ast.Name | ast.Attribute | ast.alias)
     }
     return word.rstrip("(").split(".")[-1] not in code or word == "yaml.load("
+
+
+# ---- where imports stand --------------------------------------------------------------------------------------------
+
+# Those that are left load a heavy optional package, or keep `import strongroom` and `strongroom --help` fast.
+MOST_LATE_IMPORTS = 20
+
+
+def test_imports_of_our_own_stand_at_the_top() -> None:
+    late = [
+        f"{path.relative_to(SRC)}:{node.lineno}"
+        for path in modules()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Import | ast.ImportFrom) and node.col_offset > 0
+        if (node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name).startswith("strongroom")
+    ]
+    assert len(late) <= MOST_LATE_IMPORTS, late
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(SRC.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(path: Path, known: set[str]) -> set[str]:
+    """Return the modules that a module imports when it is loaded, without the packages it lies in."""
+    found = set()
+    for node in tree_of(path).body:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for name in node.names:
+                below = f"{node.module}.{name.name}"
+                found.add(below if below in known else node.module)
+        elif isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+    own = _name(path)
+    return {name for name in found & known if not f"{own}.".startswith(f"{name}.")}
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    known = {_name(path) for path in modules()}
+    graph = {_name(path): _imported(path, known) for path in modules()}
+    list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
