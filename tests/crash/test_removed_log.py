@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from traceback import walk_tb
 
 import pytest
 
@@ -96,6 +97,19 @@ def test_a_second_store_in_this_process_lets_go_with_its_next_call(path: Path) -
         other.commit(step(1, 2))
         store.commit(step(0, 2))
         check(store, [2, 2], in_flight=0)
+
+
+def test_a_store_that_has_stopped_says_so_for_ever_and_grows_no_trace(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.commit(step(0, 1))
+        Path(f"{path}-wal").unlink()
+        lengths = set()
+        for _ in range(5):
+            with pytest.raises(Damaged):
+                store.commit(step(0, 2))
+            assert store._committer.failed is not None
+            lengths.add(len(list(walk_tb(store._committer.failed.__traceback__))))
+        assert len(lengths) == 1
 
 
 def test_a_log_that_was_deleted_with_what_it_held_stops_readers_and_writers(path: Path) -> None:

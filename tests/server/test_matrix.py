@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import Mount, Route
 
 from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import OnLoop
@@ -20,8 +21,10 @@ from strongroom.context import AsyncContext
 from strongroom.operations import Operation
 from strongroom.protocol import wire
 from strongroom.scope import Scope as SpaceScope
+from strongroom.server.app import create_app
 from strongroom.server.operations import OPERATIONS
 from strongroom.server.routes import ENDPOINTS
+from strongroom.server.settings import Settings
 from strongroom.store import (
     Append,
     Commit,
@@ -349,6 +352,20 @@ GET /runs/{run_id}/artifacts/{artifact_id}    yes     yes     yes       yes
 """
 
 
+# What is served besides: pages and descriptions that hold nothing of anybody's, for everybody; and the door of
+# assistants, for every key, whose tools are in the tables of `tests/mcp/test_tools.py` and `tests/mcp/test_http.py`.
+FOR_EVERYBODY = {
+    "GET /",
+    "GET /docs",
+    "GET /redoc",
+    "GET /openapi.json",
+    "GET /.well-known/oauth-protected-resource",
+    "GET /.well-known/oauth-protected-resource/mcp",
+}
+FILES_FOR_EVERYBODY = {"/docs/assets", "/console"}
+FOR_ASSISTANTS = {"GET /mcp", "POST /mcp", "DELETE /mcp"}
+
+
 def table(text: str) -> dict[str, dict[str, str]]:
     """Read a table: what, and for each role what is expected."""
     head, *rows = [line.rsplit(maxsplit=4) for line in text.strip().splitlines()]
@@ -366,6 +383,36 @@ def verbs(text: str) -> dict[str, set[str]]:
 
 def test_every_endpoint_is_in_the_table() -> None:
     assert [f"{each.method} {each.path}" for each in ENDPOINTS] == list(table(ENDPOINTS_BY_ROLE))
+
+
+def test_every_route_of_the_server_is_in_a_table() -> None:
+    routes = create_app(Settings(url="memory://")).routes
+    served = {f"{method} {one.path}" for one in routes if isinstance(one, Route) for method in one.methods or ()}
+    expected = table(ENDPOINTS_BY_ROLE).keys() | FOR_EVERYBODY | FOR_ASSISTANTS
+    assert {one for one in served if not one.startswith("HEAD ")} == expected
+    assert {one.path for one in routes if isinstance(one, Mount)} == FILES_FOR_EVERYBODY
+    assert all(isinstance(one, Route | Mount) for one in routes)
+
+
+@pytest.mark.parametrize("door", sorted(FOR_ASSISTANTS))
+@pytest.mark.parametrize("role", (None, *ROLES))
+def test_the_door_of_assistants_is_for_every_key_and_for_no_other(
+    door: str, role: str | None, shared: Served, roles: dict[str, httpx.Client]
+) -> None:
+    method, path = door.split()
+    with client(shared.url) as nobody:
+        answer = (nobody if role is None else roles[role]).request(method, path, content=b"nonsense")
+    assert answer.status_code == 401 if role is None else answer.status_code in (400, 405, 406, 415)
+
+
+@pytest.mark.parametrize("page", sorted(FOR_EVERYBODY))
+def test_a_page_for_everybody_is_the_same_for_everybody(
+    page: str, shared: Served, roles: dict[str, httpx.Client]
+) -> None:
+    path, named = page.removeprefix("GET "), {"X-Request-Id": "one-for-all"}
+    with client(shared.url) as nobody:
+        answers = [one.get(path, headers=named) for one in (nobody, *roles.values())]
+    assert len({(answer.status_code, answer.content) for answer in answers}) == 1
 
 
 def test_every_operation_is_in_the_table() -> None:

@@ -78,6 +78,11 @@ class Committer:
     def connections(self) -> list[apsw.Connection]:
         return [self._writer.con] if self._writer is not None else []
 
+    def require_sound(self) -> None:
+        """Raise what made the files untrustworthy, if anything did."""
+        if self.failed is not None:
+            raise copy(self.failed)  # of its own: one that is raised for ever keeps the trace of every time
+
     def close(self) -> None:
         self._identity.close()
         self._log.close()
@@ -151,8 +156,7 @@ class Committer:
 
     def look_for_log(self) -> None:
         """Replace a log that was removed, for those who read: what they see must not stay what it was for ever."""
-        if self.failed is not None:
-            raise self.failed
+        self.require_sound()
         try:
             self._identity.look()
         except LogRemovedError as removed:
@@ -224,8 +228,7 @@ class Committer:
     def _open(self, patient: bool = True) -> Writer:
         """Take the write lock, on a connection that is sound."""
         self._ending = False
-        if self.failed is not None:
-            raise self.failed
+        self.require_sound()
         try:
             self._stamp |= self._identity.check()
         except Damaged as damage:

@@ -151,8 +151,7 @@ class SqliteStore(Reader):
     def require_usable(self) -> None:
         """Raise what the next commit would be refused with, as far as that can be known without one."""
         self._check_usable(writing=True)
-        if self._committer.failed is not None:
-            raise self._committer.failed
+        self._committer.require_sound()
         try:
             self._identity.look()
         except LogRemovedError:
