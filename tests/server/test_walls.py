@@ -173,3 +173,28 @@ def test_the_canary_is_there_to_be_found(server: Served) -> None:
     with client(server.url, server.key("theirs")) as http:
         for path in ("/runs", "/sessions/known/messages", "/threads/known/slots", "/memories/known"):
             assert CANARY in http.get(path).text
+
+
+def test_all_roles_of_two_spaces_at_once_stay_within_their_walls(server: Served) -> None:
+    """Every endpoint about things that are there, with eight keys at the same time: what one is told is its own.
+
+    The last one here: they erase and delete, too.
+    """
+    ids = dict.fromkeys(("run_id", "session_id", "thread_id", "memory_id", "batch_id"), "known")
+    wrong: list[str] = []
+
+    def work(space: str, role: str) -> None:
+        others = CANARY.encode() if space == "ours" else b"of plain is"
+        with client(server.url, server.key(space, role)) as http:
+            for endpoint in CALLED:
+                status, content = request(http, endpoint, ids=ids, space=space)
+                if status >= 500 or others in content:
+                    wrong.append(f"{space} {role} {name(endpoint)}: {status}")
+
+    for _ in range(ceil(CALLS / 2500)):
+        threads = [threading.Thread(target=work, args=(space, role)) for space in ("ours", "theirs") for role in ROLES]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
