@@ -20,12 +20,6 @@ from strongroom.values import Status
 POLICY = Policy(
     trust={"ana": "trusted", "ben": "trusted", "import-agent": "trusted", "web-agent": "untrusted"},
 )
-NOTE = {
-    "id": "groups",
-    "content": "1,204 groups hold several invoices; most are instalments",
-    "timestamp": "2026-01-01T00:00:00Z",
-    "priority": 5,
-}
 OBJECTIVE = "Find customers who were charged twice in the third quarter, and prepare their refunds"
 
 
