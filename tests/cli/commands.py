@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from strongroom.cli.root import cli
+from strongroom.services.sessions.state import Naming
 
 # Command, arguments, what people read, what programs find. MEMORY stands for the id of the one known memory.
 CASES: dict[str, tuple[list[str], str, str]] = {
@@ -29,6 +30,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "keys create": (["--space", "acme", "--role", "reader"], "cannot be shown again", "key"),
     "keys list": ([], "role", ""),
     "keys pair": (["signing.key"], "signing.key: public key", "public_key"),
+    "learn": (["--model", "tests.cli.program:quiet", "--everybody"], "learnt from 20 messages", "proposals"),
     "mcp install": (["cursor", "--print", "--file", "mcp.json"], "nothing was written", "diff"),
     "memories add": (["likes tea", "--user", "u1", "--tag", "drink"], "active: mem_", "status"),
     "memories delete": (["MEMORY"], "deprecated: mem_", "status"),
@@ -55,6 +57,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "runs tail": (["scraper", "--after", "1", "--idle", "0", "-n", "1"], "TOOL_CALL", ""),
     "runs verify": (["scraper"], "verified", "ok"),
     "sessions delete": (["support", "--yes"], "deleted: support", "deleted"),
+    "sessions erase": (["support", "--message", Naming("support").id(0), "--yes"], "erased: 1 messages", "complete"),
     "sessions list": ([], "support", "sessions"),
     "sessions search": (["message", "-k", "2"], "support", "hits"),
     "sessions show": (["support", "-n", "3"], "message 19", "messages"),

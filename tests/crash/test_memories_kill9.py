@@ -22,6 +22,7 @@ import strongroom
 from strongroom.blocking import Context
 from strongroom.services.memories.policy import Policy
 from strongroom.store import Commit, new_id
+from tests.cli.program import repeating
 from tests.crash.memory_world import agree, batch
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import KILLS, SEED
@@ -161,6 +162,26 @@ def reembedded(ctx: Context) -> None:
     assert hits[0].memory.id == "mem_0"
 
 
+def say_things(ctx: Context) -> None:
+    session = ctx.sessions.open("s1", user_id="u1")
+    session.append([{"role": "user", "content": f"alpha {n}"} for n in range(3)])
+
+
+def learn(ctx: Context) -> None:
+    while ctx.memories.learn("s1", model=repeating, limit=2).left:
+        pass
+
+
+def learnt_or_not(ctx: Context) -> None:
+    proposed = [one.request.content for waiting in ctx.memories.pending() for one in waiting.proposals]
+    assert sorted(proposed) == [f"alpha {n}" for n in range(len(proposed))]
+    assert len(proposed) in (0, 2, 3)
+
+
+def learnt(ctx: Context) -> None:
+    assert sum(len(waiting.proposals) for waiting in ctx.memories.pending()) == 3
+
+
 def _status(ctx: Context) -> str:
     found = batch(ctx, "b")
     return found.status if found else ""
@@ -175,6 +196,7 @@ VERBS = {
     "revoke": Verb(make_chain, revoke, revoked, all_or_nothing),
     "revoke under an id": Verb(make_chain, revoke_under_an_id, revoked, all_or_nothing),
     "reembed": Verb(index_chain, reembed, reembedded),
+    "learn": Verb(say_things, learn, learnt, learnt_or_not),
     "commit in two steps": Verb(stage_changes, commit_in_two_steps, committed, changed_or_not),
 }
 

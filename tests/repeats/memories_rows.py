@@ -107,6 +107,23 @@ def erasing(place: int, reason: str = "asked to") -> Call:
     return call
 
 
+async def two_sessions(ctx: Any) -> list[str]:
+    for n in range(2):
+        session = await ctx.sessions.open(f"s{n}", user_id="u1")
+        await session.append([{"role": "user", "content": f"tide {n}"}])
+    return ["s0", "s1"]
+
+
+def learning(place: int, proposer: str = "learner") -> Call:
+    def model(messages: list[dict[str, str]]) -> Any:
+        return {"memories": [{"content": "tide", "sources": [1]}]}
+
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.memories.learn(state[place], model=model, proposer=proposer, commit_id=commit_id)
+
+    return call
+
+
 async def sweep(ctx: Any, state: Any, commit_id: str | None) -> Any:
     return await ctx.memories.sweep(commit_id=commit_id)
 
@@ -134,6 +151,7 @@ ROWS = (
     Row("memories.update", two_memories, updating(0), updating(0, "flood"), updating(1)),
     Row("memories.delete", two_memories, deleting(0), deleting(0, "a hoax"), deleting(1)),
     Row("memories.erase", two_memories, erasing(0), erasing(0, "again"), erasing(1)),
+    Row("memories.learn", two_sessions, learning(0), learning(0, "scribe"), learning(1)),
     Row("memories.sweep", two_sources, sweep, no_such_call, no_such_call),
     Row("memories.reembed", two_sources, reembedding(16), reembedding(32), no_such_call),
 )

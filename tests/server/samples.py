@@ -46,6 +46,7 @@ BODIES: dict[str, Any] = {
     "POST /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Hello"}]},
     "PUT /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Hello"}]},
     "POST /sessions/{session_id}/truncate": {"message_id": "m1"},
+    "POST /sessions/{session_id}/erase": {"message_ids": ["m1"]},
     "POST /keys": {"role": "reader", "label": "somebody"},
     "POST /threads/{thread_id}/slots": {"payload": {"text": "hi"}, "from_id": "a", "to_id": "b"},
     "POST /prompt": {"max_tokens": 1000},

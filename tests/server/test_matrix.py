@@ -204,6 +204,7 @@ memories.reject             -       -       yes       yes
 memories.revoke             -       -       yes       yes
 memories.erase              -       -       -         yes
 memories.sweep              -       -       yes       yes
+memories.learn              -       yes     -         yes
 memories.agree              -       yes     -         yes
 memories.embed              -       yes     -         yes
 memories.reembed            -       -       -         yes
@@ -276,6 +277,7 @@ GET /sessions/{session_id}/window             yes     yes     yes       yes
 GET /sessions/{session_id}/search             yes     yes     yes       yes
 POST /sessions/{session_id}/truncate          -       yes     -         yes
 POST /sessions/{session_id}/restore           -       yes     -         yes
+POST /sessions/{session_id}/erase             -       -       -         yes
 DELETE /sessions/{session_id}                 -       yes     -         yes
 GET /sessions/{session_id}/follow             yes     yes     yes       yes
 GET /store                                    yes     yes     yes       yes

@@ -51,6 +51,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "POST /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Something else"}]},
     "PUT /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Something else"}]},
     "POST /sessions/{session_id}/truncate": {"message_id": "m2"},
+    "POST /sessions/{session_id}/erase": {"message_ids": ["m2"]},
     "POST /threads/{thread_id}/slots": {"payload": {"text": "something else"}},
     "PUT /files": {"text": "something else"},
     "POST /files/restore": {"version": 2},

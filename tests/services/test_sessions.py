@@ -435,3 +435,36 @@ async def test_an_id_of_a_session_that_was_deleted_says_nothing_about_the_next_o
     again = await ctx.sessions.open("q")
     await again.append({"role": "user", "content": "hello"}, commit_id="turn-1")
     assert [message["content"] for message in await again.load()] == ["hello"]
+
+
+# ---- whose it is ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_listed_by_its_user(ctx: Any) -> None:
+    await ctx.sessions.open("a", user_id="u1", tags={"team": "x"})
+    await ctx.sessions.open("b", user_id="u2")
+    assert [(info.id, info.user_id) for info in await ctx.sessions.list(user_id="u1")] == [("a", "u1")]
+    assert [info.id for info in await ctx.sessions.list(user_id="u1", tags={"team": "y"})] == []
+
+
+async def test_a_session_of_nobody_gets_an_owner_and_keeps_it(ctx: Any) -> None:
+    session = await ctx.sessions.open("a", tags={"team": "x"})
+    await session.append({"role": "user", "content": "hello"})
+    await ctx.sessions.open("a", user_id="u1")
+    await ctx.sessions.open("a")
+    info = await session.info()
+    assert (info.user_id, info.tags["team"], info.messages) == ("u1", "x", 1)
+
+
+async def test_a_session_of_somebody_else_is_not_opened(ctx: Any) -> None:
+    await ctx.sessions.open("a", user_id="u1")
+    with pytest.raises(Conflict, match="another user; nothing changed"):
+        await ctx.sessions.open("a", user_id="u2")
+    with pytest.raises(InvalidInput, match="two users"):
+        await ctx.sessions.open("b", user_id="u1", tags={"user_id": "u2"})
+
+
+async def test_a_fork_belongs_to_the_same_user(ctx: Any) -> None:
+    session = await ctx.sessions.open("a", user_id="u1")
+    await session.append({"role": "user", "content": "hello"})
+    assert (await (await session.fork()).info()).user_id == "u1"

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from strongroom.bridge import blocking
+from strongroom.blocking.sessions import Session
+from strongroom.bridge import blocking, run
 from strongroom.embedders import Embedder
+from strongroom.models import Model
 from strongroom.services.memories.memories import AsyncMemories
-from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.policy import LEARNER, Policy
+from strongroom.services.memories.values import Learnt, ScopeName
 from strongroom.vectors import VectorIndex
 
 
@@ -30,6 +33,37 @@ class Memories:
 
     def __repr__(self) -> str:
         return repr(self._async)
+
+    def learn(
+        self,
+        session: str | Session,
+        *,
+        model: Model,
+        user_id: str | None = None,
+        project_id: str | None = None,
+        scope: ScopeName | None = None,
+        proposer: str = LEARNER,
+        limit: int = 50,
+        commit_id: str | None = None,
+    ) -> Learnt:
+        """Propose what a model finds worth knowing in the messages of a session that nothing was learnt from yet.
+
+        At most `limit` of them, the oldest first: `left` says whether to call again. The memories are of `user_id` and
+        `project_id`, or of the session's own user. The model, a function from messages to an answer, only suggests:
+        what it says is checked, and waits for a review like everything that `proposer` proposes. Nothing is learnt
+        twice and nothing is missed, whoever dies when; if the model fails, nothing changed.
+        """
+        learning = self._async.learn(
+            session._async if isinstance(session, Session) else session,
+            model=model,
+            user_id=user_id,
+            project_id=project_id,
+            scope=scope,
+            proposer=proposer,
+            limit=limit,
+            commit_id=commit_id,
+        )
+        return run(learning)
 
     add = blocking(AsyncMemories.add)
     update = blocking(AsyncMemories.update)

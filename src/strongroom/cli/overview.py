@@ -26,6 +26,7 @@ Commands:
   files     Notes of agents: a path to text, every version kept.
   import    Bring in what other systems kept in files.
   keys      Who may use the server.
+  learn     Propose memories from what is new in sessions.
   mcp       Serve an assistant over standard input and output (MCP).
   memories  What is known for longer than a run.
   rekey     Put a store under another key.

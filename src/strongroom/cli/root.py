@@ -40,6 +40,7 @@ MODULES = {
     "files": "files",
     "import": "importing",
     "keys": "keys",
+    "learn": "learning",
     "mcp": "mcp",
     "memories": "memories",
     "rekey": "encryption",

@@ -23,10 +23,11 @@ def sessions() -> None:
 @click.option("--after", help="Continue after this cursor.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--newest", is_flag=True, help="Newest first.")
-def list_sessions(after: str | None, limit: int, newest: bool) -> None:
+@click.option("--user", "user_id", help="Only of this user.")
+def list_sessions(after: str | None, limit: int, newest: bool, user_id: str | None) -> None:
     """List sessions in order of creation."""
     with context() as ctx:
-        found = ctx.sessions.list(after=after, limit=limit, reverse=newest)
+        found = ctx.sessions.list(user_id=user_id, after=after, limit=limit, reverse=newest)
     rows = [(one.id, f"{one.messages:,}", moment(one.created_at), brief(one.title, 60)) for one in found]
     page("sessions", list(found), ["session", "messages", "created (UTC)", "title"], rows, found.next, found.damaged)
 
@@ -106,6 +107,21 @@ def show_window(session_id: str, max_tokens: int, strategy: Any, query: str | No
         say("[dim]left out: {} ({}), positions {} to {}[/]", f"{part.count:,}", part.reason, part.first, part.last)
     if receipt.fallback:
         say("[yellow]{}[/]", receipt.fallback)
+
+
+@sessions.command("erase")
+@SESSION
+@click.option("--message", "message_ids", multiple=True, help="This message; may be repeated.")
+@click.option("--before", help="All that came before this message.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def erase_messages(session_id: str, message_ids: tuple[str, ...], before: str | None, yes: bool) -> None:
+    """Leave nothing of messages but their places and times."""
+    with context() as ctx:
+        session = ctx.sessions.get(session_id)
+        confirm(f"Erase messages of session {session_id!r} for good?", yes=yes)
+        made = session.erase(message_ids, before=before)
+    done(made, "erased: {} messages{}", made.messages,
+         "" if made.complete else f"; the files are not clean yet: {made.pending}")  # fmt: skip
 
 
 @sessions.command("delete")

@@ -88,7 +88,7 @@ class Embedder:
 
     async def _call(self, function: Embed, texts: list[str], threads: bool) -> Any:
         try:
-            if _is_async(function):
+            if offload.is_async(function):
                 if not threads:
                     raise _needs_a_loop(self.name)
                 return await function(texts)
@@ -144,10 +144,6 @@ def unit(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
 def _name(function: Embed) -> str:
     qualified = getattr(function, "__qualname__", "")
     return "" if "<" in qualified or not qualified else f"{function.__module__}.{qualified}"
-
-
-def _is_async(function: Embed) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def _drained(result: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -15,3 +16,8 @@ async def call(threads: bool, function: Callable[P, T], *args: P.args, **kwargs:
     if threads:
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Tell whether calling a function gives something to await."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

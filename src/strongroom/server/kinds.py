@@ -41,6 +41,7 @@ SHOWN = frozenset(
         memories.BATCH,
         memories.REVOCATION,
         memories.LOG,
+        memories.LEARNT,
         memory_vectors.EMBEDDING,
         memory_vectors.INDEX,
         files.FILE,

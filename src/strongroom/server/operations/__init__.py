@@ -68,6 +68,7 @@ OPERATIONS: dict[str, Row] = {
     "memories.revoke":   Row("review", ("by",),               of("memories", AsyncMemories.revoke)),
     "memories.erase":    Row("admin",  ("by",),               of("memories", AsyncMemories.erase)),
     "memories.sweep":    Row("review", (),                    of("memories", AsyncMemories.sweep)),
+    "memories.learn":    Row("write",  ("proposer",),         memories.learn, _POLICY),
     "memories.agree":    Row("write",  (),                    memories.agree),
     "memories.embed":    Row("write",  (),                    memories.embed),
     "memories.reembed":  Row("admin",  (),                    memories.reembed),

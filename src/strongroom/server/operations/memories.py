@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from strongroom.embedders import Fingerprint
 from strongroom.errors import InvalidInput
 from strongroom.operations import Undecided
 from strongroom.server.operations.invocation import Invocation, call, require_numbers, understood
+from strongroom.services.memories.extraction import whose
+from strongroom.services.memories.learning import Lesson
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.values import ScopeName
 from strongroom.services.memories.vectors import Vectors
+
+
+class _Learning(Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: str
+    scope: ScopeName
+    user_id: str | None
+    project_id: str | None
+    proposer: str
 
 
 def _memories(op: Invocation) -> AsyncMemories:
@@ -33,6 +46,14 @@ async def commit(op: Invocation) -> object:
 
 async def reject(op: Invocation) -> object:
     return await call(op, AsyncMemories.reject, _memories(op), op.id, named=op.arguments)
+
+
+async def learn(op: Invocation) -> object:
+    """Keep what a caller's model made of messages, if they are still to be learnt from."""
+    lesson = None if "lesson" not in op.more else understood(Lesson, op.more["lesson"])
+    wanted: _Learning = understood(_Learning, op.arguments)
+    owner = whose(wanted.user_id, wanted.project_id, wanted.scope)
+    return await _memories(op)._learnt(wanted.session_id, owner, wanted.proposer, lesson, op.commit_id)
 
 
 def _vectors_of(op: Invocation) -> tuple[Vectors, Fingerprint]:

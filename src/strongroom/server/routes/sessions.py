@@ -15,7 +15,7 @@ from strongroom.server.router import Endpoints
 from strongroom.server.sse import HEARTBEAT_SECONDS, Shown, Stream, last_seen
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import MESSAGE
-from strongroom.services.sessions.values import Cut, Message, SessionInfo
+from strongroom.services.sessions.values import Cut, ErasedMessages, Message, SessionInfo
 from strongroom.services.sessions.values import Hits as SessionHits
 from strongroom.store import Range
 from strongroom.tokens.windows import Window
@@ -40,6 +40,7 @@ class MessageView(Struct, frozen=True):
 
 class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
     id: str | None = None
+    user_id: str | None = None
     tokenizer: str | None = None
     title: str | None = None
     metadata: dict[str, Any] = {}
@@ -89,7 +90,15 @@ class Truncation(Struct, frozen=True, forbid_unknown_fields=True):
     message_id: str
 
 
+class Erasing(Struct, frozen=True, forbid_unknown_fields=True):
+    """The messages named, and all that came before one of them."""
+
+    message_ids: list[str] = []
+    before: str | None = None
+
+
 class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    user_id: str | None = None
     after: str | None = None
     limit: Limit = 50
     reverse: bool = False
@@ -125,6 +134,7 @@ async def open_session(request: Request[NewSession, None]) -> SessionInfo:
     wanted = request.content
     session = await request.ctx.sessions.open(
         wanted.id,
+        user_id=wanted.user_id,
         tokenizer=wanted.tokenizer,
         title=wanted.title,
         metadata=wanted.metadata,
@@ -137,7 +147,10 @@ async def open_session(request: Request[NewSession, None]) -> SessionInfo:
 async def list_sessions(request: Request[None, ListQuery]) -> SessionPage:
     query = request.query
     found = await request.fewer(
-        query.limit, lambda limit: request.ctx.sessions.list(after=query.after, limit=limit, reverse=query.reverse)
+        query.limit,
+        lambda limit: request.ctx.sessions.list(
+            user_id=query.user_id, after=query.after, limit=limit, reverse=query.reverse
+        ),
     )
     return SessionPage(list(found), found.next, found.damaged)
 
@@ -208,6 +221,12 @@ async def truncate(request: Request[Truncation, None]) -> Cut:
 @endpoint("POST /sessions/{session_id}/restore", "write", "Undo the last truncation")
 async def restore(request: Request[None, None]) -> Cut:
     return await (await _session(request)).restore(commit_id=request.commit_id)
+
+
+@endpoint("POST /sessions/{session_id}/erase", "admin", "Leave nothing of messages")
+async def erase(request: Request[Erasing, None]) -> ErasedMessages:
+    wanted = request.content
+    return await (await _session(request)).erase(wanted.message_ids, before=wanted.before, commit_id=request.commit_id)
 
 
 @endpoint("DELETE /sessions/{session_id}", "write", "Delete a session")

@@ -6,6 +6,7 @@
 | `memory_batch` | document | batch | the proposals and what became of them |
 | `memory_revocation` | document | revoked source | the source, and whether all that came from it is gone |
 | `memory_log` | stream | space | every change, in order: the audit trail, and what vector indexes follow |
+| `memory_learnt` | document | session and owner | which messages were learnt from |
 | `memory_staged`, `memory_decided` | streams | proposer | batch ids: their lengths tell how many are pending |
 """
 
@@ -32,6 +33,7 @@ REVOCATION = "memory_revocation"
 LOG = "memory_log"
 STAGED = "memory_staged"
 DECIDED = "memory_decided"
+LEARNT = "memory_learnt"
 
 # The tag by which an active memory claims its content: no two of one scope and owner ever say the same.
 CONTENT = "=content"
@@ -59,6 +61,10 @@ def source_tag(source_ref: str) -> str:
 
 def free_tag(tag: str) -> str:
     return "tag:" + digest(tag)[:32]
+
+
+def session_tag(session_id: str) -> str:
+    return digest(session_id)[:32]
 
 
 class Said(Struct, frozen=True, gc=False):

@@ -53,6 +53,7 @@ from strongroom.services.memories.batches import (
 from strongroom.services.memories.decisions import BatchWrites, decide, looks_around, world_of
 from strongroom.services.memories.erasure import Erasure, Target
 from strongroom.services.memories.keys import load
+from strongroom.services.memories.learner import Learner
 from strongroom.services.memories.oneline import OneLine
 from strongroom.services.memories.packs import PackWrites
 from strongroom.services.memories.policy import AUTO_REVIEWER, PROGRAM, Policy, require_not_program
@@ -77,13 +78,13 @@ from strongroom.services.memories.values import (
     unreadable,
 )
 from strongroom.services.memories.vectors import Vectors
-from strongroom.store import Document, Expect, Get, Range, Receipt, Scan, require_name
+from strongroom.store import Document, Expect, Get, Range, Receipt, Scan, Write, require_name
 from strongroom.values import moment
 from strongroom.vectors import VectorIndex
 
 
 @checked
-class AsyncMemories(OneLine):
+class AsyncMemories(OneLine, Learner):
     """What is known for longer than a run, in one space."""
 
     def __init__(
@@ -170,38 +171,46 @@ class AsyncMemories(OneLine):
             require_name(run_id, "a run_id")
         said = {"proposer": proposer, "run_id": run_id, "batch_id": batch_id} | ({"about": about} if about else {})
         content = pack({"requests": normal(wanted), **said})
-        scope, policy = self._scope, self._policy
-        decided = Range(scope.key(keys.DECIDED, keys.digest(proposer)), limit=0)
 
         async def attempt() -> Plan[Batch] | None:
-            now = scope.clock()
-            stored, tally = await scope.read(Get(scope.key(keys.BATCH, id)), decided)
-            proposals = stage(wanted, id, proposer, policy, moment(now))
-            batch = Batch(
-                id=id, status="pending", proposer=proposer, created_at=moment(now), proposals=proposals, run_id=run_id
-            )
-            if stored is not None:
-                found = same(batch, load(stored, Batch))
-                return Plan((Expect(stored.key, stored.version),), (), lambda _: found, remembered(found))
-            # What is staged claims nothing, so whether it is known already is a question for the commit.
-            at_once = policy.commits_at_once(proposer, about)
-            decision = None
-            if at_once or looks_around(batch):
-                decision = await decide(scope, policy, batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
-                if decision is None:
-                    return None
-            made = stage_or_commit(scope, policy, batch, decision, tally.length, now, at_once=at_once)
-            expects, writes = await told(scope, made, proposer, proposed=True)
-            return Plan(expects, writes, lambda _: made.batch, remembered(made.batch))
+            staged = await self._staged(wanted, id, proposer, run_id, about)
+            if staged is None:
+                return None
+            expects, writes, batch = staged
+            return Plan(expects, writes, lambda _: batch, remembered(batch))
 
         async def replay(receipt: Receipt) -> Batch:
             assert receipt.answer is not None
             answer = msgspec.json.decode(receipt.answer, type=Remembered)
             return recalled(answer, await self.batch(answer.batch_id))
 
-        target = scope.key(keys.STAGED, proposer)
+        target = self._scope.key(keys.STAGED, proposer)
         operation = Operation("memories.propose", target, content, commit_id, self._policy.told, life=about)
-        return await perform(scope, operation, attempt, replay)
+        return await perform(self._scope, operation, attempt, replay)
+
+    async def _staged(
+        self, wanted: Sequence[Request], id: str, proposer: str, run_id: str | None, about: str
+    ) -> tuple[Sequence[Expect], Sequence[Write], Batch] | None:
+        """Say what stages a batch of these requests, or commits it at once; None if things changed meanwhile."""
+        scope, policy, now = self._scope, self._policy, self._scope.clock()
+        decided = Range(scope.key(keys.DECIDED, keys.digest(proposer)), limit=0)
+        stored, tally = await scope.read(Get(scope.key(keys.BATCH, id)), decided)
+        proposals = stage(wanted, id, proposer, policy, moment(now))
+        batch = Batch(
+            id=id, status="pending", proposer=proposer, created_at=moment(now), proposals=proposals, run_id=run_id
+        )
+        if stored is not None:
+            found = same(batch, load(stored, Batch))
+            return (Expect(stored.key, stored.version),), (), found
+        # What is staged claims nothing, so whether it is known already is a question for the commit.
+        at_once = policy.commits_at_once(proposer, about)
+        decision = None
+        if at_once or looks_around(batch):
+            decision = await decide(scope, policy, batch, 0, AUTO_REVIEWER, None, {}, contents=at_once)
+            if decision is None:
+                return None
+        made = stage_or_commit(scope, policy, batch, decision, tally.length, now, at_once=at_once)
+        return *await told(scope, made, proposer, proposed=True), made.batch
 
     async def _one(
         self, request: Any, about: str, proposer: str | None, run_id: str | None, commit_id: str | None

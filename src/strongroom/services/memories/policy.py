@@ -16,6 +16,7 @@ from strongroom.services.memories.values import Batch, Trust
 
 # Who speaks where nobody says who does: the program that opened the store, in a call of its own.
 PROGRAM = "program"
+LEARNER = "learner"
 AUTO_REVIEWER = "policy:auto_commit"
 MOST_ITEMS = 10_000  # whose outcomes fit into a receipt
 

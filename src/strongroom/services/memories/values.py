@@ -227,6 +227,19 @@ class Written(Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
 
 
+class Learnt(Struct, frozen=True, kw_only=True):
+    """What was learnt from a session: from how many messages, and the batch of proposals it became, if any. `refused`
+    says what of the model's answer was left out; `left` is how many messages wait for the next call.
+    """
+
+    session_id: str
+    messages: int = 0
+    left: int = 0
+    batch_id: str | None = None
+    proposals: int = 0
+    refused: tuple[str, ...] = ()
+
+
 class Revoked(Struct, frozen=True, kw_only=True):
     """A source that is no longer believed, and how many memories went with it."""
 

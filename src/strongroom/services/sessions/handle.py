@@ -19,7 +19,7 @@ from strongroom.errors import Conflict, NotFound
 from strongroom.operations import Operation, Plan, again, itself, nothing, perform
 from strongroom.scope import Scope
 from strongroom.services.sessions.recounts import recount
-from strongroom.services.sessions.state import MESSAGE, SESSION, Naming, Recount, State, bounded, parse, size
+from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION, Naming, Recount, State, bounded, parse, size
 from strongroom.services.sessions.values import Message, SessionInfo, when
 from strongroom.services.sessions.vectors import BLOCK, SLICE, Meaning
 from strongroom.services.sessions.view import View, fresh, look, look_closely, missing, require_revision
@@ -170,6 +170,14 @@ async def found(scope: Scope, session_id: str) -> tuple[str, State]:
     if document is None:
         raise missing(session_id)
     return session_id, parse(document.value)
+
+
+async def owner_of(scope: Scope, session_id: str) -> str | None:
+    """Return whose session this is, None if nobody said; raise `NotFound` if there is none of that id."""
+    document = await scope.get(Get(scope.key(SESSION, session_id)))
+    if document is None:
+        raise missing(session_id)
+    return document.tags.get(OWNER)
 
 
 def info(document: Document, end: Slice) -> SessionInfo:

@@ -8,7 +8,7 @@ from typing import Any
 from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.embedders import Embedder
-from strongroom.errors import NotFound
+from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
@@ -16,15 +16,25 @@ from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.handle import found, info
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.session import AsyncSession
-from strongroom.services.sessions.state import COUNT, MESSAGE, SESSION, State, beginning, dump, parse
+from strongroom.services.sessions.state import COUNT, MESSAGE, OWNER, SESSION, State, beginning, dump, parse
 from strongroom.services.sessions.values import Hits, SessionInfo
 from strongroom.services.sessions.vectors import Meaning
 from strongroom.services.sessions.view import both, view_of
 from strongroom.services.sessions.writes import Decision, counting_anew
-from strongroom.store import Expect, Put, Range, Receipt, Scan, new_id
+from strongroom.store import Expect, Put, Range, Receipt, Scan, new_id, require_name
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.counting import Absent, AnyTokenizer, counter, remembered
 from strongroom.values import Listing
+
+
+def owned(tags: Mapping[str, str] | None, user_id: str | None) -> dict[str, str]:
+    """Return tags with the one that says whose a session is."""
+    kept = dict(tags or {})
+    if user_id is None:
+        return kept
+    if kept.setdefault(OWNER, require_name(user_id, "a user_id")) != user_id:
+        raise InvalidInput("user_id and the tag user_id name two users; nothing changed", path="user_id")
+    return kept
 
 
 @checked
@@ -50,6 +60,7 @@ class AsyncSessions:
         self,
         session_id: str | None = None,
         *,
+        user_id: str | None = None,
         tokenizer: AnyTokenizer | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -58,11 +69,13 @@ class AsyncSessions:
     ) -> AsyncSession:
         """Open a session, creating it if there is none of that id.
 
+        `user_id` says whose it is: `list` finds it by that, and `ctx.erase` erases it. It is kept as the tag `user_id`;
+        a session without one gets it, one of somebody else's is a `Conflict`.
         A `tokenizer` other than the session's own becomes its own; messages already there are counted anew by the calls
         that follow. Title, metadata and tags are for a new session and leave an old one as it is.
         """
         chosen = None if tokenizer is None else remembered(tokenizer)
-        scope, facts, kept = self._scope, dict(metadata or {}), dict(tags or {})
+        scope, facts, kept = self._scope, dict(metadata or {}), owned(tags, user_id)
         wanted = session_id if session_id is not None else new_id()
         key, stream = scope.key(SESSION, wanted), scope.key(MESSAGE, wanted)
         said = {"session_id": session_id, "tokenizer": chosen and chosen.name, "title": title or session_id}
@@ -79,6 +92,14 @@ class AsyncSessions:
                 view = view_of(scope, wanted, document, end, Absent)
                 state, made = counting_anew(view, chosen.name if chosen else view.state.tokenizer, counts.length)
                 made = Decision(made.writes, [Expect(key, document.version), *made.expects])
+                if user_id is not None and user_id != document.tags.get(OWNER):
+                    if OWNER in document.tags:
+                        raise Conflict(
+                            f"session {wanted!r} is of another user; nothing changed", expected=0, actual=1, key=key
+                        )
+                    given = {**document.tags, OWNER: user_id}
+                    others = [write for write in made.writes if write.key != key]
+                    made = Decision([Put(key, dump(state), given), *others], made.expects)
             return Plan(made.expects, made.writes, lambda _: self._session(wanted, state, chosen), encode(wanted))
 
         async def replay(receipt: Receipt) -> AsyncSession:
@@ -111,13 +132,14 @@ class AsyncSessions:
     async def list(
         self,
         *,
+        user_id: str | None = None,
         tags: Mapping[str, str] | None = None,
         after: str | None = None,
         limit: int = 50,
         reverse: bool = False,
     ) -> Listing[SessionInfo]:
-        """Return a page of sessions in order of creation, those that carry all of `tags`."""
-        scan = Scan(self._scope.space, SESSION, dict(tags or {}), after, limit, reverse)
+        """Return a page of sessions in order of creation, those of a user and those that carry all of `tags`."""
+        scan = Scan(self._scope.space, SESSION, owned(tags, user_id), after, limit, reverse)
         found, following, damaged = await self._scope.listed(scan, lambda document: (document, parse(document.value)))
         ends = await self._scope.get_all([Range(self._scope.key(MESSAGE, one.key.id), 0, 0) for one, _ in found])
         infos = [info(document, end) for (document, _), end in zip(found, ends, strict=True)]

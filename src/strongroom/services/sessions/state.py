@@ -30,6 +30,7 @@ SUMMARY = "session_summary"
 COUNT = "session_count"
 VECTOR = "session_vector"
 ID = "mid"  # short, like its keys: there is one for each message id that a caller chose
+OWNER = "user_id"  # the tag that says whose session it is
 LONGEST_ID = 255
 COUNTED = 256  # how many messages a block of counts covers
 

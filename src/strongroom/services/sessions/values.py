@@ -127,6 +127,11 @@ class SessionInfo(Struct, frozen=True):
     forked_from: str | None = None
     revision: str = ""
 
+    @property
+    def user_id(self) -> str | None:
+        """Whose session it is, if whoever opened it said so."""
+        return self.tags.get("user_id")
+
 
 class Cut(Struct, frozen=True):
     """How many messages were hidden, or brought back."""

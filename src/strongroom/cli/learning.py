@@ -1,0 +1,147 @@
+"""`strongroom learn`: propose memories from sessions, once or as a worker that follows them.
+
+Whatever kills it, calling it again goes on where it was: what was learnt is noted in the commit that proposes it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from strongroom.cli.output import as_json, as_json_line, complain, say, wants_json
+from strongroom.cli.root import cli, context
+from strongroom.errors import BudgetExceeded, NotFound, Unavailable
+from strongroom.services.memories.policy import LEARNER
+
+if TYPE_CHECKING:
+    from strongroom.blocking import Context
+    from strongroom.models import Model
+    from strongroom.services.memories.values import Learnt
+
+PAGE = 200
+
+
+class Round(Struct):
+    """What came of going through the sessions once."""
+
+    sessions: int = 0
+    messages: int = 0
+    proposals: int = 0
+    unowned: int = 0
+    failed: list[str] = []
+
+    def add(self, learnt: Learnt) -> None:
+        self.messages += learnt.messages
+        self.proposals += learnt.proposals
+
+
+@cli.command()
+@click.argument("session_ids", nargs=-1, metavar="[SESSION]...")
+@click.option("--model", required=True, envvar="STRONGROOM_MODEL", help="Who is asked (key: STRONGROOM_MODEL_KEY).")
+@click.option("--user", "user_id", help="Whose the memories are (default: the session's own user).")
+@click.option("--project", "project_id", help="The project whose they are.")
+@click.option("--everybody", is_flag=True, help="They are everybody's.")
+@click.option("--proposer", default=LEARNER, show_default=True, help="In whose name they are proposed.")
+@click.option("--follow", is_flag=True, help="Go on with what is said next, until told to stop.")
+@click.option("--every", default=5.0, show_default=True, type=click.FloatRange(0.05, 86_400), help="Pause in seconds.")
+def learn(
+    session_ids: tuple[str, ...], model: str, everybody: bool, follow: bool, every: float, **whose: str | None
+) -> None:
+    """Propose memories from what is new in sessions.
+
+    MODEL is openai:NAME, anthropic:NAME, https://host/v1#NAME (OpenAI-compatible), anthropic+https://host/v1#NAME, or
+    module:function. What it suggests waits for a review.
+    """
+    from strongroom.models import named
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a function of the program's own folder
+    asked: Model = named(model, os.environ.get("STRONGROOM_MODEL_KEY") or None)
+    options = {**whose, "model": asked, **({"scope": "global"} if everybody else {})}
+    seen: dict[str, str] = {}
+    with context() as ctx, _until_told() as stopped:
+        while True:
+            made = _round(ctx, session_ids, options, seen)
+            if not follow or stopped.is_set():
+                break
+            if made.messages:
+                _tell(made, line=True)
+            if stopped.wait(every):
+                break
+    if follow:
+        return
+    _tell(made)
+    if made.failed:
+        raise click.exceptions.Exit(3)
+
+
+def _round(ctx: Context, ids: Sequence[str], options: dict[str, Any], seen: dict[str, str]) -> Round:
+    """Learn from every session that changed since it was seen."""
+    made = Round(failed=[])
+    for id, revision, owned in _sessions(ctx, ids):
+        if seen.get(id) == revision:
+            continue
+        if not owned and not any(options.get(name) for name in ("user_id", "project_id", "scope")):
+            made.unowned += 1
+            seen[id] = revision
+            continue
+        made.sessions += 1
+        try:
+            while True:
+                learnt = ctx.memories.learn(id, **options)
+                made.add(learnt)
+                if not learnt.left:
+                    break
+            seen[id] = revision
+        except NotFound:
+            continue  # deleted meanwhile
+        except (Unavailable, BudgetExceeded) as problem:
+            made.failed.append(id)
+            complain(f"session {id}: {problem}")
+    return made
+
+
+def _sessions(ctx: Context, ids: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
+    if ids:
+        for info in [ctx.sessions.get(id).info() for id in ids]:
+            yield info.id, info.revision, info.user_id is not None
+        return
+    after: str | None = None
+    while True:
+        page = ctx.sessions.list(after=after, limit=PAGE)
+        for info in page:
+            yield info.id, info.revision, info.user_id is not None
+        if (after := page.next) is None:
+            return
+
+
+def _tell(made: Round, *, line: bool = False) -> None:
+    if wants_json():
+        (as_json_line if line else as_json)(made)
+        return
+    say("learnt from {} messages of {} sessions: {} proposals", made.messages, made.sessions, made.proposals)
+    if made.unowned and not line:
+        say("[dim]{} sessions are nobody's; say whose the memories are with --user, --project or --everybody[/]",
+            made.unowned)  # fmt: skip
+
+
+@contextmanager
+def _until_told() -> Iterator[threading.Event]:
+    """Have SIGTERM end the work after the session at hand, instead of the process."""
+    stopped = threading.Event()
+    before = None
+    with suppress(ValueError):  # not in the main thread: the caller's business
+        before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    try:
+        yield stopped
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
