@@ -10,9 +10,11 @@ from strongroom.arguments import checked
 from strongroom.embedders import Embedder
 from strongroom.encryption import Secret
 from strongroom.scope import Scope
+from strongroom.services import person
 from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.packs import everything
+from strongroom.services.person import ErasedPerson
 from strongroom.services.prompt.prompts import AsyncPrompts, Options
 from strongroom.services.prompt.values import Prompt
 from strongroom.services.runs.run import AsyncRun
@@ -140,6 +142,17 @@ class AsyncContext:
         return await everything.restore(
             self, path, public_key=public_key, key=key, max_bytes=max_bytes, actor=actor, commit_id=commit_id
         )
+
+    @checked
+    async def erase(
+        self, *, user_id: str, by: str = "", reason: str = "", commit_id: str | None = None
+    ) -> ErasedPerson:
+        """Leave nothing of a person: the memories and sessions of a user, and what was learnt from those.
+
+        What stays are ids, times and that something was erased. Runs, threads and files have no owner: erase them by
+        their names. Calling again finishes an interrupted erasure; `pending` says what is not clean yet.
+        """
+        return await person.erase(self, user_id, by, reason, commit_id)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the store."""

@@ -18,6 +18,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "copy": (["agent.db", "other.db"], "both stores agree", "fingerprint"),
     "demo": (["--fast"], "0 lost", "acknowledged"),
     "doctor": ([], "durable: may lose nothing", "facts"),
+    "erase": (["--user", "u1", "--yes"], "erased: 0 sessions", "complete"),
     "files delete": (["/notes/a.md"], "deleted: /notes/a.md", "files"),
     "files erase": (["/notes/a.md", "--yes"], "erased: /notes/a.md", "versions"),
     "files history": (["/notes/a.md"], "written", "versions"),

@@ -128,7 +128,15 @@ async def sweep(ctx: Any, state: Any, commit_id: str | None) -> Any:
     return await ctx.memories.sweep(commit_id=commit_id)
 
 
+def forgetting(user_id: str, reason: str = "asked to") -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.erase(user_id=user_id, by="ana", reason=reason, commit_id=commit_id)
+
+    return call
+
+
 ROWS = (
+    Row("context.erase", two_sessions, forgetting("u1"), forgetting("u1", "again"), forgetting("u2")),
     Row("memories.propose", nothing, proposing(), proposing("flood"), proposing(proposer="agent-8")),
     Row(
         "memories.propose",

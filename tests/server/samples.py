@@ -39,6 +39,7 @@ BODIES: dict[str, Any] = {
     "POST /memories": {"content": "likes tea"},
     "PATCH /memories/{memory_id}": {"content": "likes milk"},
     "POST /memories/erase": {"user_id": "nobody"},
+    "POST /people/erase": {"user_id": "nobody"},
     "POST /memories/propose": {"requests": [MCR], "proposer": "agent-7"},
     "POST /memories/batches/{batch_id}/reject": {"reason": "no"},
     "POST /memories/revoke": {"source_ref": "nowhere"},

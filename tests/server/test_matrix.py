@@ -224,6 +224,7 @@ files.restore               -       yes     -         yes
 files.delete                -       yes     -         yes
 files.rename                -       yes     -         yes
 files.erase                 -       -       -         yes
+context.erase               -       -       -         yes
 context.restore             -       -       -         yes
 dispatch.begin              -       yes     -         yes
 dispatch.replay             -       yes     -         yes
@@ -292,6 +293,7 @@ POST /memories                                -       yes     -         yes
 PATCH /memories/{memory_id}                   -       yes     -         yes
 POST /memories/{memory_id}/delete             -       yes     -         yes
 POST /memories/erase                          -       -       -         yes
+POST /people/erase                            -       -       -         yes
 POST /memories/propose                        -       yes     -         yes
 POST /runs/{run_id}/memory/commit             -       -       yes       yes
 GET /memories/pending                         yes     yes     yes       yes

@@ -47,6 +47,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "PATCH /memories/{memory_id}": {"content": "something else"},
     "POST /memories/{memory_id}/delete": {"reason": "another one"},
     "POST /memories/erase": {"reason": "another one"},
+    "POST /people/erase": {"reason": "another one"},
     "POST /sessions": {"title": "Something else"},
     "POST /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Something else"}]},
     "PUT /sessions/{session_id}/messages": {"messages": [{"role": "user", "content": "Something else"}]},

@@ -100,6 +100,7 @@ class Context:
         work = run._async if isinstance(run, Run) else run
         return _run(self._async.prompt(max_tokens=max_tokens, session=conversation, run=work, **options))
 
+    erase = blocking(AsyncContext.erase)
     export = blocking(AsyncContext.export)
     restore = blocking(AsyncContext.restore)
 

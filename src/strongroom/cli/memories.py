@@ -208,3 +208,19 @@ def erase_memories(yes: bool, by: str, reason: str, derived: bool, **target: Any
     done(made, "erased: {} memories, {} batches{}{}", len(made.memories), made.batches,
          f"; still there, derived from them: {', '.join(made.derived)}" if made.derived else "",
          "" if made.complete else f"; the files are not clean yet: {made.pending}")  # fmt: skip
+
+
+@cli.command("erase")
+@click.option("--user", "user_id", required=True, help="Whose memories and sessions.")
+@click.option("--by", default=me, show_default="login name", help="Who erases.")
+@click.option("--reason", default="", help="Why; stays in the receipt.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def erase_person(user_id: str, by: str, reason: str, yes: bool) -> None:
+    """Leave nothing of a person: memories and sessions."""
+    with context() as ctx:
+        confirm(f"Erase everything of user {user_id!r} for good?", yes=yes)
+        made = ctx.erase(user_id=user_id, by=by, reason=reason)
+    done(made, "erased: {} sessions with {} messages, {} memories, {} batches{}{}",
+         made.sessions, made.messages, len(made.memories), made.batches,
+         f"; still there, derived from them: {', '.join(made.derived)}" if made.derived else "",
+         "" if made.complete else f"; not clean yet: {made.pending}")  # fmt: skip

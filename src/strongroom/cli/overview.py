@@ -23,6 +23,7 @@ Commands:
   demo      Watch an agent work, be killed, and carry on.
   doctor    Tell what is here, what it promises, and what could be better.
   encrypt   Put a store under a key, all of it at once.
+  erase     Leave nothing of a person: memories and sessions.
   files     Notes of agents: a path to text, every version kept.
   import    Bring in what other systems kept in files.
   keys      Who may use the server.

@@ -37,6 +37,7 @@ MODULES = {
     "demo": "serving",
     "doctor": "doctor",
     "encrypt": "encryption",
+    "erase": "memories",
     "files": "files",
     "import": "importing",
     "keys": "keys",

@@ -92,6 +92,7 @@ OPERATIONS: dict[str, Row] = {
     "files.rename":  Row("write",  (),                        files.limited(AsyncFiles.rename)),
     "files.erase":   Row("admin",  (),                        of("files", AsyncFiles.erase, "path")),
 
+    "context.erase":       Row("admin",  ("by",),             memories.erase_person),
     "context.restore":     Row("admin",  ("actor",),          runs.restore_all, takes_file=True),
 
     "dispatch.begin":      Row("write",  (),                  threads.begin),

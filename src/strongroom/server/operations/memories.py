@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from strongroom.context import AsyncContext
 from strongroom.embedders import Fingerprint
 from strongroom.errors import InvalidInput
 from strongroom.operations import Undecided
@@ -46,6 +47,10 @@ async def commit(op: Invocation) -> object:
 
 async def reject(op: Invocation) -> object:
     return await call(op, AsyncMemories.reject, _memories(op), op.id, named=op.arguments)
+
+
+async def erase_person(op: Invocation) -> object:
+    return await call(op, AsyncContext.erase, op.ctx, named=op.arguments)
 
 
 async def learn(op: Invocation) -> object:

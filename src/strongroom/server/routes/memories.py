@@ -31,6 +31,7 @@ from strongroom.services.memories.values import (
     Type,
     Written,
 )
+from strongroom.services.person import ErasedPerson
 
 endpoint = Endpoints("memories")
 
@@ -128,6 +129,14 @@ class MemoryUpdate(Struct, frozen=True, forbid_unknown_fields=True):
 class DeleteMemory(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = "deleted directly"
     proposer: str | None = None
+
+
+class ErasePerson(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything of one user: memories, sessions, and what was learnt from those."""
+
+    user_id: str
+    by: str = ""
+    reason: str = ""
 
 
 class EraseMemories(Struct, frozen=True, forbid_unknown_fields=True):
@@ -286,6 +295,14 @@ async def erase(request: Request[EraseMemories, None]) -> Erased:
         reason=wanted.reason,
         by=_name(request, wanted.by),
         commit_id=request.commit_id,
+    )
+
+
+@endpoint("POST /people/erase", "admin", "Leave nothing of a person")
+async def erase_person(request: Request[ErasePerson, None]) -> ErasedPerson:
+    wanted = request.content
+    return await request.ctx.erase(
+        user_id=wanted.user_id, reason=wanted.reason, by=_name(request, wanted.by), commit_id=request.commit_id
     )
 
 

@@ -33,15 +33,19 @@ PAGE = 100
 
 
 class Target(Struct, frozen=True):
-    """What is to be erased: one memory and its lineage, all of an owner, or all that cites a source."""
+    """What is to be erased: one memory and its lineage, all of an owner, or all that cites a source.
+
+    A source is cited by whoever spells it alike; an `exact` one only by its very letters.
+    """
 
     memory_id: str | None = None
     user_id: str | None = None
     project_id: str | None = None
     source_ref: str | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
-        named = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        named = [name for name, value in self.named.items() if value is not None]
         if len(named) != 1 and named != ["user_id", "project_id"]:
             raise InvalidInput(
                 "erase() takes one of memory_id, user_id, project_id, source_ref, or a user_id in a project_id; "
@@ -50,6 +54,11 @@ class Target(Struct, frozen=True):
         for name in named:
             if name != "source_ref":
                 require_name(getattr(self, name), name)
+
+    @property
+    def named(self) -> dict[str, str | None]:
+        """What the caller named."""
+        return {name: getattr(self, name) for name in ("memory_id", "user_id", "project_id", "source_ref")}
 
     def key(self, scope: Scope) -> Key:
         """Return what the operation is about, so that one id may be used for several."""
@@ -66,7 +75,9 @@ class Target(Struct, frozen=True):
         return self.user_id in (None, user_id) and self.project_id in (None, project_id)
 
     def cited_in(self, refs: Iterable[str]) -> bool:
-        return self.source_ref is not None and folded(self.source_ref) in {folded(ref) for ref in refs}
+        if self.source_ref is None or self.exact:
+            return self.source_ref is not None and self.source_ref in refs
+        return folded(self.source_ref) in {folded(ref) for ref in refs}
 
 
 class Erasure:
@@ -78,7 +89,7 @@ class Erasure:
 
     async def erase(self, target: Target, derived: bool, by: str, reason: str, commit_id: str | None) -> Erased:
         scope, log = self._scope, keys.log_key(self._scope.space)
-        content = encode({**msgspec.to_builtins(target), "derived": derived, "by": by, "reason": reason})
+        content = encode({**target.named, "derived": derived, "by": by, "reason": reason})
 
         async def attempt() -> Plan[Erased]:
             chosen, named = await self._chosen(target, derived)

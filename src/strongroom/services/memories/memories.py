@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Unpack
 
@@ -54,6 +53,7 @@ from strongroom.services.memories.decisions import BatchWrites, decide, looks_ar
 from strongroom.services.memories.erasure import Erasure, Target
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.learner import Learner
+from strongroom.services.memories.learning import session_source
 from strongroom.services.memories.oneline import OneLine
 from strongroom.services.memories.packs import PackWrites
 from strongroom.services.memories.policy import AUTO_REVIEWER, PROGRAM, Policy, require_not_program
@@ -444,10 +444,26 @@ class AsyncMemories(OneLine, Learner):
         """
         target = Target(memory_id, user_id, project_id, source_ref)
         erased = await Erasure(self._scope, self._vectors.keys_of).erase(target, derived, by, reason, commit_id)
-        with suppress(Unavailable):  # an index that is away hears of it when it is back
-            if self._vectors.embedder is not None:
-                await self._vectors.catch_up()
-        return erased
+        away = await self._unheard()
+        if away is None:
+            return erased
+        pending = "; ".join(filter(None, (erased.pending, away)))
+        return msgspec.structs.replace(erased, complete=False, pending=pending)
+
+    async def _unheard(self) -> str | None:
+        """Have the index of vectors hear of an erasure; say why it did not."""
+        if self._vectors.embedder is None:
+            return None
+        try:
+            await self._vectors.catch_up()
+        except Unavailable as problem:
+            return f"the index of vectors is away, and drops them when it is back: {problem}"
+        return None
+
+    async def _erase_learnt(self, session_id: str, by: str, reason: str) -> Erased:
+        """Erase what was learnt from a session, whosever it is."""
+        target = Target(source_ref=session_source(session_id), exact=True)
+        return await Erasure(self._scope, self._vectors.keys_of).erase(target, False, by, reason, None)
 
     async def sweep(self, *, commit_id: str | None = None) -> int:
         """Finish interrupted revocations and retire what has expired. Return how many memories ended."""
