@@ -11,17 +11,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from msgspec.structs import replace
+
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.mem0 import shapes
 from strongroom.adapters.mem0.shapes import Answer
 from strongroom.bridge import blocking
 from strongroom.embedders import Embedder
 from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.models import Model, ask
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.memories.decisions import expired
+from strongroom.services.memories.extraction import Line, Whose, extracted, question
 from strongroom.services.memories.memories import AsyncMemories
-from strongroom.services.memories.policy import PROGRAM
+from strongroom.services.memories.policy import PROGRAM, Policy
 from strongroom.services.memories.values import Memory as Stored
 from strongroom.services.memories.values import Proposal, Written
 from strongroom.values import moment
@@ -32,9 +36,12 @@ BATCH = 100
 class Calls:
     """The calls, written once."""
 
-    def __init__(self, scope: Scope, memories: AsyncMemories, proposer: str) -> None:
+    def __init__(
+        self, scope: Scope, memories: AsyncMemories, proposer: str, model: Model | None = None, *, threads: bool = True
+    ) -> None:
         self._scope, self._memories, self._proposer = scope, memories, proposer
         self._named = None if proposer == PROGRAM else proposer
+        self._model, self._threads = model, threads
 
     async def add(
         self,
@@ -45,16 +52,17 @@ class Calls:
         run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         expiration_date: str | date | None = None,
-        infer: bool = False,
+        infer: bool | None = None,
     ) -> Answer:
-        """Remember each message word for word, all in one commit. System messages are left out.
+        """Remember each message word for word, or with `infer` what the model finds in them; all in one commit.
 
-        What is known already is not known twice: its event is NONE. What waits for a reviewer is PENDING.
+        `infer` is as if True where there is a model, else False. System messages are left out. What is known already
+        is not known twice: its event is NONE. What waits for a reviewer is PENDING.
         """
-        if infer:
+        if infer and self._model is None:
             raise InvalidInput(
-                "infer=True would have a model choose what to keep, and this adapter calls none: pass infer=False, "
-                "which keeps every message as it is, and give it the facts that your own model found; nothing changed"
+                "infer=True has a model choose what to keep, and this Memory has none: make it with model=..., or pass "
+                "infer=False, which keeps every message as it is; nothing changed"
             )
         whose, tags = shapes.whose_and_tags({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
         common: Answer = {
@@ -65,8 +73,24 @@ class Calls:
         if not said:
             return {"results": []}
         requests: list[Any] = [{**common, "content": one["content"], "tags": [*tags, *_speaker(one)]} for one in said]
+        if self._model is not None and infer is not False:
+            requests = await self._inferred(self._model, said, common, tags)
+            if not requests:
+                return {"results": []}
         batch = await self._memories._propose(requests, proposer=self._proposer, about="add")
         return {"results": [await self._added(one, batch.id) for one in batch.proposals]}
+
+    async def _inferred(self, model: Model, said: Sequence[Mapping[str, Any]], common: Answer, tags: list[str]) -> Any:
+        """Return requests for what a model finds worth knowing in messages. Its answer is checked like any other."""
+        now = moment(self._scope.clock())
+        lines = [Line(str(one["role"]), one.get("name"), now, one["content"], ()) for one in said]
+        answer = await ask(model, question(lines), threads=self._threads)
+        owner = Whose(common["scope"], common.get("user_id"), common.get("project_id"))
+        found = extracted(answer, lines, owner, Policy(), now, tags)
+        return [
+            replace(one, metadata={**common["metadata"], **one.metadata}, expires_at=common["expires_at"])
+            for one in found.requests
+        ]
 
     async def _added(self, proposal: Proposal, batch_id: str) -> Answer:
         named = shapes.tagged(proposal.request.tags)
@@ -240,8 +264,8 @@ def _configured(config: Mapping[str, Any]) -> tuple[Where, dict[str, Any]]:
     if theirs or "address" not in config:
         given = f"not {', '.join(theirs)}" if theirs else "and this one has no address"
         raise InvalidInput(
-            "a config is {'address': a path, postgresql://, redis:// or http://}, and may have proposer, embedder and "
-            f"the options of strongroom.open; {given}"
+            "a config is {'address': a path, postgresql://, redis:// or http://}, and may have proposer, embedder, "
+            f"model and the options of strongroom.open; {given}"
         )
     return config["address"], {name: value for name, value in config.items() if name != "address"}
 
@@ -255,11 +279,12 @@ class AsyncMemory(Calls, Closing):
         *,
         proposer: str = PROGRAM,
         embedder: Embedder | Callable[..., Any] | None = None,
+        model: Model | None = None,
         **options: Any,
     ) -> None:
         self.opened = Opened(where, options)
         scope = self.opened.awaitable
-        super().__init__(scope, AsyncMemories(scope).using(embedder=embedder), proposer)
+        super().__init__(scope, AsyncMemories(scope).using(embedder=embedder), proposer, model)
 
     @classmethod
     async def from_config(cls, config_dict: Mapping[str, Any]) -> AsyncMemory:
@@ -272,7 +297,8 @@ class Memory(Closing):
     """mem0's `Memory`: `Memory("agent.db").add("Likes tea", user_id="u1")`.
 
     `where` is a context of `strongroom.open` or `strongroom.connect`, or an address. What a named `proposer` adds waits
-    for a reviewer; the program itself needs none. With an `embedder` a search goes by meaning too.
+    for a reviewer; the program itself needs none. With an `embedder` a search goes by meaning too; with a
+    `model` (any function from messages to an answer, see `strongroom.models`) `add` keeps what that finds.
     """
 
     def __init__(
@@ -281,11 +307,13 @@ class Memory(Closing):
         *,
         proposer: str = PROGRAM,
         embedder: Embedder | Callable[..., Any] | None = None,
+        model: Model | None = None,
         **options: Any,
     ) -> None:
         self.opened = Opened(where, options)
         scope = self.opened.blocking
-        self._async = Calls(scope, AsyncMemories(scope).using(embedder=embedder).inline(), proposer)
+        memories = AsyncMemories(scope).using(embedder=embedder).inline()
+        self._async = Calls(scope, memories, proposer, model, threads=False)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Memory:
