@@ -16,7 +16,7 @@ from strongroom.bridge import run
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.vectors.local import LocalVectors
 from strongroom.vectors.qdrant import QdrantMemories
-from tests.colours import Awaitable
+from tests.awaitable import Awaitable
 from tests.hashed import hashing
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import DURABLE, start_or_skip
