@@ -6,11 +6,9 @@ Sizes shrink by STRONGROOM_MEMORIES and STRONGROOM_MESSAGES. The bare engine has
 from __future__ import annotations
 
 import os
-import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ import strongroom
 from benchmarks.measuring import SEED, Result, compare, figure, micro, pick
 from benchmarks.processes import peak_megabytes
 from benchmarks.search import fact
-from benchmarks.workload import BUDGET, SYNCED, message, messages
+from benchmarks.workload import BUDGET, SYNCED, message, prose, questions
 
 MEMORIES = int(os.environ.get("STRONGROOM_MEMORIES", pick(1_000_000, 5_000)))
 MESSAGES = int(os.environ.get("STRONGROOM_MESSAGES", pick(10_000_000, 20_000)))
@@ -43,7 +41,7 @@ def many_memories(folder: Path) -> Iterator[Result]:
     with strongroom.open(folder / "ours.db", durability="relaxed") as ctx:
         start = time.monotonic()
         for first in range(0, MEMORIES, 200):
-            some = [one["content"] for one in messages(first, first + 200)]
+            some = [f"{prose(number)} {number}" for number in range(first, first + 200)]
             ctx.memories.commit(ctx.memories.propose([fact(text) for text in some], proposer="a").id, reviewer="b")
             _insert(con, some)
         ctx.memories.search("lake", 1)
@@ -56,10 +54,12 @@ def many_messages(folder: Path) -> Iterator[Result]:
     con = _table(folder / "bare.db")
     with strongroom.open(folder / "ours.db", durability="relaxed") as ctx:
         small, large = ctx.sessions.open("small"), ctx.sessions.open("large")
-        small.append(messages(MESSAGES - SMALL, MESSAGES))  # the same newest messages, so the same window
+        small.append(
+            [{"role": "user", "content": prose(n)} for n in range(MESSAGES - SMALL, MESSAGES)]
+        )  # the same newest messages, so the same window
         start = time.monotonic()
         for first in range(0, MESSAGES, STEP):
-            some = messages(first, min(first + STEP, MESSAGES))
+            some = [{"role": "user", "content": prose(n)} for n in range(first, min(first + STEP, MESSAGES))]
             large.append(some)
             _insert(con, [one["content"] for one in some])
         large.search("lake", k=1)
@@ -76,11 +76,8 @@ def many_messages(folder: Path) -> Iterator[Result]:
 
 def asked(name: str, con: apsw.Connection, ours: Callable[[str], Any], note: str) -> Iterator[Result]:
     """Ask the same questions in turn, and compare the middle and the slow ones."""
-    rng = random.Random(SEED)
-    common = cycle(("summer", "cousins", "swimming", "Friday", "August"))
-    questions = [f"{next(common)} {next(common)} {rng.randrange(MEMORIES)}" for _ in range(QUESTIONS)]
     mine, theirs = [], []
-    for question in questions:
+    for question in questions(QUESTIONS, SEED):
         begun = time.perf_counter()
         ours(question)
         between = time.perf_counter()
@@ -107,5 +104,5 @@ def _insert(con: apsw.Connection, texts: list[str]) -> None:
 
 
 def _bm25(con: apsw.Connection, question: str) -> None:
-    asked = " OR ".join(f'"{word}"' for word in question.split())
-    con.execute("SELECT rowid, text FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (asked,)).fetchall()
+    wanted = " OR ".join(f'"{word}"' for word in question.split())
+    con.execute("SELECT rowid, text FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (wanted,)).fetchall()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Iterator
 from itertools import cycle
@@ -16,7 +15,7 @@ import strongroom
 import strongroom.retrieval as retrieval
 from benchmarks.measuring import SEED, Result, compare, figure, pick
 from benchmarks.processes import Program
-from benchmarks.workload import SYNCED, messages
+from benchmarks.workload import SYNCED, prose, questions
 from strongroom.embedders import Fingerprint
 from strongroom.stemming import words
 from strongroom.store import Find
@@ -28,6 +27,7 @@ SESSION = pick(10_000, 2_000)
 MEMORIES = pick(50_000, 2_000)
 COUNT, WIDTH = pick(50_000, 10_000), 384
 READ = "a read"
+ROLES = ("user", "assistant")
 
 
 def measure() -> Iterator[Result]:
@@ -53,37 +53,38 @@ def first_search() -> Iterator[Result]:
 
 def by_words() -> Iterator[Result]:
     """The same session, asked by its search, and by the same engine with nothing but BM25 over what it found."""
-    history = messages(0, SESSION)
-    questions = cycle(_questions(random.Random(SEED)))
+    texts = [prose(number) for number in range(SESSION)]
+    asked = cycle(questions(40, SEED))
     with tempfile.TemporaryDirectory() as folder:
-        con = _fts5(Path(folder) / "bare.db", [one["content"] for one in history])
+        con = _fts5(Path(folder) / "bare.db", texts)
         with strongroom.open(Path(folder) / "ours.db", durability="relaxed") as ctx:
             session = ctx.sessions.open("s")
             for start in range(0, SESSION, 1000):
-                session.append(history[start : start + 1000])
+                some = texts[start : start + 1000]
+                session.append([{"role": ROLES[n % 2], "content": text} for n, text in enumerate(some)])
             session.search("lake", k=10)  # lets the index catch up
             store: Any = ctx.store
 
             def plain() -> list[Any]:
-                asked = words(next(questions))
-                found = store.search(Find(ctx.space, "message", tuple(asked), "s", limit=500))
-                texts = [words(match.record.text or "") for match in found.matches]
-                scores = retrieval.bm25(asked, texts, found.total, found.counts)
+                wanted = words(next(asked))
+                found = store.search(Find(ctx.space, "message", tuple(wanted), "s", limit=500))
+                candidates = [words(match.record.text or "") for match in found.matches]
+                scores = retrieval.bm25(wanted, candidates, found.total, found.counts)
                 return sorted(zip(scores, found.matches, strict=True), key=lambda pair: -pair[0])[:10]
 
             assert plain()
-            pair = compare(lambda: session.search(next(questions), k=10), plain)
+            pair = compare(lambda: session.search(next(asked), k=10), plain)
             note = f"{SESSION:,} messages, three words; the peer ranks the same candidates by BM25 alone"
             yield pair.row("search", "p50 / plain BM25 of the same engine", durability=READ, note=note)
-            pair = compare(lambda: session.search(next(questions), k=10), lambda: _bm25(con, next(questions)))
+            pair = compare(lambda: session.search(next(asked), k=10), lambda: _bm25(con, next(asked)))
             note = f"{SESSION:,} messages, three words; the peer returns texts and nothing else"
             yield pair.row("search", "p50 / bare FTS5 with bm25()", durability=READ, note=note)
         con.close()
 
 
 def memories_by_words() -> Result:
-    texts = [one["content"] for one in messages(0, MEMORIES)]
-    questions = cycle(_questions(random.Random(SEED)))
+    texts = [f"{prose(number)} {number}" for number in range(MEMORIES)]
+    asked = cycle(questions(40, SEED))
     with tempfile.TemporaryDirectory() as folder:
         con = _fts5(Path(folder) / "bare.db", texts)
         with strongroom.open(Path(folder) / "ours.db", durability="relaxed") as ctx:
@@ -92,7 +93,7 @@ def memories_by_words() -> Result:
                 ctx.memories.commit(ctx.memories.propose(requests, proposer="a").id, reviewer="b")
             ctx.memories.search("lake", 1)  # lets the index catch up
             pair = compare(
-                lambda: ctx.memories.search(next(questions), 10, mode="lexical"), lambda: _bm25(con, next(questions))
+                lambda: ctx.memories.search(next(asked), 10, mode="lexical"), lambda: _bm25(con, next(asked))
             )
         con.close()
     note = f"{MEMORIES:,} memories, three words"
@@ -134,14 +135,8 @@ def _fts5(path: Path, texts: list[str]) -> apsw.Connection:
 
 
 def _bm25(con: apsw.Connection, question: str) -> list[Any]:
-    asked = " OR ".join(f'"{word}"' for word in question.split())
+    wanted = " OR ".join(f'"{word}"' for word in question.split())
     found: list[Any] = con.execute(
-        "SELECT rowid, text FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (asked,)
+        "SELECT rowid, text FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (wanted,)
     ).fetchall()
     return found
-
-
-def _questions(rng: random.Random) -> list[str]:
-    """Return questions of a frequent word, a rarer one and one that few messages have."""
-    frequent, rare = ["summer", "cousins", "swimming", "Friday", "August"], ["77", "1042", "333", "1501", "808"]
-    return [f"{rng.choice(frequent)} {rng.choice(frequent)} {rng.choice(rare)}" for _ in range(40)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,32 @@ def message(number: int) -> Any:
 
 def messages(start: int, stop: int) -> list[Any]:
     return [message(number) for number in range(start, stop)]
+
+
+def prose(number: int) -> str:
+    """Return 5 to 44 words of a vocabulary of 5,000, the nth of which is said as often as 1/n, as in a language."""
+    rng = random.Random(number)
+    return " ".join(VOCABULARY[int(len(VOCABULARY) ** rng.random()) - 1] for _ in range(rng.randint(5, 44)))
+
+
+def questions(count: int, seed: int) -> list[str]:
+    """Return questions of three words: one that many texts have, one that some have, one that few have."""
+    rng = random.Random(seed)
+    return [
+        " ".join((VOCABULARY[rng.randrange(20, 100)], VOCABULARY[rng.randrange(100, 1_000)], rng.choice(VOCABULARY)))
+        for _ in range(count)
+    ]
+
+
+def _vocabulary(size: int) -> list[str]:
+    rng = random.Random(5)
+    made: dict[str, None] = {}
+    while len(made) < size:
+        made["".join(rng.choice("bdfgklmnprstvw") + rng.choice("aou") for _ in range(rng.randint(2, 4)))] = None
+    return list(made)
+
+
+VOCABULARY = _vocabulary(5_000)
 
 
 def per_byte(path: Path, history: Sequence[dict[str, Any]]) -> float:

@@ -24,6 +24,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import TypeVar
 
 from msgspec import Struct
@@ -155,10 +156,9 @@ def choose(total: int, places: Mapping[str, Sequence[Spot]], limit: int) -> list
 
 def bm25(query: Iterable[str], texts: Sequence[Sequence[str]], total: int, counts: Mapping[str, int]) -> list[float]:
     """Score each text (as words) against a query. `counts` says in how many of `total` places each word stands."""
-    weights = {word: rarity(total, counts.get(word, 0)) for word in query}
+    weights = _weights(query, total, counts)
     average = _average(len(text) for text in texts)
-    found = (Counter(word for word in text if word in weights) for text in texts)
-    return [_bm25(weights, n, len(text) / average, K1, B) for n, text in zip(found, texts, strict=True)]
+    return [_bm25(weights, _held(text, weights), len(text) / average, K1, B) for text in texts]
 
 
 def share(scores: Mapping[int, float], lent: Sequence[float] = NEIGHBOURS) -> dict[int, float]:
@@ -181,14 +181,10 @@ def rank(
 ) -> dict[Position, Opinions]:
     """Say what speaks for each of these texts. `meaning` holds cosines, of any of them."""
     named = _named(asked, texts.values())
-    held = {place: Counter(text.words) for place, text in texts.items()}
-    weights = {word: rarity(total, counts.get(word, 0)) for word in wanted(asked, named)}
+    weights = _weights(wanted(asked, named), total, counts)
+    held = {place: found for place, text in texts.items() if (found := _held(text.words, weights))}
     average = _average(len(text.words) for text in texts.values())
-    own = {
-        place: _bm25(weights, held[place], len(text.words) / average, K1, B)
-        for place, text in texts.items()
-        if not held[place].keys().isdisjoint(weights)
-    }
+    own = {place: _bm25(weights, n, len(texts[place].words) / average, K1, B) for place, n in held.items()}
     turns = _best_is_one(_lent(own, texts))
     windows = _best_is_one(_windows(own, texts, held, weights, average))
     blocks = _best_is_one(_blocks(own, held, weights, total, counts))
@@ -267,7 +263,7 @@ def _lent(own: Mapping[Position, float], texts: Mapping[Position, Text]) -> dict
 def _windows(
     own: Mapping[Position, float],
     texts: Mapping[Position, Text],
-    held: Mapping[Position, Counter[str]],
+    held: Mapping[Position, Mapping[str, int]],
     weights: Mapping[str, float],
     average: float,
 ) -> dict[Position, float]:
@@ -278,9 +274,7 @@ def _windows(
     starts = {(row, index - back) for row, index in own for back in range(WINDOW)}
     for row, start in starts:
         inside = [place for place in ((row, start + n) for n in range(WINDOW)) if place in texts]
-        counted: Counter[str] = Counter()
-        for place in inside:
-            counted.update({word: n for word, n in held[place].items() if word in weights})
+        counted = _added(held[place] for place in inside if place in held)
         length = sum(len(texts[place].words) for place in inside) / (WINDOW * average)
         score = _bm25(weights, counted, length, LONG_K1, LONG_B)
         for place in inside:
@@ -290,7 +284,7 @@ def _windows(
 
 def _blocks(
     own: Mapping[Position, float],
-    held: Mapping[Position, Counter[str]],
+    held: Mapping[Position, Mapping[str, int]],
     weights: Mapping[str, float],
     total: int,
     counts: Mapping[str, int],
@@ -298,20 +292,21 @@ def _blocks(
     """Read each twenty texts as one. In how many blocks a word stands is told from in how many texts it does."""
     blocks = max(math.ceil(total / BLOCK), 1)
     rare = {word: rarity(blocks, blocks * (1 - (1 - 1 / blocks) ** counts.get(word, 0))) for word in weights}
-    counted: dict[Position, Counter[str]] = {}
+    inside: dict[Position, list[Mapping[str, int]]] = {}
     for row, index in own:
-        block = counted.setdefault((row, index // BLOCK), Counter())
-        block.update({word: n for word, n in held[row, index].items() if word in weights})
-    return {place: _bm25(rare, block, 1.0, LONG_K1, 0.0) for place, block in counted.items()}
+        inside.setdefault((row, index // BLOCK), []).append(held[row, index])
+    return {place: _bm25(rare, _added(block), 1.0, LONG_K1, 0.0) for place, block in inside.items()}
 
 
 def _telling(texts: Mapping[Position, Text]) -> dict[Position, float]:
     """Say how much each text tells, whatever the question. Rare is what few of these texts say."""
-    holding = Counter(word for text in texts.values() for word in set(text.words))
+    words_of = {place: set(text.words) for place, text in texts.items()}
+    holding = Counter(chain.from_iterable(words_of.values()))
+    rarities = {word: rarity(len(texts), count) for word, count in holding.items()}
     told = {}
     for (row, index), text in texts.items():
-        said = set(text.words)
-        rare = sum(rarity(len(texts), holding[word]) for word in said) / len(said) if said else 0.0
+        said = words_of[row, index]
+        rare = sum([rarities[word] for word in said]) / len(said) if said else 0.0
         before = texts.get((row, index - 1))
         answers = before is not None and _other(before, text) and any(sign in before.text for sign in _QUESTIONS)
         told[row, index] = (
@@ -329,12 +324,11 @@ def _other(one: Text, another: Text) -> bool:
 
 def name_like(text: str) -> int:
     """Count the words written like names inside of sentences. In scripts without capitals there are none."""
-    found, inside = 0, False
-    for token in text.split():
-        if inside and len(token) > 1 and token[0].isupper() and token[1].islower():
-            found += 1
-        inside = token[-1] not in _ENDINGS and token[-1] != ":"
-    return found
+    pairs = [(before, token) for before, token in pairwise(text.split()) if token[0].isupper()]
+    return sum(
+        len(token) > 1 and token[1].islower() and before[-1] not in _ENDINGS and before[-1] != ":"
+        for before, token in pairs
+    )
 
 
 def asks(text: str) -> bool:
@@ -343,11 +337,32 @@ def asks(text: str) -> bool:
     return last >= 0 and text[last] in _QUESTIONS
 
 
+def _weights(query: Iterable[str], total: float, counts: Mapping[str, int]) -> dict[str, float]:
+    """Return the weight of each word, in one order: sums of them are the same whatever order the query has."""
+    return {word: rarity(total, counts.get(word, 0)) for word in sorted(set(query))}
+
+
+def _held(text: Iterable[str], weights: Mapping[str, float]) -> dict[str, int]:
+    """Count those words of a text that have a weight."""
+    found: dict[str, int] = {}
+    for word in text:
+        if word in weights:
+            found[word] = found.get(word, 0) + 1
+    return found
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    added: dict[str, int] = {}
+    for one in counts:
+        for word, n in one.items():
+            added[word] = added.get(word, 0) + n
+    return added
+
+
 def _bm25(weights: Mapping[str, float], held: Mapping[str, int], length: float, k1: float, b: float) -> float:
+    """Score a text that holds these words so often. `weights` are in the order of their words."""
     norm = k1 * (1 - b + b * length)
-    return sum(
-        weight * n * (k1 + 1) / (n + norm) for word, weight in sorted(weights.items()) if (n := held.get(word, 0))
-    )
+    return sum([weight * n * (k1 + 1) / (n + norm) for word, weight in weights.items() if (n := held.get(word, 0))])
 
 
 def _average(lengths: Iterable[int]) -> float:

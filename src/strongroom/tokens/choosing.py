@@ -49,9 +49,14 @@ class Choice(Struct, frozen=True):
 
 def item(message: Mapping[str, Any], position: int, tokens: int) -> Item:
     """Describe a message to the functions below."""
-    if _TOOL_KEYS.isdisjoint(message) and "content" in message and type(message["content"]) is str:
+    if is_plain(message):
         return Item(position, tokens, priority(message))
     return Item(position, tokens, priority(message), calls(message), answers(message))
+
+
+def is_plain(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message is nothing but text, and so neither calls a tool nor answers a call."""
+    return _TOOL_KEYS.isdisjoint(message) and "content" in message and type(message["content"]) is str
 
 
 def priority(message: Mapping[str, Any]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.errors import BudgetExceeded, InvalidInput
-from strongroom.tokens.choosing import KEPT_ROLES, Dangling, check_budget, halves, item
+from strongroom.tokens.choosing import KEPT_ROLES, Dangling, check_budget, halves, is_plain, item
 from strongroom.tokens.counting import Tokenizer
 from strongroom.tokens.messages import count_message, count_tools
 
@@ -191,6 +191,8 @@ def assemble(
 
 def _refused(framing: Frame, chosen: Sequence[Placed], kept: frozenset[int]) -> dict[int, str]:
     """Return the positions of what may not be sent, and why."""
+    if framing.starts_with is None and all(is_plain(placed.message) for placed in chosen):
+        return {}
     left = {placed.position: placed for placed in chosen if placed.position is not None}
     refused: dict[int, str] = {}
     while True:

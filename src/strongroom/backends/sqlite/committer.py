@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import apsw
 from msgspec import structs
@@ -34,10 +34,12 @@ from strongroom.backends.sqlite.identity import Identity, LogRemovedError
 from strongroom.backends.sqlite.log import Log
 from strongroom.backends.sqlite.receipts import Retention, SyncReceipt
 from strongroom.backends.sqlite.schema import stamp
-from strongroom.backends.sqlite.search import catch_up
+from strongroom.backends.sqlite.search import MOST_BEHIND, catch_up, catch_up_anywhere, how_far_behind
 from strongroom.backends.sqlite.writes import Writer, erases
 from strongroom.errors import CommitUnknown, Damaged, StoreError, StrongroomError, Unavailable
 from strongroom.store import ExportItem, Find, Receipt
+
+T = TypeVar("T")
 
 SWEEP_EVERY = 1024  # commits
 MOST_REMOVALS = 5  # of the log, while one thing is being written
@@ -70,6 +72,7 @@ class Committer:
         self._unswept = 0
         self._begun: Writer | None = None  # whose transaction is open
         self._cleaner = Cleaner()
+        self._behind: int | None = None  # how many texts the index lacks, as far as we know; None: nobody has looked
         self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
         self._reconnecting = False  # whether a removed log is known to be in the file, and not replaced yet
@@ -97,7 +100,7 @@ class Committer:
     def begin(self, batch: list[Ticket]) -> bool:
         """Write what a batch writes, unless something else has to be done or waited for first; say whether it is so.
         `finish` must follow, from whatever thread."""
-        if self._cleaner.due:
+        if self._cleaner.due or (self._behind or 0) > MOST_BEHIND:
             return False
         try:
             self._begun = self._write(batch, patient=False)
@@ -140,6 +143,7 @@ class Committer:
     def load(self, items: Sequence[ExportItem]) -> None:
         """Put items from another store in place."""
         self._until_kept(lambda: self._change(lambda con: load(con, items)))
+        self._index(sum(len(item.records) for item in items))
 
     def compact(self) -> None:
         """Rewrite the file without its free space."""
@@ -162,7 +166,7 @@ class Committer:
         except LogRemovedError as removed:
             self._replace_log(removed)
 
-    def _until_kept(self, work: Callable[[], None]) -> None:
+    def _until_kept(self, work: Callable[[], T]) -> T:
         """Do something that commits, and again if its log was removed at that moment."""
         for _ in range(MOST_REMOVALS):
             try:
@@ -171,11 +175,12 @@ class Committer:
                 pass
         raise Unavailable("the log is removed over and over by somebody else; nothing changed", reason="locked")
 
-    def _change(self, change: Callable[[apsw.Connection], None]) -> None:
+    def _change(self, change: Callable[[apsw.Connection], T]) -> T:
         with self._transaction() as writer:
-            change(writer.con)
+            changed = change(writer.con)
             writer.forget()
             self._make_durable(writer)
+        return changed
 
     def _write(self, batch: list[Ticket], *, patient: bool) -> Writer:
         """Begin a transaction and apply every commit in it."""
@@ -224,6 +229,19 @@ class Committer:
             assert isinstance(ticket.answer, Receipt)
             ticket.answer = structs.replace(ticket.answer, pending=self._cleaner.pending)
             ticket.done = True
+        if writer.texts:
+            self._index(writer.texts, later=not upkeep)
+
+    def _index(self, texts: int, *, later: bool = False) -> None:
+        """Take note of new texts; if too many wait for a search, index as many as came, now or with a later commit."""
+        behind = (self._behind or 0) + texts
+        try:
+            while behind > MOST_BEHIND and not later:
+                indexed = self._until_kept(lambda: self._change(catch_up_anywhere))
+                behind = behind - indexed if indexed else 0
+        except (StrongroomError, *DRIVER_ERRORS):
+            behind = 0  # what was committed stands, and whatever is wrong, a search says it better
+        self._behind = behind
 
     def _open(self, patient: bool = True) -> Writer:
         """Take the write lock, on a connection that is sound."""
@@ -254,6 +272,8 @@ class Committer:
                 self._check_not_older(writer)
                 self._cleaner.look(writer.con)
                 self._log.measure(self._store.anchor)
+                if self._behind is None:
+                    self._behind = how_far_behind(writer.con)
         except BaseException as error:
             self._abandon(error)
             raise

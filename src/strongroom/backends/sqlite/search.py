@@ -4,6 +4,9 @@ A full-text insert inside each commit was measured to cost 40 % of the append ra
 stream or document has news (`unindexed`, one row per stream however many records). A search first brings the index up
 to date for what it is about to ask, in short transactions, then asks it: what was committed before is always found.
 
+A store that is never searched is never indexed, as long as it is small. Where more than MOST_BEHIND texts wait, those
+who commit index some of them now and then (`Committer`), so that the first search of a long history is a short call.
+
 The index stores words as `strongroom.stemming` made them, never the text (it is contentless), plus one marker per row
 for its (space, kind) and one for each tag, so that a query is narrowed to its tenant inside the index. The text itself
 is read from the row, which is also where a hit is checked again. Erasing text removes its words physically (FTS5's
@@ -36,15 +39,23 @@ from strongroom.stemming import words
 from strongroom.store import Document, Find, Found, Key, Match, room_for
 
 STEP = 2_000  # how many records one catching-up transaction indexes, so that writers wait for moments only
+SHORT_STEP = 500  # the same for one that somebody's commit has to wait for
+MOST_BEHIND = 10_000  # texts that may wait for a search: a fifth of a second
 
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 # From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
 # through every document of a kind for each one that is missing.
 _BEHIND = """
-SELECT u.start, h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum
-FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref
-WHERE h.space = ? AND h.kind = ? AND (? IS NULL OR h.id = ?) LIMIT ?"""
+SELECT u.start, h.space, h.kind, h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum
+FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref"""
+_BEHIND_FOR = f"{_BEHIND} WHERE h.space = ? AND h.kind = ? AND (? IS NULL OR h.id = ?) LIMIT ?"
+_BEHIND_ANYWHERE = f"{_BEHIND} LIMIT ?"
+# A document is one text; a stream has the records from `start` to its end.
+_HOW_MANY = f"""
+SELECT sum(coalesce((SELECT max(pos) & {MASK} FROM record
+  WHERE pos >= u.ref << {INDEX_BITS} AND pos < (u.ref + 1) << {INDEX_BITS}) + 1 - u.start, 1))
+FROM (SELECT ref, start FROM unindexed LIMIT ?) AS u"""
 _TEXTS = "SELECT pos, text FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?"
 _ADD = "INSERT INTO word (rowid, text) VALUES (?, ?)"
 _SECURE = "INSERT INTO word (word, rank) VALUES ('secure-delete', ?)"
@@ -53,23 +64,38 @@ _REMOVE = "INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)"
 
 def is_behind(con: apsw.Connection, find: Find) -> bool:
     """Tell whether the index lacks something that this search could ask for."""
-    return con.execute(_BEHIND, (find.space, find.kind, find.id, find.id, 1)).fetchone() is not None
+    return con.execute(_BEHIND_FOR, (find.space, find.kind, find.id, find.id, 1)).fetchone() is not None
+
+
+def how_far_behind(con: apsw.Connection, most_rows: int = 1_000) -> int:
+    """Return how many texts the index lacks, or at least that many: only so many streams and documents are asked."""
+    row: Any = con.execute(_HOW_MANY, (most_rows,)).fetchone()
+    return int(row[0] or 0)
 
 
 def catch_up(con: apsw.Connection, find: Find) -> None:
-    """Index the next stretch of what is missing, inside the caller's transaction."""
-    left = STEP
-    missing: list[Any] = con.execute(_BEHIND, (find.space, find.kind, find.id, find.id, STEP)).fetchall()
-    for start, id, *head in missing:
+    """Index the next stretch of what a search lacks, inside the caller's transaction."""
+    _index(con, con.execute(_BEHIND_FOR, (find.space, find.kind, find.id, find.id, STEP)).fetchall(), STEP)
+
+
+def catch_up_anywhere(con: apsw.Connection) -> int:
+    """Index a short stretch of whatever is missing, inside the caller's transaction; return how many texts it had."""
+    return _index(con, con.execute(_BEHIND_ANYWHERE, (SHORT_STEP,)).fetchall(), SHORT_STEP)
+
+
+def _index(con: apsw.Connection, missing: list[Any], most: int) -> int:
+    left = most
+    for start, space, kind, id, *head in missing:
         if left <= 0:
-            return
+            break
         ref, stream, *_ = head
-        key = stored_key(find.space, find.kind, id)
+        key = stored_key(space, kind, id)
         require_sound(key, tuple(head))
         require_start(start)
         left -= _index_stream(con, key, ref, start, left) if stream else _index_document(con, key, ref)
         if con.changes() == 0:  # else whoever searches would catch up for ever
             raise Damaged("the list of what the index lacks is damaged; restore a backup", reason="corrupt")
+    return most - left
 
 
 def require_start(start: Any) -> int:

@@ -88,6 +88,7 @@ class Writer:
         )  # one cursor for all: a new one for each statement costs 0.5 us
         self.wrote = False  # whether this transaction changed anything
         self.writing = False  # whether a commit is half applied
+        self.texts = 0  # how many texts this transaction left for the index to catch up with
         self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and until when it is kept
         self._removed = False  # whether the commit that is being applied took content away
         self._cache = Cache(self.execute)
@@ -103,6 +104,7 @@ class Writer:
     def start(self) -> bool:
         """Get ready for a transaction that has just begun; tell whether somebody else committed since the last."""
         self.wrote = self.writing = False
+        self.texts = 0
         version = self.con.data_version()
         self._alone = version == self._version
         if not self._alone or len(self._cache) > MAX_KEYS:
@@ -224,6 +226,7 @@ class Writer:
             self._retag(write.key, state.ref, tags_of(old_tags), write.tags)
         if write.text is not None and (write.text != old_text or tags != old_tags):
             self._texts.append((state.ref, 0))
+            self.texts += 1
         return state.version
 
     def _append(self, write: Append, state: State, receipt: bytes | None = None) -> int:
@@ -262,6 +265,8 @@ class Writer:
         else:
             self.con.executemany(_ADD, rows)
         state.length = last + 1
+        if state.unindexed:
+            self.texts += len(rows)
         return state.length
 
     def _delete(self, key: Key, state: State) -> int:

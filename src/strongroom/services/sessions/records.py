@@ -115,6 +115,14 @@ def message(
 
     Where the tokenizer is absent, the weight that another one counted has to do.
     """
+    if record.body == PLAIN and record.text is not None and state.counted_by == tokenizer.name and record.type in ROLES:
+        return Message(
+            {"role": record.type, "content": record.text},
+            id=naming.id(record.index),
+            index=record.index,
+            micros=record.at,
+            tokens=record.weight,
+        )
     value, note = opened(record)
     tokens = record.weight
     if note.get("by", state.counted_by) != tokenizer.name:

@@ -74,15 +74,11 @@ class Finder(Struct, frozen=True):
         centres = retrieval.promising(asked, texts, found.total, found.counts)
         near = sorted(vector, key=lambda place: (-vector[place], place))[: max(AROUND, 2 * k)]
         around = await self._near([*centres, *near], views)
-        texts |= {place: _text(record, asked) for place, record in around.items()}
+        texts |= {place: _text(record, asked) for place, record in around.items() if place not in texts}
         records |= around
         opinions = retrieval.rank(asked, dict(sorted(texts.items())), found.total, found.counts, vector)
-        best = [
-            place
-            for place in sorted(opinions, key=lambda place: (-opinions[place].score, place[0], -place[1]))
-            if _found(opinions[place])
-        ]
-        scores = {place: opinions[place].score for place in best}
+        scores = {place: one.score for place, one in opinions.items() if _found(one)}
+        best = sorted(scores, key=lambda place: (-scores[place], place[0], -place[1]))
         noted: dict[Position, str] = {}
         if rerank is not None and best:
             first = best[: max(RERANKED, k)]

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from strongroom.scope import Scope
 from strongroom.services.sessions.ids import locate
-from strongroom.services.sessions.records import opened
+from strongroom.services.sessions.records import PLAIN, opened
 from strongroom.services.sessions.state import KEPT, MESSAGE, downward, priority_kind, size, upward
 from strongroom.services.sessions.values import Message
 from strongroom.services.sessions.view import View, at, learn, look, stored_at
@@ -66,7 +66,8 @@ class Reading:
                 self.filtered.add(index)
             else:
                 self.messages[index] = message
-                self.items[index] = item(message, index, message.tokens)
+                plain = record.body == PLAIN  # nothing to call, answer or prefer
+                self.items[index] = Item(index, message.tokens) if plain else item(message, index, message.tokens)
 
     async def read_near(self, indexes: Iterable[int]) -> None:
         """Make known what may belong to the tool calls of these messages."""
