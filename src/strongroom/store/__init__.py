@@ -28,7 +28,6 @@ Rules
 
 from __future__ import annotations
 
-from strongroom.store.answers import Document, Page, Record, Slice
 from strongroom.store.bounds import Bounded, Budget, Part, ended, within
 from strongroom.store.checks import (
     MAX_RECORD_BYTES,
@@ -59,7 +58,21 @@ from strongroom.store.commits import (
 )
 from strongroom.store.export import Exportable, ExportItem, ExportPage
 from strongroom.store.names import MAX_NAME, Key, require_name, require_text
-from strongroom.store.questions import Answer, AnyQuestion, Get, Question, Range, ReceiptOf, Scan, Tail, cursor
+from strongroom.store.questions import (
+    Answer,
+    AnyQuestion,
+    Document,
+    Get,
+    Page,
+    Question,
+    Range,
+    ReceiptOf,
+    Record,
+    Scan,
+    Slice,
+    Tail,
+    cursor,
+)
 from strongroom.store.retention import OUR_SECONDS, REPEATS, Repeats, in_words, kept_seconds
 from strongroom.store.search import MOST_WORDS, Find, Found, Match, Searchable, room_for
 from strongroom.store.verbs import AsyncStore, Durability, Store, Watchable, ask, ask_all

@@ -11,8 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from strongroom.store.answers import Page, Slice
-from strongroom.store.questions import Answer, AnyQuestion
+from strongroom.store.questions import Answer, AnyQuestion, Page, Slice
 
 
 class Part(Struct, frozen=True):

@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from strongroom.codec import Json
-from strongroom.store.answers import Record
 from strongroom.store.names import Key
+from strongroom.store.questions import Record
 
 
 class ExportItem(Struct, frozen=True):

@@ -8,9 +8,9 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
-from strongroom.store.answers import Document, Record
 from strongroom.store.bounds import Budget
 from strongroom.store.names import Key, require_natural, require_tags
+from strongroom.store.questions import Document, Record
 
 MOST_WORDS = 100  # each is looked up in the index of everybody
 
