@@ -113,7 +113,7 @@ mcp-conformance: .venv/test .mcp/installed ## the conformance tool and the inspe
 coverage: .venv/test ## write an HTML coverage report to htmlcov/
 	$(PY) -m coverage run -m pytest && $(PY) -m coverage html && $(PY) -m coverage report | tail -n 1
 
-docs: .venv/test ## rebuild the parts of docs/ that are made by scripts
+docs: .venv/test ## rebuild the parts of docs/ that are made by scripts, and the site in site/
 	$(PY) -m docs.build
 
 .venv/release: .venv/test

@@ -1,9 +1,10 @@
-"""`make docs`: rebuild the parts of docs/ that come from the program itself.
+"""`make docs`: rebuild the parts of docs/ that come from the program itself, then the site (see `site.py`).
 
 * the help texts in `cli.md`, between its two marks;
 * the conversation in `mcp.md`, between its two marks: see `conversation.py`;
 * `guarantees.md`, the promises that the conformance suite proves;
 * `overview.py` of the command line, what `strongroom --help` says;
+* `drawn/*.svg`, the drawings of `concepts.md`: see `drawings.py`;
 * `screens/*.svg`, what commands print, from really running them;
 * `examples.json` of the server, in its description of the API: see `recording.py`.
 
@@ -29,7 +30,7 @@ from rich.console import Console
 from rich.text import Text
 
 import strongroom
-from docs import conversation
+from docs import conversation, drawings, site
 from docs.recording import EXAMPLES, record, shape
 from strongroom.cli.root import cli
 from strongroom.testing import guarantees
@@ -159,11 +160,12 @@ def examples() -> dict[Path, str]:
 
 def main() -> None:
     """Write everything that changed."""
-    for path, text in {**pages(), **screens(), **examples()}.items():
+    for path, text in {**pages(), **drawings.drawn(), **screens(), **examples()}.items():
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
             print(f"written: {path.relative_to(DOCS.parent)}")
+    site.main()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ SRC = Path(__file__).parents[1] / "src" / "strongroom"
 # A module may import what has a smaller number, and its own layer's folder.
 RANK = {
     "errors": 0,
+    "remedies": 0,
     "caching": 0,
     "codec": 1,
     "arguments": 1,

@@ -50,6 +50,7 @@ class AsyncContext:
 
     @property
     def space(self) -> str:
+        """The tenant that this context is of."""
         return self.scope.space
 
     @property

@@ -6,7 +6,7 @@ The type says whose fault it is and whether anything changed:
 * the store's, nothing changed: `Unavailable`, `SchemaMismatch`, `Damaged`
 * the store's, and nobody can tell yet: `CommitUnknown`; repeat the commit with the same id to find out
 
-Each carries its facts as attributes, so a program never has to parse a message.
+Each carries its facts as attributes, so a program never has to parse a message; `help` leads to cause and remedy.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+PAGE = "reference/errors.html"  # of the documentation site
 
 
 def shown(value: object) -> str:
@@ -28,6 +30,11 @@ class StrongroomError(Exception):
     """The root of everything Strongroom raises on purpose."""
 
     code = "error"
+
+    @property
+    def help(self) -> str:
+        """Where the documentation says why this happens and what to do; `strongroom explain` says the same."""
+        return f"{PAGE}#{getattr(self, 'reason', '') or self.code}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Facts are keyword arguments, which an exception's own way of being pickled and copied leaves out.

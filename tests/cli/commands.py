@@ -24,6 +24,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "files history": (["/notes/a.md"], "written", "versions"),
     "files list": (["/notes"], "/notes/a.md", "files"),
     "files rename": (["/notes", "/books"], "moved: /notes to /books", "files"),
+    "explain": (["conflict"], "Somebody else was first", "remedy"),
     "files restore": (["/notes/a.md", "1"], "restored: /notes/a.md", "version"),
     "files search": (["note"], "/notes/a.md", "hits"),
     "files show": (["/notes/a.md"], "a note about", "text"),

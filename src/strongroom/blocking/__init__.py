@@ -57,6 +57,7 @@ class Context:
 
     @property
     def space(self) -> str:
+        """The tenant that this context is of."""
         return self._async.space
 
     @property

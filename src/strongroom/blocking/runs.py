@@ -23,6 +23,7 @@ class Run:
 
     @property
     def id(self) -> str:
+        """The run's name in its space."""
         return self._async.id
 
     @property
@@ -37,10 +38,12 @@ class Run:
 
     @property
     def seq(self) -> int:
+        """How many updates this handle has seen: what the next one expects."""
         return self._async.seq
 
     @property
     def config(self) -> RunConfig:
+        """What the run was started with: limits of the working set, when milestones are due."""
         return self._async.config
 
     @property

@@ -35,10 +35,12 @@ class Session:
 
     @property
     def id(self) -> str:
+        """The session's name in its space."""
         return self._async.id
 
     @property
     def created_at(self) -> datetime:
+        """When it was opened first."""
         return self._async.created_at
 
     append = blocking(AsyncSession.append)

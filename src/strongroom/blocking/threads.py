@@ -23,6 +23,7 @@ class Thread:
 
     @property
     def id(self) -> str:
+        """The thread's name in its space."""
         return self._async.id
 
     def __repr__(self) -> str:
@@ -64,6 +65,7 @@ class Threads:
 
     @property
     def limits(self) -> Limits:
+        """What these threads may hold."""
         return self._async.limits
 
     def limited(

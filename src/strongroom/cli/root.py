@@ -38,6 +38,7 @@ MODULES = {
     "doctor": "doctor",
     "encrypt": "encryption",
     "erase": "memories",
+    "explain": "explaining",
     "files": "files",
     "import": "importing",
     "keys": "keys",

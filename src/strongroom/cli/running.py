@@ -11,7 +11,7 @@ import click
 from strongroom.cli import seen_enough
 from strongroom.cli.output import complain
 from strongroom.cli.root import cli
-from strongroom.errors import StoreError, StrongroomError
+from strongroom.errors import Conflict, StoreError, StrongroomError
 
 
 def run(given: list[str]) -> None:
@@ -49,6 +49,8 @@ def _explain(error: Exception) -> int:
     """Say what went wrong, and return the exit code for it."""
     if isinstance(error, StrongroomError):
         complain(str(error))
+        if isinstance(error, StoreError | Conflict):  # the others say all there is to know
+            complain(f"why, and what to do: strongroom explain {error.help.partition('#')[2]}")
         return 3 if isinstance(error, StoreError) else 1
     if isinstance(error, OSError):
         complain(str(error))

@@ -288,6 +288,7 @@ class Dispatcher:
 
     @property
     def handler(self) -> Callable[..., Callable[[F], F]]:
+        """Register a function for messages to a name: `@dispatcher.handler("router", accepts=Text)`."""
         return self._async.handler
 
     def bind(self, ctx: AsyncContext, *, address: Address | None = None) -> AsyncDispatcher:

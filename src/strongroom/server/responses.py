@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strongroom.errors import (
+    PAGE,
     BudgetExceeded,
     Closed,
     CommitUnknown,
@@ -25,6 +26,7 @@ from strongroom.errors import (
     Unavailable,
 )
 from strongroom.protocol.errors import facts
+from strongroom.remedies import explain
 
 JSON = "application/json"
 PIECE_BYTES = 256 * 1024
@@ -129,4 +131,7 @@ def problem(error: Exception, request_id: str, *, tidy: Tidy | None = None, read
 def _body(message: str, code: str, request_id: str, details: dict[str, Any]) -> dict[str, Any]:
     versions: dict[str, Any] = {name: details[name] for name in ("expected", "actual") if name in details}
     body: dict[str, Any] = {"ok": False, "error": message, "code": code, "id": request_id, **versions}
+    word = details.get("reason") or code
+    if explain(word) is not None:
+        body["help"] = f"{PAGE}#{word}"
     return {**body, "details": details} if details else body

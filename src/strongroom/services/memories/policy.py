@@ -63,6 +63,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         return proposer in self.auto_commit and (proposer != PROGRAM or about != "")
 
     def ceiling(self, proposer: str) -> Trust:
+        """Return the highest trust that a proposer's memories can have."""
         return self.trust.get(proposer, self.default_trust)
 
     def check_reviewer(self, batch: Batch, reviewer: str) -> None:

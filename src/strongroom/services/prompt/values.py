@@ -61,4 +61,5 @@ class Prompt(Struct, frozen=True):
 
     @property
     def total_tokens(self) -> int:
+        """What all of it costs, tools and system prompt included."""
         return self.receipt.tokens

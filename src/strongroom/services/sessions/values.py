@@ -31,6 +31,7 @@ class Message(dict[str, Any]):
 
     @property
     def at(self) -> datetime:
+        """When it arrived."""
         return when(self._micros)
 
     @property
@@ -47,10 +48,12 @@ class Message(dict[str, Any]):
 
     @property
     def role(self) -> Any:
+        """Who speaks: `user`, `assistant`, `tool`, `system`."""
         return dict.get(self, "role")
 
     @property
     def content(self) -> Any:
+        """What is said: text, or a list of parts."""
         return dict.get(self, "content")
 
     def __missing__(self, key: str) -> Any:
@@ -61,6 +64,7 @@ class Message(dict[str, Any]):
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
+        """Return a member of the message, as `message[key]` does, or the default."""
         if key in self or key in ("id", "timestamp"):
             return self[key]
         return default

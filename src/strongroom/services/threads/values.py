@@ -41,6 +41,7 @@ class Slot(Struct, frozen=True, eq=False):
 
     @property
     def index(self) -> int:
+        """Its place in the thread, from 0."""
         return self.record.index
 
     @property
@@ -50,14 +51,17 @@ class Slot(Struct, frozen=True, eq=False):
 
     @property
     def from_id(self) -> str:
+        """Who sent it."""
         return self.record.sender or ""
 
     @property
     def to_id(self) -> str:
+        """Who it is for; empty if for nobody in particular."""
         return self.record.receiver or ""
 
     @property
     def at(self) -> datetime:
+        """When it was appended."""
         return moment(self.record.at)
 
     @property

@@ -1,0 +1,414 @@
+"""The reference, made from the program while the site is built: names, events, errors, settings, the HTTP API.
+
+A page here cannot be out of date, and a name without a docstring does not pass `tests/test_site.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import strongroom
+from strongroom import remedies
+from strongroom.adapters.mem0 import Memory as Mem0
+from strongroom.archives import FolderArchive
+from strongroom.blocking import Context
+from strongroom.blocking.files import Files
+from strongroom.blocking.memories import Memories
+from strongroom.blocking.registry import Registry
+from strongroom.blocking.runs import Runs
+from strongroom.blocking.sessions import Sessions
+from strongroom.blocking.threads import Threads
+from strongroom.config import Backend, ProcessPool
+from strongroom.dispatch import AsyncDispatcher, Dispatcher, Retry
+from strongroom.protocol.errors import ERRORS
+from strongroom.schemas import __file__ as schemas
+from strongroom.server.app import ENDPOINTS
+from strongroom.server.openapi import describe
+from strongroom.services.runs.ledger import RESERVED
+from strongroom.services.sessions.values import Hit
+from strongroom.testing import StoreConformance, explore, failures, guarantees, linearizable
+
+NAV = {
+    "Opening and the context": "reference/context.md",
+    "Runs": "reference/runs.md",
+    "Sessions and prompts": "reference/sessions.md",
+    "Memories": "reference/memories.md",
+    "Threads and dispatch": "reference/threads.md",
+    "Files and turns": "reference/files.md",
+    "Testing a store": "reference/testing.md",
+    "Events": "reference/events.md",
+    "Errors": "reference/errors.md",
+    "Configuration": "reference/configuration.md",
+    "Command line": "cli.md",
+    "HTTP API": "reference/http.md",
+}
+# What is told on which page, in which order. `ctx.runs` and the like are shown under the name that a program writes.
+NAMES: dict[str, tuple[tuple[str, Any], ...]] = {
+    "reference/context.md": (
+        ("strongroom.open", strongroom.open),
+        ("strongroom.aopen", strongroom.aopen),
+        ("strongroom.connect", strongroom.connect),
+        ("strongroom.aconnect", strongroom.aconnect),
+        ("Context", Context),
+        ("AsyncContext", strongroom.AsyncContext),
+        ("Durability", strongroom.Durability),
+    ),
+    "reference/runs.md": (
+        ("ctx.runs", Runs),
+        ("Run", strongroom.Run),
+        ("AsyncRun", strongroom.AsyncRun),
+        ("WorkingSet", strongroom.WorkingSet),
+        ("Event", strongroom.Event),
+        ("Episode", strongroom.Episode),
+    ),
+    "reference/sessions.md": (
+        ("ctx.sessions", Sessions),
+        ("Session", strongroom.Session),
+        ("AsyncSession", strongroom.AsyncSession),
+        ("Message", strongroom.Message),
+        ("Hit", Hit),
+        ("Window", strongroom.Window),
+        ("Prompt", strongroom.Prompt),
+        ("strongroom.fit", strongroom.fit),
+    ),
+    "reference/memories.md": (
+        ("ctx.memories", Memories),
+        ("Memory", strongroom.Memory),
+        ("MemoryRequest", strongroom.MemoryRequest),
+        ("Batch", strongroom.Batch),
+        ("Policy", strongroom.Policy),
+        ("Embedder", strongroom.Embedder),
+        ("VectorIndex", strongroom.VectorIndex),
+        ("strongroom.adapters.mem0.Memory", Mem0),
+    ),
+    "reference/threads.md": (
+        ("ctx.threads", Threads),
+        ("Thread", strongroom.Thread),
+        ("AsyncThread", strongroom.AsyncThread),
+        ("Slot", strongroom.Slot),
+        ("ctx.registry", Registry),
+        ("strongroom.dispatch.Dispatcher", Dispatcher),
+        ("strongroom.dispatch.AsyncDispatcher", AsyncDispatcher),
+        ("strongroom.dispatch.Retry", Retry),
+        ("strongroom.archives.FolderArchive", FolderArchive),
+    ),
+    "reference/files.md": (("ctx.files", Files), ("Turn", strongroom.Turn), ("AsyncTurn", strongroom.AsyncTurn)),
+    "reference/testing.md": (
+        ("strongroom.testing.StoreConformance", StoreConformance),
+        ("strongroom.testing.failures", failures),
+        ("strongroom.testing.guarantees", guarantees),
+        ("strongroom.testing.explore", explore),
+        ("strongroom.testing.linearizable", linearizable),
+    ),
+}
+ASYNC = "Everything is as in `{0}`, with `await` before each call (iterators are `async for`)."
+# The same names, awaited: told once.
+TWINS = {"AsyncRun", "AsyncSession", "AsyncThread", "AsyncTurn", "AsyncContext", "strongroom.dispatch.AsyncDispatcher"}
+# To be subclassed: what its tests call is no interface.
+WHOLE = {"strongroom.testing.StoreConformance"}
+WIDTH = 100
+
+
+def pages() -> dict[str, str]:
+    """Return every page of the reference."""
+    titles = {name: title for title, name in NAV.items()}
+    made = {name: f"# {titles[name]}\n\n{_names(parts)}" for name, parts in NAMES.items()}
+    return made | {
+        "reference/index.md": _index(),
+        "reference/events.md": _events(),
+        "reference/errors.md": _errors(),
+        "reference/configuration.md": _configuration(),
+        "reference/http.md": _http(),
+    }
+
+
+def documented() -> set[str]:
+    """Return the public names that some page tells about."""
+    told = {name.rpartition(".")[2] for parts in NAMES.values() for name, _ in parts}
+    return told | {kind.__name__ for kind in _error_types()}
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+def _names(parts: tuple[tuple[str, Any], ...]) -> str:
+    return "\n".join(text for name, value in parts for text in _entry(name, value))
+
+
+def _entry(name: str, value: Any) -> Iterator[str]:
+    yield f"## `{name}`\n"
+    if not inspect.isclass(value):
+        yield f"{_signature(name, value)}\n\n{_prose(value)}\n"
+        return
+    yield f"{_prose(value)}\n"
+    if name in TWINS:
+        yield f"{ASYNC.format(name.replace('Async', ''))}\n"
+    if name in TWINS | WHOLE:
+        return
+    if fields := _fields(value):
+        rows = "\n".join(f"| `{field}` | `{_cell(kind)}` | {default} |" for field, kind, default in fields)
+        yield f"| field | type | default |\n|---|---|---|\n{rows}\n"
+    for member, found in members(value):
+        shown = f"{name}.{member}"
+        if isinstance(found, property | cached_property):
+            yield f"### `{shown}`\n\n{_prose(found)}\n"
+        elif callable(found):
+            yield f"### `{shown}`\n\n{_signature(shown, found)}\n\n{_prose(found)}\n"
+
+
+def members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield what a class offers, in the order in which it is written down."""
+    fields = {field for field, _, _ in _fields(kind)}
+    for one in kind.__mro__:
+        if not one.__module__.startswith("strongroom"):
+            continue
+        for name, value in vars(one).items():
+            plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+            known = callable(plain) or isinstance(plain, property | cached_property)
+            if not name.startswith(("_", "test_")) and name not in fields and known and not inspect.isclass(plain):
+                yield name, plain
+
+
+def _fields(kind: type) -> list[tuple[str, str, str]]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        hints = {name: hint for one in reversed(kind.__mro__) for name, hint in _annotations(one).items()}
+        found = msgspec.structs.fields(kind)
+        public = [field for field in found if not field.name.startswith("_")]
+        return [(field.name, str(hints.get(field.name, "")), _default(field)) for field in public]
+    if hasattr(kind, "__required_keys__"):  # a TypedDict
+        hints = _annotations(kind)
+        needed: frozenset[str] = kind.__required_keys__
+        return [(name, _hint(hint), "needed" if name in needed else "") for name, hint in hints.items()]
+    return []
+
+
+def _annotations(kind: Any) -> dict[str, Any]:
+    return dict(getattr(kind, "__annotations__", {}))
+
+
+def _hint(hint: Any) -> str:
+    return str(getattr(hint, "__forward_arg__", hint))
+
+
+def _default(field: Any) -> str:
+    if field.default is not msgspec.NODEFAULT:
+        return f"`{_cell(field.default)}`"
+    return "" if field.default_factory is msgspec.NODEFAULT else f"`{field.default_factory.__name__}()`"
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _signature(name: str, value: Any) -> str:
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return f"```py\n{name}(...)\n```"
+    given = [one for place, one in enumerate(signature.parameters.values()) if place or one.name != "self"]
+    returns = "" if signature.return_annotation is signature.empty else f" -> {_plain(signature.return_annotation)}"
+    parts = list(_parameters(given))
+    line = f"{name}({', '.join(parts)}){returns}"
+    if len(line) > WIDTH:
+        line = f"{name}(\n    " + ",\n    ".join(parts) + f",\n){returns}"
+    return f"```py\n{line}\n```"
+
+
+def _parameters(given: list[inspect.Parameter]) -> Iterator[str]:
+    marked = any(one.kind is one.VAR_POSITIONAL for one in given)
+    for one in given:
+        if one.kind is one.KEYWORD_ONLY and not marked:
+            marked = True
+            yield "*"
+        hint = "" if one.annotation is one.empty else f": {_plain(one.annotation)}"
+        default = "" if one.default is one.empty else f"{' = ' if hint else '='}{_value(one.default)}"
+        star = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        yield f"{star}{one.name}{hint}{default}"
+
+
+def _value(value: Any) -> str:
+    """Show a default. An object that is shown by its address would differ from run to run."""
+    text = repr(value)
+    return "..." if " at 0x" in text or text.startswith("<") else text
+
+
+def _plain(hint: Any) -> str:
+    return hint if isinstance(hint, str) else inspect.formatannotation(hint).replace("strongroom.", "")
+
+
+def _prose(value: Any) -> str:
+    """Return a docstring as Markdown: its examples become blocks."""
+    text = inspect.getdoc(value.func if isinstance(value, cached_property) else value) or ""
+    lines: list[str] = []
+    within = False
+    for line in text.splitlines():
+        example = line.startswith((">>> ", "... ", "...")) or (within and line != "")
+        if example != within:
+            lines.append("```pycon" if example else "```")
+            within = example
+        lines.append(line)
+    return "\n".join([*lines, "```"] if within else lines)
+
+
+# ---- data -----------------------------------------------------------------------------------------------------------
+
+
+def _index() -> str:
+    """Return a table of contents: every name, and the line that says what it is."""
+    parts = ["# Reference\n\nEvery public name, made from the program itself.\n"]
+    for title, page in NAV.items():
+        link = page.removeprefix("reference/") if page.startswith("reference/") else f"../{page}"
+        parts.append(f"## [{title}]({link})\n")
+        if page in NAMES:
+            rows = [f"| [`{name}`]({link}#{_anchor(name)}) | {_first_line(value)} |" for name, value in NAMES[page]]
+            parts.append("| name | what it is |\n|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def _anchor(name: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "", name.lower())
+
+
+def _first_line(value: Any) -> str:
+    return _cell((inspect.getdoc(value) or "").partition("\n")[0])
+
+
+def _error_types() -> list[type[strongroom.StrongroomError]]:
+    return [strongroom.StrongroomError, *(kind for kind, _ in ERRORS.values())]
+
+
+def _errors() -> str:
+    """Return every error with cause and remedy, and every reason of the store."""
+    parts = [
+        "# Errors\n\nThe type says whose fault it is and whether anything changed. `code` and `reason` are stable. "
+        "`error.help` leads here, and `strongroom explain conflict` says the same in a terminal.\n"
+    ]
+    for kind in _error_types():
+        told = remedies.ERRORS[kind.code]
+        facts = ERRORS.get(kind.code, (kind, ()))[1]
+        carries = ", ".join(f"`{fact}`" for fact in facts) or "nothing more"
+        parts.append(
+            f"## `{kind.__name__}` {{#{kind.code}}}\n\n{_prose(kind)}\n\n* **Cause.** {told.cause}\n"
+            f"* **Remedy.** {told.remedy}\n* **Code** `{kind.code}`; carries {carries}.\n"
+        )
+    rows = "\n".join(
+        f'| <a id="{name}"></a>`{name}` | {one.cause} | {one.remedy} |'
+        for name, one in sorted(remedies.REASONS.items())
+    )
+    parts.append(f"## Reasons\n\nOf the store: `error.reason`.\n\n| reason | cause | remedy |\n|---|---|---|\n{rows}\n")
+    return "\n".join(parts)
+
+
+def _events() -> str:
+    """Return every type of event with the fields of its payload."""
+    schema = json.loads((Path(schemas).parent / "ledger_event.json").read_text())
+    parts = [
+        "# Events\n\nWhat a run's ledger holds. `run.record(type, payload)` writes those that are yours; the rest is "
+        "written by the call it stands for, in the same commit. A type of your own is `custom.` and a name "
+        "(`custom.invoice_sent`), with any object.\n"
+    ]
+    for name in schema["properties"]["event_type"]["anyOf"][0]["enum"]:
+        payload = schema["$defs"][name]
+        by = f"Written by `{RESERVED[name]}`." if name in RESERVED else "Yours to record."
+        needed = set(payload.get("required", ()))
+        rows = "\n".join(
+            f"| `{field}` | {_type(one)} | {'needed' if field in needed else 'optional'} |"
+            for field, one in payload.get("properties", {}).items()
+        )
+        parts.append(f"## `{name}`\n\n{by}\n\n| field | type | |\n|---|---|---|\n{rows}\n")
+    return "\n".join(parts)
+
+
+def _type(schema: Any) -> str:
+    if schema is True:
+        return "any JSON"
+    kind = schema.get("type", "any JSON")
+    named = " or ".join(kind) if isinstance(kind, list) else kind
+    if "items" in schema:
+        named = f"list of {_type(schema['items'])}"
+    bounds = [f"{word} {schema[key]:,}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in schema]
+    return f"{named} {' '.join(bounds)}".strip()
+
+
+def _configuration() -> str:
+    """Return every option of opening, every variable, and the settings of a file."""
+    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items())
+    parts = [
+        "# Configuration\n\nLater wins: defaults, `strongroom.yaml`, environment, arguments.\n\n## Opening\n",
+        _signature("strongroom.open", strongroom.open),
+        _prose(strongroom.open),
+        f"\n## Variables\n\n| variable | meaning |\n|---|---|\n{rows}\n",
+        "## `strongroom.yaml`\n\nRead by `strongroom.config.load()` and the command line; needs the extra `config`.\n",
+    ]
+    for title, kind in (("backend", Backend), ("process_pool", ProcessPool)):
+        fields = "\n".join(f"| `{name}` | `{_cell(hint)}` | {default} |" for name, hint, default in _fields(kind))
+        parts.append(f"### `{title}`\n\n{_prose(kind)}\n\n| key | type | default |\n|---|---|---|\n{fields}\n")
+    return "\n".join(parts)
+
+
+VARIABLES = {
+    "STRONGROOM_URL": "where the data is: a path, `postgresql://`, `redis://`, or the address of a server",
+    "STRONGROOM_SPACE": "the tenant; of a server, the space of callers without a key",
+    "STRONGROOM_CONFIG": "the file to read instead of `strongroom.yaml`",
+    "STRONGROOM_REPEATS": "how long ids that callers chose are remembered: `12h`, `90d`, `forever`; 30 days without it",
+    "STRONGROOM_API_KEY": "the key of a server, for the command line and `strongroom mcp`",
+    "STRONGROOM_ACTOR": "who ledgers and reviews name, instead of the login name",
+    "STRONGROOM_DEBUG": "`1`: the command line shows tracebacks",
+    "STRONGROOM_DEMO_FAST": "`1`: the demo does not pause",
+    "STRONGROOM_BACKEND_MAX_THREADS": "as every key of `strongroom.yaml`: `STRONGROOM_`, its section, its name",
+    "STRONGROOM_KEY": "the key of an encrypted file",
+    "STRONGROOM_KEY_FILE": "a file that holds it",
+    "STRONGROOM_KEY_COMMAND": "a command that prints it",
+    "STRONGROOM_NEW_KEY": "the new key of `rekey`, `encrypt`, `backup --new-key`; `_FILE` and `_COMMAND` as above",
+    "STRONGROOM_NEW_KEY_FILE": "see above",
+    "STRONGROOM_NEW_KEY_COMMAND": "see above",
+    "STRONGROOM_PACK_KEY": "the key of an encrypted pack; `_FILE` and `_COMMAND` as above",
+    "STRONGROOM_ALLOWED_ORIGINS": "web pages that may call the server, separated by commas; none without it",
+    "STRONGROOM_BACKUPS": "the folder for backups that the server makes (`backups`)",
+    "STRONGROOM_SNAPSHOTS": "the folder for packs that the server keeps (`snapshots`)",
+    "STRONGROOM_EMBEDDER": "what the server searches by meaning with; see the page of the server",
+    "STRONGROOM_EMBEDDER_KEY": "the key of an embedding service",
+    "STRONGROOM_JWT_ISSUER": "who issues tokens (OIDC)",
+    "STRONGROOM_JWT_AUDIENCE": "for whom they are issued",
+    "STRONGROOM_JWT_KEYS_URL": "where the issuer's keys are",
+    "STRONGROOM_MAX_ANSWER_BYTES": "of stored content in one answer of the server (8 MiB)",
+    "STRONGROOM_MAX_BODIES_BYTES": "of all bodies at once, in each worker (256 MiB)",
+    "STRONGROOM_MAX_BODY_BYTES": "of one body (8 MiB)",
+    "STRONGROOM_MAX_PACK_BYTES": "of one pack (256 MiB)",
+    "STRONGROOM_MAX_STREAMS": "followers at the same time, of a key (256)",
+    "STRONGROOM_REQUESTS_PER_SECOND": "of a key (500)",
+    "STRONGROOM_MCP_SESSIONS": "`0`: no sessions for assistants of the older family",
+    "STRONGROOM_NO_KEYS": "`1`: serve this machine without a key again, once all keys are revoked",
+    "QDRANT_URL": "an index by meaning that all workers share; with STRONGROOM_EMBEDDER",
+    "QDRANT_COLLECTION": "its collection",
+    "AOS_RUNS_ROOT": "for those who come from AoS Context: the folder of `strongroom.db`",
+    "AOS_TEST_MODE": "for those who come from AoS Context",
+}
+
+
+def _http() -> str:
+    """Return every endpoint, from the description that the server gives of itself."""
+    described = describe(ENDPOINTS)
+    parts = [
+        "# HTTP API\n\nMade from the table of endpoints that the server works by. A running server shows the same "
+        "with types and examples at `/docs`, and as OpenAPI at `/openapi.json`. How to use it: "
+        "[the server](../server.md).\n"
+    ]
+    rows: dict[str, list[str]] = {}
+    for path, methods in described["paths"].items():
+        for method, one in methods.items():
+            told = _cell(one.get("summary") or one.get("description", "").partition("\n")[0])
+            asked = ", ".join(f"`{each['name']}`" for each in one.get("parameters", ()) if each.get("in") == "query")
+            group = path.split("/")[1] or "root"
+            rows.setdefault(group, []).append(f"| `{method.upper()} {path}` | {told} | {asked} |")
+    for group, lines in sorted(rows.items()):
+        parts.append(f"## {group}\n\n| request | what it does | query |\n|---|---|---|\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)

@@ -1,0 +1,32 @@
+"""`strongroom explain`: why an error happens and what to do about it, without the internet."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+
+from strongroom import remedies
+from strongroom.cli.output import as_json, facts, show, wants_json
+from strongroom.cli.root import cli
+from strongroom.errors import InvalidInput
+
+
+@cli.command("explain")
+@click.argument("word", required=False)
+def explain_error(word: str | None) -> None:
+    """Say why an error happens and what to do: by its code or its reason."""
+    known = {**remedies.ERRORS, **remedies.REASONS}
+    if word is None:
+        rows = [(name, one.cause) for name, one in sorted(known.items())]
+        show({name: one._asdict() for name, one in sorted(known.items())}, ["word", "cause"], rows)
+        return
+    if word not in known:
+        near = get_close_matches(word, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`strongroom explain` lists all there are"
+        raise InvalidInput(f"no error has the code or the reason {word!r:.60}; {hint}")
+    told = known[word]
+    if wants_json():
+        as_json({"word": word, **told._asdict()})
+    else:
+        facts({"word": word, "cause": told.cause, "remedy": told.remedy})

@@ -1,0 +1,167 @@
+"""What every error means and what to do about it: said by `strongroom explain`, and on the page of errors.
+
+An error's `code` says which it is; where the store failed, `reason` says why. Both are stable words.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Remedy(NamedTuple):
+    """Why something happens, and what to do then."""
+
+    cause: str
+    remedy: str
+
+
+# By the code of an error.
+ERRORS = {
+    "error": Remedy(
+        "Something that Strongroom refuses on purpose; every other error is one of these.",
+        "Catch it where any refusal is handled alike.",
+    ),
+    "invalid_input": Remedy(
+        "An argument cannot be stored or asked for: a wrong type, a value out of bounds, NaN, an unknown option. "
+        "`path` says where in it. Nothing changed.",
+        "Mend the call. The message says what is allowed. Repeating it as it is never helps.",
+    ),
+    "not_found": Remedy(
+        "There is nothing of that name in this space: never made, deleted, erased, or of another tenant.",
+        "Look at `kind` and `id`; list what there is. Check that you opened the right store and `space`.",
+    ),
+    "conflict": Remedy(
+        "Somebody else was first: what you expected (`expected`) is no longer so (`actual`). Nothing changed.",
+        "Read again, decide again, write again; `update_with` and `turn_with` do that for you.",
+    ),
+    "immutable": Remedy(
+        "What you tried to change never changes: the id of a run, an event, a message, a slot. Nothing changed.",
+        "Add something new instead: an update, an event, a message that says what is right.",
+    ),
+    "budget_exceeded": Remedy(
+        "The call would pass a limit (`limit`, `needed`): of a window, a turn, a thread, a record. Nothing changed.",
+        "Send less, in several calls, or raise the limit where it was set.",
+    ),
+    "closed": Remedy(
+        "The context, the store or the turn had ended before the call. Nothing changed.",
+        "Keep it open as long as it is used: one `with strongroom.open(...)` around the program, not around a call.",
+    ),
+    "store_error": Remedy(
+        "The store failed, not the caller. `reason` says how.",
+        "See the reason. The three kinds below it say whether anything changed.",
+    ),
+    "unavailable": Remedy(
+        "The store cannot serve this now, and may later. Nothing changed.",
+        "See the reason; then repeat. A server's client has repeated for 15 seconds before it says this.",
+    ),
+    "commit_unknown": Remedy(
+        "The line broke, or the disk failed, between a commit and its answer. It may or may not have happened.",
+        "Repeat the same call with the same `commit_id` (`error.commit_id` if you gave none): it happens at most once, "
+        "and you get the first answer.",
+    ),
+    "schema_mismatch": Remedy(
+        "What is there is not a store that this version can open. Nothing changed.",
+        "See the reason. Never delete the file to get rid of it.",
+    ),
+    "damaged": Remedy(
+        "What is stored is not what was written. It was not served, and nothing was changed.",
+        "Stop writers, keep a copy of all files, run `strongroom check`, restore a backup. The rest stays readable.",
+    ),
+}
+
+# By the reason of an error of the store.
+REASONS = {
+    "locked": Remedy(
+        "Another process held the file for longer than `timeout_seconds`.",
+        "Look for a program that keeps a transaction open; raise `timeout_seconds`.",
+    ),
+    "disk_full": Remedy("No room on the disk.", "Free some; nothing has to be repaired."),
+    "file_too_large": Remedy(
+        "The file reached a limit of the system or of the user.", "Raise the limit (`ulimit -f`)."
+    ),
+    "read_only": Remedy(
+        "The store was opened to be read only, or cannot be written.",
+        "Open it without `read_only`; check the owner and the rights of file and folder.",
+    ),
+    "io": Remedy(
+        "The disk or its driver failed.", "Look at the system's log. After a failed fsync, open the store anew."
+    ),
+    "forked": Remedy(
+        "The process was forked while the store was open.", "Open the store in the child, after the fork."
+    ),
+    "network_filesystem": Remedy(
+        "The file lies on a network file system, where SQLite's locks do not work.",
+        "Use a local disk, or Postgres, Redis or a server.",
+    ),
+    "hard_link": Remedy("The file has a second name; two names would destroy it.", "Remove the other name or copy it."),
+    "sqlite_version": Remedy("The SQLite in use has a fault that loses data.", "Install apsw-sqlite3mc anew."),
+    "permission": Remedy(
+        "The file, the server's role or the key does not allow it.",
+        "Give the right, or use a key of another role: `strongroom keys create --role ...`.",
+    ),
+    "missing": Remedy(
+        "A folder, a database, or a package that is needed is not there.",
+        "Make it, or install the extra that the message names.",
+    ),
+    "unreachable": Remedy("The server does not answer.", "Check address, network and that it runs; then repeat."),
+    "evicting": Remedy("Redis may throw data away when its memory is full.", "Set `maxmemory-policy noeviction`."),
+    "memory": Remedy("The server has no memory left.", "Give it more, or keep less."),
+    "server_version": Remedy("The server is too old.", "Postgres 13 or newer; Redis 7 or Valkey."),
+    "encoding": Remedy("The Postgres database is not in UTF-8.", "Make one with `ENCODING 'UTF8'`."),
+    "stalled": Remedy("A commit got no answer from a thread or server in time.", "Look at the load; then repeat."),
+    "not_durable": Remedy(
+        "`require_durable` was asked for, and Redis may lose what it acknowledged.",
+        "`appendonly yes` and `appendfsync always`, or open it without.",
+    ),
+    "too_many_requests": Remedy(
+        "The key asked more often than the server allows.",
+        "Wait as long as `Retry-After` says; raise STRONGROOM_REQUESTS_PER_SECOND.",
+    ),
+    "embedder": Remedy("The function or service that makes vectors failed.", "Search by words; look at the service."),
+    "key": Remedy(
+        "The key does not open this file, or could not be fetched.", "Name the right one; nothing was opened."
+    ),
+    "encryption": Remedy(
+        "Another package has replaced the SQLite that can encrypt.",
+        "`pip install --force-reinstall --no-deps apsw-sqlite3mc`.",
+    ),
+    "fsync": Remedy("The disk refused to make it durable.", "Repeat with the same id; look at the disk."),
+    "interrupted": Remedy("The call was interrupted while it committed.", "Repeat with the same id."),
+    "connection": Remedy("The connection broke before the answer came.", "Repeat with the same id."),
+    "foreign": Remedy("The file or the schema belongs to another program.", "Name another path or schema."),
+    "newer": Remedy(
+        "A newer Strongroom wrote it.", "Upgrade; or copy it back with `strongroom copy` of the newer one."
+    ),
+    "empty": Remedy(
+        "The file holds no store yet, and was opened to be read only.", "Open it once where it can be written."
+    ),
+    "contextstore": Remedy("The file to import was not written by ContextStore.", "Name another file."),
+    "older": Remedy("An older format, opened where it cannot be written.", "Open it once where it can be."),
+    "encrypted": Remedy("The file is encrypted and no key was given.", "`key=`, or STRONGROOM_KEY."),
+    "plain": Remedy("The file is not encrypted and a key was given.", "Open it without, or `strongroom encrypt` it."),
+    "http": Remedy("What answered is no Strongroom server, or one of another major version.", "Check the address."),
+    "server": Remedy("The server failed inside.", "Its log has more, under the id in the message."),
+    "corrupt": Remedy(
+        "SQLite found the file's structure broken.", "Restore a backup; `strongroom check` says what is."
+    ),
+    "checksum": Remedy(
+        "A row is not what was written: a bit flipped, or somebody edited it.",
+        "Restore it from a backup. Everything else can be read.",
+    ),
+    "gap": Remedy("Records of a stream are missing.", "Restore a backup; `strongroom runs verify` says from where."),
+    "replaced": Remedy(
+        "The file or the tables were exchanged or deleted under a live store.",
+        "Stop every process that uses it; put the right file back.",
+    ),
+    "regressed": Remedy(
+        "The store is older than what it has acknowledged: an old copy, or a replica that lost data.",
+        "Stop; find the newest copy. Do not write to this one.",
+    ),
+    "cut": Remedy("Something else than SQLite cut the log short.", "Stop every process; restore a backup."),
+    "differs": Remedy("A copy is not what its source is: it was written to meanwhile.", "Copy again, to a new target."),
+}
+
+
+def explain(word: str) -> Remedy | None:
+    """Return what a code or a reason means."""
+    return ERRORS.get(word) or REASONS.get(word)
