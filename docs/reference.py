@@ -376,6 +376,8 @@ VARIABLES = {
     "STRONGROOM_SNAPSHOTS": "the folder for packs that the server keeps (`snapshots`)",
     "STRONGROOM_EMBEDDER": "what the server searches by meaning with; see the page of the server",
     "STRONGROOM_EMBEDDER_KEY": "the key of an embedding service",
+    "STRONGROOM_MODEL": "the model that `strongroom learn` asks",
+    "STRONGROOM_MODEL_KEY": "the key of its service",
     "STRONGROOM_JWT_ISSUER": "who issues tokens (OIDC)",
     "STRONGROOM_JWT_AUDIENCE": "for whom they are issued",
     "STRONGROOM_JWT_KEYS_URL": "where the issuer's keys are",

@@ -118,6 +118,7 @@ REASONS = {
         "Wait as long as `Retry-After` says; raise STRONGROOM_REQUESTS_PER_SECOND.",
     ),
     "embedder": Remedy("The function or service that makes vectors failed.", "Search by words; look at the service."),
+    "model": Remedy("The model that was asked failed or answered nothing of use.", "Look at its service; then repeat."),
     "key": Remedy(
         "The key does not open this file, or could not be fetched.", "Name the right one; nothing was opened."
     ),
