@@ -21,6 +21,8 @@ from strongroom.codec import encode
 from strongroom.protocol import wire
 from strongroom.server.limits import HeldBytes
 from strongroom.server.responses import Refusal
+from strongroom.server.router import Endpoint
+from strongroom.server.routes import ENDPOINTS
 from strongroom.store import AnyQuestion, Append, Commit, Entry, Get, Key, Put, Range, Scan, Tail, new_id
 from tests.server.conftest import client
 from tests.server.serving import Process, process
@@ -31,6 +33,13 @@ MIB = 1024 * 1024
 BODY = MIB  # the limit in force
 MOST_MIB = 96  # what an attack may cost; it takes less than 20, and each sends or asks for far more
 ZIP = {"Content-Type": "application/zip"}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -150,10 +159,120 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
                 run.record("TOOL_RESULT", {"tool_name": "t", "ok": True, "result": text})
                 ctx.threads.append("t", text, from_id="a")
                 ctx.store.commit(Commit(new_id(), (), (Put(Key("default", "note", f"n{number}"), encode(text)),)))
+                if number < 12:
+                    ctx.files.write(f"/notes/{number}.md", text[:MIB])
+            run.attach(b"x" * (24 * MIB), type="text")
             dense = ctx.sessions.open("dense")
             for _ in range(24):
                 dense.append([{"role": "user", "content": DENSE}])
         yield started
+
+
+# The largest question of each endpoint that reads; one that is not here is asked without a query.
+LARGEST = {
+    "/runs": "limit=1000",
+    "/runs/{run_id}/events": "limit=1000",
+    "/runs/{run_id}/at": "seq=0",
+    "/runs/{run_id}/diff": "from_seq=0&to_seq=0",
+    "/runs/{run_id}/brief": "max_tokens=10000000",
+    "/runs/{run_id}/episodes": "limit=1000",
+    "/runs/{run_id}/follow": "after=0",
+    "/runs/{run_id}/memory/search": "q=word&top_k=1000",
+    "/sessions": "limit=1000",
+    "/sessions/search": "q=word&k=1000",
+    "/sessions/{session_id}/messages": "limit=1000",
+    "/sessions/{session_id}/window": "max_tokens=10000000",
+    "/sessions/{session_id}/search": "q=word&k=1000",
+    "/sessions/{session_id}/follow": "after=0",
+    "/memories": "limit=1000&everyone=true",
+    "/memories/pending": "limit=1000",
+    "/memories/search": "q=word&k=1000",
+    "/memories/revoke/preview": "source_ref=a&limit=1000",
+    "/memories/sources": "ref=message%3As%2F0",
+    "/threads": "limit=1000",
+    "/threads/dead": "limit=1000",
+    "/threads/{thread_id}/follow": "after=0",
+    "/files": "limit=1000",
+    "/files/text": "path=/notes/0.md",
+    "/files/history": "path=/notes/0.md&limit=1000",
+    "/files/search": "q=word&k=1000",
+    "/changes": "watch=run:r&watch=session:s",
+    "/search": "q=word&k=50",
+}
+IDS = {"run_id": "r", "session_id": "s", "thread_id": "t", "memory_id": "m", "batch_id": "b"}
+READING = [each for each in ENDPOINTS if each.method == "GET"]
+
+
+def forget_peak(server: Process) -> float:
+    """Let the most that the process held be what it holds now, where the kernel lets us; return it."""
+    with suppress(OSError):
+        Path(f"/proc/{server.pid}/clear_refs").write_text("5")
+    return peak_mib(server)
+
+
+def taken(http: httpx.Client, method: str, path: str, **more: Any) -> tuple[int, int]:
+    """Return the status of an answer and how long it is; a stream is left after what it says at first."""
+    with http.stream(method, path, **more) as answer:
+        if answer.headers.get("content-type", "").startswith("text/event-stream"):
+            return answer.status_code, len(next(answer.iter_bytes(), b""))
+        return answer.status_code, sum(map(len, answer.iter_bytes()))
+
+
+def test_no_endpoint_that_reads_is_missing() -> None:
+    assert LARGEST.keys() <= {each.path for each in READING}
+
+
+@pytest.mark.parametrize("endpoint", READING, ids=lambda each: each.path)
+def test_whatever_is_read_makes_a_server_hold_little(heavy: Process, endpoint: Endpoint) -> None:
+    with client(heavy.url) as http:
+        [artifact] = http.get("/runs/r").json()["artifact_refs"]
+        ids = {**IDS, "artifact_id": artifact["id"]}
+        path = re.sub(r"{(\w+)}", lambda found: ids[found.group(1)], endpoint.path)
+        before = forget_peak(heavy)
+        status, size = taken(http, "GET", f"{path}?{LARGEST.get(endpoint.path, '')}".rstrip("?"))
+    assert status in (200, 404, 413, 422) and peak_mib(heavy) - before < 64
+    assert size < 9 * MIB or endpoint.media in ("application/zip", "application/octet-stream")
+
+
+PROMPT = {"max_tokens": 10_000_000, "run_id": "r", "session_id": "s", "query": "word"}
+TOOLS: dict[str, dict[str, Any]] = {
+    "session_window": {"session_id": "s", "max_tokens": 12_000},
+    "session_search": {"query": "word", "k": 50},
+    "run_get": {"run_id": "r", "limit": 50},
+    "run_list": {"limit": 50},
+    "files_view": {"path": "/notes/0.md", "lines": 2000},
+    "search": {"query": "word"},
+    "fetch": {"id": "/notes/0.md"},
+    "memory_search": {"query": "word", "k": 50},
+}
+
+
+def test_a_prompt_makes_a_server_hold_little(heavy: Process) -> None:
+    with client(heavy.url) as http:
+        before = forget_peak(heavy)
+        status, _ = taken(http, "POST", "/prompt", json=PROMPT)
+    assert status in (200, 413, 422) and peak_mib(heavy) - before < 64
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_of_assistants_makes_a_server_hold_little(heavy: Process, tool: str) -> None:
+    told = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": TOOLS[tool]}}
+    with client(heavy.url) as http:
+        hello = http.post("/mcp", json=HELLO, headers=ACCEPT)
+        session = {**ACCEPT, "Mcp-Session-Id": hello.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
+        http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
+        before = forget_peak(heavy)
+        answer = http.post("/mcp", json=told, headers=session)
+    assert answer.status_code == 200 and '"result"' in answer.text and len(answer.content) < MIB
+    assert peak_mib(heavy) - before < 64
+
+
+@pytest.mark.parametrize("shape", ["empty lists", "depth", "keys"])
+def test_a_small_body_of_an_assistant_makes_a_server_hold_little(heavy: Process, shape: str) -> None:
+    with client(heavy.url) as http:
+        before = forget_peak(heavy)
+        answer = http.post("/mcp", content=SMALL_BODIES[shape], headers={"Content-Type": "application/json", **ACCEPT})
+    assert 400 <= answer.status_code < 500 and peak_mib(heavy) - before < 64
 
 
 DENSE: list[Any] = [[]] * 100_000  # three bytes each on the way, and twenty times that once parsed
