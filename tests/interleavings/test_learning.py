@@ -56,21 +56,23 @@ def test_two_learners_race_and_each_message_is_learnt_once() -> None:
         assert sum(result.messages for result in results) == len(TEXTS)
         await finished(store)
 
-    assert explore([learning(), learning()], check, setup=appending(*TEXTS)).failure is None
+    assert explore([learning(), learning()], check, setup=appending(*TEXTS), reads_in_order=True).failure is None
 
 
 def test_learners_of_different_reach_share_what_there_is() -> None:
     async def check(store: AsyncStore, results: Sequence[Any]) -> None:
         await finished(store)
 
-    assert explore([learning(1), learning(2)], check, setup=appending(*TEXTS)).failure is None
+    assert explore([learning(1), learning(2)], check, setup=appending(*TEXTS), reads_in_order=True).failure is None
 
 
 def test_what_is_said_while_somebody_learns_is_not_missed() -> None:
     async def check(store: AsyncStore, results: Sequence[Any]) -> None:
         await finished(store, (*TEXTS, "pepper"))
 
-    assert explore([learning(), appending("pepper")], check, setup=appending(*TEXTS)).failure is None
+    assert (
+        explore([learning(), appending("pepper")], check, setup=appending(*TEXTS), reads_in_order=True).failure is None
+    )
 
 
 @pytest.mark.parametrize(("crashes", "unknowns"), [(1, 0), (0, 1)])
@@ -80,7 +82,7 @@ def test_a_learner_that_dies_or_hears_no_answer_has_learnt_all_or_nothing(crashe
         await finished(store)
 
     programs = [learning(), learning(2)]
-    found = explore(programs, check, setup=appending(*TEXTS), crashes=crashes, unknowns=unknowns)
+    found = explore(programs, check, setup=appending(*TEXTS), crashes=crashes, unknowns=unknowns, reads_in_order=True)
     assert found.failure is None
 
 

@@ -246,6 +246,7 @@ run.summarized memory_batch_id    -       -       -         yes
 memories.propose policy           -       -       -         yes
 memories.commit policy            -       -       -         yes
 memories.reject policy            -       -       -         yes
+memories.learn policy             -       -       -         yes
 """
 
 # The two that make operations are asked for one that writes.

@@ -71,7 +71,7 @@ class Extracted(Struct, frozen=True):
     refused: tuple[str, ...] = ()
 
 
-class _Found(Struct, frozen=True):
+class _Item(Struct, frozen=True):
     """One item of an answer. What else it says is not looked at."""
 
     content: Annotated[str, Meta(min_length=1)]
@@ -131,7 +131,7 @@ def extracted(
     most = min(MOST_FOUND, policy.max_items)
     for place, item in enumerate(found[:most]):
         try:
-            request = _request(read(item, _Found), lines, owner, tags)
+            request = _request(read(item, _Item), lines, owner, tags)
             check_rules(request, policy, now)
         except InvalidInput as problem:
             refused.append(f"[{place}]: {problem!s:.{REASON_CHARS}}")
@@ -150,7 +150,7 @@ def read(item: Any, shape: type[Any]) -> Any:
         raise InvalidInput(str(problem)) from None
 
 
-def _request(found: _Found, lines: Sequence[Line], owner: Whose, tags: Sequence[str]) -> Request:
+def _request(found: _Item, lines: Sequence[Line], owner: Whose, tags: Sequence[str]) -> Request:
     if not all(1 <= n <= len(lines) for n in found.sources):
         raise InvalidInput("it cites messages that it was not shown")
     cited = [lines[n - 1] for n in sorted(set(found.sources))]

@@ -43,7 +43,7 @@ Staged = tuple[Sequence[Expect], Sequence[Write], Batch]
 Staging = Callable[[Sequence[Request]], Awaitable[Staged | None]]
 
 
-class Place(Struct, frozen=True):
+class Progress(Struct, frozen=True):
     """The value of the document that says which messages of a session were learnt from, for one owner."""
 
     session_id: str
@@ -63,7 +63,7 @@ class _Seen(Struct, frozen=True):
     """One snapshot: the session, which of its messages were learnt from, and at which version that stands."""
 
     view: View
-    place: Place
+    place: Progress
     version: int
 
     @property
@@ -72,7 +72,7 @@ class _Seen(Struct, frozen=True):
         return bounded(fresh, self.view.first, self.view.length)
 
 
-def place_key(space: str, session_id: str, owner: Whose) -> Key:
+def progress_key(space: str, session_id: str, owner: Whose) -> Key:
     return Key(space, keys.LEARNT, keys.digest(session_id, keys.owner(owner.user_id, owner.project_id)))
 
 
@@ -92,7 +92,7 @@ class Learning:
     def __init__(self, scope: Scope, policy: Policy, session_id: str, owner: Whose, proposer: str) -> None:
         self._scope, self._policy = scope, policy
         self._session_id, self._owner, self._proposer = session_id, owner, proposer
-        self._key = place_key(scope.space, session_id, owner)
+        self._key = progress_key(scope.space, session_id, owner)
 
     async def learn(
         self, model: models.Model, limit: int, staging: Staging, commit_id: str | None, *, threads: bool
@@ -139,7 +139,7 @@ class Learning:
             if not lesson.spans or seen.version != lesson.version or not _shows(seen.new, lesson.spans):
                 nothing = Learnt(session_id=self._session_id, left=size(seen.new))
                 return Plan((Expect(self._key, seen.version),), (), lambda _: nothing, pack(nothing))
-            view, place = seen.view, Place(self._session_id, joined((*seen.place.learnt, *lesson.spans)))
+            view, place = seen.view, Progress(self._session_id, joined((*seen.place.learnt, *lesson.spans)))
             expects: list[Expect] = [Expect(self._key, seen.version), Expect(view.document, view.version)]
             writes: list[Write] = [Put(self._key, pack(place), {"session": keys.session_tag(self._session_id)})]
             count = size(list(lesson.spans))
@@ -159,7 +159,9 @@ class Learning:
     async def _look(self) -> _Seen:
         stored, document, end = await self._scope.read(Get(self._key), *both(self._scope, self._session_id))
         view = view_of(self._scope, self._session_id, document, end, Absent)
-        return _Seen(view, load(stored, Place) if stored else Place(self._session_id), stored.version if stored else 0)
+        return _Seen(
+            view, load(stored, Progress) if stored else Progress(self._session_id), stored.version if stored else 0
+        )
 
     async def _asked(self, model: models.Model, limit: int, threads: bool) -> Lesson:
         """Ask the model about what is new."""
