@@ -20,8 +20,8 @@ from benchmarks.workload import BUDGET, SYNCED, message, messages
 SIZES = pick((100, 1_000, 10_000, 100_000, 1_000_000), (100, 1_000, 10_000))
 NAMES = pick((100, 1_000, 10_000, 100_000), (100, 1_000))
 SPACES = pick((1, 10, 100, 1_000, 10_000), (1, 10, 100))
-FILL_SECONDS = pick({"sessions": 90.0, "runs": 60.0, "memories": 75.0, "names": 30.0, "spaces": 25.0}, {})
-QUICK_FILL_SECONDS = 3.0
+FILL_SECONDS = pick({"sessions": 90.0, "runs": 45.0, "memories": 60.0, "names": 20.0, "spaces": 15.0}, {})
+QUICK_FILL_SECONDS = 1.5
 EVENT = {"tool_name": "fetch", "arguments": {"url": "https://example.com/a"}}
 OWN = 10  # memories of the owner who searches
 

@@ -20,7 +20,7 @@ FOLLOWERS = pick(1_000, 100)
 SESSIONS = 50
 FEW, MANY = 10, pick(100_000, 2_000)
 IDLE_SECONDS = pick(4.0, 1.0)
-ROUNDS = 5
+ROUNDS = pick(5, 2)
 FILL_SECONDS = pick(60.0, 5.0)
 
 

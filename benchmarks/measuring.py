@@ -19,9 +19,9 @@ from msgspec import Struct
 from benchmarks.goals import goal
 
 QUICK = os.environ.get("QUICK", "") not in ("", "0")
-ROUNDS = 5 if QUICK else 7
+ROUNDS = 3 if QUICK else 7
 FEWEST_ROUNDS = 3
-SECONDS = 0.5 if QUICK else 2.5  # for one comparison
+SECONDS = 0.3 if QUICK else 2.5  # for one comparison
 MOST_CALLS = 20_000  # in one round
 OVERTIME = 3  # times the seconds a comparison may take on a machine that has other things to do
 SEED = 20260101

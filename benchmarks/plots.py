@@ -87,11 +87,11 @@ class Axis(Struct, frozen=True):
         return [tick for tick in found if self.low * 0.999 <= tick <= self.high * 1.001]
 
 
-def axis(values: Sequence[float], log: bool, start: float, end: float) -> Axis:
+def axis(values: Sequence[float], log: bool, start: float, end: float, least_span: float = 100) -> Axis:
     if not log:
         return Axis(0.0, max(1.0, *values), False, start, end)
     low, high = min(values), max(values)
-    if high / low < 100:  # else a wobble would look like a cliff
+    if high / low < least_span:  # else a wobble would look like a cliff
         low, high = low / 3, high * 3
     return Axis(low / 1.15, high * 1.15, True, start, end)
 
@@ -99,7 +99,7 @@ def axis(values: Sequence[float], log: bool, start: float, end: float) -> Axis:
 def svg(plot: Plot, curves: Sequence[Curve], colours: Colours) -> str:
     """Return a plot of these lines."""
     points = [point for curve in curves for point in curve.points]
-    across = axis([x for x, _ in points], True, LEFT, WIDTH - RIGHT)
+    across = axis([x for x, _ in points], True, LEFT, WIDTH - RIGHT, least_span=2)
     up = axis([y for _, y in points], plot.log_y, HEIGHT - BOTTOM, TOP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '

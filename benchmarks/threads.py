@@ -15,13 +15,13 @@ from benchmarks.workload import SYNCED
 from strongroom.dispatch import Dispatcher
 
 CONVERSATIONS, MESSAGES = 8, 4
-ROUNDS = pick(7, 3)
+ROUNDS = pick(7, 2)
 BUSY = 300_000  # rounds of `spin`: some 20 ms of one processor, as much as a small tool call
 
 
 def measure() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
-        yield following(Path(folder) / "follow.db", pick(100, 30))
+        yield following(Path(folder) / "follow.db", pick(100, 20))
     with tempfile.TemporaryDirectory() as folder:
         yield from computing(Path(folder))
 
