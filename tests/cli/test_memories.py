@@ -71,6 +71,14 @@ def test_a_review_steps_through_the_queue(here: Path, type_in: Type, monkeypatch
         assert found[1].reason == "hearsay"
 
 
+def test_a_question_mark_says_what_each_answer_does(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("?\nq\n"))
+    told = type_in("memories", "review", "--reviewer", "ana").err
+    assert "a  accept: all of the batch becomes known" in told
+    with strongroom.open(here / "agent.db") as ctx:
+        assert len(ctx.memories.pending()) == 1
+
+
 def test_whoever_edits_does_not_also_approve(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
     made = decide(type_in, monkeypatch, "edit", "allows two requests", "accept", "quit")
     assert made["edited"] == 1 and made["accepted"] == 0

@@ -17,6 +17,12 @@ from strongroom.services.memories.values import Batch, Memory, Request
 BATCH = argument("batch_id", "memory_batch")
 REVIEWER = click.option("--reviewer", default=me, show_default="login name", help="Who decides.")
 CHOICES = "accept, reject, edit, skip, quit"
+HELP = """\
+  a  accept: all of the batch becomes known, in your name
+  r  reject: none of it does; you are asked why
+  e  edit: propose other words in your name and reject these; somebody else accepts yours
+  s  skip: leave it for later
+  q  quit: leave the rest for later"""
 MOST_BYTES = 10_000_000
 
 
@@ -143,7 +149,7 @@ def review(reviewer: str, proposer: str | None) -> None:
 def _decide(ctx: Context, batch: Batch, reviewer: str) -> str | None:
     """Ask about one batch until there is an answer that holds; None to quit."""
     while True:
-        answer = _asked(f"{CHOICES}?").lower()
+        answer = _asked(f"{CHOICES} (? explains)?").lower()
         try:
             if answer in ("a", "accept"):
                 ctx.memories.commit(batch, reviewer=reviewer)
@@ -160,6 +166,7 @@ def _decide(ctx: Context, batch: Batch, reviewer: str) -> str | None:
             return "skipped"
         if answer in ("q", "quit", ""):
             return None
+        click.echo(HELP, err=True)
 
 
 def _edit(ctx: Context, batch: Batch, reviewer: str) -> str:
