@@ -87,6 +87,7 @@ memory                      yes     yes     yes       yes
 memory_batch                yes     yes     yes       yes
 memory_decided              -       -       -         yes
 memory_index                yes     yes     yes       yes
+memory_learnt               yes     yes     yes       yes
 memory_log                  yes     yes     yes       yes
 memory_revocation           yes     yes     yes       yes
 memory_staged               -       -       -         yes
