@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from strongroom.backends.postgres import PostgresStore, schema
 from strongroom.backends.postgres.address import parse
@@ -148,6 +149,43 @@ def test_a_schema_may_be_named_in_the_address() -> None:
     address = parse("postgresql://me@db.example:6432/agents?sslmode=require&schema=team_a")
     assert (address.schema, address.shown) == ("team_a", "postgresql://db.example:6432/agents")
     assert address.conninfo == "postgresql://me@db.example:6432/agents?sslmode=require"
+
+
+VERIFIED = {"sslmode": "verify-full", "sslrootcert": "system"}
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://me@db.example/agents", VERIFIED),
+        ("postgresql://me@127.0.0.1,db.example/agents", VERIFIED),
+        ("postgresql://me@db.example/agents?sslmode=disable", {"sslmode": "disable"}),
+        ("postgresql://me@db.example/agents?sslrootcert=own.pem", {"sslrootcert": "own.pem"}),
+        ("postgresql://me@localhost/agents", {}),
+        ("postgresql://me@127.0.0.1,[::1]/agents", {}),
+        ("postgresql:///agents", {}),
+        ("postgresql:///agents?host=/run/postgresql", {}),
+    ],
+)
+def test_tls_is_verified_beyond_this_machine_unless_the_address_says_otherwise(
+    url: str, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGSSLMODE", "PGSSLROOTCERT", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    known = conninfo_to_dict(parse(url).conninfo)
+    assert {name: value for name, value in known.items() if name.startswith("ssl")} == expected
+
+
+def test_what_the_environment_says_of_tls_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSSLMODE", "disable")
+    assert "sslmode" not in parse("postgresql://me@db.example/agents").conninfo
+
+
+def test_a_server_without_tls_is_told_from_one_that_is_away(connect: Connect, postgres: str) -> None:
+    separator = "&" if "?" in postgres else "?"
+    with pytest.raises(Unavailable, match=r"no TLS that can be verified; .*\?sslmode=disable") as failure:
+        connect(f"{postgres}{separator}sslmode=verify-full&sslrootcert=system")
+    assert failure.value.reason == "tls"
 
 
 def test_a_schema_name_cannot_smuggle_sql() -> None:

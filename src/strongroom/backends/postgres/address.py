@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psycopg
 from msgspec import Struct
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from strongroom.errors import InvalidInput
 
 SCHEMA = "strongroom"
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_TLS = ("sslmode", "sslrootcert", "service")
+_SYSTEM_ROOTS = 160000  # the version of libpq that knows the authorities of its system
 
 
 class Address(Struct, frozen=True):
@@ -44,14 +47,17 @@ class Address(Struct, frozen=True):
 
 
 def parse(url: str) -> Address:
-    """Understand a postgresql:// address. `?schema=name` chooses the schema that holds the store."""
+    """Understand a postgresql:// address. `?schema=name` chooses the schema that holds the store.
+
+    Beyond this machine TLS is asked for and verified, unless the address or the environment says what to do.
+    """
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
     schema = next((value for name, value in query if name == "schema"), SCHEMA)
     if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise InvalidInput("the schema in a Postgres address must be a plain lower-case name, such as 'strongroom'")
     rest = urlencode([(name, value) for name, value in query if name != "schema"])
-    conninfo = urlunsplit((parts.scheme, parts.netloc, parts.path, rest, ""))
+    conninfo = f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
     try:
         known = conninfo_to_dict(conninfo)
     except psycopg.Error:
@@ -63,4 +69,17 @@ def parse(url: str) -> Address:
     if "@" in host:
         raise InvalidInput("the password in a Postgres address must be percent-encoded: write @ as %40")
     shown = f"postgresql://{host}:{known.get('port') or 5432}/{known.get('dbname') or ''}"
+    if not _is_here(host) and not any(name in known or f"PG{name.upper()}" in os.environ for name in _TLS):
+        conninfo = make_conninfo(conninfo, **_verified())
     return Address(conninfo, schema, shown, frozenset(known))
+
+
+def _is_here(hosts: str) -> bool:
+    """Tell whether what is sent to a server stays on this machine."""
+    return all(host in ("localhost", "::1") or host.startswith(("127.", "/", "@")) for host in hosts.split(","))
+
+
+def _verified() -> dict[str, str]:
+    """Return how to have TLS with whoever the address names. By itself libpq takes what it gets, and checks nothing."""
+    roots = {"sslrootcert": "system"} if psycopg.pq.version() >= _SYSTEM_ROOTS else {}
+    return {"sslmode": "verify-full", **roots}

@@ -161,4 +161,7 @@ def unreachable(error: psycopg.Error, shown: str) -> Unavailable:
         return Unavailable(f"{shown} does not let this role in", reason="permission")
     if "database " in said and "does not exist" in said:
         return Unavailable(f"{shown} does not exist", reason="missing")
+    if "SSL" in said or "certificate" in said:
+        advice = "name its authority with ?sslrootcert=..., or say ?sslmode=disable where the network is trusted"
+        return Unavailable(f"{shown} has no TLS that can be verified; {advice}", reason="tls")
     return Unavailable(f"{shown} cannot be reached", reason="unreachable")
