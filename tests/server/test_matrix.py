@@ -52,6 +52,7 @@ from tests.server.serving import Served
 # The questions of the port, about each kind.
 KINDS = """
 kind                        reader  writer  reviewer  admin
+agent_framework_checkpoint  yes     yes     yes       yes
 adk_artifact                yes     yes     yes       yes
 adk_artifact_version        yes     yes     yes       yes
 adk_memory                  yes     yes     yes       yes
@@ -80,6 +81,9 @@ langgraph_namespace         yes     yes     yes       yes
 langgraph_run               yes     yes     yes       yes
 langgraph_stored            yes     yes     yes       yes
 langgraph_writes            yes     yes     yes       yes
+llama_index_archive         yes     yes     yes       yes
+pydantic_ai_conversation    yes     yes     yes       yes
+pydantic_ai_entry           yes     yes     yes       yes
 ledger                      yes     yes     yes       yes
 run_usage                   yes     yes     yes       yes
 mail                        yes     yes     yes       yes
@@ -141,6 +145,7 @@ adk_memory                  put delete
 adk_memory_deleted          put
 adk_session                 put delete
 adk_state                   put
+agent_framework_checkpoint  put delete
 langgraph_checkpoint        append truncate erase
 langgraph_early             append delete
 langgraph_item              append truncate erase
@@ -149,21 +154,28 @@ langgraph_namespace         put
 langgraph_run               put delete
 langgraph_stored            put delete
 langgraph_writes            append delete
+llama_index_archive         put
+pydantic_ai_conversation    put delete
+pydantic_ai_entry           put delete
 """
 # The same of the sessions of adapters, whose ids begin with their names.
 IN_SESSIONS = """
 message                     append truncate erase
 session                     put delete
-session_kept                append
-session_priority_1          append
-session_priority_2          append
-session_priority_3          append
-session_priority_4          append
-session_priority_5          append
-session_priority_6          append
-session_priority_7          append
-session_priority_8          append
-session_priority_9          append
+session_count               delete
+session_cut                 delete
+session_kept                append delete
+session_priority_1          append delete
+session_priority_2          append delete
+session_priority_3          append delete
+session_priority_4          append delete
+session_priority_5          append delete
+session_priority_6          append delete
+session_priority_7          append delete
+session_priority_8          append delete
+session_priority_9          append delete
+session_summary             delete
+session_vector              delete
 """
 
 OPERATIONS_BY_ROLE = """
@@ -471,7 +483,9 @@ def test_the_port_answers_a_role_about_the_kinds_that_are_its_own(
     assert wrong == {}
 
 
-@pytest.mark.parametrize("id", ["langgraph/a", "adk/a", "a", "langgraph", "langgraph_a", "x/langgraph/a"])
+@pytest.mark.parametrize(
+    "id", ["langgraph/a", "adk/a", "pydantic_ai/a", "a", "langgraph", "langgraph_a", "x/langgraph/a"]
+)
 @pytest.mark.parametrize("verb", ["put", "append", "truncate", "erase", "delete"])
 def test_a_writer_reaches_the_sessions_of_adapters_and_no_other(
     verb: str, id: str, anything: dict[str, httpx.Client]
@@ -480,7 +494,7 @@ def test_a_writer_reaches_the_sessions_of_adapters_and_no_other(
     for kind in table(KINDS).keys() - verbs(OWN).keys():
         path, body = asked(verb, Key("anything", kind.replace(" ", "_"), id))
         status = anything["writer"].post(path, content=body, headers={"Content-Type": wire.MEDIA}).status_code
-        mine = id in ("langgraph/a", "adk/a") and verb in verbs(IN_SESSIONS).get(kind, ())
+        mine = id in ("langgraph/a", "adk/a", "pydantic_ai/a") and verb in verbs(IN_SESSIONS).get(kind, ())
         if not fits(status, mine):
             wrong[kind] = status
     assert wrong == {}
