@@ -11,20 +11,18 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
 
+from strongroom.blocking import Context
 from strongroom.cli.output import as_json, as_json_line, complain, say, wants_json
 from strongroom.cli.root import cli, context
 from strongroom.errors import BudgetExceeded, NotFound, Unavailable
+from strongroom.models import Model, named
 from strongroom.services.memories.policy import LEARNER
-
-if TYPE_CHECKING:
-    from strongroom.blocking import Context
-    from strongroom.models import Model
-    from strongroom.services.memories.values import Learnt
+from strongroom.services.memories.values import Learnt
 
 PAGE = 200
 
@@ -60,8 +58,6 @@ def learn(
     MODEL is openai:NAME, anthropic:NAME, https://host/v1#NAME (OpenAI-compatible), anthropic+https://host/v1#NAME, or
     module:function. What it suggests waits for a review.
     """
-    from strongroom.models import named
-
     if "" not in sys.path:
         sys.path.insert(0, "")  # a function of the program's own folder
     asked: Model = named(model, os.environ.get("STRONGROOM_MODEL_KEY") or None)
