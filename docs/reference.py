@@ -30,8 +30,8 @@ from strongroom.config import Backend, ProcessPool
 from strongroom.dispatch import AsyncDispatcher, Dispatcher, Retry
 from strongroom.protocol.errors import ERRORS
 from strongroom.schemas import __file__ as schemas
-from strongroom.server.app import ENDPOINTS
 from strongroom.server.openapi import describe
+from strongroom.server.routes import ENDPOINTS
 from strongroom.services.runs.ledger import RESERVED
 from strongroom.services.sessions.values import Hit
 from strongroom.testing import StoreConformance, explore, failures, guarantees, linearizable
@@ -230,7 +230,7 @@ def _parameters(given: list[inspect.Parameter]) -> Iterator[str]:
             yield "*"
         hint = "" if one.annotation is one.empty else f": {_plain(one.annotation)}"
         default = "" if one.default is one.empty else f"{' = ' if hint else '='}{_value(one.default)}"
-        star = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        star = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
         yield f"{star}{one.name}{hint}{default}"
 
 

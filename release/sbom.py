@@ -52,7 +52,8 @@ def reached(installed: dict[str, Distribution]) -> dict[str, Distribution]:
 
 
 def _component(name: str, one: Distribution) -> dict[str, Any]:
-    licence = one.metadata.get("License-Expression") or one.metadata.get("License") or ""
+    told = one.metadata.json
+    licence = str(told.get("license_expression") or told.get("license") or "")
     purl = f"pkg:pypi/{name}@{one.version}"
     part: dict[str, Any] = {"type": "library", "bom-ref": purl, "name": name, "version": one.version, "purl": purl}
     if licence and "\n" not in licence:
