@@ -116,13 +116,6 @@ def history(address: str, name: str, turns: int) -> None:
         _history(provider, name, turns)
 
 
-def their_history(address: str, name: str, turns: int) -> None:
-    """The same with the framework's own provider."""
-    from agent_framework import FileHistoryProvider
-
-    _history(FileHistoryProvider(address), name, turns)
-
-
 def _history(provider: Any, name: str, turns: int) -> None:
     from agent_framework import Message
 
@@ -143,7 +136,6 @@ PROGRAMS: dict[str, Callable[[str, str, int], None]] = {
     "chat": chat,
     "their_chat": their_chat,
     "history": history,
-    "their_history": their_history,
 }
 
 if __name__ == "__main__":

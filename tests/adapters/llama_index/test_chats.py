@@ -13,7 +13,6 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock,
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
-import strongroom
 from strongroom import InvalidInput
 from strongroom.adapters.llama_index import StrongroomChatStore
 from tests.adapters.processes import TURNS, both, lines_of, started
@@ -46,8 +45,9 @@ def store(address: str) -> Iterator[StrongroomChatStore]:
 
 
 @pytest.fixture
-def everywhere(every_context: strongroom.Context) -> StrongroomChatStore:
-    return StrongroomChatStore(every_context)
+def everywhere(every_address: str) -> Iterator[StrongroomChatStore]:
+    with StrongroomChatStore(every_address) as made:
+        yield made
 
 
 async def said(store: AsyncDBChatStore, key: str, status: MessageStatus | None = ACTIVE) -> list[str | None]:
