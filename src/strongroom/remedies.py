@@ -104,6 +104,10 @@ REASONS = {
         "Make it, or install the extra that the message names.",
     ),
     "unreachable": Remedy("The server does not answer.", "Check address, network and that it runs; then repeat."),
+    "tls": Remedy(
+        "The Postgres server has no certificate that can be verified.",
+        "Name its authority with `?sslrootcert=`, or say `?sslmode=disable` where the network is trusted.",
+    ),
     "evicting": Remedy("Redis may throw data away when its memory is full.", "Set `maxmemory-policy noeviction`."),
     "memory": Remedy("The server has no memory left.", "Give it more, or keep less."),
     "server_version": Remedy("The server is too old.", "Postgres 13 or newer; Redis 7 or Valkey."),
