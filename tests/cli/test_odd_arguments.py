@@ -24,6 +24,8 @@ REQUIRED = {
     "--max-tokens": "100",
     "--role": "reader",
     "--space": "acme",
+    "--user": "u1",
+    "--model": "openai:small",
 }
 
 

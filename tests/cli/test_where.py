@@ -21,6 +21,7 @@ MAKING = {
     "demo",
     "doctor",
     "version",
+    "explain",
     "copy",
     "keys pair",
     "memories add",
@@ -37,7 +38,7 @@ def test_looking_creates_nothing(name: str, empty: Path, type_in: Type) -> None:
     assert list(empty.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["doctor", "version"])
+@pytest.mark.parametrize("name", ["doctor", "version", "explain"])
 def test_what_needs_no_store_makes_none(name: str, empty: Path, type_in: Type) -> None:
     assert type_in(name).code == 0
     assert list(empty.iterdir()) == []

@@ -15,7 +15,7 @@ from strongroom.errors import InvalidInput
 @cli.command("explain")
 @click.argument("word", required=False)
 def explain_error(word: str | None) -> None:
-    """Say why an error happens and what to do: by its code or its reason."""
+    """Say why an error happens and what to do about it."""
     known = {**remedies.ERRORS, **remedies.REASONS}
     if word is None:
         rows = [(name, one.cause) for name, one in sorted(known.items())]

@@ -24,7 +24,7 @@ Commands:
   doctor    Tell what is here, what it promises, and what could be better.
   encrypt   Put a store under a key, all of it at once.
   erase     Leave nothing of a person: memories and sessions.
-  explain   Say why an error happens and what to do: by its code or its...
+  explain   Say why an error happens and what to do about it.
   files     Notes of agents: a path to text, every version kept.
   import    Bring in what other systems kept in files.
   keys      Who may use the server.
