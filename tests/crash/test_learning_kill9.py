@@ -19,7 +19,8 @@ from tests.cli.program import repeating
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import KILLS, SEED
 
-MESSAGES = 200
+ENOUGH = 100  # then a new store is begun
+MESSAGES = 100 * ENOUGH  # more than anybody says before the kill, however late that comes
 PATIENCE_SECONDS = 120.0
 WORKERS = 2
 
@@ -54,7 +55,7 @@ def campaign(folder: Path, kills: int, seed: int) -> int:
     rng, done, learnt = random.Random(seed), 0, 0
     while done < kills:
         path, told = folder / f"{done}.db", mmap.mmap(-1, MESSAGES)
-        while done < kills and not told[MESSAGES // 2]:
+        while done < kills and not told[ENOUGH]:
             start = max(0, len(told[:].rstrip(b"\0")) - 2)
             crew = [forked(work, path, told, start) for _ in range(WORKERS)]
             for worker in crew:
