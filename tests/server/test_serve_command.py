@@ -38,10 +38,7 @@ class Served:
             env={name: text for name, text in os.environ.items() if not name.startswith("STRONGROOM_")},
         )
         assert self._process.stdout is not None
-        lines: list[str] = []
-        while not lines or (lines[-1] and lines[-1] != "}\n"):
-            lines.append(self._process.stdout.readline())
-        self.url: str = json.loads("".join(lines))["url"]
+        self.url: str = json.loads(self._process.stdout.readline())["url"]
 
     def get(self, path: str, *, retries: int = 0) -> httpx.Response:
         with httpx.Client(transport=httpx.HTTPTransport(retries=retries), timeout=PATIENCE_SECONDS) as client:
