@@ -349,8 +349,7 @@ def test_wrong_arguments_are_refused_before_anybody_is_asked(room: Any, wrong: d
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
-async def test_a_model_behind_http_is_asked_in_its_protocol(make_ctx: Callable[..., Any], protocol: str) -> None:
-    ctx = make_ctx()
+async def test_a_model_behind_http_is_asked_in_its_protocol(ctx: Any, protocol: str) -> None:
     with serving() as server:
         server.text = echo
         model = model_at(server, protocol)
