@@ -25,6 +25,7 @@ settings.register_profile("ci", deadline=None, suppress_health_check=list(Health
 settings.load_profile("ci")
 
 STORES = ["memory", "sqlite", "postgres", "redis"]
+LONGEST = ("tests/repeats/", "tests/interleavings/")
 MODES = ["blocking", "async"]
 
 
@@ -92,6 +93,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     else:
         asyncio.run(pyfuncitem.obj(**wanted))
     return True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left with all of it at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
