@@ -125,8 +125,6 @@ async def a_lost_answer_is_found_again(house: House, row: Row, space: str) -> No
 
 
 async def two_at_once_are_one(house: House, row: Row, space: str) -> None:
-    if row.name == "context.erase":  # made of many steps: two at once erase all the same, and each notes it in the log
-        return
     await called(house, row, f"{space}-alone")
     alone = shape(await house.held(f"{space}-alone"))
     ctx, other = await house.enter(space), await house.enter(space)

@@ -22,10 +22,12 @@ from strongroom.errors import NotFound
 from strongroom.operations import Operation, Plan, made_here, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
+from strongroom.services.memories.erasure import Cleared, Target, noted, traces
+from strongroom.services.memories.learning import session_source
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION
-from strongroom.store import Delete, Erase, Key, Range, Receipt, Scan, require_name
+from strongroom.store import Delete, Erase, Range, Receipt, Scan, require_name
 from strongroom.values import moment
 
 PAGE = 100
@@ -65,32 +67,35 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
     log = keys.log_key(scope.space)
 
     async def attempt() -> Plan[ErasedPerson]:
-        sessions, messages, cited, batches = 0, 0, dict[str, None](), 0
+        eraser, at = services.memories._eraser, scope.clock()
+        sessions, messages, cleared = 0, 0, list[Cleared]()
         async for page in scope.pages(Scan(scope.space, SESSION, {OWNER: user_id}, limit=PAGE)):
             for document in page:
-                first = await services.memories._erase_learnt(document.key.id, by, reason)
+                learnt = Target(source_ref=session_source(document.key.id), exact=True)
+                cleared.append(await eraser.clear(learnt, False, by))
                 messages += await _session(scope, document.key.id)
-                second = await services.memories._erase_learnt(document.key.id, by, reason)
+                cleared.append(await eraser.clear(learnt, False, by))
                 sessions += 1
-                cited |= dict.fromkeys((*first.memories, *second.memories))
-                batches += first.batches + second.batches
-        own = await services.memories.erase(user_id=user_id, by=by, reason=reason)
+        own = await eraser.clear(Target(user_id=user_id), False, by)
         away = await services.memories._unheard()
+        memories = tuple(dict.fromkeys(id for one in (*cleared, own) for id in one.memories))
         told = ErasedPerson(
             sessions=sessions,
             messages=messages,
-            memories=tuple(dict.fromkeys((*cited, *own.memories))),
+            memories=memories,
             derived=own.derived,
-            batches=batches + own.batches,
+            batches=sum(one.batches for one in (*cleared, own)),
             by=by,
             reason=reason,
-            at=moment(scope.clock()),
+            at=moment(at),
         )
-        return Plan((), (_traces(log),), lambda receipt: _told(told, receipt.pending, away), pack(told))
+        # One note for all of it: two who make this at once under one id are one.
+        writes = noted(scope, at, by, memories)
+        return Plan((), writes, lambda receipt: _told(told, receipt.pending, away), pack(told))
 
     async def clean() -> Plan[str | None]:
         # Whoever erased may have been killed before the store's files were clean.
-        return Plan((), (_traces(log),), lambda receipt: receipt.pending)
+        return Plan((), (traces(log),), lambda receipt: receipt.pending)
 
     async def replay(receipt: Receipt) -> ErasedPerson:
         assert receipt.answer is not None
@@ -116,10 +121,6 @@ async def _session(scope: Scope, session_id: str) -> int:
 
     await step(scope, stream, attempt)
     return end.length - end.first
-
-
-def _traces(log: Key) -> Erase:
-    return Erase(log, 0, 0)
 
 
 def _told(told: ErasedPerson, *waits: str | None) -> ErasedPerson:

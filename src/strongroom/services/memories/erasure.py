@@ -80,6 +80,14 @@ class Target(Struct, frozen=True):
         return folded(self.source_ref) in {folded(ref) for ref in refs}
 
 
+class Cleared(Struct, frozen=True):
+    """What was taken away: which memories, which derived from them stay, and how many batches spoke of them."""
+
+    memories: tuple[str, ...]
+    derived: tuple[str, ...]
+    batches: int
+
+
 class Erasure:
     """The eraser of one space. `vectors` names the documents that hold the vectors of a text."""
 
@@ -92,21 +100,17 @@ class Erasure:
         content = encode({**target.named, "derived": derived, "by": by, "reason": reason})
 
         async def attempt() -> Plan[Erased]:
-            chosen, named = await self._chosen(target, derived)
             at = scope.clock()
-            for ids in [chosen[n : n + PAGE] for n in range(0, len(chosen), PAGE)]:
-                await self._memories(ids, by)
-            batches = await self._batches(target, set(chosen), by)
-            await self._revocations(target)
+            gone = await self.clear(target, derived, by)
             told = Erased(
-                memories=tuple(chosen), derived=tuple(named), batches=batches, by=by, reason=reason, at=moment(at)
+                memories=gone.memories, derived=gone.derived, batches=gone.batches, by=by, reason=reason, at=moment(at)
             )
-            note = keys.log(scope.space, "ERASED", at, by, removed=chosen)
-            return Plan((), (note, _traces(log)), lambda receipt: _told(told, receipt.pending), pack(told))
+            writes = noted(scope, at, by, gone.memories)
+            return Plan((), writes, lambda receipt: _told(told, receipt.pending), pack(told))
 
         async def clean() -> Plan[str | None]:
             # Whoever erased may have been killed before the store's files were clean.
-            return Plan((), (_traces(log),), lambda receipt: receipt.pending)
+            return Plan((), (traces(log),), lambda receipt: receipt.pending)
 
         async def replay(receipt: Receipt) -> Erased:
             assert receipt.answer is not None
@@ -114,6 +118,15 @@ class Erasure:
             return _told(msgspec.json.decode(receipt.answer, type=Erased), pending)
 
         return await perform(scope, Operation("memories.erase", target.key(scope), content, commit_id), attempt, replay)
+
+    async def clear(self, target: Target, derived: bool, by: str) -> Cleared:
+        """Take away what is to be erased. Doing so again does nothing more; whoever calls notes that it was done."""
+        chosen, named = await self._chosen(target, derived)
+        for ids in [chosen[n : n + PAGE] for n in range(0, len(chosen), PAGE)]:
+            await self._memories(ids, by)
+        batches = await self._batches(target, set(chosen), by)
+        await self._revocations(target)
+        return Cleared(tuple(chosen), tuple(named), batches)
 
     async def _chosen(self, target: Target, derived: bool) -> tuple[list[str], list[str]]:
         """Return the memories to erase, and those derived from them that stay."""
@@ -164,7 +177,7 @@ class Erasure:
             if left:
                 removed = [memory.id for _, memory in left]
                 writes.append(keys.log(self._scope.space, "ERASING", now, by, removed=removed))
-            writes.append(_traces(keys.log_key(self._scope.space)))
+            writes.append(traces(keys.log_key(self._scope.space)))
             return Plan(_unchanged(document for document, _ in left), writes, lambda _: None)
 
         await step(self._scope, keys.log_key(self._scope.space), attempt)
@@ -184,8 +197,8 @@ class Erasure:
                     writes.append(keys.put_batch(self._scope.space, _cleared(batch, target, ids, by, now)))
                     if batch.status == "pending":
                         writes.append(keys.tally(self._scope.space, keys.DECIDED, batch, now))
-                traces = _traces(keys.log_key(self._scope.space))
-                return Plan(_unchanged(documents), [*writes, traces], lambda _: None)
+                writes.append(traces(keys.log_key(self._scope.space)))
+                return Plan(_unchanged(documents), writes, lambda _: None)
 
             if held:
                 await step(self._scope, held[0], attempt)
@@ -203,7 +216,7 @@ class Erasure:
                 return Plan((), (), lambda _: None)
             blank = pack(replace(revoked, source_ref=GONE, by=GONE, reason=GONE))
             put = Put(key, blank, {"status": "done"})
-            return Plan((Expect(key, stored.version),), (put, _traces(keys.log_key(key.space))), lambda _: None)
+            return Plan((Expect(key, stored.version),), (put, traces(keys.log_key(key.space))), lambda _: None)
 
         await step(self._scope, key, attempt)
 
@@ -284,7 +297,13 @@ def _unchanged(documents: Iterable[Document]) -> list[Expect]:
     return [Expect(document.key, document.version) for document in documents]
 
 
-def _traces(log: Key) -> Erase:
+def noted(scope: Scope, at: int, by: str, memories: Sequence[str]) -> tuple[Write, ...]:
+    """Return what records that an erasure is done."""
+    note = keys.log(scope.space, "ERASED", at, by, removed=[*memories])
+    return note, traces(keys.log_key(scope.space))
+
+
+def traces(log: Key) -> Erase:
     """Return what makes the store's files forget what a commit takes away, or an earlier one that was killed."""
     return Erase(log, 0, 0)
 

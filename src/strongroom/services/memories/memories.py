@@ -53,7 +53,6 @@ from strongroom.services.memories.decisions import BatchWrites, decide, looks_ar
 from strongroom.services.memories.erasure import Erasure, Target
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.learner import Learner
-from strongroom.services.memories.learning import session_source
 from strongroom.services.memories.oneline import OneLine
 from strongroom.services.memories.packs import PackWrites
 from strongroom.services.memories.policy import AUTO_REVIEWER, PROGRAM, Policy, require_not_program
@@ -443,12 +442,16 @@ class AsyncMemories(OneLine, Learner):
         interrupted erasure.
         """
         target = Target(memory_id, user_id, project_id, source_ref)
-        erased = await Erasure(self._scope, self._vectors.keys_of).erase(target, derived, by, reason, commit_id)
+        erased = await self._eraser.erase(target, derived, by, reason, commit_id)
         away = await self._unheard()
         if away is None:
             return erased
         pending = "; ".join(filter(None, (erased.pending, away)))
         return msgspec.structs.replace(erased, complete=False, pending=pending)
+
+    @property
+    def _eraser(self) -> Erasure:
+        return Erasure(self._scope, self._vectors.keys_of)
 
     async def _unheard(self) -> str | None:
         """Have the index of vectors hear of an erasure; say why it did not."""
@@ -459,11 +462,6 @@ class AsyncMemories(OneLine, Learner):
         except Unavailable as problem:
             return f"the index of vectors is away, and drops them when it is back: {problem}"
         return None
-
-    async def _erase_learnt(self, session_id: str, by: str, reason: str) -> Erased:
-        """Erase what was learnt from a session, whosever it is."""
-        target = Target(source_ref=session_source(session_id), exact=True)
-        return await Erasure(self._scope, self._vectors.keys_of).erase(target, False, by, reason, None)
 
     async def sweep(self, *, commit_id: str | None = None) -> int:
         """Finish interrupted revocations and retire what has expired. Return how many memories ended."""
