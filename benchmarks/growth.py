@@ -53,7 +53,7 @@ def sessions(path: Path) -> Rows:
         windows = {size: partial(one.window, max_tokens=BUDGET) for size, one in opened.items()}
         yield from told(f"window of {BUDGET:,} tokens", windows)
         prompts = {size: partial(ctx.prompt, session=one, max_tokens=BUDGET) for size, one in opened.items()}
-        yield from told(f"prompt of {BUDGET:,} tokens", prompts, note="no question is asked, so nothing is searched")
+        yield from told(f"prompt of {BUDGET:,} tokens", prompts, note="asked with the newest thing the user said")
 
 
 def runs(path: Path) -> Rows:

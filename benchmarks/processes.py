@@ -30,21 +30,32 @@ class MissingPeerError(Exception):
 
 
 class Program:
-    """A program that waits to be told what to do. `source` is the tree whose Strongroom it uses, if not this one."""
+    """A program that waits to be told what to do. `source` is the tree whose Strongroom it uses, if not this one, and
+    `environment` where its Python is, if that is not ours either."""
 
-    def __init__(self, program: str, /, *, peer: bool = False, source: Path | None = None, **arguments: Any) -> None:
+    def __init__(
+        self,
+        program: str,
+        /,
+        *,
+        peer: bool = False,
+        source: Path | None = None,
+        environment: Path | None = None,
+        **arguments: Any,
+    ) -> None:
         module, _, function = program.partition(":")
-        python = str(PEERS / module / "bin" / "python") if peer else sys.executable
-        if peer and not (PEERS / module / "made").exists():
-            raise MissingPeerError(f"no environment of {module}: make .bench/{module}/made")
+        home = PEERS / module if peer else environment
+        python = sys.executable if home is None else str(home / "bin" / "python")
+        if home is not None and not (home / "made").exists():
+            raise MissingPeerError(f"no environment of {module}: make {home.relative_to(ROOT)}/made")
         command = [python, "-m", "benchmarks.processes", f"{PROGRAMS}.{module}", function, json.dumps(arguments)]
         paths = [str(ROOT)]
         if not peer:  # a peer's environment has no business with ours
             paths = [str((source or ROOT) / "src"), *paths, os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONHASHSEED": "0"}
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONHASHSEED": "0"}
         self._name = program
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
         )
         self._read()
 

@@ -1,4 +1,4 @@
-"""Put a run where users look: its plots and data under docs/performance/, its tables between marks in two pages.
+"""Put a run where users look: its plots and data under docs/performance/, its tables between marks in three pages.
 
 A mark is a line `<!-- bench: NAME -->`; what is between it and the next `<!-- /bench -->` is written anew.
 """
@@ -13,7 +13,7 @@ from benchmarks.processes import ROOT
 from benchmarks.report import Run, save, spread, table, value, verdict, wanted
 
 DATA = ROOT / "docs" / "performance"
-PAGES = ("README.md", "docs/performance.md")
+PAGES = ("README.md", "docs/performance.md", "docs/adapters.md")
 MARKED = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 # What the front page shows, in these words.
@@ -78,7 +78,7 @@ def plot(name: str, folder: str) -> str:
 
 def front(run: Run, folder: str, drawn: set[str]) -> str:
     """Return the front page's table, its two plots, and on what they were measured."""
-    rows = ["| measured, against | times | quartiles | wanted | |", "|---|---|---|---|---|"]
+    rows = ["| measured, against | times | quartiles | wanted | result |", "|---|---|---|---|---|"]
     for question, name, told in FRONT:
         found = _found(run, question, name)
         if found is not None:

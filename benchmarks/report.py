@@ -76,7 +76,7 @@ def markdown(run: Run) -> str:
 
 def table(results: Iterable[Result]) -> str:
     rows = [
-        "| figure | value | quartiles | wanted | | ours | peer | durability | |",
+        "| figure | value | quartiles | wanted | result | ours | peer | durability | note |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in results:

@@ -18,7 +18,7 @@ import strongroom
 from benchmarks.measuring import SECONDS, Curve, Pair, Result, compare, figure, median, pick, rate, seconds
 from benchmarks.processes import MissingPeerError, Program, peak_megabytes
 from benchmarks.workload import messages
-from strongroom.backends.postgres import AsyncPostgresStore, PostgresStore
+from strongroom.backends.postgres import PostgresStore
 from strongroom.backends.redis import RedisStore
 from strongroom.backends.redis.encoding import Attempt, encode_commit, with_attempt
 from strongroom.backends.redis.layout import Layout
@@ -149,12 +149,12 @@ def postgres_commit(server: PostgresServer) -> Result:
 
 def postgres_clients(server: PostgresServer) -> Iterator[Result | Curve]:
     async def clients(url: str, number: int, seconds: float) -> float:
-        async with await AsyncPostgresStore.open(url, max_connections=CLIENTS) as store:
+        async with strongroom.aopen(url, max_connections=CLIENTS) as ctx:
 
             async def client(place: int, end: float) -> int:
-                done = 0
+                session, done = await ctx.sessions.open(str(place)), 0
                 while time.perf_counter() < end:
-                    await store.commit(append(Key("bench", "task", str(place))))
+                    await session.append({"role": "user", "content": TEXT})
                     done += 1
                 return done
 
@@ -169,7 +169,14 @@ def postgres_clients(server: PostgresServer) -> Iterator[Result | Curve]:
     rates = [median(list(found)) for found in zip(*rounds, strict=True)]
     told = {"ours": rate(rates[-1]), "peer": rate(rates[0])}
     ratios = [found[-1] / found[0] for found in rounds]
-    yield figure("servers", "Postgres: 32 tasks / one", ratios, durability=WAL, note="each its own stream", **told)
+    yield figure(
+        "servers",
+        "Postgres: 32 tasks / one",
+        ratios,
+        durability=WAL,
+        note="session.append, each its own session",
+        **told,
+    )
     yield Curve("clients", "tasks, Postgres", list(zip(map(float, CROWDS), rates, strict=True)))
 
 

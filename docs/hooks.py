@@ -30,6 +30,27 @@ ELSEWHERE = {
     "README.md": "index.md",
     **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in sorted((ROOT / "examples").glob("*.py"))},
 }
+# A section of the navigation that is named by a label which, where the section has a page of its own, is an icon.
+SECTION = re.compile(
+    r'(<nav class="md-nav" data-md-level="\d+" )aria-labelledby="[^"]*"'
+    r'([^>]*>\s*<label class="md-nav__title"[^>]*>\s*<span class="md-nav__icon md-icon"></span>\s*)'
+    r"([^<]+?)(?=\s*</label>)"
+)
+# What a search shows first: pages that answer a question, and last those that tell how all of it came to be.
+FOUND = {
+    "how-to/": 2,
+    "operate.md": 2,
+    "prompt.md": 2.5,
+    "adapters.md": 1.5,
+    "reference/errors.md": 2,
+    "examples/": 0.3,
+    "adapters/": 0.5,
+    "architecture.md": 0.5,
+    "changelog.md": 0.3,
+    "contributing.md": 0.3,
+    "design.md": 0.3,
+    "walks.md": 0.3,
+}
 LINK = re.compile(r"(\]\()(?!https?://|#|mailto:)([^)#\s]+)")
 
 
@@ -49,7 +70,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let links to files of the tree lead to their pages."""
+    """Say how near to the top a search shows the page; let links to files of the tree lead to their pages."""
+    boost = next((weight for start, weight in FOUND.items() if page.file.src_uri.startswith(start)), 1)
+    page.meta["search"] = {"boost": boost}
     source = next((old for old, new in ELSEWHERE.items() if new == page.file.src_uri), None)
     folder = posixpath.dirname(source or f"docs/{page.file.src_uri}")
     here = posixpath.dirname(page.file.src_uri)
@@ -64,10 +87,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Name what the theme leaves without a name for those who do not see it."""
-    return output.replace(
+    named = output.replace(
         '<div class="md-search" data-md-component="search" role="dialog">',
         '<div class="md-search" data-md-component="search" role="dialog" aria-label="Search">',
     )
+    return SECTION.sub(r'\1aria-label="\3"\2\3', named)
 
 
 def _page(path: Path) -> str:

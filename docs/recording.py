@@ -117,8 +117,10 @@ STORY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /threads", {"query": {"limit": 10}}),
     ("GET /threads/stats", {}),
     ("GET /threads/queues", {}),
+    ("GET /threads/flow", {}),
     ("GET /threads/dead", {"query": {"limit": 10}}),
     ("POST /threads/dead/{letter_id}/retry", {}),
+    ("POST /threads/{thread_id}/erase", {"body": {"start": 0, "stop": 1}}),
     ("DELETE /threads/{thread_id}", {}),
     ("PUT /files", {"body": {"path": "/notes/limits.md", "text": "example.com: one request a second\n",
         "expected_version": 0}}),
@@ -139,6 +141,8 @@ OPERATING: tuple[tuple[str, dict[str, Any]], ...] = (
     ("GET /upkeep", {}),
     ("POST /keys", {"body": {"role": "admin", "label": "ana's laptop"}}),
     ("GET /keys", {}),
+    ("POST /sign-in", {}),
+    ("POST /sign-out", {}),
     ("DELETE /keys/{name}", {"path": {"name": "$name"}}),
 )
 ORDER = Record(0, "dict", None, 0, 0, "shop", "payer", None, None, None)

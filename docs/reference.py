@@ -6,17 +6,16 @@ A page here cannot be out of date, and a name without a docstring does not pass 
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import strongroom
-from strongroom import remedies
+from docs import settings
+from strongroom import remedies, schemas
 from strongroom.adapters.mem0 import Memory as Mem0
 from strongroom.archives import FolderArchive
 from strongroom.blocking import Context
@@ -29,7 +28,6 @@ from strongroom.blocking.threads import Threads
 from strongroom.config import Backend, ProcessPool
 from strongroom.dispatch import AsyncDispatcher, Dispatcher, Retry
 from strongroom.protocol.errors import ERRORS
-from strongroom.schemas import __file__ as schemas
 from strongroom.server.openapi import describe
 from strongroom.server.routes import ENDPOINTS
 from strongroom.services.runs.ledger import RESERVED
@@ -109,6 +107,7 @@ NAMES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("strongroom.testing.linearizable", linearizable),
     ),
 }
+BEFORE = {"reference/context.md": "Every option and its default: [Configuration](configuration.md#opening).\n\n"}
 ASYNC = "Everything is as in `{0}`, with `await` before each call (iterators are `async for`)."
 # The same names, awaited: told once.
 TWINS = {"AsyncRun", "AsyncSession", "AsyncThread", "AsyncTurn", "AsyncContext", "strongroom.dispatch.AsyncDispatcher"}
@@ -120,7 +119,7 @@ WIDTH = 100
 def pages() -> dict[str, str]:
     """Return every page of the reference."""
     titles = {name: title for title, name in NAV.items()}
-    made = {name: f"# {titles[name]}\n\n{_names(parts)}" for name, parts in NAMES.items()}
+    made = {name: f"# {titles[name]}\n\n{BEFORE.get(name, '')}{_names(parts)}" for name, parts in NAMES.items()}
     return made | {
         "reference/index.md": _index(),
         "reference/events.md": _events(),
@@ -263,7 +262,10 @@ def _prose(value: Any) -> str:
 
 def _index() -> str:
     """Return a table of contents: every name, and the line that says what it is."""
-    parts = ["# Reference\n\nEvery public name, made from the program itself.\n"]
+    parts = [
+        "# Reference\n\nEvery public name, made from the program itself. "
+        "Examples assume `import asyncio` and `import strongroom`.\n"
+    ]
     for title, page in NAV.items():
         link = page.removeprefix("reference/") if page.startswith("reference/") else f"../{page}"
         parts.append(f"## [{title}]({link})\n")
@@ -309,7 +311,7 @@ def _errors() -> str:
 
 def _events() -> str:
     """Return every type of event with the fields of its payload."""
-    schema = json.loads((Path(schemas).parent / "ledger_event.json").read_text())
+    schema = schemas.document("ledger_event")
     parts = [
         "# Events\n\nWhat a run's ledger holds. `run.record(type, payload)` writes those that are yours; the rest is "
         "written by the call it stands for, in the same commit. A type of your own is `custom.` and a name "
@@ -323,7 +325,7 @@ def _events() -> str:
             f"| `{field}` | {_type(one)} | {'needed' if field in needed else 'optional'} |"
             for field, one in payload.get("properties", {}).items()
         )
-        parts.append(f"## `{name}`\n\n{by}\n\n| field | type | |\n|---|---|---|\n{rows}\n")
+        parts.append(f"## `{name}`\n\n{by}\n\n| field | type | must it be there |\n|---|---|---|\n{rows}\n")
     return "\n".join(parts)
 
 
@@ -340,11 +342,14 @@ def _type(schema: Any) -> str:
 
 def _configuration() -> str:
     """Return every option of opening, every variable, and the settings of a file."""
-    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items())
+    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in settings.VARIABLES.items())
     parts = [
-        "# Configuration\n\nLater wins: defaults, `strongroom.yaml`, environment, arguments.\n\n## Opening\n",
-        _signature("strongroom.open", strongroom.open),
-        _prose(strongroom.open),
+        "# Configuration\n\nDefaults, then `strongroom.yaml`, then the environment, then arguments: "
+        "a later one overrides an earlier one.\n\n## Opening\n\n"
+        "Of `strongroom.open` and `strongroom.aopen`. An option that a store does not have is refused.\n",
+        settings.opening(),
+        "## Connecting\n\nOf `strongroom.connect` and `strongroom.aconnect`.\n",
+        settings.connecting(strongroom.connect),
         f"\n## Variables\n\n| variable | meaning |\n|---|---|\n{rows}\n",
         "## `strongroom.yaml`\n\nRead by `strongroom.config.load()` and the command line; needs the extra `config`.\n",
     ]
@@ -352,48 +357,6 @@ def _configuration() -> str:
         fields = "\n".join(f"| `{name}` | `{_cell(hint)}` | {default} |" for name, hint, default in _fields(kind))
         parts.append(f"### `{title}`\n\n{_prose(kind)}\n\n| key | type | default |\n|---|---|---|\n{fields}\n")
     return "\n".join(parts)
-
-
-VARIABLES = {
-    "STRONGROOM_URL": "where the data is: a path, `postgresql://`, `redis://`, or the address of a server",
-    "STRONGROOM_SPACE": "the tenant; of a server, the space of callers without a key",
-    "STRONGROOM_CONFIG": "the file to read instead of `strongroom.yaml`",
-    "STRONGROOM_REPEATS": "how long ids that callers chose are remembered: `12h`, `90d`, `forever`; 30 days without it",
-    "STRONGROOM_API_KEY": "the key of a server, for the command line and `strongroom mcp`",
-    "STRONGROOM_ACTOR": "who ledgers and reviews name, instead of the login name",
-    "STRONGROOM_DEBUG": "`1`: the command line shows tracebacks",
-    "STRONGROOM_DEMO_FAST": "`1`: the demo does not pause",
-    "STRONGROOM_BACKEND_MAX_THREADS": "as every key of `strongroom.yaml`: `STRONGROOM_`, its section, its name",
-    "STRONGROOM_KEY": "the key of an encrypted file",
-    "STRONGROOM_KEY_FILE": "a file that holds it",
-    "STRONGROOM_KEY_COMMAND": "a command that prints it",
-    "STRONGROOM_NEW_KEY": "the new key of `rekey`, `encrypt`, `backup --new-key`; `_FILE` and `_COMMAND` as above",
-    "STRONGROOM_NEW_KEY_FILE": "see above",
-    "STRONGROOM_NEW_KEY_COMMAND": "see above",
-    "STRONGROOM_PACK_KEY": "the key of an encrypted pack; `_FILE` and `_COMMAND` as above",
-    "STRONGROOM_ALLOWED_ORIGINS": "web pages that may call the server, separated by commas; none without it",
-    "STRONGROOM_BACKUPS": "the folder for backups that the server makes (`backups`)",
-    "STRONGROOM_SNAPSHOTS": "the folder for packs that the server keeps (`snapshots`)",
-    "STRONGROOM_EMBEDDER": "what the server searches by meaning with; see the page of the server",
-    "STRONGROOM_EMBEDDER_KEY": "the key of an embedding service",
-    "STRONGROOM_MODEL": "the model that `strongroom learn` asks",
-    "STRONGROOM_MODEL_KEY": "the key of its service",
-    "STRONGROOM_JWT_ISSUER": "who issues tokens (OIDC)",
-    "STRONGROOM_JWT_AUDIENCE": "for whom they are issued",
-    "STRONGROOM_JWT_KEYS_URL": "where the issuer's keys are",
-    "STRONGROOM_MAX_ANSWER_BYTES": "of stored content in one answer of the server (8 MiB)",
-    "STRONGROOM_MAX_BODIES_BYTES": "of all bodies at once, in each worker (256 MiB)",
-    "STRONGROOM_MAX_BODY_BYTES": "of one body (8 MiB)",
-    "STRONGROOM_MAX_PACK_BYTES": "of one pack (256 MiB)",
-    "STRONGROOM_MAX_STREAMS": "followers at the same time, of a key (256)",
-    "STRONGROOM_REQUESTS_PER_SECOND": "of a key (500)",
-    "STRONGROOM_MCP_SESSIONS": "`0`: no sessions for assistants of the older family",
-    "STRONGROOM_NO_KEYS": "`1`: serve this machine without a key again, once all keys are revoked",
-    "QDRANT_URL": "an index by meaning that all workers share; with STRONGROOM_EMBEDDER",
-    "QDRANT_COLLECTION": "its collection",
-    "AOS_RUNS_ROOT": "for those who come from AoS Context: the folder of `strongroom.db`",
-    "AOS_TEST_MODE": "for those who come from AoS Context",
-}
 
 
 def _http() -> str:

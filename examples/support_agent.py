@@ -143,7 +143,7 @@ def story(file: str) -> None:
     ticket = f"ticket-{uuid4().hex[:8]}"
     with strongroom.open(file) as ctx:
         run = ctx.runs.create(run_id=ticket, objective="Solve the customer's problem", constraints=["be honest"])
-        ctx.sessions.open(ticket, title="Order 4711", tags={"customer": CUSTOMER})
+        ctx.sessions.open(ticket, title="Order 4711", user_id=CUSTOMER)
         print("1 answered:", answer(ctx, ticket, 1, "Where is my order 4711?"))
 
     question = "Then please refund it. I want money, never vouchers."
@@ -182,8 +182,7 @@ def story(file: str) -> None:
         run.milestone("refunded", memory_batch_id=batch.id, reviewer="maria")
         print("7 after the review:", answer(ctx, ticket, 3, question))
 
-        ctx.sessions.open(ticket).delete()
-        ctx.memories.revoke(source_ref=ticket, by="maria", reason="the customer asked for it")
+        ctx.erase(user_id=CUSTOMER, by="maria", reason="the customer asked for it")
         ctx.runs.erase(ticket, reason="the customer asked for it", actor="maria")
         left = ctx.memories.search("vouchers", user_id=CUSTOMER)
         print(f"8 erased: {len(left)} memories found, ledger still verified: {ctx.runs.get(ticket).verify().ok}")

@@ -17,7 +17,13 @@ from strongroom.store import Store
 from tests import scratch
 from tests.awaitable import Awaitable
 from tests.missing import summary
-from tests.servers.postgres import postgres, postgres_server, postgres_url, recycled_postgres  # noqa: F401 - fixtures
+from tests.servers.postgres import (  # noqa: F401 - fixtures
+    foreign_postgres,
+    postgres,
+    postgres_server,
+    postgres_url,
+    recycled_postgres,
+)
 from tests.servers.valkey import redis_store, redis_url, valkey_server  # noqa: F401 - fixtures
 
 scratch.choose()

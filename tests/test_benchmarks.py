@@ -72,7 +72,7 @@ def test_the_exponent_of_what_grows_is_found(power: float, points: list[float]) 
 @pytest.mark.parametrize("name", [*QUESTIONS, *ALONE])
 def test_every_question_is_a_file_that_measures(name: str) -> None:
     assert (ROOT / "benchmarks" / f"{name}.py").exists()
-    assert name in GOALS or name == "adapters"
+    assert name in GOALS
 
 
 def test_every_program_of_a_peer_says_what_it_needs() -> None:

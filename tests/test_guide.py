@@ -27,10 +27,10 @@ def test_the_agent_lives_through_kill_9_and_says_what_the_guide_says_twice(tmp_p
     assert run(tmp_path) == told
 
 
-def test_nothing_of_the_customer_is_left_in_the_conversation_and_the_run(tmp_path: Path) -> None:
+def test_nothing_of_the_customer_is_left_in_any_file_of_the_store(tmp_path: Path) -> None:
     run(tmp_path)
     files = b"".join(path.read_bytes() for path in tmp_path.glob("support.db*"))
-    assert b"please refund it" not in files
+    assert [words for words in (b"please refund it", b"never vouchers", b"voucher?") if words in files] == []
 
 
 def test_the_guide_shows_the_functions_of_the_program_as_they_are() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from inspect import signature
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import strongroom
+from strongroom.backends import sqlite
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.postgres import PostgresStore
 from strongroom.backends.redis import RedisStore
@@ -48,6 +50,45 @@ async def test_an_event_loop_hears_the_same(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="durability must be"):
         await strongroom.aopen(tmp_path / "agent.db", durability="full")  # type: ignore[arg-type]
     assert not any(tmp_path.iterdir())
+
+
+async def test_a_file_is_opened_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+
+    def opening(path: Path, **options: Any) -> Any:
+        opened.append(threading.get_ident())
+        return open_file(path, **options)
+
+    monkeypatch.setattr(sqlite, "open_file", opening)
+    async with strongroom.aopen(tmp_path / "agent.db"):
+        assert opened and threading.get_ident() not in opened
+
+
+async def test_whoever_is_cancelled_while_a_file_is_opened_leaves_none_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, going, made = asyncio.Event(), threading.Event(), list[Any]()
+    loop = asyncio.get_running_loop()
+
+    def opening(path: Path, **options: Any) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        going.wait()
+        made.append(open_file(path, **options))
+        return made[0]
+
+    monkeypatch.setattr(sqlite, "open_file", opening)
+    task = asyncio.ensure_future(_opened(tmp_path / "agent.db"))
+    await begun.wait()
+    task.cancel()
+    loop.call_soon(going.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(Closed):
+        made[0].read([])
+
+
+async def _opened(path: Path) -> Any:
+    return await strongroom.aopen(path)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

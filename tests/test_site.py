@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs import drawings, reference, site
+from docs import build, drawings, reference, settings, site
 
 import strongroom
-from strongroom import remedies
+from strongroom import remedies, schemas
 from strongroom.protocol.errors import ERRORS
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +37,13 @@ def test_the_site_has_the_same_bytes_when_it_is_built_again(built: Path, tmp_pat
     assert digests(tmp_path) == digests(built)
 
 
+def test_a_screen_with_other_ids_times_and_amounts_is_the_same_screen() -> None:
+    old = "<text>run_e642e320d2cb4fc8&#160;at&#160;2026-11-17&#160;18:18:33,&#160;65.3&#160;GB&#160;&#160;free</text>"
+    new = "<text>run_e9fef9d744ef3390&#160;at&#160;2026-11-18&#160;09:00:01,&#160;158.4&#160;GB&#160;free</text>"
+    assert build.still(old) == build.still(new)
+    assert build.still(old) != build.still(new.replace("free", "left"))
+
+
 def test_no_page_asks_another_host_for_anything(built: Path) -> None:
     assert list(site.requests_elsewhere(built)) == []
 
@@ -56,6 +63,12 @@ def test_a_request_elsewhere_would_be_seen(tmp_path: Path, text: str) -> None:
 
 def test_the_site_is_small(built: Path) -> None:
     assert site.size(built) < site.MAX_BYTES
+
+
+def test_every_column_of_every_table_has_a_heading(built: Path) -> None:
+    """Whoever listens to a page hears the heading of a column; an empty one says nothing."""
+    pages = [path for path in built.rglob("*.html") if re.search(r"<th[^>]*>\s*</th>", path.read_text())]
+    assert [path.relative_to(built).as_posix() for path in pages] == []
 
 
 def test_words_are_spelt_right() -> None:
@@ -124,6 +137,30 @@ def test_an_error_leads_to_its_own_place_on_the_page(built: Path) -> None:
     )
 
 
+def test_every_option_of_opening_and_connecting_is_in_the_reference() -> None:
+    for function in (strongroom.open, strongroom.aopen):
+        assert list(settings.OPENING) == list(inspect.signature(function).parameters)
+    for client in (strongroom.connect, strongroom.aconnect):
+        assert list(settings.CONNECTING) == list(inspect.signature(client).parameters)
+
+
+def test_every_option_of_a_store_is_one_of_opening() -> None:
+    ours = {"clock"}  # of tests
+    for make in settings.STORES.values():
+        known = [name for name, one in inspect.signature(make).parameters.items() if one.kind is one.KEYWORD_ONLY]
+        assert set(known) - ours <= settings.OPENING.keys()
+
+
+def test_every_field_of_every_event_is_in_the_reference(built: Path) -> None:
+    page = (built / "reference" / "events.html").read_text()
+    schema = schemas.document("ledger_event")
+    types = schema["properties"]["event_type"]["anyOf"][0]["enum"]
+    assert len(types) > 10
+    for name in types:
+        part = page.partition(f'id="{name.lower()}"')[2].partition("<h2")[0]
+        assert [field for field in schema["$defs"][name]["properties"] if f"<code>{field}</code>" not in part] == []
+
+
 def variables() -> set[str]:
     sources = [path.read_text() for path in (ROOT / "src" / "strongroom").rglob("*.py")]
     return {
@@ -132,7 +169,7 @@ def variables() -> set[str]:
 
 
 def test_every_variable_is_in_the_reference() -> None:
-    assert variables() - reference.VARIABLES.keys() == set()
+    assert variables() - settings.VARIABLES.keys() == set()
 
 
 def test_no_page_of_the_tree_is_left_out_of_the_site(built: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, closing
 from typing import Any
 
 from google.adk.events import Event
+from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
 
@@ -38,10 +39,38 @@ async def conversation(path: str, length: int) -> AsyncIterator[dict[str, Callab
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         connection.execute("UPDATE sessions SET update_time = ?", (newest + length * 1e-6,))
 
+    yield operations(service, length)
+
+
+@asynccontextmanager
+async def adapter(path: str, length: int) -> AsyncIterator[dict[str, Callable[[], Any]]]:
+    """The same through our adapter, filled event by event."""
+    from strongroom.adapters.adk import StrongroomSessionService
+
+    with StrongroomSessionService(path, durability="relaxed") as service:
+        session = await service.create_session(**NAMES)
+        for number in range(length):
+            await service.append_event(session, event(number))
+    with StrongroomSessionService(path) as service:
+        yield operations(service, length)
+
+
+def operations(service: Any, length: int) -> dict[str, Callable[[], Any]]:
+    known: list[Any] = []
+
     async def turn() -> None:
         found = await service.get_session(**NAMES)
         assert found is not None and len(found.events) >= length
         for number in (1, 2):
             await service.append_event(found, event(number))
 
-    yield {"turn": turn}
+    async def append() -> None:
+        if not known:
+            known.append(await service.get_session(**NAMES, config=GetSessionConfig(num_recent_events=1)))
+        await service.append_event(known[0], event(1))
+
+    async def newest() -> None:
+        found = await service.get_session(**NAMES, config=GetSessionConfig(num_recent_events=20))
+        assert found is not None and min(length, 20) <= len(found.events) <= 20
+
+    return {"turn": turn, "append": append, "newest": newest}

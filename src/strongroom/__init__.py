@@ -1,7 +1,40 @@
 """Strongroom keeps everything an AI agent knows in one crash-safe, transactional store.
 
-Importing this brings in the names and little else; what a name needs is loaded when it is first used, so that a
-command line that only prints its help, or a worker that only catches `strongroom.Conflict`, starts at once.
+    import strongroom
+
+    with strongroom.open("agent.db") as ctx:
+        run = ctx.runs.create(objective="Answer a ticket")
+        run.update(status="BUSY", next_action="call the carrier")
+
+Opening
+    open, aopen         a store: a path, memory://, postgresql:// or redis://
+    connect, aconnect   a server
+    Context             what they give; AsyncContext has the same names, with await
+
+In a context
+    ctx.runs            tasks: Run, WorkingSet, Event, Episode (AsyncRun)
+    ctx.sessions        conversations: Session, Message, Window (AsyncSession)
+    ctx.memories        what is known for longer: Memory, Batch, MemoryRequest, Policy, Embedder, VectorIndex
+    ctx.threads         messages between agents: Thread, Slot (AsyncThread); ctx.registry names their call chains
+    ctx.files           text by its path, versioned
+    ctx.turn            several of these in one commit: Turn (AsyncTurn)
+    ctx.prompt          all of it for a model, within a budget: Prompt
+    ctx.durability      what an acknowledged write survives: Durability
+    fit                 the messages of any list that fit into a budget
+
+Errors: StrongroomError is the root; error.help leads to cause and remedy, `strongroom explain` says the same
+    yours               InvalidInput, NotFound, Conflict, Immutable, BudgetExceeded, Closed: nothing changed
+    the store's         StoreError: Unavailable, SchemaMismatch, Damaged: nothing changed
+                        CommitUnknown: nobody can tell yet; repeat it with the same commit_id
+
+In modules of their own
+    strongroom.dispatch     functions that handle the messages of threads
+    strongroom.adapters     LangGraph, OpenAI Agents SDK and other frameworks
+    strongroom.testing      the conformance suite, for a store of your own
+    strongroom.server       the HTTP API: `strongroom serve`
+
+`help(strongroom.Run)` tells about one of them, with an example. A name is loaded when it is first used, so that a
+program that only catches `strongroom.Conflict` starts at once.
 """
 
 from __future__ import annotations
@@ -25,6 +58,7 @@ from strongroom.errors import (
 
 TYPE_CHECKING = False  # type checkers know the name; the module it comes from is a third of what importing this costs
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Literal
 
     from strongroom.client import aconnect, connect
@@ -91,6 +125,10 @@ def open(
     prefix: str | None = None,
     require_durable: bool | None = None,
     wait_aof: bool | None = None,
+    embedder: str | Embedder | Callable[..., Any] | None = None,
+    embedder_key: str | None = None,
+    qdrant_url: str | None = None,
+    qdrant_collection: str | None = None,
 ) -> Context:
     """Open a store for blocking code: a path, `memory://`, `postgresql://` or `redis://`. `space` is the tenant.
 
@@ -100,6 +138,9 @@ def open(
     one of them (else STRONGROOM_KEY, STRONGROOM_KEY_FILE or STRONGROOM_KEY_COMMAND names it). A server has
     `max_connections`, Redis `prefix`, `require_durable` and `wait_aof`. An option that a store does not have is
     refused.
+
+    `embedder` is what is searched by meaning with: a function, an `Embedder`, or a name such as `wordllama` or
+    `https://host/v1#MODEL` (with `embedder_key`); `qdrant_url` and `qdrant_collection` name an index to share.
     """
     from strongroom.public import open_context
 
@@ -114,6 +155,10 @@ def open(
         prefix=prefix,
         require_durable=require_durable,
         wait_aof=wait_aof,
+        embedder=embedder,
+        embedder_key=embedder_key,
+        qdrant_url=qdrant_url,
+        qdrant_collection=qdrant_collection,
     )
     return open_context(address, space, options)
 
@@ -132,8 +177,15 @@ def aopen(
     prefix: str | None = None,
     require_durable: bool | None = None,
     wait_aof: bool | None = None,
+    embedder: str | Embedder | Callable[..., Any] | None = None,
+    embedder_key: str | None = None,
+    qdrant_url: str | None = None,
+    qdrant_collection: str | None = None,
 ) -> Opening:
-    """Open the same store for async code: `async with aopen(...) as ctx`, or `ctx = await aopen(...)`."""
+    """Open the same store for async code: `async with aopen(...) as ctx`, or `ctx = await aopen(...)`.
+
+    The options are those of `open`.
+    """
     from strongroom.public import open_async_context
 
     options = _given(
@@ -147,6 +199,10 @@ def aopen(
         prefix=prefix,
         require_durable=require_durable,
         wait_aof=wait_aof,
+        embedder=embedder,
+        embedder_key=embedder_key,
+        qdrant_url=qdrant_url,
+        qdrant_collection=qdrant_collection,
     )
     return open_async_context(address, space, options)
 

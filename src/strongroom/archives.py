@@ -19,7 +19,19 @@ __all__ = ["FolderArchive", "pack_thread", "read_archive", "unpack_thread"]
 
 
 class FolderArchive:
-    """Write each pack to a file of its own. The file is complete and on disk, or not there."""
+    """Write each pack to a file of its own. The file is complete and on disk, or not there.
+
+    >>> from pathlib import Path
+    >>> from strongroom.archives import FolderArchive, read_archive
+    >>> ctx = strongroom.open("memory://")
+    >>> threads = ctx.threads.limited(archive=FolderArchive("ended"))
+    >>> _ = threads.append("orders", {"order": 7}, from_id="support")
+    >>> threads.make_room()
+    'orders'
+    >>> [path] = Path("ended").iterdir()
+    >>> read_archive(path)[1][0].payload
+    {'order': 7}
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)

@@ -125,7 +125,7 @@ _PLAIN: dict[Any, Rule] = {
     int: Rule(lambda value: _is_number(value, int), "a whole number", frozenset({int})),
     float: Rule(lambda value: _is_number(value, (int, float)) and value == value, "a number", frozenset({int})),
     type(None): Rule(lambda value: value is None, "None", frozenset({type(None)})),
-    Mapping: Rule(lambda value: isinstance(value, Mapping), "a mapping"),
+    Mapping: Rule(lambda value: isinstance(value, Mapping), "a mapping", frozenset({dict})),
     Callable: Rule(callable, "a function"),
     os.PathLike: Rule(lambda value: isinstance(value, os.PathLike), "a path"),
 }
@@ -155,7 +155,8 @@ def _rule(annotation: Any) -> Rule | None:
         return _PLAIN[Mapping]
     if isinstance(annotation, type) and annotation is not Any and not getattr(annotation, "_is_protocol", False):
         name = annotation.__name__
-        return Rule(lambda value: isinstance(value, annotation), f"a{'n' if name[0] in 'AEIOU' else ''} {name}")
+        words = f"a{'n' if name[0] in 'AEIOU' else ''} {name}"
+        return Rule(lambda value: isinstance(value, annotation), words, frozenset({annotation}))
     return None
 
 
@@ -174,7 +175,7 @@ def _mapping(key: Rule | None, value: Rule | None) -> Rule:
         return isinstance(given, Mapping) and _all(key, given) and _all(value, given.values())
 
     words = [rule.words if rule else "anything" for rule in (key, value)]
-    return Rule(fits, f"a mapping from {words[0]} to {words[1]}")
+    return Rule(fits, f"a mapping from {words[0]} to {words[1]}", frozenset({dict} if key is value is None else ()))
 
 
 def _all(rule: Rule | None, values: Iterable[Any]) -> bool:
@@ -194,7 +195,7 @@ def _items(rule: Rule | None) -> Rule:
             return False
         return not isinstance(value, Sequence) or _all(rule, value)
 
-    return Rule(fits, f"a list{_each(rule)}")
+    return Rule(fits, f"a list{_each(rule)}", frozenset({list, tuple} if rule is None else ()))
 
 
 def _each(rule: Rule | None) -> str:

@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-Services are written once, in `async def`, and await nothing but the port. Over a blocking store those awaits never
-suspend, so one `coro.send(None)` runs a whole operation to its end: no event loop, no thread, and it works inside a
-running loop too. The blocking API is then a typed table of contents: `update = blocking(AsyncRuns.update)`.
+Services are written once, in `async def`, and await nothing but the port and the functions that they are given. Over a
+blocking store, with plain functions, those awaits never suspend, so one `coro.send(None)` runs a whole operation to its
+end: no event loop, no thread, and it works inside a running loop too. The blocking API is then a typed table of
+contents: `update = blocking(AsyncRuns.update)`.
 
 Over SQLite the async side (`Threaded`) gives commits to the store, which writes what is queued in one transaction, so
 that hundreds of tasks share an fsync, and has a thread wait for it; longer reads go to a small pool. A cancelled caller
@@ -16,15 +17,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import wraps
+from contextlib import AbstractContextManager
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
-from weakref import WeakKeyDictionary
 
-from strongroom.errors import StrongroomError
 from strongroom.store import (
     Answer,
     AnyQuestion,
@@ -218,7 +216,9 @@ class Grouping(Store, Protocol):
     def look_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part: ...
     def require_usable(self) -> None: ...
     def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]: ...
-    def changed(self, seen: int, timeout_seconds: float) -> int: ...
+    def watching(self, key: Key, length: int, wake: Callable[[], object]) -> AbstractContextManager[None]:
+        """Have `wake` called, from whatever thread, whenever a stream may have become longer than `length`."""
+        ...
 
 
 class Threaded:
@@ -227,7 +227,6 @@ class Threaded:
     def __init__(self, store: Grouping, *, readers: int = 4) -> None:
         self.blocking = store
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="strongroom-read")
-        self._bells: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = WeakKeyDictionary()
         if isinstance(store, Exportable):
             self.unload, self.load = self._unload, self._load
 
@@ -264,19 +263,16 @@ class Threaded:
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         """Return once the stream is longer than `length`, or the time is up. Any number of tasks share one thread."""
-        bell = self._bells.setdefault(asyncio.get_running_loop(), _Bell(self.blocking.changed))
-        bell.waiting += 1
-        try:
-            async with asyncio.timeout(timeout_seconds):  # not wait_for, which can swallow a cancellation on 3.11
-                while True:
-                    news = bell.next()
-                    if ask(self.blocking, Range(key, 0, 0)).length > length:
-                        return
-                    await news.wait()
-        except TimeoutError:
-            return
-        finally:
-            bell.waiting -= 1
+        news = asyncio.Event()
+        ring = partial(_ring, asyncio.get_running_loop(), news)
+        with self.blocking.watching(key, length, ring):
+            try:
+                async with asyncio.timeout(timeout_seconds):  # not wait_for, which can swallow a cancellation on 3.11
+                    while ask(self.blocking, Range(key, 0, 0)).length <= length:
+                        await news.wait()
+                        news.clear()
+            except TimeoutError:
+                return
 
     async def require_usable(self) -> None:
         """Look at the files: readers go on although somebody has taken them away."""
@@ -364,41 +360,12 @@ def _is_quick(question: AnyQuestion) -> bool:
     return type(question) is Get or type(question) is ReceiptOf
 
 
-class _Bell:
-    """Rings on an event loop whenever a store changes. One thread listens, only while somebody waits."""
-
-    IDLE_SECONDS = 5.0
-
-    def __init__(self, changed: Callable[[int, float], int]) -> None:
-        self._changed = changed
-        self._event = asyncio.Event()
-        self._last = 0.0
-        self.waiting = 0
-        self._thread: threading.Thread | None = None
-
-    def next(self) -> asyncio.Event:
-        """Return the event of the next change. Ask for it before looking, so that no change falls in between."""
-        self._last = time.monotonic()
-        if self._thread is None or not self._thread.is_alive():
-            loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._listen, args=(loop,), name="strongroom-bell", daemon=True)
-            self._thread.start()
-        return self._event
-
-    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        seen = -1
-        try:
-            while self.waiting or time.monotonic() - self._last < self.IDLE_SECONDS:
-                count = self._changed(seen, 1.0)
-                if count != seen:
-                    seen = count
-                    loop.call_soon_threadsafe(self._ring)
-        except (RuntimeError, StrongroomError):
-            pass  # the loop or the store is closed: nobody is left to wake
-
-    def _ring(self) -> None:
-        rung, self._event = self._event, asyncio.Event()
-        rung.set()
+def _ring(loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> None:
+    """Set an event of a loop, from whatever thread."""
+    try:
+        loop.call_soon_threadsafe(news.set)
+    except RuntimeError:
+        pass  # the loop is closed: nobody is left to wake
 
 
 def can_search(store: object) -> bool:

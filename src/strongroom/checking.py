@@ -19,16 +19,42 @@ from strongroom.copying import SPACE as COPY
 from strongroom.copying import is_unfinished
 from strongroom.errors import Damaged, InvalidInput, StrongroomError
 from strongroom.scope import Scope
-from strongroom.services.runs.state import KIND
+from strongroom.services.memories.keys import MEMORY
+from strongroom.services.runs.state import KIND as RUN
+from strongroom.services.sessions.state import SESSION
 from strongroom.store import Exportable, ExportItem, ExportPage, Key, Scan, Store, ask
 
 MOST_PROBLEMS = 100
 STEP = 1_000
 PAGE = 100
+OWN = "strongroom:"  # how the names of spaces begin that are Strongroom's own
+
+
+class SpaceSize(Struct):
+    """How much a space held when it was looked at. `bytes` are those of its content, without indexes."""
+
+    space: str
+    runs: int = 0
+    sessions: int = 0
+    memories: int = 0
+    documents: int = 0
+    records: int = 0
+    bytes: int = 0
+
+    def add(self, item: ExportItem, *, first: bool) -> None:
+        """Count an item; `first` unless it is a later stretch of the same stream."""
+        if first and item.alive and not item.stream:
+            self.documents += 1
+            self.runs += item.key.kind == RUN
+            self.sessions += item.key.kind == SESSION
+            self.memories += item.key.kind == MEMORY
+        self.records += len(item.records)
+        self.bytes += len(item.value or b"") + len(item.text or "")
+        self.bytes += sum(len(record.body or b"") + len(record.text or "") for record in item.records)
 
 
 class Checked(Struct, frozen=True):
-    """What was looked at, and what is wrong with it. `problems` ends after a hundred.
+    """What was looked at, and what is wrong with it. `problems` ends after a hundred; the largest space comes first.
 
     `pending` tells of an erasure that is not complete: bytes of what was erased may still lie in the store's files.
     """
@@ -40,14 +66,15 @@ class Checked(Struct, frozen=True):
     runs: int
     problems: tuple[str, ...]
     pending: str | None = None
+    spaces: tuple[SpaceSize, ...] = ()
 
 
 class _Walk:
-    """A look at every item, for stores that have no check of their own; and which spaces there are."""
+    """A look at every item, for stores that have no check of their own; which spaces there are, and their sizes."""
 
     def __init__(self) -> None:
         self.documents = self.streams = self.records = 0
-        self.spaces: dict[str, None] = {}
+        self.spaces: dict[str, SpaceSize] = {}
         self.problems: list[str] = []
         self._last: Key | None = None
         self._expected = 0
@@ -60,13 +87,18 @@ class _Walk:
             while True:
                 exported: ExportPage = store.unload(after, STEP)
                 for item in exported.items:
-                    self.spaces[item.key.space] = None
+                    self._count(item)
                     self._look(item)
                 after = exported.next
                 if after is None:
                     return
         except Damaged as damage:
             self.problems.append(f"database: {damage}")
+
+    def _count(self, item: ExportItem) -> None:
+        space = item.key.space
+        size = self.spaces.setdefault(space, SpaceSize(space))
+        size.add(item, first=item.key != self._last)
 
     def _look(self, item: ExportItem) -> None:
         name = f"{item.key.kind} {item.key.id!r} in {item.key.space!r}"
@@ -102,7 +134,17 @@ def check(store: Store) -> Checked:
             if problem is not None and len(problems) < MOST_PROBLEMS:
                 problems.append(problem)
     pending = getattr(found, "pending", None)
-    return Checked(not problems, found.documents, found.streams, found.records, runs, tuple(problems), pending)
+    sizes = sorted(walk.spaces.values(), key=lambda each: (-each.bytes, each.space))
+    return Checked(
+        not problems,
+        found.documents,
+        found.streams,
+        found.records,
+        runs,
+        tuple(problems),
+        pending,
+        tuple(each for each in sizes if not each.space.startswith(OWN)),
+    )
 
 
 def _runs(store: Store, space: str) -> Iterator[str | None]:
@@ -111,7 +153,7 @@ def _runs(store: Store, space: str) -> Iterator[str | None]:
     after: str | None = None
     while True:
         try:
-            page = ask(store, Scan(space, KIND, after=after, limit=PAGE))
+            page = ask(store, Scan(space, RUN, after=after, limit=PAGE))
         except Damaged as damage:
             yield f"runs in {space!r}: not all of them could be looked at ({damage})"
             return

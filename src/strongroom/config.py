@@ -22,6 +22,7 @@ from strongroom.blocking.threads import Threads
 from strongroom.bridge import Inline
 from strongroom.context import AsyncContext, Opening
 from strongroom.errors import InvalidInput
+from strongroom.meaning import split
 from strongroom.opening import REPEATS_VARIABLE, open_async_store, open_store
 from strongroom.scope import Scope
 from strongroom.services.threads.values import Limits
@@ -66,11 +67,21 @@ class ProcessPool(Struct, frozen=True, kw_only=True):
     max_tasks_per_child: int | None = None
 
 
+class Searching(Struct, frozen=True, kw_only=True):
+    """What is searched by meaning with: see `strongroom.meaning`."""
+
+    embedder: str | None = None
+    embedder_key: str | None = None
+    qdrant_url: str | None = None
+    qdrant_collection: str | None = None
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """Everything that can be set."""
 
     backend: Backend = Backend()
     process_pool: ProcessPool = ProcessPool()
+    meaning: Searching = Searching()
 
     @property
     def url(self) -> str:
@@ -85,6 +96,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def options(self) -> dict[str, Any]:
         """The options that the store is opened with."""
         return {} if self.backend.repeats is None else {"repeats": self.backend.repeats}
+
+    @property
+    def searching(self) -> dict[str, Any]:
+        """The options that say what is searched by meaning with."""
+        return {name: value for name, value in msgspec.structs.asdict(self.meaning).items() if value is not None}
 
     @property
     def limits(self) -> Limits:
@@ -103,8 +119,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def open(self, **options: Any) -> Context:
         """Open the store for blocking code."""
-        store = Inline(open_store(self.url, **{**self.options, **options}))
-        context = Context(self._limited(AsyncContext(Scope(store, self._space))))
+        found, own = split({**self.options, **self.searching, **options})
+        scope = Scope(Inline(open_store(self.url, **own)), self._space)
+        context = Context(self._limited(AsyncContext(scope, embedder=found.embedder, index=found.index)))
         context.threads = Threads(context._async.threads)
         return context
 
@@ -112,8 +129,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Open the store for async code."""
 
         async def opened() -> AsyncContext:
-            store = await open_async_store(self.url, **{**self.options, **options})
-            return self._limited(AsyncContext(Scope(store, self._space)))
+            found, own = split({**self.options, **self.searching, **options})
+            scope = Scope(await open_async_store(self.url, **own), self._space)
+            return self._limited(AsyncContext(scope, embedder=found.embedder, index=found.index))
 
         return Opening(opened())
 
@@ -132,10 +150,12 @@ def load(
     environ: Mapping[str, str] | None = None,
     backend: Mapping[str, Any] | None = None,
     process_pool: Mapping[str, Any] | None = None,
+    meaning: Mapping[str, Any] | None = None,
 ) -> Settings:
     """Read the settings: a file (default: `strongroom.yaml` if there is one), the environment, then the arguments.
 
-    `STRONGROOM_URL` says where the data is, `STRONGROOM_REPEATS` how long ids are remembered;
+    `STRONGROOM_URL` says where the data is, `STRONGROOM_REPEATS` how long ids are remembered; `STRONGROOM_EMBEDDER`,
+    `STRONGROOM_EMBEDDER_KEY`, `QDRANT_URL` and `QDRANT_COLLECTION` what is searched by meaning with;
     `STRONGROOM_BACKEND_MAX_THREADS` and the like set any other key, and `STRONGROOM_CONFIG` names the file.
     """
     env = os.environ if environ is None else environ
@@ -143,7 +163,8 @@ def load(
     source = Path(named or FILE)
     layers = [_read(source) if named is not None or source.is_file() else {}]
     layers.append(_from_environment(env))
-    layers.append({"backend": dict(backend or {}), "process_pool": dict(process_pool or {})})
+    given = {"backend": backend, "process_pool": process_pool, "meaning": meaning}
+    layers.append({section: dict(values or {}) for section, values in given.items()})
     merged: dict[str, dict[str, Any]] = {}
     for layer in layers:
         for section, values in layer.items():
@@ -174,9 +195,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
                 key = name.removeprefix(start).lower()
                 _require_key(key, cls.__struct_fields__, name)
                 found.setdefault(section, {})[key] = value
-    for name, key in (("STRONGROOM_URL", "url"), (REPEATS_VARIABLE, "repeats")):
-        if environ.get(name):
-            found.setdefault("backend", {})[key] = environ[name]
+    for name, (section, key) in _VARIABLES.items():
+        # QDRANT_URL may be there for others: it is ours where an embedder is.
+        if environ.get(name) and (not name.startswith("QDRANT") or environ.get("STRONGROOM_EMBEDDER")):
+            found.setdefault(section, {})[key] = environ[name]
     return found
 
 
@@ -226,7 +248,18 @@ def _check(settings: Settings) -> Settings:
     _ = settings.limits  # making them checks them
     if backend.repeats is not None:
         kept_seconds(backend.repeats)
+    wanted = settings.meaning
+    if wanted != Searching() and not wanted.embedder:
+        raise InvalidInput("meaning: an index and a key go with an embedder, and none is named")
     return settings
 
 
-_SECTIONS: dict[str, type[Struct]] = {"backend": Backend, "process_pool": ProcessPool}
+_SECTIONS: dict[str, type[Struct]] = {"backend": Backend, "process_pool": ProcessPool, "meaning": Searching}
+_VARIABLES = {
+    "STRONGROOM_URL": ("backend", "url"),
+    REPEATS_VARIABLE: ("backend", "repeats"),
+    "STRONGROOM_EMBEDDER": ("meaning", "embedder"),
+    "STRONGROOM_EMBEDDER_KEY": ("meaning", "embedder_key"),
+    "QDRANT_URL": ("meaning", "qdrant_url"),
+    "QDRANT_COLLECTION": ("meaning", "qdrant_collection"),
+}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from strongroom.arguments import checked
 from strongroom.embedders import Embedder
 from strongroom.encryption import Secret
+from strongroom.entering import EnteredAsync
 from strongroom.scope import Scope
 from strongroom.services import person
 from strongroom.services.files.files import AsyncFiles
@@ -23,7 +24,8 @@ from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.threads.registry import AsyncRegistry
 from strongroom.services.threads.threads import AsyncThreads
-from strongroom.services.turns.turn import AsyncTurn, turn_with
+from strongroom.services.turns.deciding import turn_with
+from strongroom.services.turns.turn import AsyncTurn
 from strongroom.store import AsyncStore, Durability
 from strongroom.values import Restored, SpacePack
 from strongroom.vectors import VectorIndex
@@ -31,11 +33,22 @@ from strongroom.vectors import VectorIndex
 R = TypeVar("R")
 
 
-class AsyncContext:
-    """Everything in one space of one store. Use it as `async with strongroom.aopen(...) as ctx`."""
+class AsyncContext(EnteredAsync):
+    """Everything in one space of one store. Use it as `async with strongroom.aopen(...) as ctx`.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         run = await ctx.runs.create(objective="Answer a ticket")
+    ...         return (await run.update(status="BUSY")).status
+    >>> asyncio.run(main())
+    'BUSY'
+    """
+
+    ENTER = "async with strongroom.aopen(...) as ctx"
 
     def __init__(self, scope: Scope, *, embedder: Embedder | None = None, index: VectorIndex | None = None) -> None:
         self.scope = scope
+        self.embedder, self.index = embedder, index
         self.memories = AsyncMemories(scope, embedder=embedder, index=index)
         self.runs = AsyncRuns(scope, memories=self.memories)
         self.sessions = AsyncSessions(scope, embedder=embedder)
@@ -151,7 +164,8 @@ class AsyncContext:
         """Leave nothing of a person: the memories and sessions of a user, and what was learnt from those.
 
         What stays are ids, times and that something was erased. Runs, threads and files have no owner: erase them by
-        their names. Calling again finishes an interrupted erasure; `pending` says what is not clean yet.
+        their names. Whatever an interrupted erasure leaves is found by calling again, which finishes it and tells what
+        it found itself; `pending` says what is not clean yet.
         """
         return await person.erase(self, user_id, by, reason, commit_id)
 
@@ -169,8 +183,10 @@ class AsyncContext:
         return f"AsyncContext({self.store!r}, space={self.space!r})"
 
 
-class Opening(Coroutine[Any, Any, AsyncContext]):
+class Opening(EnteredAsync, Coroutine[Any, Any, AsyncContext]):
     """A context that is about to be opened: await it, or enter it with `async with`, which closes it at the end."""
+
+    ENTER = AsyncContext.ENTER
 
     def __init__(self, opened: Coroutine[Any, Any, AsyncContext]) -> None:
         self._opened = opened
@@ -185,6 +201,12 @@ class Opening(Coroutine[Any, Any, AsyncContext]):
 
     def close(self) -> None:
         self._opened.close()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self):
+            self._opened.close()  # or Python would complain as well that nobody awaited it
+            super().__enter__()
 
     def __await__(self) -> Generator[Any, Any, AsyncContext]:
         return self._opened.__await__()

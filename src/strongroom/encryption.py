@@ -50,9 +50,14 @@ def fetched(secret: Secret) -> str | bytes:
 
 def from_environment(name: str = VARIABLE, environ: Mapping[str, str] = os.environ) -> Secret | None:
     """Return the secret that the environment names, to be fetched when it is used; None if it names none."""
-    named = [each for each in (name, f"{name}_FILE", f"{name}_COMMAND") if environ.get(each)]
+    named = [each for each in (name, f"{name}_FILE", f"{name}_COMMAND") if each in environ]
     if not named:
         return None
+    if empty := [each for each in named if not environ[each]]:  # a secret manager that failed must not mean "no key"
+        raise InvalidInput(
+            f"{empty[0]} is set and empty; unset it for a file that is not encrypted (nothing was opened)",
+            path=empty[0],
+        )
     if len(named) > 1:
         raise InvalidInput(f"{' and '.join(named)} are both set, and one key is enough; nothing was opened")
     value, fetch = environ[named[0]], _SOURCES[named[0].removeprefix(name)]

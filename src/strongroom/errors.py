@@ -27,7 +27,15 @@ def shown(value: object) -> str:
 
 
 class StrongroomError(Exception):
-    """The root of everything Strongroom raises on purpose."""
+    """The root of everything Strongroom raises on purpose.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> try:
+    ...     ctx.runs.get("no-such-run")
+    ... except strongroom.StrongroomError as error:
+    ...     print(error.code, error.help)
+    not_found reference/errors.html#not_found
+    """
 
     code = "error"
 
@@ -42,7 +50,15 @@ class StrongroomError(Exception):
 
 
 class InvalidInput(StrongroomError, ValueError):
-    """The caller passed something that cannot be stored or asked; nothing changed."""
+    """The caller passed something that cannot be stored or asked; nothing changed.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> try:
+    ...     ctx.runs.create(objective="Answer a ticket").update(status="ASLEEP")
+    ... except strongroom.InvalidInput as error:
+    ...     print(error.path)
+    $.status
+    """
 
     code = "invalid_input"
 
@@ -52,7 +68,15 @@ class InvalidInput(StrongroomError, ValueError):
 
 
 class NotFound(StrongroomError, LookupError):
-    """What was asked for does not exist; nothing changed."""
+    """What was asked for does not exist; nothing changed.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> try:
+    ...     ctx.runs.get("no-such-run")
+    ... except strongroom.NotFound as error:
+    ...     print(error.kind, error.id)
+    run no-such-run
+    """
 
     code = "not_found"
 
@@ -66,6 +90,15 @@ class Conflict(StrongroomError):
     """Somebody else was first: a precondition no longer holds, and nothing changed.
 
     `expected` is what the caller believed, `actual` what is there now (0 means "does not exist").
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket")
+    >>> _ = run.update(status="BUSY")
+    >>> try:
+    ...     run.update(expected_seq=0, status="DONE")
+    ... except strongroom.Conflict as conflict:
+    ...     print(conflict.expected, conflict.actual)
+    0 1
     """
 
     code = "conflict"
@@ -78,7 +111,16 @@ class Conflict(StrongroomError):
 
 
 class Immutable(StrongroomError):
-    """The caller tried to change what never changes; nothing changed."""
+    """The caller tried to change what never changes; nothing changed.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket")
+    >>> try:
+    ...     run.update(objective="Sell something")
+    ... except strongroom.Immutable as error:
+    ...     print(error.field)
+    objective
+    """
 
     code = "immutable"
 
@@ -88,7 +130,17 @@ class Immutable(StrongroomError):
 
 
 class BudgetExceeded(StrongroomError):
-    """The write would pass a limit the caller set; nothing changed."""
+    """The write would pass a limit the caller set; nothing changed.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> threads = ctx.threads.limited(max_slots_per_thread=1)
+    >>> _ = threads.append("orders", {"order": 7}, from_id="support")
+    >>> try:
+    ...     threads.append("orders", {"order": 8}, from_id="support")
+    ... except strongroom.BudgetExceeded as error:
+    ...     print(error.limit, error.needed)
+    1 2
+    """
 
     code = "budget_exceeded"
 
@@ -99,13 +151,29 @@ class BudgetExceeded(StrongroomError):
 
 
 class Closed(StrongroomError):
-    """The store was closed before this call; nothing changed."""
+    """The store was closed before this call; nothing changed.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> ctx.close()
+    >>> try:
+    ...     ctx.runs.list()
+    ... except strongroom.Closed as error:
+    ...     print(error.code)
+    closed
+    """
 
     code = "closed"
 
 
 class StoreError(StrongroomError):
-    """The store failed, not the caller. `reason` is a stable word for what happened."""
+    """The store failed, not the caller. `reason` is a stable word for what happened.
+
+    >>> try:
+    ...     strongroom.open("no/such/folder/agent.db")
+    ... except strongroom.StoreError as error:
+    ...     print(error.code, error.reason)
+    unavailable missing
+    """
 
     code = "store_error"
 
@@ -120,6 +188,12 @@ class Unavailable(StoreError):
     Reasons: `locked`, `disk_full`, `file_too_large`, `read_only`, `io`, `forked`, `network_filesystem`,
     `hard_link`, `sqlite_version`, `permission`, `missing`, `unreachable`, `evicting`, `memory`, `server_version`,
     `encoding`, `stalled`, `not_durable`, `too_many_requests`.
+
+    >>> try:
+    ...     strongroom.open("no/such/folder/agent.db")
+    ... except strongroom.Unavailable as error:
+    ...     print(error.reason)
+    missing
     """
 
     code = "unavailable"
@@ -129,6 +203,16 @@ class CommitUnknown(StoreError):
     """The commit may or may not have happened. Repeat it with the same id: it is applied at most once.
 
     Reasons: `fsync`, `io`, `interrupted`, `memory`, `connection`.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket")
+    >>> def record(attempts=3):
+    ...     try:
+    ...         return run.record("TOOL_CALL", {"tool_name": "pay", "arguments": {}}, commit_id="ticket-7:pay")
+    ...     except strongroom.CommitUnknown:  # the same id: it is applied at most once
+    ...         return record(attempts - 1) if attempts > 1 else None
+    >>> record().type
+    'TOOL_CALL'
     """
 
     code = "commit_unknown"
@@ -139,7 +223,16 @@ class CommitUnknown(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The file is not a Strongroom store, or a newer Strongroom wrote it; nothing changed."""
+    """The file is not a Strongroom store, or a newer Strongroom wrote it; nothing changed.
+
+    >>> from pathlib import Path
+    >>> _ = Path("notes.db").write_text("not a database, but longer than the header of one is: " * 10)
+    >>> try:
+    ...     strongroom.open("notes.db")
+    ... except strongroom.SchemaMismatch as error:
+    ...     print(error.reason)
+    foreign
+    """
 
     code = "schema_mismatch"
 
@@ -150,6 +243,15 @@ class Damaged(StoreError):
     Reasons: `corrupt`, `checksum`, `gap`, `replaced` (a file was deleted or exchanged under a live store),
     `regressed` (the store is older than what it already acknowledged). Of a document that a scan came to, `place` is
     the cursor behind it and `id` what it is called: whoever lists can go on.
+
+    >>> from pathlib import Path
+    >>> from strongroom.archives import read_archive
+    >>> _ = Path("orders.zip").write_bytes(b"half of an archive")
+    >>> try:
+    ...     read_archive("orders.zip")
+    ... except strongroom.Damaged as error:
+    ...     print(error.reason)
+    corrupt
     """
 
     code = "damaged"

@@ -14,6 +14,7 @@ files: by the option `key`, or without it by STRONGROOM_KEY, STRONGROOM_KEY_FILE
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -22,7 +23,7 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from strongroom.backends.memory import MemoryStore
-from strongroom.bridge import Grouping, OnLoop, Pooled, Threaded
+from strongroom.bridge import Grouping, OnLoop, Pooled, Threaded, finish
 from strongroom.encryption import from_environment
 from strongroom.errors import InvalidInput
 from strongroom.files import path_of
@@ -68,7 +69,7 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         raise InvalidInput(f"{text!r:.80} is neither a path nor the address of a store; nothing was opened") from None
     scheme = url.scheme
     if scheme == "memory":
-        return MemoryStore, _wrapped(OnLoop, MemoryStore)
+        return MemoryStore, _in_memory
     if scheme in ("", "sqlite", "file"):
         path = unquote(url.netloc + url.path.removeprefix("/")) if scheme else text
         if not path:
@@ -76,7 +77,7 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         from strongroom.backends.sqlite import open_file
 
         make = partial(open_file, path)
-        return make, _wrapped(Threaded, make)
+        return make, _in_thread(make)
     if scheme in ("postgresql", "postgres"):
         from strongroom.backends import postgres
 
@@ -115,8 +116,25 @@ def _check(make: Maker, options: dict[str, Any]) -> None:
             raise InvalidInput(f"this store has no option {name!r:.40}; it has {', '.join(known)}; nothing was opened")
 
 
-def _wrapped(wrap: Callable[[Any], AsyncStore], make: Maker) -> AsyncMaker:
+async def _in_memory(**options: Any) -> AsyncStore:
+    return OnLoop(MemoryStore(**options))
+
+
+def _in_thread(make: Maker) -> AsyncMaker:
+    """Open a file beside the loop: a turn among processes, a migration, a rewriting that is owed may take seconds."""
+
     async def opened(**options: Any) -> AsyncStore:
-        return wrap(make(**options))
+        made: list[Store] = []
+
+        def open() -> None:
+            made.append(make(**options))
+
+        try:
+            await finish(asyncio.to_thread(open))
+        except asyncio.CancelledError:
+            for store in made:
+                await asyncio.to_thread(store.close)
+            raise
+        return Threaded(cast("Grouping", made[0]))
 
     return opened

@@ -1,5 +1,8 @@
 """One way to make an operation. Every service method that writes goes through `perform`.
 
+Only what follows a deletion (the messages of a long session, removed a step at a time) is committed without it: nothing
+answers for those steps, and taking one again does nothing more.
+
 Theory of operation
 -------------------
 An operation is known by its name, its target and the id its caller chose; its content is known by a digest. From name,
@@ -34,7 +37,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,7 +46,7 @@ from strongroom.codec import Json, encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, StrongroomError
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.store import Commit, Expect, Key, Receipt, ReceiptOf, Write, new_id, require_name, used_otherwise
+from strongroom.store import Commit, Erase, Expect, Key, Receipt, ReceiptOf, Write, new_id, require_name, used_otherwise
 
 T = TypeVar("T")
 
@@ -88,7 +91,7 @@ class Plan(Struct, Generic[T], frozen=True):
     """What one attempt wants to write, and what is then answered.
 
     `answer` is kept with the receipt, for a `replay` that needs more than the versions. `refusal` turns a `Conflict`
-    that no further attempt can mend into what the caller hears; None means: try again.
+    that no further attempt can mend into what the caller hears; None means: try again. `owes`: see `Commit`.
     """
 
     expects: Sequence[Expect]
@@ -96,6 +99,16 @@ class Plan(Struct, Generic[T], frozen=True):
     result: Callable[[Receipt], T]
     answer: Json | None = None
     refusal: Callable[[Conflict], StrongroomError | None] = lambda conflict: None
+    owes: bool = False
+
+
+class Prepared(NamedTuple, Generic[T]):
+    """An operation that was looked at and can be made: what `perform` takes."""
+
+    operation: Operation
+    attempt: Callable[[], Awaitable[Plan[T] | None]]
+    replay: Callable[[Receipt], Awaitable[T]]
+    decide: Callable[[], Awaitable[Json]] | None = None
 
 
 async def perform(
@@ -115,7 +128,7 @@ async def perform(
         return await replay(await _asked(there, operation, decide))
     id, digest = identify(operation)
     try:
-        receipt, plan = await _made(scope, operation, id, digest, attempt)
+        receipt, plan = await attempted(scope, operation, id, digest, attempt, chosen=operation.commit_id is not None)
         _tell(operation, receipt)
         return await replay(receipt) if plan is None else plan.result(receipt)
     except CommitUnknown as problem:
@@ -124,11 +137,17 @@ async def perform(
         raise
 
 
-async def _made(
-    scope: Scope, operation: Operation, id: str, digest: bytes, attempt: Callable[[], Awaitable[Plan[T] | None]]
+async def attempted(
+    scope: Scope,
+    operation: Operation,
+    id: str,
+    digest: bytes,
+    attempt: Callable[[], Awaitable[Plan[T] | None]],
+    *,
+    chosen: bool,
 ) -> tuple[Receipt, Plan[T] | None]:
-    """Return the receipt, and the plan that led to it; no plan if an earlier call made it."""
-    chosen = operation.commit_id is not None
+    """Return the receipt, and the plan that led to it; no plan if an earlier call made it, which can be if the id was
+    chosen by its caller."""
     if chosen and (done := await _done(scope, id, digest, operation)) is not None:
         return done, None
     for _ in attempts(f"{operation.target.kind} {operation.target.id!r}"):
@@ -137,14 +156,14 @@ async def _made(
         except StrongroomError as problem:
             if chosen and (done := await _done(scope, id, digest, operation)) is not None:
                 return done, None
-            _unchanged(problem)
+            unchanged(problem)
             raise
         if plan is None:
             continue
-        if not plan.writes and not chosen:
+        if not plan.writes and operation.commit_id is None:
             return Receipt(id, ()), plan
         keep = id.startswith(_CHOSEN)  # not those of ours that come back
-        commit = Commit(id, tuple(plan.expects), tuple(plan.writes), digest, plan.answer, keep)
+        commit = Commit(id, tuple(plan.expects), tuple(plan.writes), digest, plan.answer, keep, plan.owes)
         try:
             receipt = await scope.store.commit(commit)
         except Conflict as conflict:
@@ -153,7 +172,7 @@ async def _made(
                 continue
             if chosen and (done := await _done(scope, id, digest, operation)) is not None:
                 return done, None
-            raise _unchanged(refusal) from None
+            raise unchanged(refusal) from None
         except InvalidInput as problem:
             raise _named(problem, operation) from None
         # An id of ours that is repeated was repeated below us, with this very plan.
@@ -188,9 +207,9 @@ async def _asked(there: Performer, operation: Operation, decide: Callable[[], Aw
         problem.commit_id = id
         raise
     except InvalidInput as problem:
-        raise _unchanged(_named(problem, operation)) from None
+        raise unchanged(_named(problem, operation)) from None
     except StrongroomError as problem:
-        raise _unchanged(problem) from None
+        raise unchanged(problem) from None
     assert receipt is not None, "a server knows what is for callers to decide"
     return receipt
 
@@ -248,6 +267,31 @@ async def step(scope: Scope, target: Key, attempt: Callable[[], Awaitable[Plan[T
     return await perform(scope, Operation("step", target, NOTHING), attempt, replay)
 
 
+def traces(stream: Key) -> Erase:
+    """Return what makes a commit an erasure: what it takes away, and what was owed before, leaves the store's files."""
+    return Erase(stream, 0, 0)
+
+
+async def erasing_step(scope: Scope, stream: Key, attempt: Callable[[], Awaitable[Plan[T]]]) -> T:
+    """Make one commit of an erasure before the last one: it owes what the last one pays, and is on record till then."""
+
+    async def owing() -> Plan[T]:
+        plan = await attempt()
+        return replace(plan, writes=(*plan.writes, traces(stream)), owes=True) if plan.writes else plan
+
+    return await step(scope, stream, owing)
+
+
+async def still_pending(scope: Scope, stream: Key, receipt: Receipt) -> str | None:
+    """Return what an erasure that was made before waits for: whoever made it may have been killed before the store's
+    files were clean, so they are cleaned now."""
+
+    async def clean() -> Plan[str | None]:
+        return Plan((), (traces(stream),), lambda made: made.pending)
+
+    return await step(scope, stream, clean) if made_here(scope) else receipt.pending
+
+
 _new_id: ContextVar[Callable[[], str]] = ContextVar("strongroom_new_id", default=new_id)
 
 
@@ -300,7 +344,7 @@ async def nothing(receipt: Receipt) -> Any:
     """The `replay` of what answers nothing."""
 
 
-def _unchanged(problem: StrongroomError) -> StrongroomError:
+def unchanged(problem: StrongroomError) -> StrongroomError:
     """Say that nothing changed, where what was asked in vain was part of a write."""
     if not isinstance(problem, CommitUnknown) and "nothing changed" not in str(problem):
         problem.args = (f"{problem}; nothing changed",)

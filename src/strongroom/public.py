@@ -15,6 +15,7 @@ from strongroom.context import AsyncContext as AsyncContext
 from strongroom.context import Opening as Opening
 from strongroom.embedders import Embedder as Embedder
 from strongroom.encryption import Secret as Secret
+from strongroom.meaning import split
 from strongroom.opening import open_async_store, open_store
 from strongroom.scope import Scope
 from strongroom.services.memories.policy import Policy as Policy
@@ -42,13 +43,17 @@ Address = str | os.PathLike[str]
 
 def open_context(address: Address, space: str, options: dict[str, Any]) -> Context:
     """Open a store for blocking code."""
-    return Context(AsyncContext(Scope(Inline(open_store(address, **options)), space)))
+    found, own = split(options)
+    scope = Scope(Inline(open_store(address, **own)), space)
+    return Context(AsyncContext(scope, embedder=found.embedder, index=found.index))
 
 
 def open_async_context(address: Address, space: str, options: dict[str, Any]) -> Opening:
     """Open a store for async code, once somebody awaits or enters it."""
 
     async def opened() -> AsyncContext:
-        return AsyncContext(Scope(await open_async_store(address, **options), space))
+        found, own = split(options)
+        scope = Scope(await open_async_store(address, **own), space)
+        return AsyncContext(scope, embedder=found.embedder, index=found.index)
 
     return Opening(opened())

@@ -29,6 +29,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from strongroom.caching import cached_if_short
 from strongroom.dates import Day, day_named, nearness
 from strongroom.stemming import words
 
@@ -302,11 +303,11 @@ def _telling(texts: Mapping[Position, Text]) -> dict[Position, float]:
     """Say how much each text tells, whatever the question. Rare is what few of these texts say."""
     words_of = {place: set(text.words) for place, text in texts.items()}
     holding = Counter(chain.from_iterable(words_of.values()))
-    rarities = {word: rarity(len(texts), count) for word, count in holding.items()}
+    rarities = {count: rarity(len(texts), count) for count in set(holding.values())}
     told = {}
     for (row, index), text in texts.items():
         said = words_of[row, index]
-        rare = sum([rarities[word] for word in said]) / len(said) if said else 0.0
+        rare = math.fsum([rarities[holding[word]] for word in said]) / len(said) if said else 0.0
         before = texts.get((row, index - 1))
         answers = before is not None and _other(before, text) and any(sign in before.text for sign in _QUESTIONS)
         told[row, index] = (
@@ -322,24 +323,25 @@ def _other(one: Text, another: Text) -> bool:
     return (one.speaker or one.role) != (another.speaker or another.role)
 
 
+@cached_if_short(maxsize=16_384)
 def name_like(text: str) -> int:
     """Count the words written like names inside of sentences. In scripts without capitals there are none."""
-    pairs = [(before, token) for before, token in pairwise(text.split()) if token[0].isupper()]
     return sum(
         len(token) > 1 and token[1].islower() and before[-1] not in _ENDINGS and before[-1] != ":"
-        for before, token in pairs
+        for before, token in pairwise(text.split())
+        if token[0].isupper()
     )
 
 
+@cached_if_short(maxsize=16_384)
 def asks(text: str) -> bool:
     """Tell whether the last sentence that is ended by a sign is a question."""
-    last = max(text.rfind(sign) for sign in _ENDINGS)
-    return last >= 0 and text[last] in _QUESTIONS
+    last = next((letter for letter in reversed(text) if letter in _ENDINGS), "")
+    return last != "" and last in _QUESTIONS
 
 
 def _weights(query: Iterable[str], total: float, counts: Mapping[str, int]) -> dict[str, float]:
-    """Return the weight of each word, in one order: sums of them are the same whatever order the query has."""
-    return {word: rarity(total, counts.get(word, 0)) for word in sorted(set(query))}
+    return {word: rarity(total, counts.get(word, 0)) for word in query}
 
 
 def _held(text: Iterable[str], weights: Mapping[str, float]) -> dict[str, int]:
@@ -360,9 +362,9 @@ def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _bm25(weights: Mapping[str, float], held: Mapping[str, int], length: float, k1: float, b: float) -> float:
-    """Score a text that holds these words so often. `weights` are in the order of their words."""
+    """Score a text that holds these words so often. The sum is exact, so it is the same in any order of words."""
     norm = k1 * (1 - b + b * length)
-    return sum([weight * n * (k1 + 1) / (n + norm) for word, weight in weights.items() if (n := held.get(word, 0))])
+    return math.fsum([weights[word] * n * (k1 + 1) / (n + norm) for word, n in held.items()])
 
 
 def _average(lengths: Iterable[int]) -> float:

@@ -100,7 +100,16 @@ class WorkingSet(
     kw_only=True,
     rename={"schema_version": "_schema_version", "seq": "_update_seq", "own_state": "state"},
 ):
-    """The state of a run after `seq` updates (version 2.1)."""
+    """The state of a run after `seq` updates (version 2.1).
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket")
+    >>> now = run.update(status="BUSY", blockers=["the carrier is closed"])
+    >>> now.seq, now.status, now.blockers
+    (1, 'BUSY', ('the carrier is closed',))
+    >>> now.to_dict()["status"]
+    'BUSY'
+    """
 
     schema_version: Literal["2.1"] = "2.1"
     seq: int
@@ -184,6 +193,12 @@ class Event(Struct, frozen=True, kw_only=True):
 
     `payload` is what the event's schema says; `detail` is what Strongroom adds for itself, such as the change an update
     made. An erased event keeps its place, type and time; its content is gone.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket")
+    >>> event = run.record("TOOL_RESULT", {"tool_name": "track", "ok": True}, actor="support")
+    >>> event.type, event.payload["ok"], event.actor
+    ('TOOL_RESULT', True, 'support')
     """
 
     sequence_id: int
@@ -361,7 +376,14 @@ class Diff(Struct, frozen=True):
 
 
 class Episode(Struct, frozen=True, kw_only=True):
-    """A milestone: the run before, the run after, and what happened between. Never changed once made."""
+    """A milestone: the run before, the run after, and what happened between. Never changed once made.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket")
+    >>> episode = run.milestone("the customer has an answer")
+    >>> episode.reason, len(run.episodes())
+    ('the customer has an answer', 1)
+    """
 
     episode_id: str
     reason: str

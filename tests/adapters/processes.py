@@ -11,10 +11,11 @@ TURNS = int(os.environ.get("STRONGROOM_TURNS", "10"))
 ROOT = Path(__file__).parents[2]
 
 
-def started(program: str, address: str, name: str, turns: int) -> subprocess.Popen[str]:
+def started(program: str, address: str, name: str, turns: int, *, quiet: bool = False) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    errors = subprocess.DEVNULL if quiet else None
     command = [sys.executable, "-m", "tests.adapters.programs", program, address, name, str(turns)]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
 def both(program: str, address: str) -> None:

@@ -8,35 +8,61 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 NOTE = "/memories/log.md"
+ADK: dict[str, str] = {"app_name": "A", "user_id": "u", "session_id": "s"}
 
 
 def graph(address: str, name: str, turns: int) -> None:
     """Ask a graph again and again, and say how many messages it holds."""
-    from langchain_core.messages import HumanMessage
-
     from strongroom.adapters.langgraph import StrongroomSaver
-    from tests.adapters.langgraph.savers import chat, config
 
     with StrongroomSaver(address) as saver:
-        agent = chat(saver)
-        for number in range(turns):
-            message = HumanMessage(f"{name} {number}", id=f"{name}-{number}")
-            state = agent.invoke({"messages": [message]}, config("t"), durability="sync")
-            print(len(state["messages"]), flush=True)
+        _graph(saver, name, turns)
+
+
+def their_graph(address: str, name: str, turns: int) -> None:
+    """The same with LangGraph's own saver."""
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    with SqliteSaver.from_conn_string(address) as saver:
+        _graph(saver, name, turns)
+
+
+def _graph(saver: Any, name: str, turns: int) -> None:
+    from langchain_core.messages import HumanMessage
+
+    from tests.adapters.langgraph.savers import chat, config
+
+    agent = chat(saver)
+    for number in range(turns):
+        message = HumanMessage(f"{name} {number}", id=f"{name}-{number}")
+        state = agent.invoke({"messages": [message]}, config("t"), durability="sync")
+        print(len(state["messages"]), flush=True)
 
 
 def session(address: str, name: str, turns: int) -> None:
     """Add an item at a time to one conversation."""
     from strongroom.adapters.openai_agents import StrongroomSession
 
+    with StrongroomSession("s", address) as conversation:
+        _session(conversation, name, turns)
+
+
+def their_session(address: str, name: str, turns: int) -> None:
+    """The same with the SDK's own session."""
+    from agents import SQLiteSession
+
+    _session(SQLiteSession("s", address), name, turns)
+
+
+def _session(conversation: Any, name: str, turns: int) -> None:
     async def add() -> None:
-        with StrongroomSession("s", address) as conversation:
-            for number in range(turns):
-                await conversation.add_items([{"role": "user", "content": f"{name} {number}"}])
-                print(number, flush=True)
+        for number in range(turns):
+            await conversation.add_items([{"role": "user", "content": f"{name} {number}"}])
+            print(number, flush=True)
 
     asyncio.run(add())
 
@@ -46,10 +72,21 @@ def notes(address: str, name: str, turns: int) -> None:
     from strongroom.adapters.anthropic import StrongroomMemoryTool
 
     with StrongroomMemoryTool(address) as tool:
-        for number in range(turns):
-            line = {"command": "insert", "path": NOTE, "insert_line": 1, "insert_text": f"{name} {number}"}
-            tool.call(line)
-            print(number, flush=True)
+        _notes(tool, name, turns)
+
+
+def their_notes(address: str, name: str, turns: int) -> None:
+    """The same with the SDK's own tool."""
+    from anthropic.tools.memory import BetaLocalFilesystemMemoryTool
+
+    _notes(BetaLocalFilesystemMemoryTool(address), name, turns)
+
+
+def _notes(tool: Any, name: str, turns: int) -> None:
+    for number in range(turns):
+        line = {"command": "insert", "path": NOTE, "insert_line": 1, "insert_text": f"{name} {number}"}
+        tool.call(line)
+        print(number, flush=True)
 
 
 def conversation(address: str, name: str, turns: int) -> None:
@@ -58,6 +95,7 @@ def conversation(address: str, name: str, turns: int) -> None:
     from pydantic_ai.conversation import Conversation
     from pydantic_ai.conversation_store import ConversationConflict
     from pydantic_ai.models.test import TestModel
+    from pydantic_ai.usage import UsageLimits
 
     from strongroom.adapters.pydantic_ai import StrongroomConversationStore
 
@@ -66,7 +104,7 @@ def conversation(address: str, name: str, turns: int) -> None:
     async def ask(store: StrongroomConversationStore, text: str) -> None:
         while True:
             known = await store.load("c") or Conversation(conversation_id="c")
-            result = await agent.run(text, conversation=known)
+            result = await agent.run(text, conversation=known, usage_limits=UsageLimits(request_limit=None))
             try:
                 await store.save(result)
             except ConversationConflict:
@@ -116,6 +154,13 @@ def history(address: str, name: str, turns: int) -> None:
         _history(provider, name, turns)
 
 
+def their_history(address: str, name: str, turns: int) -> None:
+    """The same with the framework's own files."""
+    from agent_framework import FileHistoryProvider
+
+    _history(FileHistoryProvider(address), name, turns)
+
+
 def _history(provider: Any, name: str, turns: int) -> None:
     from agent_framework import Message
 
@@ -128,14 +173,106 @@ def _history(provider: Any, name: str, turns: int) -> None:
     asyncio.run(save())
 
 
+def events(address: str, name: str, turns: int) -> None:
+    """Append an event at a time to one session of ADK; whoever is refused reads it and appends once more."""
+    from strongroom.adapters.adk import StrongroomSessionService
+
+    with StrongroomSessionService(address) as service:
+        _events(service, name, turns)
+
+
+def their_events(address: str, name: str, turns: int) -> None:
+    """The same with ADK's own service."""
+    from google.adk.sessions.sqlite_session_service import SqliteSessionService
+
+    _events(SqliteSessionService(address), name, turns)
+
+
+def _events(service: Any, name: str, turns: int) -> None:
+    from google.adk.errors import StaleSessionError
+    from google.adk.events.event import Event
+    from google.genai import types
+
+    async def say(text: str) -> None:
+        while True:
+            known = await service.get_session(**ADK)
+            content = types.Content(role="user", parts=[types.Part(text=text)])
+            try:
+                await service.append_event(known, Event(author="user", invocation_id="i", content=content))
+            except StaleSessionError:
+                continue
+            return
+
+    async def talk() -> None:
+        for number in range(turns):
+            await say(f"{name} {number}")
+            print(number, flush=True)
+
+    asyncio.run(talk())
+
+
+def records(address: str, name: str, turns: int) -> None:
+    """Save a record at a time to one scope of CrewAI."""
+    from strongroom.adapters.crewai import StrongroomStorage
+
+    with StrongroomStorage(address) as storage:
+        _records(storage, name, turns)
+
+
+def their_records(address: str, name: str, turns: int) -> None:
+    """The same with CrewAI's own storage."""
+    from crewai.memory.storage.lancedb_storage import LanceDBStorage
+
+    _records(LanceDBStorage(path=address, vector_dim=2), name, turns)
+
+
+def _records(storage: Any, name: str, turns: int) -> None:
+    from crewai.memory.types import MemoryRecord
+
+    for number in range(turns):
+        storage.save([MemoryRecord(content=f"{name} {number}", scope="/team", embedding=[1.0, float(number)])])
+        print(number, flush=True)
+
+
+def memories(address: str, name: str, turns: int) -> None:
+    """Add a memory at a time to one user of mem0."""
+    from strongroom.adapters.mem0 import Memory
+
+    with Memory(address) as memory:
+        _memories(memory, name, turns)
+
+
+def their_memories(address: str, name: str, turns: int) -> None:
+    """The same with mem0's own store."""
+    from tests.adapters.mem0.own import qdrant
+
+    _memories(qdrant(Path(address)), name, turns)
+
+
+def _memories(memory: Any, name: str, turns: int) -> None:
+    for number in range(turns):
+        memory.add(f"{name} {number}", user_id="u", infer=False)
+        print(number, flush=True)
+
+
 PROGRAMS: dict[str, Callable[[str, str, int], None]] = {
     "graph": graph,
+    "their_graph": their_graph,
     "session": session,
+    "their_session": their_session,
     "notes": notes,
+    "their_notes": their_notes,
     "conversation": conversation,
     "chat": chat,
     "their_chat": their_chat,
     "history": history,
+    "their_history": their_history,
+    "events": events,
+    "their_events": their_events,
+    "records": records,
+    "their_records": their_records,
+    "memories": memories,
+    "their_memories": their_memories,
 }
 
 if __name__ == "__main__":

@@ -11,7 +11,12 @@ from tests.adapters.frameworks import has
 from tests.missing import not_here
 
 # Frameworks that cannot be installed beside the others, and where their tests run.
-ELSEWHERE = {"google.adk": "make adapters", "llama_index.core": "make adapters", "crewai": "make adapters"}
+ELSEWHERE = {
+    "google.adk": "make adapters",
+    "llama_index.core": "make adapters",
+    "crewai": "make adapters",
+    "mem0": "make adapters",
+}
 # What each adapter imports first, and the extra that brings it.
 NEEDED = {
     "openai_agents": ("agents", "openai-agents"),

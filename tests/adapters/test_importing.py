@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import psycopg
 import pytest
 from agents import SQLiteSession
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 import strongroom
@@ -25,17 +28,34 @@ from tests.adapters.langgraph.savers import ask, chat, config, delta_graph
 from tests.adapters.test_openai_agents import ITEMS
 
 
-@pytest.fixture
-def checkpoints(tmp_path: Path) -> Path:
-    """A file of LangGraph's own, with two threads, one of them of deltas."""
-    path = tmp_path / "langgraph.db"
-    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        saver = SqliteSaver(connection)
+@contextmanager
+def opened(source: str) -> Iterator[BaseCheckpointSaver[Any]]:
+    """Open a saver of LangGraph's own."""
+    if source.startswith("postgresql:"):
+        with PostgresSaver.from_conn_string(source) as saver:
+            yield saver
+        return
+    with closing(sqlite3.connect(source, check_same_thread=False)) as connection:
+        yield SqliteSaver(connection)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What a saver of LangGraph's own keeps, with two threads, one of them of deltas."""
+    source = str(tmp_path / "langgraph.db")
+    if request.param == "postgres":
+        source = request.getfixturevalue("foreign_postgres")
+    with opened(source) as saver:
+        if isinstance(saver, PostgresSaver):
+            saver.setup()
         for text in ("hello", "and again"):
             ask(chat(saver), "t", text)
         for number in range(3):
             delta_graph(saver).invoke({"said": [f"q{number}"]}, config("d"), durability="sync")
-    return path
+    return source
+
+
+TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
 
 
 @pytest.fixture
@@ -54,17 +74,27 @@ def conversations(tmp_path: Path) -> Path:
     return path
 
 
-def unchanged(path: Path, work: Callable[[], Any]) -> Any:
-    """Do something, and make sure that a file is as it was."""
-    before = hashlib.sha256(path.read_bytes()).hexdigest()
+def content(source: str | Path) -> Any:
+    """Return all that a source holds."""
+    if not str(source).startswith("postgresql:"):
+        return hashlib.sha256(Path(source).read_bytes()).hexdigest()
+    with psycopg.connect(str(source)) as connection:
+        return [
+            connection.execute(f"SELECT t::text, xmin::text FROM {table} t ORDER BY 1").fetchall() for table in TABLES
+        ]
+
+
+def unchanged(source: str | Path, work: Callable[[], Any]) -> Any:
+    """Do something, and make sure that a source is as it was."""
+    before = content(source)
     done = work()
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == before
+    assert content(source) == before
     return done
 
 
-def test_checkpoints_come_in_as_they_were(address: str, checkpoints: Path) -> None:
-    with closing(sqlite3.connect(checkpoints, check_same_thread=False)) as connection:
-        theirs = {thread: list(SqliteSaver(connection).list(config(thread))) for thread in ("t", "d")}
+def test_checkpoints_come_in_as_they_were(address: str, checkpoints: str) -> None:
+    with opened(checkpoints) as own:
+        theirs = {thread: list(own.list(config(thread))) for thread in ("t", "d")}
     with strongroom.open(address) as ctx:
         told = unchanged(checkpoints, lambda: import_checkpoints(checkpoints, ctx))
         saver = StrongroomSaver(ctx)
@@ -84,7 +114,7 @@ def test_checkpoints_come_in_as_they_were(address: str, checkpoints: Path) -> No
         assert [one.content for one in ctx.sessions.get("langgraph/t").load(k=2)] == ["third", "answer 5"]
 
 
-def test_an_import_of_checkpoints_goes_on_where_it_was(address: str, checkpoints: Path) -> None:
+def test_an_import_of_checkpoints_goes_on_where_it_was(address: str, checkpoints: str) -> None:
     with strongroom.open(address) as ctx:
         first = import_checkpoints(checkpoints, ctx)
         again = import_checkpoints(checkpoints, ctx)
@@ -101,24 +131,24 @@ def test_conversations_come_in_as_they_were_once(address: str, conversations: Pa
             assert asyncio.run(StrongroomSession(name, ctx).get_items()) == cast("Any", ITEMS)
 
 
-def test_without_a_store_it_is_only_counted(checkpoints: Path, conversations: Path) -> None:
+def test_without_a_store_it_is_only_counted(checkpoints: str, conversations: Path) -> None:
     assert import_checkpoints(checkpoints, None).checkpoints > 10 and import_sessions(conversations, None).items == 16
 
 
-def test_what_is_no_such_file_is_refused(tmp_path: Path, checkpoints: Path, conversations: Path) -> None:
+def test_what_is_no_such_file_is_refused(tmp_path: Path, checkpoints: str, conversations: Path) -> None:
     text = tmp_path / "text"
     text.write_text("this is not a database, but it is long enough to be taken for one")
     with strongroom.open("memory://") as ctx:
         for path in (text, tmp_path / "missing", conversations):
             with pytest.raises(InvalidInput, match="nothing changed"):
                 import_checkpoints(path, ctx)
-        for path in (text, tmp_path / "missing", checkpoints):
+        for path in (text, tmp_path / "missing", Path(checkpoints)):
             with pytest.raises(InvalidInput, match="nothing changed"):
                 import_sessions(path, ctx)
 
 
 def test_the_commands_say_what_came_in(
-    tmp_path: Path, checkpoints: Path, conversations: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, checkpoints: str, conversations: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = ["--url", str(tmp_path / "agent.db")]
     for arguments, says in (

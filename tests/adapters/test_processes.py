@@ -13,6 +13,7 @@ import pytest
 from strongroom.adapters.agent_framework import StrongroomHistoryProvider
 from strongroom.adapters.anthropic import StrongroomMemoryTool
 from strongroom.adapters.langgraph import StrongroomSaver
+from strongroom.adapters.mem0 import Memory
 from strongroom.adapters.openai_agents import StrongroomSession
 from strongroom.adapters.pydantic_ai import StrongroomConversationStore
 from tests.adapters.langgraph.savers import ask, chat, config
@@ -49,6 +50,13 @@ def test_two_processes_save_to_one_history(address: str) -> None:
         kept = [one.text for one in asyncio.run(provider.get_messages("s"))]
     assert len(kept) == 4 * TURNS and set(kept[::2]) == lines_of()
     assert kept[1::2] == [f"{question} yes" for question in kept[::2]]  # a turn is in one piece
+
+
+def test_two_processes_add_to_one_users_memories(address: str) -> None:
+    both("memories", address)
+    with Memory(address) as memory:
+        kept = memory.get_all(filters={"user_id": "u"}, top_k=1000)["results"]
+    assert len(kept) == 2 * TURNS and {one["memory"] for one in kept} == lines_of()
 
 
 def test_two_processes_edit_one_note(address: str) -> None:

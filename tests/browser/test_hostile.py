@@ -44,7 +44,7 @@ def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context) -> None:
     ):
         page.evaluate("where => { location.hash = '#/' + where; }", where)
         page.locator("main :is(h1, h2)").first.wait_for()
-        page.wait_for_function("!document.querySelector('.skeleton')")
+        page.locator(".skeleton").first.wait_for(state="detached")
         assert not page.evaluate(SIDEWAYS), where
         assert "taken" not in page.title()
         assert page.locator("main img, main script").count() == 0

@@ -73,6 +73,14 @@ def test_what_is_flagged_is_not_accepted_by_a_single_key(visit: Visit, ctx: Cont
 
 
 @one_store
+def test_what_is_not_trusted_is_said_to_be_so(visit: Visit) -> None:
+    page = visit("review?show=flagged")
+    trust = page.get_by_role("region", name="Trust")
+    trust.get_by_text("untrusted").first.wait_for()
+    assert trust.get_by_text("untrusted").count() == 2  # who proposed it, and so the proposal
+
+
+@one_store
 def test_a_decision_can_be_undone_before_it_is_sent(visit: Visit, ctx: Context) -> None:
     before = pending(ctx)
     page = visit("review?show=replaces")

@@ -1,4 +1,4 @@
-"""A program with nothing to do, for `strongroom worker`, and models for `strongroom learn`."""
+"""A program with nothing to do, for `strongroom worker`, and models to be asked by `strongroom learn` and others."""
 
 from __future__ import annotations
 
@@ -27,3 +27,24 @@ def repeating(messages: list[dict[str, str]]) -> Any:
     """Find every message worth knowing."""
     shown = json.loads(messages[-1]["content"])["messages"]
     return {"memories": [{"content": one["text"], "sources": [one["n"]]} for one in shown]}
+
+
+def unmoved(messages: list[dict[str, str]]) -> Any:
+    """Find nothing to change."""
+    return {"changes": []}
+
+
+def merging(messages: list[dict[str, str]]) -> Any:
+    """Make one of the memories of every group."""
+    groups = json.loads(messages[-1]["content"])["groups"]
+    return {"changes": [_merge(group) for group in groups]}
+
+
+def _merge(group: list[dict[str, Any]]) -> dict[str, Any]:
+    text = " and ".join(one["text"] for one in group)
+    return {"action": "merge", "memories": [one["n"] for one in group], "content": text}
+
+
+def away(texts: list[str]) -> Any:
+    """An embedder that nobody reaches."""
+    raise ConnectionError("no route to it")

@@ -81,3 +81,15 @@ def test_a_worker_follows_sessions_until_it_is_told_to_stop(here: Path) -> None:
         assert worker.wait(60) == 0
     assert (first["messages"], second["messages"]) == (1, 1)
     assert {"tea", "milk"} <= set(contents(here / "agent.db"))
+
+
+def test_what_is_alike_is_shown_to_a_model_and_what_it_says_waits(here: Path, type_in: Type) -> None:
+    with strongroom.open(here / "agent.db") as ctx:
+        for text in ("Ana lives in Paris", "Ana lives in Lyon", "tea without milk", "tea with milk"):
+            ctx.memories.add(text, user_id="u1")
+    asked = ("memories", "consolidate", "--model", "tests.cli.program:merging", "--user", "u1", "--limit", "2")
+    first = type_in(*asked, "--json").json
+    assert (first["memories"], first["groups"], first["proposals"]) == (4, 2, 2)
+    assert "asked about 0 groups" in type_in(*asked).out
+    with strongroom.open(here / "agent.db") as ctx:
+        assert len(ctx.memories.list(user_id="u1", scope="user")) == 4

@@ -15,6 +15,7 @@ import strongroom
 from strongroom.codec import encode
 from strongroom.store import Commit, Get, Key, Put, ask, new_id
 from tests.cli.conftest import Type
+from tests.server.serving import served
 
 
 def test_a_copy_onto_something_else_is_refused_and_changes_nothing(here: Path, type_in: Type) -> None:
@@ -113,3 +114,40 @@ def test_a_command_that_is_interrupted_while_it_loads_shows_no_traceback(module:
 def test_the_installed_command_is_the_one_that_can_be_interrupted() -> None:
     settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert settings["project"]["scripts"]["strongroom"] == "strongroom.__main__:main"
+
+
+def test_doctor_tells_what_meaning_is_searched_with(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STRONGROOM_EMBEDDER", "tests.hashed:hashed")
+    assert type_in("doctor", "--json").json["facts"]["index"] == "local"
+    monkeypatch.setenv("QDRANT_URL", str(tmp_path / "points"))
+    found = type_in("doctor", "--json").json
+    assert found["facts"]["embedder"] == "tests.hashed:hashed"
+    assert found["facts"]["index"].startswith("qdrant; ") and "wait for the next search" in found["facts"]["index"]
+
+
+@pytest.mark.parametrize(
+    ("embedder", "qdrant", "said"),
+    [
+        ("tests.cli.program:away", "", "the embedder fails since"),
+        ("tests.hashed:hashed", "http://127.0.0.1:9", "the index fails since"),
+        ("no_such_module:thing", "", "cannot be searched by meaning"),
+        ("", "http://127.0.0.1:9", "STRONGROOM_EMBEDDER is not"),
+    ],
+)
+def test_doctor_tells_what_of_meaning_does_not_work(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch, embedder: str, qdrant: str, said: str
+) -> None:
+    for name, value in (("STRONGROOM_EMBEDDER", embedder), ("QDRANT_URL", qdrant)):
+        if value:
+            monkeypatch.setenv(name, value)
+    found = type_in("doctor", "--json")
+    assert found.code == 0
+    assert said in " ".join(found.json["advice"])
+
+
+def test_doctor_asks_a_server_how_it_searches(here: Path, type_in: Type) -> None:
+    with served(embedder="tests.hashed:hashed") as server:
+        found = type_in("--url", server.url, "doctor", "--json").json
+    assert (found["facts"]["embedder"], found["facts"]["index"]) == ("tests.hashed:hashed", "local")

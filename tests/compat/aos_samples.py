@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,42 @@ def old_folder(folder: Path, *, seq: int = 41, lines: tuple[str, ...] = (), run_
         (folder / "ledger").mkdir()
         (folder / "ledger" / "run.v2.1.jsonl").write_text("".join(lines))
     return folder
+
+
+def old_pack_folder(folder: Path) -> Path:
+    """Make the folder of a pack as the old system laid it out, with an episode and the manifest under its old name."""
+    state = working_set(_update_seq=7)
+    files: dict[str, object] = {
+        "state/working_set.v2.1.json": state,
+        "ledger/run.v2.1.jsonl": event("old", sequence_id=1),
+        "episodes/ep_0a.v2.1.json": episode("ep_0a", state),
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(content) + "\n")
+    manifest = {
+        "_schema_version": "2.1",
+        "pack_id": "pack_ab",
+        "created_at": "2026-01-01T00:00:00Z",
+        "compatible_engine_versions": ["aos-context/2.1.0"],
+        "files": {name: sha256((folder / name).read_bytes()).hexdigest() for name in files},
+        "pointers": {},
+    }
+    (folder / "manifest.v2.1.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def episode(episode_id: str, state: dict[str, object]) -> dict[str, object]:
+    return {
+        "_schema_version": "2.1",
+        "episode_id": episode_id,
+        "created_at": "2026-01-01T00:00:00Z",
+        "summary": "as it was",
+        "ws_before": state,
+        "ws_after": state,
+        "memory_commits": [],
+        "next_entry_point": "",
+    }
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

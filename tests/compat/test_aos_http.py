@@ -22,7 +22,7 @@ from strongroom.compat.aos_context.api import main
 from strongroom.compat.aos_context.ledger import FileLedger
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 from strongroom.errors import Unavailable
-from tests.compat.aos_samples import INITIAL, USUAL, event, lines_of, mcr, old_folder, patch, sliding
+from tests.compat.aos_samples import INITIAL, USUAL, event, lines_of, mcr, old_folder, old_pack_folder, patch, sliding
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # which HTTP client the test client should prefer is not our business
@@ -556,3 +556,32 @@ def test_the_app_does_not_start_with_a_qdrant_it_cannot_use(tmp_path: Path) -> N
     )
     assert (done.returncode != 0, done.stdout) == (True, "")
     assert "Unavailable" in done.stderr and "Qdrant" in done.stderr
+
+
+def test_the_brief_of_an_update_holds_what_is_remembered_of_its_objective(client: TestClient) -> None:
+    run_id = client.post("/runs", json={"objective": "Scrape example.com politely"}).json()["run_id"]
+    batch = propose(client, run_id, mcr("example.com: politely, one request a second", confidence=0.95))
+    assert client.post(f"/runs/{run_id}/memory/commit", json={"batch_id": batch}).json()["ok"]
+    assert "one request a second" in step(client, run_id, 0, status="BUSY").json()["context_brief"]
+
+
+def test_the_brief_of_a_very_long_objective_is_rendered_too(client: TestClient) -> None:
+    run_id = client.post("/runs", json={"objective": "word " * 1000}).json()["run_id"]
+    assert step(client, run_id, 0, status="BUSY").status_code == 200
+
+
+@pytest.mark.parametrize("made_by_server", [True, False])
+def test_an_old_run_commits_memories_as_the_server_that_made_it_did(client: TestClient, made_by_server: bool) -> None:
+    # One server kept a ledger and asked for a milestone, the other did neither.
+    lines = () if made_by_server else (json.dumps(event("old", run_id="run_old")) + "\n",)
+    old_folder(main.RUNS_ROOT / "run_old", lines=lines, run_id="run_old")
+    batch = propose(client, "run_old", mcr())
+    assert client.post("/runs/run_old/memory/commit", json={"batch_id": batch}).json()["ok"] is made_by_server
+
+
+def test_a_pack_of_the_old_system_loads_over_http(client: TestClient) -> None:
+    pack = old_pack_folder(main.RUNS_ROOT / "pack_ab")
+    archive = shutil.make_archive(str(main.RUNS_ROOT / "made"), "zip", root_dir=pack)
+    loaded = client.post("/runs/resume/load", json={"pack_path": archive, "new_run_id": "run_2"})
+    assert loaded.status_code == 200 and loaded.json()["ws"]["_update_seq"] == 7
+    assert (main.RUNS_ROOT / "run_2" / "episodes" / "ep_0a.v2.1.json").is_file()

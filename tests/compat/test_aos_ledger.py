@@ -12,7 +12,7 @@ import pytest
 
 import strongroom
 from strongroom.compat.aos_context.ledger import FileLedger, utc_iso
-from tests.compat.aos_samples import event, lines_of, started
+from tests.compat.aos_samples import event, lines_of, patch, started
 
 APPEND = """
 import sys
@@ -153,6 +153,69 @@ def test_an_event_joins_the_ledger_of_its_run_in_the_usual_layout(tmp_path: Path
         run = ctx.runs.get("run_1")
         assert [told.type for told in run.events()] == ["RUN_START", "TOOL_CALL"]
         assert run.verify().ok
+
+
+TOLD_BY_CALLERS: list[tuple[str, dict[str, Any]]] = [
+    ("RUN_START", {"config": {}}),
+    ("WS_UPDATE_APPLIED", {"new_seq": 3}),
+    ("WS_UPDATE_REJECTED", {"error": "no"}),
+    ("MILESTONE", {"reason": "manual", "episode_id": "ep_1"}),
+]
+
+
+@pytest.mark.parametrize(("type", "payload"), TOLD_BY_CALLERS, ids=[type for type, _ in TOLD_BY_CALLERS])
+@pytest.mark.parametrize("place", ["alone", "with its run", "under a root"])
+def test_a_caller_may_tell_what_strongroom_tells_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, type: str, payload: dict[str, Any]
+) -> None:
+    if place == "under a root":
+        monkeypatch.setenv("AOS_RUNS_ROOT", str(tmp_path))
+    folder = tmp_path / "run_1"
+    if place != "alone":
+        started(folder)
+    path = folder / "ledger" / "run.v2.1.jsonl"
+    given = event("mine", event_type=type, payload=payload, timestamp="2020-01-01T01:00:00+01:00")
+    result = FileLedger(path).append(given)
+    assert result.ok, result.error
+    assert lines_of(path)[-1] == {**given, "sequence_id": result.sequence_id}
+
+
+@pytest.mark.parametrize(("type", "payload"), TOLD_BY_CALLERS, ids=[type for type, _ in TOLD_BY_CALLERS])
+def test_what_a_caller_tells_is_no_part_of_the_history_that_strongroom_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type: str, payload: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("AOS_RUNS_ROOT", str(tmp_path))
+    manager = started(tmp_path / "run_1")
+    assert (
+        FileLedger(tmp_path / "run_1" / "ledger" / "run.v2.1.jsonl").append(event(event_type=type, payload=payload)).ok
+    )
+    manager.apply_patch(patch(0, status="BUSY"))
+    with strongroom.open(tmp_path / "strongroom.db") as ctx:
+        run = ctx.runs.get("run_1")
+        told = [each.type for each in run.events()]
+        assert told == ["RUN_START", f"custom.aos.{type.lower()}", "WS_UPDATE_APPLIED"]
+        assert run.verify().ok and run.at(0).status == "BOOT"
+        run.export(tmp_path / "pack.zip")
+        assert ctx.runs.restore(tmp_path / "pack.zip", run_id="run_2").verify().ok
+
+
+@pytest.mark.parametrize("rooted", [True, False])
+def test_an_event_keeps_its_own_id_and_time_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rooted: bool
+) -> None:
+    if rooted:
+        monkeypatch.setenv("AOS_RUNS_ROOT", str(tmp_path))
+    started(tmp_path / "run_1")
+    ledger = FileLedger(tmp_path / "run_1" / "ledger" / "run.v2.1.jsonl")
+    first = event("e9", timestamp="2020-01-01T00:00:00Z")
+    second = event("e10", timestamp="2020-01-01T02:00:00+02:00", parent_event_id="e9")
+    assert ledger.append(first).ok and ledger.append(second).ok
+    shown = [{**line, "sequence_id": None} for line in lines_of(ledger.path)[-2:]]
+    assert shown == [first, second]
+    store = tmp_path / "strongroom.db" if rooted else tmp_path / "run_1" / "state" / "strongroom.db"
+    with strongroom.open(store) as ctx:
+        told = ctx.runs.get("run_1").events()
+        assert [(each.event_id, each.parent_event_id) for each in told[-2:]] == [("e9", None), ("e10", "e9")]
 
 
 def test_times_are_written_as_utc() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+import strongroom
+from strongroom.compat.aos_context.episode import create_episode
 from strongroom.compat.aos_context.ledger import FileLedger
 from strongroom.compat.aos_context.resume_pack import load_resume_pack, snapshot_resume_pack
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager, WSExistsError
-from tests.compat.aos_samples import USUAL, event, lines_of, patch, started, working_set
+from tests.compat.aos_samples import USUAL, episode, event, lines_of, old_pack_folder, patch, started, working_set
 
 
 def plain_pack(path: Path, content: object) -> Path:
@@ -184,6 +187,79 @@ def test_an_old_pack_comes_in_with_its_ledger(tmp_path: Path) -> None:
     loaded = load_resume_pack(pack_path=pack, target_run_dir=tmp_path / "to")
     assert loaded.ws is not None and loaded.ws["_update_seq"] == 7
     assert lines_of(tmp_path / "to" / "ledger" / "run.v2.1.jsonl")[0]["event_id"] == "old"
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip with folder entries", "zip of files alone"])
+@pytest.mark.parametrize("run_id", [None, "run_2"])
+def test_a_pack_as_the_old_system_wrote_it_comes_in_whole(tmp_path: Path, kind: str, run_id: str | None) -> None:
+    pack = old_pack_folder(tmp_path / "pack_ab")
+    if kind == "zip with folder entries":
+        pack = Path(shutil.make_archive(str(tmp_path / "made"), "zip", root_dir=pack))
+    elif kind == "zip of files alone":
+        with zipfile.ZipFile(tmp_path / "made.zip", "w") as archive:
+            for path in sorted(pack.rglob("*.json*")):
+                archive.write(path, path.relative_to(pack))
+        pack = tmp_path / "made.zip"
+    loaded = load_resume_pack(pack_path=pack, target_run_dir=tmp_path / "to", new_run_id=run_id)
+    assert loaded.ok and loaded.ws is not None, loaded.error
+    assert (loaded.run_id, loaded.ws["_update_seq"]) == (run_id or "run_1", 7)
+    assert lines_of(tmp_path / "to" / "ledger" / "run.v2.1.jsonl")[0]["event_id"] == "old"
+    brought = json.loads((tmp_path / "to" / "episodes" / "ep_0a.v2.1.json").read_text())
+    assert (brought["summary"], brought["ws_after"]["run_id"]) == ("as it was", run_id or "run_1")
+
+
+def test_an_old_pack_whose_episode_was_altered_is_refused(tmp_path: Path) -> None:
+    pack = old_pack_folder(tmp_path / "pack_ab")
+    (pack / "episodes" / "ep_0a.v2.1.json").write_text(json.dumps(episode("ep_0b", working_set())))
+    loaded = load_resume_pack(pack_path=pack, target_run_dir=tmp_path / "to")
+    assert not loaded.ok and "not what the manifest says" in str(loaded.error)
+    assert not (tmp_path / "to").exists()
+
+
+@pytest.mark.parametrize("rooted", [True, False])
+def test_a_pack_holds_the_episodes_of_its_run_folder_and_brings_them_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rooted: bool
+) -> None:
+    if rooted:
+        monkeypatch.setenv("AOS_RUNS_ROOT", str(tmp_path))
+    manager = started(tmp_path / "run_1")
+    before = manager.load()
+    manager.apply_patch(patch(0, status="BUSY"))
+    made = create_episode(
+        episodes_dir=tmp_path / "run_1" / "episodes",
+        ws_before=before,
+        ws_after=manager.load(),
+        ledger_events_since_last=[event("e1")],
+        memory_commit_ids=["mem_elsewhere"],
+        next_entry_point="go on",
+    )
+    assert made.episode_path is not None
+    for _ in range(2):  # the second pack holds it once, too
+        pack = snapshot_resume_pack(run_dir=tmp_path / "run_1", output_dir=tmp_path / "out")
+        assert pack.pack_zip is not None, pack.error
+        with zipfile.ZipFile(pack.pack_zip) as archive:
+            assert len([name for name in archive.namelist() if name.startswith("episodes/")]) == 1
+    assert pack.pack_zip is not None
+    loaded = load_resume_pack(pack_path=pack.pack_zip, target_run_dir=tmp_path / "run_2", new_run_id="run_2")
+    assert loaded.ok, loaded.error
+    given = json.loads(made.episode_path.read_text())
+    [path] = (tmp_path / "run_2" / "episodes").iterdir()
+    expected = given | {side: given[side] | {"run_id": "run_2"} for side in ("ws_before", "ws_after")}
+    assert json.loads(path.read_text()) == expected
+
+
+def test_a_run_with_episodes_of_its_folder_is_sound(tmp_path: Path) -> None:
+    manager = started(tmp_path / "run")
+    for id in ("ep_02", "ep_01"):
+        (tmp_path / "run" / "episodes").mkdir(exist_ok=True)
+        (tmp_path / "run" / "episodes" / f"{id}.v2.1.json").write_text(json.dumps(episode(id, manager.load())))
+    (tmp_path / "run" / "episodes" / "none.v2.1.json").write_text("{}")
+    manager.create_resume_pack(tmp_path / "out")
+    with strongroom.open(tmp_path / "run" / "state" / "strongroom.db") as ctx:
+        run = ctx.runs.get("run_1")
+        assert [each.episode_id for each in run.episodes()] == ["ep_01", "ep_02"]
+        assert run.verify().ok
+        assert run.milestone("later").first_event == 1
 
 
 def test_a_manifest_entry_outside_the_pack_reads_and_writes_nothing(tmp_path: Path) -> None:

@@ -215,6 +215,51 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, provider: s
         LLMClient(LLMConfig(provider=provider))
 
 
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of both providers, as they lie around on a developer's machine, and an address of OpenAI's package."""
+    for name in ("LLM_PROVIDER", "LLM_BASE_URL", "LLM_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-other")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com/v1")
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize("provider", ["ollama", "local", "Ollama", " LOCAL "])
+@pytest.mark.parametrize("base_url", [None, "", "http://localhost:11434", "http://localhost:11434/v1/"])
+def test_what_is_meant_for_a_local_model_goes_there_without_a_key_of_openai(
+    monkeypatch: pytest.MonkeyPatch, provider: str, base_url: str | None
+) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", provider)
+    if base_url is not None:
+        monkeypatch.setenv("LLM_BASE_URL", base_url)
+    given = LLMConfig(provider=provider, base_url=base_url, api_key="sk-mine")
+    for client in (create_llm_client(), create_llm_client(given)):
+        assert str(client.client.base_url) == "http://localhost:11434/v1/"
+        assert client.client.api_key == "not-needed"
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_local_model_takes_no_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "ollama")
+    assert LLMConfig.from_env().api_key is None
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize("provider", ["antropic", "lmstudio", "", "open ai"])
+def test_a_provider_that_is_not_known_is_refused_not_guessed(provider: str) -> None:
+    with pytest.raises(ValueError, match="there are openai, anthropic, ollama, local; nothing was sent"):
+        LLMClient(LLMConfig(provider=provider))
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(("provider", "host"), [("Anthropic", "api.anthropic.com"), ("OpenAI", "api.openai.com")])
+def test_a_provider_is_known_in_any_case(provider: str, host: str) -> None:
+    client = LLMClient(LLMConfig(provider=provider, api_key="mine")).client
+    assert (client.base_url.host, client.api_key) == (host, "mine")
+
+
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import logging
 import pickle
+import pkgutil
 import threading
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass, field
@@ -20,6 +21,7 @@ from uuid import UUID
 import pytest
 
 from strongroom.archives import FolderArchive
+from strongroom.compat import xml_pipeline
 from strongroom.compat.xml_pipeline.memory import context_buffer as later
 from strongroom.compat.xml_pipeline.memory.context_buffer import (
     BufferSlot,
@@ -432,9 +434,13 @@ def test_the_earlier_names_are_the_same_objects() -> None:
         assert getattr(earlier, name) is getattr(later, name)
 
 
-@pytest.mark.parametrize(
-    "name", ["memory", "memory.shared_backend", "message_bus.message_state", "message_bus.thread_registry"]
-)
+MODULES = [
+    module.name.removeprefix(f"{xml_pipeline.__name__}.")
+    for module in pkgutil.walk_packages(xml_pipeline.__path__, f"{xml_pipeline.__name__}.")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_every_earlier_module_is_the_later_one(name: str) -> None:
     modules = [importlib.import_module(f"strongroom.compat.{one}.{name}") for one in ("agentserver", "xml_pipeline")]
     assert modules[0] is modules[1]

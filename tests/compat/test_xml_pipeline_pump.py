@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -25,6 +26,7 @@ from strongroom.compat.xml_pipeline.message_bus import (
     bootstrap,
     envelope,
 )
+from strongroom.compat.xml_pipeline.message_bus.message_state import SystemError
 from strongroom.errors import InvalidInput
 
 # A pool of Python 3.12 and later warns of forking with threads.
@@ -303,3 +305,11 @@ async def test_a_handler_asks_the_model_that_was_named() -> None:
 
     use_model(ask)
     assert (await complete("m", [{"role": "user", "content": "x"}])).content == "m: 1"
+
+
+def test_a_system_error_is_xml_with_its_text_escaped() -> None:
+    told = ElementTree.fromstring(SystemError("routing", "a < b & c", retry_allowed=False).to_xml())
+    assert told.tag == "SystemError"
+    assert {each.tag: each.text for each in told} == {
+        "code": "routing", "message": "a < b & c", "retry-allowed": "false"
+    }  # fmt: skip

@@ -124,6 +124,23 @@ def learning(place: int, proposer: str = "learner") -> Call:
     return call
 
 
+async def two_owners(ctx: Any) -> list[str]:
+    for n in range(2):
+        for text in ("tide is high", "tide is low"):
+            await ctx.memories.add(text, user_id=f"u{n}", memory_id=f"mem_{n}_{text[-3:].strip()}")
+    return ["u0", "u1"]
+
+
+def consolidating(place: int, proposer: str = "consolidator") -> Call:
+    def model(messages: list[dict[str, str]]) -> Any:
+        return {"changes": [{"action": "merge", "memories": [1, 2], "content": "tide comes and goes"}]}
+
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.memories.consolidate(model=model, user_id=state[place], proposer=proposer, commit_id=commit_id)
+
+    return call
+
+
 async def sweep(ctx: Any, state: Any, commit_id: str | None) -> Any:
     return await ctx.memories.sweep(commit_id=commit_id)
 
@@ -160,6 +177,7 @@ ROWS = (
     Row("memories.delete", two_memories, deleting(0), deleting(0, "a hoax"), deleting(1)),
     Row("memories.erase", two_memories, erasing(0), erasing(0, "again"), erasing(1)),
     Row("memories.learn", two_sessions, learning(0), learning(0, "scribe"), learning(1)),
+    Row("memories.consolidate", two_owners, consolidating(0), consolidating(0, "scribe"), consolidating(1)),
     Row("memories.sweep", two_sources, sweep, no_such_call, no_such_call),
     Row("memories.reembed", two_sources, reembedding(16), reembedding(32), no_such_call),
 )

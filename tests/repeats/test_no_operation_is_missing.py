@@ -55,7 +55,7 @@ READS = {
     "sessions": {"get", "inline", "list", "search", "using"},
     "session": {"backlog", "get", "info", "load", "page", "search", "wait", "window"},
     "memories": {
-        "at", "batch", "batch_writes", "get", "history", "index", "inline", "list", "pack_items", "pending",
+        "at", "batch", "batch_writes", "get", "health", "history", "index", "inline", "list", "pack_items", "pending",
         "revocation", "search", "unpack_writes", "using", "would_revoke",
     },
     "threads": {"entry", "follow", "get", "limited", "list", "plan", "register", "slots", "stats", "thread"},

@@ -107,6 +107,13 @@ ROWS = (
         at(1, lambda ctx, thread_id, id: ctx.threads.delete(thread_id, commit_id=id)),
     ),
     Row(
+        "threads.erase",
+        two_threads,
+        at(0, lambda ctx, thread_id, id: ctx.threads.erase(thread_id, start=0, commit_id=id)),
+        at(0, lambda ctx, thread_id, id: ctx.threads.erase(thread_id, stop=1, commit_id=id)),
+        at(1, lambda ctx, thread_id, id: ctx.threads.erase(thread_id, start=0, commit_id=id)),
+    ),
+    Row(
         "threads.sweep",
         two_threads,
         of(lambda ctx, _, id: ctx.threads.sweep(ttl_seconds=0, commit_id=id)),

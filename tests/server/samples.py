@@ -50,6 +50,7 @@ BODIES: dict[str, Any] = {
     "POST /sessions/{session_id}/erase": {"message_ids": ["m1"]},
     "POST /keys": {"role": "reader", "label": "somebody"},
     "POST /threads/{thread_id}/slots": {"payload": {"text": "hi"}, "from_id": "a", "to_id": "b"},
+    "POST /threads/{thread_id}/erase": {"start": 0},
     "POST /prompt": {"max_tokens": 1000},
     "PUT /files": {"path": "/notes/a.md", "text": "hi"},
     "POST /files/restore": {"path": "/notes/nothing.md", "version": 1},

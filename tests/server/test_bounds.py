@@ -13,6 +13,7 @@ import strongroom
 from strongroom.client.store import HttpStore
 from strongroom.codec import encode
 from strongroom.protocol import wire
+from strongroom.services.runs import usage
 from strongroom.store import AnyQuestion, Append, Commit, Entry, Find, Get, Key, Put, Range, Scan, Tail, ask, new_id
 from tests.server.conftest import client
 from tests.server.serving import Served, served
@@ -139,6 +140,22 @@ def test_what_walks_through_everything_still_does(http: httpx.Client) -> None:
     assert http.get("/runs/r/pack").status_code == 200
     with http.stream("GET", "/runs/r/follow") as lines:
         assert next(line for line in lines.iter_lines() if line == f"id: {COUNT}")
+
+
+def test_the_usage_of_a_run_with_large_events_is_summed_up(http: httpx.Client) -> None:
+    answer = http.get("/runs/r/usage")
+    assert answer.status_code == 200 and answer.json()["tool_results"] == COUNT
+
+
+def test_large_events_are_recorded_past_the_end_of_a_block_of_sums(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "BLOCK", 4)
+    run = "blocks"
+    assert http.post("/runs", json={"objective": "o", "run_id": run}).status_code == 200
+    event = {"type": "TOOL_RESULT", "payload": {"tool_name": "t", "ok": True, "result": "x" * LARGE}}
+    assert [http.post(f"/runs/{run}/events", json=event).status_code for _ in range(9)] == [200] * 9
+    assert http.get(f"/runs/{run}/usage").json()["tool_results"] == 9
 
 
 def test_what_is_too_much_at_once_is_refused_by_its_size(http: httpx.Client) -> None:

@@ -80,6 +80,30 @@ def test_memories_are_listed_by_what_became_of_them(http: httpx.Client) -> None:
     assert listed(status="revoked") == ["one"]
 
 
+def test_memories_are_listed_as_they_were_known_at_a_time(http: httpx.Client) -> None:
+    remember(http, "one", "talk#1")
+    between = http.get("/memories/one").json()["created_at"]
+    remember(http, "two")
+    http.post("/memories/revoke", json={"source_ref": "talk#1"})
+
+    def listed(**query: Any) -> list[str]:
+        return [each["id"] for each in http.get("/memories", params=query).json()["memories"]]
+
+    assert listed(known_at=between) == listed(known_at=between, everyone=True) == ["one"]
+    assert listed(known_at="2100-01-01T00:00:00Z") == ["two"] and listed(known_at="2000-01-01T00:00:00Z") == []
+    assert http.get("/memories", params={"known_at": between, "status": "revoked"}).status_code == 422
+    assert http.get("/memories", params={"known_at": "2100-01-01T00:00:00"}).status_code == 422
+
+
+def test_memories_are_listed_as_they_were_so_at_a_time(http: httpx.Client) -> None:
+    then = {**MCR, "memory_id": "then", "valid_from": "2020-01-01T00:00:00Z", "valid_until": "2021-01-01T00:00:00Z"}
+    http.post("/memories/propose", json={"requests": [then], "batch_id": "b"})
+    assert http.post("/memories/batches/b/commit", json={"reviewer": "ana"}).status_code == 200
+    for day, expected in (("2020-06-01T00:00:00Z", ["then"]), ("2022-01-01T00:00:00Z", [])):
+        page = http.get("/memories", params={"as_of": day}).json()
+        assert [each["id"] for each in page["memories"]] == expected
+
+
 def test_a_source_is_shown_as_what_it_is(http: httpx.Client) -> None:
     said = [{"id": f"m{number}", "role": "user", "content": f"message {number}"} for number in range(9)]
     http.post("/sessions/talk/messages", json={"messages": said})

@@ -38,13 +38,17 @@ def made(http: httpx.Client, **body: Any) -> dict[str, Any]:
     return told
 
 
+def listed(http: httpx.Client) -> list[dict[str, Any]]:
+    """What is known of the keys, but when they were used, which every call changes."""
+    return [{**each, "used_at": None} for each in http.get("/keys").json()["keys"]]
+
+
 def test_a_key_works_and_is_shown_once(server: Served, operator: httpx.Client) -> None:
     told = made(operator, label="the scraper")
     with client(server.url, told["key"]) as http:
         assert http.post("/runs", json={"objective": "x"}).status_code == 200
-    listed = operator.get("/keys")
-    assert told["info"] in listed.json()["keys"]
-    assert told["key"].partition(".")[2] not in listed.text
+    assert told["info"] in listed(operator)
+    assert told["key"].partition(".")[2] not in operator.get("/keys").text
 
 
 def test_a_revoked_key_is_useless_at_once(server: Served, operator: httpx.Client) -> None:
@@ -83,16 +87,36 @@ def test_a_repeat_makes_no_second_key(operator: httpx.Client) -> None:
     assert len(operator.get("/keys").json()["keys"]) == before + 1
 
 
+def names(operator: httpx.Client) -> list[str]:
+    return [key["name"] for key in operator.get("/keys").json()["keys"]]
+
+
+def test_a_repeat_after_it_was_revoked_does_not_bring_a_key_back(operator: httpx.Client) -> None:
+    once = {"Idempotency-Key": "k"}
+    told = operator.post("/keys", json={"role": "reader"}, headers=once).json()
+    operator.delete(f"/keys/{told['info']['name']}")
+    before = names(operator)
+    answer = operator.post("/keys", json={"role": "reader"}, headers=once)
+    assert (answer.status_code, answer.json()["code"]) == (409, "key_made")
+    assert names(operator) == before
+
+
+def test_two_admins_may_choose_the_same_id_for_a_key(operator: httpx.Client, tenant: httpx.Client) -> None:
+    for http in (operator, tenant):
+        answer = http.post("/keys", json={"role": "reader"}, headers={"Idempotency-Key": "k"})
+        assert answer.status_code == 200
+
+
 @pytest.mark.parametrize("other", [{"role": "writer"}, {"label": "b"}, {"space": "new"}])
 def test_another_key_under_the_same_id_is_refused_as_any_other_content_is(
     operator: httpx.Client, other: dict[str, Any]
 ) -> None:
     body, once = {"role": "reader", "label": "a"}, {"Idempotency-Key": "k"}
     assert operator.post("/keys", json=body, headers=once).status_code == 200
-    before = operator.get("/keys").json()
+    before = listed(operator)
     answer = operator.post("/keys", json=body | other, headers=once)
     assert answer.status_code == 422 and "used before with other content" in answer.json()["error"]
-    assert operator.get("/keys").json() == before
+    assert listed(operator) == before
 
 
 ODD: tuple[dict[str, Any], ...] = (
@@ -105,6 +129,26 @@ ODD: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("body", ODD)
 def test_what_is_no_key_is_refused(operator: httpx.Client, body: dict[str, Any]) -> None:
-    before = operator.get("/keys").json()
+    before = listed(operator)
     assert operator.post("/keys", json=body).status_code == 422
-    assert operator.get("/keys").json() == before
+    assert listed(operator) == before
+
+
+def test_a_key_tells_when_this_worker_last_let_it_in_and_nothing_is_written_for_it(
+    server: Served, operator: httpx.Client
+) -> None:
+    told = made(operator)
+
+    def used() -> str | None:
+        page = operator.get("/keys").json()
+        [moment] = [each["used_at"] for each in page["keys"] if each["name"] == told["info"]["name"]]
+        assert moment is None or moment >= page["since"]
+        return moment  # type: ignore[no-any-return]
+
+    assert used() is None
+    with client(server.url, told["key"]) as http:
+        http.get("/runs")
+        first = used()
+        assert first is not None and used() == first
+        http.get("/runs")
+    assert (used() or "") > first

@@ -24,7 +24,7 @@ from strongroom.protocol import wire
 from strongroom.server import request, shutdown
 from strongroom.server.limits import Rates
 from strongroom.server.responses import Refusal
-from strongroom.services.turns import turn
+from strongroom.services.turns import parts
 from strongroom.store import Key, new_id
 from tests.server.conftest import client
 from tests.server.serving import Served, served
@@ -275,13 +275,13 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_the_largest_turn_that_may_be_made_here_may_be_made_over_http() -> None:
-    from_here = "x" * (turn.MAX_BYTES // 8 - 500)
+    from_here = "x" * (parts.MAX_BYTES // 8 - 500)
     with served() as started, strongroom.connect(started.url) as ctx:
         thread = "t" * 200
         with ctx.turn() as full:
             for _ in range(8):
                 full.send(thread, from_here, from_id="a")
-            with pytest.raises(BudgetExceeded, match=f"a turn holds at most {turn.MAX_BYTES} bytes"):
+            with pytest.raises(BudgetExceeded, match=f"a turn holds at most {parts.MAX_BYTES} bytes"):
                 full.send(thread, from_here, from_id="a")
         assert len(ctx.threads.get(thread)) == 8
 
@@ -289,7 +289,7 @@ def test_the_largest_turn_that_may_be_made_here_may_be_made_over_http() -> None:
 def test_a_server_holds_a_turn_to_the_same_bound_whatever_a_client_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
     operation = [["threads.append", "t", "", {"entries": [["str", ["x" * 1000], "a", None]]}]] * 5
     with served() as started, client(started.url) as http:
-        monkeypatch.setattr(turn, "MAX_BYTES", 4000)
+        monkeypatch.setattr(parts, "MAX_BYTES", 4000)
         told = wire.dump_operation(
             Operation(
                 "turn", Key("default", "turn", "turn"), encode({"parts": operation}), f"~{new_id()}",

@@ -91,6 +91,7 @@ memory                      yes     yes     yes       yes
 memory_batch                yes     yes     yes       yes
 memory_decided              -       -       -         yes
 memory_index                yes     yes     yes       yes
+memory_judged               yes     yes     yes       yes
 memory_learnt               yes     yes     yes       yes
 memory_log                  yes     yes     yes       yes
 memory_revocation           yes     yes     yes       yes
@@ -133,7 +134,7 @@ receipt                     -       -       -         yes
 put                         -       own     -         yes
 append                      -       own     -         yes
 truncate                    -       own     -         yes
-erase                       -       own     -         yes
+erase                       -       -       -         yes
 delete                      -       own     -         yes
 """
 
@@ -146,9 +147,9 @@ adk_memory_deleted          put
 adk_session                 put delete
 adk_state                   put
 agent_framework_checkpoint  put delete
-langgraph_checkpoint        append truncate erase
+langgraph_checkpoint        append truncate
 langgraph_early             append delete
-langgraph_item              append truncate erase
+langgraph_item              append truncate
 langgraph_line              put delete
 langgraph_namespace         put
 langgraph_run               put delete
@@ -160,7 +161,7 @@ pydantic_ai_entry           put delete
 """
 # The same of the sessions of adapters, whose ids begin with their names.
 IN_SESSIONS = """
-message                     append truncate erase
+message                     append truncate
 session                     put delete
 session_count               delete
 session_cut                 delete
@@ -218,12 +219,14 @@ memories.revoke             -       -       yes       yes
 memories.erase              -       -       -         yes
 memories.sweep              -       -       yes       yes
 memories.learn              -       yes     -         yes
+memories.consolidate        -       yes     -         yes
 memories.agree              -       yes     -         yes
 memories.embed              -       yes     -         yes
 memories.reembed            -       -       -         yes
 threads.append              -       yes     -         yes
 threads.append_many         -       yes     -         yes
 threads.delete              -       yes     -         yes
+threads.erase               -       -       -         yes
 threads.sweep               -       yes     -         yes
 threads.expire              -       yes     -         yes
 threads.make_room           -       yes     -         yes
@@ -260,6 +263,7 @@ memories.propose policy           -       -       -         yes
 memories.commit policy            -       -       -         yes
 memories.reject policy            -       -       -         yes
 memories.learn policy             -       -       -         yes
+memories.consolidate policy       -       -       -         yes
 """
 
 # The two that make operations are asked for one that writes.
@@ -326,10 +330,12 @@ POST /threads/{thread_id}/slots               -       yes     -         yes
 GET /threads/{thread_id}/slots                yes     yes     yes       yes
 GET /threads                                  yes     yes     yes       yes
 GET /threads/stats                            yes     yes     yes       yes
+POST /threads/{thread_id}/erase               -       -       -         yes
 DELETE /threads/{thread_id}                   -       yes     -         yes
 GET /threads/dead                             yes     yes     yes       yes
 POST /threads/dead/{letter_id}/retry          -       yes     -         yes
 GET /threads/queues                           yes     yes     yes       yes
+GET /threads/flow                             yes     yes     yes       yes
 GET /threads/{thread_id}/follow               yes     yes     yes       yes
 GET /files                                    yes     yes     yes       yes
 GET /files/text                               yes     yes     yes       yes
@@ -364,6 +370,8 @@ GET /upkeep                                   -       -       -         yes
 POST /upkeep/check                            -       -       -         yes
 POST /upkeep/backup                           -       -       -         yes
 GET /me                                       yes     yes     yes       yes
+POST /sign-in                                 yes     yes     yes       yes
+POST /sign-out                                yes     yes     yes       yes
 GET /runs/{run_id}/head                       yes     yes     yes       yes
 GET /runs/{run_id}/usage                      yes     yes     yes       yes
 GET /runs/{run_id}/artifacts/{artifact_id}    yes     yes     yes       yes

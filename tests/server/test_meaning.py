@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from strongroom.embedders.named import named
-from strongroom.errors import InvalidInput, StrongroomError
+from strongroom.errors import InvalidInput, StrongroomError, Unavailable
 from strongroom.server.meaning import meaning_of
 from strongroom.server.settings import Settings, from_environment
 from tests.hashed import hashed
@@ -109,3 +109,60 @@ def test_what_is_in_the_environment_is_used() -> None:
 def test_without_an_embedder_there_is_nothing_to_tell() -> None:
     with served() as server:
         assert httpx.get(f"{server.url}/ready").json() == {"status": "ready"}
+
+
+@pytest.mark.parametrize("qdrant", ["", ":memory:"])
+def test_an_embedder_that_is_away_is_told_since_when_and_how_much_waits(service: Service, qdrant: str) -> None:
+    with served(embedder=service.name, qdrant_url=qdrant) as server, httpx.Client(base_url=server.url) as http:
+        assert "embedder_failing_since" not in http.get("/ready").json()
+        service.up = False
+        for content in ("car", "bicycle"):
+            assert http.post("/memories", json={"content": content}).json()["status"] == "active"
+        http.get("/memories/search", params={"q": "car"})
+        told = http.get("/durability").json()["meaning"]
+        assert told["waiting"] >= 2 and told["embedder_failing"]["error"] and told.get("index_failing") is None
+        first = http.get("/ready").json()
+        assert (first["status"], first["embedder_failing_since"][:10]) == (
+            "ready",
+            told["embedder_failing"]["since"][:10],
+        )
+        http.get("/memories/search", params={"q": "car"})
+        assert http.get("/ready").json() == first  # since the first failure, not the last
+        service.up = True
+        http.get("/memories/search", params={"q": "car", "mode": "vector"})
+        assert "embedder_failing_since" not in http.get("/ready").json()
+        told = http.get("/durability").json()["meaning"]
+        assert (told["waiting"], told.get("embedder_failing")) == (0, None)
+
+
+def test_an_index_that_is_away_is_told_and_loses_no_write(service: Service) -> None:
+    with served(embedder=service.name, qdrant_url=":memory:") as server, httpx.Client(base_url=server.url) as http:
+        index = server.app.state.meaning.index
+        http.post("/memories", json={"content": "car"})
+        http.get("/memories/search", params={"q": "car"})
+        there, index.watched = index.watched, Away()
+        assert http.post("/memories", json={"content": "bicycle"}).json()["status"] == "active"
+        told = http.get("/durability").json()
+        assert (
+            told["name"] and told["meaning"]["waiting"] >= 1 and "no route" in told["meaning"]["index_failing"]["error"]
+        )
+        assert "index_failing_since" in http.get("/ready").json()
+        found = http.get("/memories/search", params={"q": "bicycle"}).json()
+        assert [hit["memory"]["content"] for hit in found["hits"]] == ["bicycle"] and found["degraded"]
+        index.watched = there
+        found = http.get("/memories/search", params={"q": "bicycle", "mode": "vector"}).json()
+        assert found["hits"][0]["memory"]["content"] == "bicycle"
+        assert http.get("/durability").json()["meaning"]["waiting"] == 0
+        assert "index_failing_since" not in http.get("/ready").json()
+
+
+class Away:
+    """An index that nobody reaches."""
+
+    kind = "qdrant"
+
+    def __getattr__(self, name: str) -> Any:
+        def away(*_: Any) -> Any:
+            raise Unavailable("no route to it", reason="unreachable")
+
+        return away

@@ -15,6 +15,7 @@ import strongroom
 from strongroom.errors import InvalidInput
 from strongroom.server import request, telemetry
 from strongroom.server.middleware import WithoutQuery
+from strongroom.server.telemetry import MOST_IN_ALL, Metrics
 from strongroom.services.runs.usage import MOST_MODELS, OTHERS
 from tests.server.conftest import client
 from tests.server.serving import Served, process, served
@@ -124,6 +125,35 @@ def test_metrics_name_so_many_models_and_no_more() -> None:
             lines = [line for line in admin.get("/metrics").text.splitlines() if "model_tokens_in_total{" in line]
     assert len(lines) == MOST_MODELS + 1 and any(f'model="{OTHERS}"' in line for line in lines)
     assert max(map(len, lines)) < 300
+
+
+def _models(metrics: Metrics) -> list[str]:
+    return [line for line in metrics.text().splitlines() if line.startswith("strongroom_model_calls_total{")]
+
+
+def test_one_space_takes_no_names_of_models_from_another() -> None:
+    metrics = Metrics()
+    for n in range(3 * MOST_MODELS):
+        metrics.record("greedy", "MODEL_ACTION", {"action": "a", "model": f"m{n}"})
+    metrics.record("other", "MODEL_ACTION", {"action": "a", "model": "its own"})
+    lines = _models(metrics)
+    assert len(lines) == MOST_MODELS + 2
+    assert 'strongroom_model_calls_total{model="its own"} 1' in lines
+    assert f'strongroom_model_calls_total{{model="{OTHERS}"}} {2 * MOST_MODELS}' in lines
+
+
+def test_a_model_is_summed_up_over_all_spaces() -> None:
+    metrics = Metrics()
+    for space in ("a", "b"):
+        metrics.record(space, "MODEL_ACTION", {"action": "a", "model": "m"})
+    assert _models(metrics) == ['strongroom_model_calls_total{model="m"} 2']
+
+
+def test_all_spaces_together_bring_so_many_names_and_no_more() -> None:
+    metrics = Metrics()
+    for n in range(MOST_IN_ALL + 50):
+        metrics.record(f"s{n}", "MODEL_ACTION", {"action": "a", "model": f"m{n}"})
+    assert len(_models(metrics)) == MOST_IN_ALL + 1
 
 
 def test_figures_count_routes_and_not_ids(admin: httpx.Client) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import strongroom
+from strongroom import retry
+from strongroom.services.runs.run import AsyncRun
 from tests.server.conftest import client
 from tests.server.serving import served
 
@@ -52,3 +55,23 @@ def test_a_refusal_is_recorded_under_the_name_of_whoever_was_refused(tmp_path: P
             "WS_UPDATE_REJECTED",
             other.removeprefix("srk_").split(".")[0],
         )
+
+
+@pytest.mark.parametrize("tag", ['"' + "9" * 5000 + '"', '"9007199254740993"', "*", '"-1"', 'W/"x"'])
+def test_an_if_match_that_is_no_tag_of_a_run_is_refused(alone: httpx.Client, tag: str) -> None:
+    run = alone.post("/runs", json={"objective": "x"}).json()["run_id"]
+    refused = alone.patch(f"/runs/{run}", json={"patch": {"status": "BUSY"}}, headers={"If-Match": tag})
+    assert refused.status_code == 422 and "nothing changed" in refused.json()["error"]
+    assert alone.get(f"/runs/{run}").json()["_update_seq"] == 0
+
+
+def test_who_gave_up_is_told_no_tag(alone: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def give_up(self: AsyncRun, **given: Any) -> None:
+        for _ in retry.attempts(f"run {self.id!r}"):
+            pass
+
+    monkeypatch.setattr(retry, "SECONDS", 0)
+    monkeypatch.setattr(AsyncRun, "update", give_up)
+    run = alone.post("/runs", json={"objective": "x"}).json()["run_id"]
+    lost = patch(alone, run, 0)
+    assert lost.status_code == 409 and "etag" not in lost.headers

@@ -20,8 +20,12 @@ from tests.server.conftest import client
 from tests.server.serving import served
 from tests.server.test_roles import name
 
-# Not of the story: a key is shown once, upkeep goes on beside the requests (`test_keys`, `test_upkeep`), prompts read.
-ONCE = {"POST /keys", "DELETE /keys/{name}", "POST /upkeep/check", "POST /upkeep/backup", "POST /prompt"}
+# Not of the story: a key is shown once, upkeep goes on beside the requests (`test_keys`, `test_upkeep`), prompts read,
+# and what a browser keeps is no write (`test_cookies`).
+ONCE = {
+    "POST /keys", "DELETE /keys/{name}", "POST /upkeep/check", "POST /upkeep/backup", "POST /prompt",
+    "POST /sign-in", "POST /sign-out",
+}  # fmt: skip
 WRITING = {name(each) for each in ENDPOINTS if each.method != "GET" and each.group != "store"} - ONCE
 PORT = {name(endpoint) for endpoint in ENDPOINTS if endpoint.method != "GET" and endpoint.group == "store"}
 UPLOAD = "POST /runs/restore"  # a file and no JSON: not part of the story
@@ -54,6 +58,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "POST /sessions/{session_id}/truncate": {"message_id": "m2"},
     "POST /sessions/{session_id}/erase": {"message_ids": ["m2"]},
     "POST /threads/{thread_id}/slots": {"payload": {"text": "something else"}},
+    "POST /threads/{thread_id}/erase": {"stop": 2},
     "PUT /files": {"text": "something else"},
     "POST /files/restore": {"version": 2},
     "POST /files/rename": {"to": "/elsewhere.md"},
@@ -164,6 +169,25 @@ def test_two_callers_may_choose_the_same_key(tmp_path: Path) -> None:
                 for _ in range(2):
                     http.post("/threads/t/slots", json=slot, headers={"Idempotency-Key": "k"})
         with client(server.url, server.key(role="reader")) as http:
+            assert http.get("/threads/t/slots").json()["length"] == 2
+
+
+@pytest.mark.parametrize("payload", [1, 2])
+def test_an_id_of_somebody_whose_key_was_revoked_is_in_nobodys_way(tmp_path: Path, payload: int) -> None:
+    """Whether the next one asks for the same thing or another, it is done, and answered for itself."""
+    once = {"Idempotency-Key": "k"}
+    with served(str(tmp_path / "agent.db")) as server:
+        gone = server.key(role="writer")
+        with client(server.url, gone) as http:
+            first = http.post("/threads/t/slots", json={"payload": 1, "from_id": "a"}, headers=once).json()
+        with client(server.url, server.key()) as admin:
+            admin.delete(f"/keys/{gone.removeprefix('srk_').partition('.')[0]}")
+        with client(server.url, gone) as http:
+            assert http.post("/threads/t/slots", json={"payload": 1, "from_id": "a"}, headers=once).status_code == 401
+        with client(server.url, server.key(role="writer")) as http:
+            asked = {"payload": payload, "from_id": "b"}
+            answers = [http.post("/threads/t/slots", json=asked, headers=once).json() for _ in range(2)]
+            assert (first["index"], [answer["index"] for answer in answers]) == (0, [1, 1])
             assert http.get("/threads/t/slots").json()["length"] == 2
 
 

@@ -46,8 +46,8 @@ def test_a_role_may_do_what_its_rights_say(endpoint: Endpoint, role: str, roles:
         assert status == 403
 
 
-def test_only_health_and_readiness_are_open() -> None:
-    assert {endpoint.path for endpoint in ENDPOINTS if endpoint.right is None} == {"/health", "/ready"}
+def test_only_health_readiness_and_signing_out_are_open() -> None:
+    assert {endpoint.path for endpoint in ENDPOINTS if endpoint.right is None} == {"/health", "/ready", "/sign-out"}
 
 
 def test_a_wrong_secret_is_refused(shared: Served, roles: dict[str, httpx.Client]) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from strongroom.opening import open_store
 from strongroom.server.telemetry import Figures, Metrics
+from tests.conftest import STORES
 from tests.server.conftest import client
 from tests.server.serving import Served, served
 
@@ -30,6 +32,22 @@ def test_a_check_is_made_and_remembered_across_a_restart(tmp_path: Path) -> None
         assert told["ok"] is True and told["runs"] == 1 and told["problems"] == []
     with served(address) as server, client(server.url) as http:
         assert http.get("/upkeep").json()["check"] == told
+
+
+@pytest.mark.parametrize("address", [kind for kind in STORES if kind != "memory"], indirect=True)
+def test_a_check_counts_what_each_space_holds(address: str) -> None:
+    with served(address) as server, client(server.url) as http:
+        http.post("/runs", json={"objective": "x", "run_id": "r"})
+        http.post("/sessions/s/messages", json={"messages": [{"role": "user", "content": "x" * 10_000}]})
+        http.post("/memories", json={"content": "likes tea"})
+        with client(server.url, server.key("tenant", "admin")) as tenant:
+            tenant.post("/runs", json={"objective": "x"})
+        with client(server.url, server.key()) as admin:
+            told = done(server, admin, "check")["check"]
+    large, small = told["spaces"]
+    assert (large["space"], large["runs"], large["sessions"], large["memories"]) == ("default", 1, 1, 1)
+    assert (small["space"], small["runs"], small["sessions"], small["memories"]) == ("tenant", 1, 0, 0)
+    assert large["bytes"] > 10_000 > small["bytes"] > 0 and told["more_spaces"] == 0
 
 
 def test_a_backup_is_a_store_that_opens(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from strongroom.embedders import Fingerprint
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 from strongroom.server.operations.invocation import require_numbers
+from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.vectors import EMBEDDING, Vectors
-from strongroom.store import MOST_WORDS, Find, Get
+from strongroom.store import MOST_WORDS, Find, Scan
 
 
 def numbers(*values: float) -> str:
@@ -35,14 +36,36 @@ def test_what_is_no_vector_is_refused(odd: str) -> None:
         require_numbers(odd, "f", 1)
 
 
-async def test_a_text_that_has_a_vector_keeps_it() -> None:
+async def remembering() -> tuple[Scope, Any, str]:
     scope = Scope(Inline(MemoryStore()))
-    kept: Any = Vectors(scope, None, None, False)
-    made = Fingerprint("toy", "", 2)
+    known = await AsyncMemories(scope, threads=False).add("likes tea", user_id="u1")
+    return scope, Vectors(scope, None, None, False), known.id
+
+
+async def kept_vectors(scope: Scope) -> list[Any]:
+    page = await scope.get(Scan(scope.space, EMBEDDING, limit=10))
+    return [one.value.load() for one in page.documents]
+
+
+async def test_a_text_that_has_a_vector_keeps_it() -> None:
+    scope, vectors, memory_id = await remembering()
     for vector in (numbers(1, 0), numbers(0, 1)):
-        await kept.keep(made, {"a" * 64: vector})
-    found = await scope.get(Get(scope.key(EMBEDDING, "a" * 64)))
-    assert found is not None and found.value.load() == {"vector": numbers(1, 0)}
+        await vectors.keep(Fingerprint("toy", "", 2), {memory_id: vector})
+    assert await kept_vectors(scope) == [{"vector": numbers(1, 0)}]
+
+
+async def test_a_vector_of_what_nobody_knows_is_refused() -> None:
+    scope, vectors, _ = await remembering()
+    with pytest.raises(InvalidInput, match="nothing changed"):
+        await vectors.keep(Fingerprint("toy", "", 2), {"a" * 64: numbers(1, 0)})
+    assert await kept_vectors(scope) == []
+
+
+async def test_a_vector_of_what_was_erased_is_not_kept() -> None:
+    scope, vectors, memory_id = await remembering()
+    await AsyncMemories(scope, threads=False).erase(user_id="u1")
+    await vectors.keep(Fingerprint("toy", "", 2), {memory_id: numbers(1, 0)})
+    assert await kept_vectors(scope) == []
 
 
 def test_a_search_is_for_so_many_words_at_most() -> None:

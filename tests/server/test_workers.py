@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+
+import httpx
 
 import strongroom
 from tests.server.conftest import client
-from tests.server.serving import process
+from tests.server.serving import PATIENCE_SECONDS, process
+from tests.server.test_changes import tab
 
 SECONDS = float(os.environ.get("STRONGROOM_SECONDS", "2"))
 CLIENTS = 4
@@ -46,6 +51,36 @@ def test_two_workers_and_four_clients_patch_one_run(tmp_path: Path) -> None:
     assert sorted(acknowledged) == list(range(1, len(acknowledged) + 1))
     assert final == len(acknowledged) > 0
     assert verified["ok"] is True
+
+
+def test_news_of_one_worker_reach_whoever_follows_another(tmp_path: Path) -> None:
+    with process(tmp_path / "agent.db", workers=2) as server, ExitStack() as opened:
+        one, other = one_of_each_worker(server.url)
+        for each in (one, other):
+            opened.callback(each.close)
+        with tab(one) as seen:
+            assert seen.next() == {"topic": "start"}
+            for number in range(3):
+                assert other.post("/runs", json={"objective": "x", "run_id": f"r{number}"}).status_code == 200
+                assert seen.until(topic="runs")["id"] == f"r{number}"
+
+
+def one_of_each_worker(url: str) -> list[httpx.Client]:
+    """Clients whose connections are kept by different workers: each tells when it started."""
+    found: dict[str, httpx.Client] = {}
+
+    def ask(http: httpx.Client) -> str:
+        return str(http.get("/keys").json()["since"])
+
+    end = time.monotonic() + PATIENCE_SECONDS
+    while len(found) < 2 and time.monotonic() < end:
+        clients = [client(url) for _ in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            for http, since in zip(clients, pool.map(ask, clients), strict=True):
+                if found.setdefault(since, http) is not http:
+                    http.close()
+    assert len(found) == 2, "only one worker answers"
+    return list(found.values())
 
 
 def test_what_was_acknowledged_before_a_stop_is_there_after_it(tmp_path: Path) -> None:

@@ -162,6 +162,8 @@ async def test_when_the_embedder_is_down_words_decide_and_the_result_says_so(ctx
     hits = await memories.search("office")
     assert [hit.memory.content for hit in hits] == ["The office is in Lyon"]
     assert "no route to host" in hits.degraded
+    both = await memories.search("office", rerank=lambda query, texts: [])
+    assert "no route to host" in both.degraded and "not reranked: " in both.degraded
     with pytest.raises(Unavailable):
         await memories.search("office", mode="vector")
 

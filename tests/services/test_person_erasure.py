@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 from qdrant_client import QdrantClient
 
 import strongroom
-from strongroom.bridge import run
+from strongroom.backends.memory import MemoryStore
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.backends.sqlite import erasure as sqlite_erasure
+from strongroom.bridge import Inline, run
+from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput, Unavailable
+from strongroom.scope import Scope
+from strongroom.services.memories import erasure, keys
+from strongroom.services.sessions import writes as session_writes
+from strongroom.store import Answer, AnyQuestion, Commit, Page, Receipt, Store
 from strongroom.vectors.local import LocalVectors
 from strongroom.vectors.qdrant import QdrantMemories
 from tests.awaitable import Awaitable
 from tests.hashed import hashing
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import DURABLE, start_or_skip
-from tests.services.memory_samples import using
+from tests.services.memory_samples import mcr, using
 from tests.services.test_memory_erasure import stored
 
 CANARY = "canaria"
@@ -64,6 +73,87 @@ async def test_a_second_erasure_finds_nothing(ctx: Any) -> None:
     await ctx.erase(user_id="u1")
     again = await ctx.erase(user_id="u1")
     assert (again.sessions, again.messages, again.memories) == (0, 0, ())
+
+
+async def test_a_fork_is_its_owners_and_goes_too(ctx: Any) -> None:
+    session = await ctx.sessions.open("s", user_id="u1")
+    await session.append({"role": "user", "content": CANARY})
+    await session.fork(session_id="f")
+    assert (await ctx.erase(user_id="u1")).sessions == 2
+    assert CANARY not in await stored(ctx)
+
+
+async def test_what_was_derived_from_what_was_learnt_is_named(ctx: Any) -> None:
+    await (await ctx.sessions.open("s", user_id="u1")).append({"role": "user", "content": "tea"})
+    learnt = await ctx.memories.add("likes tea", user_id="u2", source_refs=["session:s"])
+    made = await ctx.memories.add("likes tea and milk", user_id="u2", source_refs=[learnt.id])
+    told = await ctx.erase(user_id="u1")
+    assert (told.memories, told.derived) == ((learnt.id,), (made.id,))
+
+
+async def test_a_repeat_tells_what_the_first_told(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasure, "NOTED", 1)
+    await furnished(ctx)
+    for n in range(2):
+        await ctx.memories.add(
+            f"derived {n}", user_id="u2", source_refs=[(await ctx.memories.list(user_id="u1"))[0].id]
+        )
+    first = await ctx.erase(user_id="u1", commit_id="one")
+    await ctx.memories.add("likes tea again", user_id="u1")
+    assert len(first.memories) == 3 and len(first.derived) == 2
+    assert await ctx.erase(user_id="u1", commit_id="one") == first
+
+
+async def test_an_index_that_is_away_is_told_by_a_repeat_too(store: Store) -> None:
+    index = Away()
+    ctx = AsyncContext(Scope(Inline(store)), embedder=hashing(), index=index)
+    await ctx.memories.add("likes tea", user_id="u1")
+    index.away = True
+    for _ in range(2):
+        told = await ctx.erase(user_id="u1", commit_id="one")
+        assert (told.complete, "index of vectors is away" in (told.pending or "")) == (False, True)
+    index.away = False
+    assert (await ctx.erase(user_id="u1", commit_id="one")).complete
+
+
+def test_any_number_of_memories_can_be_erased() -> None:
+    with strongroom.open("memory://") as ctx:
+        for start in range(0, 2300, 100):
+            requests = [mcr(f"fact {n}", scope="user", user_id="u1") for n in range(start, start + 100)]
+            ctx.memories.commit(ctx.memories.propose(requests, proposer="agent-7").id, reviewer="ana")
+        told = ctx.erase(user_id="u1", commit_id="one")
+        assert (len(set(told.memories)), told.complete) == (2300, True)
+        assert ctx.erase(user_id="u1", commit_id="one") == told
+
+
+def test_the_batches_of_a_space_are_read_once_however_many_sessions_there_are() -> None:
+    store = Counting()
+    with context(store) as ctx:
+        for n in range(20):
+            ctx.memories.add(f"fact {n}", user_id=f"u{n + 2}")
+            ctx.sessions.open(f"s{n}", user_id="u1").append({"role": "user", "content": "tea"})
+        store.batches = 0
+        ctx.erase(user_id="u1")
+        assert store.batches == 20
+
+
+def context(store: Store, space: str = "default") -> strongroom.Context:
+    return strongroom.Context(AsyncContext(Scope(Inline(store), space)))
+
+
+class Counting(MemoryStore):
+    """A store that counts the batches it shows."""
+
+    batches = 0
+
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        answers = super().read(questions)
+        self.batches += sum(len(one.documents) for one in answers if isinstance(one, Page) and _batches(one))
+        return answers
+
+
+def _batches(page: Page) -> bool:
+    return all(document.key.kind == keys.BATCH for document in page.documents)
 
 
 async def test_a_session_whose_name_is_spelt_alike_keeps_what_was_learnt_from_it(ctx: Any) -> None:
@@ -125,8 +215,8 @@ async def test_a_person_has_a_name(ctx: Any, wrong: str) -> None:
 # ---- in files -------------------------------------------------------------------------------------------------------
 
 
-def bytes_in(folder: Path, *parts: str) -> int:
-    files = [file for part in parts or ("",) for file in (folder / part).rglob("*") if file.is_file()]
+def bytes_in(folder: Path) -> int:
+    files = [file for file in folder.rglob("*") if file.is_file()]
     return sum(file.read_bytes().count(CANARY.encode()) for file in files)
 
 
@@ -143,22 +233,125 @@ def test_no_byte_is_left_in_any_file_of_a_sqlite_store(tmp_path: Path) -> None:
     assert bytes_in(tmp_path) == 0
 
 
+def only_sessions(ctx: Any) -> None:
+    for n in range(300):
+        session = ctx.sessions.open(f"s{n % 10}", user_id=f"u{n % 2}")
+        session.append({"role": "user", "content": f"{CANARY if n % 2 else 'tea'}{n} word " + "y" * (n * 7 % 600)})
+
+
+def only_memories(ctx: Any) -> None:
+    for n in range(20):
+        ctx.memories.add(f"{CANARY} number {n}", user_id="u1", rationale=CANARY)
+        ctx.memories.add(f"tea number {n}", user_id="u0")
+
+
+def searched_sessions(ctx: Any) -> None:
+    only_sessions(ctx)
+    for n in range(10):
+        ctx.sessions.get(f"s{n}").search("word")  # which fills the index of words
+
+
+def all_searched(ctx: Any) -> None:
+    searched_sessions(ctx)
+    only_memories(ctx)
+    for user_id in ("u0", "u1"):
+        ctx.memories.search("number", user_id=user_id)
+
+
+@pytest.mark.parametrize("filled", [only_sessions, only_memories, searched_sessions, all_searched])
+@pytest.mark.parametrize("options", [{}, {"key": "a passphrase"}], ids=["plain", "encrypted"])
+def test_no_byte_is_left_whatever_there_was_of_a_person(tmp_path: Path, filled: Any, options: Any) -> None:
+    path = tmp_path / "agent.db"
+    with strongroom.open(path, **options) as ctx:
+        filled(ctx)
+        assert ctx.erase(user_id="u1").complete
+        assert bytes_in(tmp_path) == words_in(ctx) == 0
+    assert bytes_in(tmp_path) == 0
+
+
+def words_in(ctx: Any) -> int:
+    """Return how often the index of words holds the canary, in an encrypted file too."""
+    (con,) = ctx.store._committer.connections
+    blocks = [bytes(row[0]) for row in con.execute("SELECT block FROM word_data")]
+    return sum(block.count(CANARY.encode()) for block in blocks)
+
+
+def test_an_erasure_of_many_steps_cleans_a_large_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_erasure, "CLEARED_BYTES_A_SECOND", 1)  # so that the file rests after each cleaning
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        fill(ctx)
+        assert ctx.erase(user_id="u1").complete
+        assert bytes_in(tmp_path) == 0
+
+
+class Killed(BaseException): ...
+
+
+class Dying:
+    """A store whose caller dies after so many commits."""
+
+    def __init__(self, store: Any, commits: int) -> None:
+        self._store, self._left = store, commits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, commit: Commit) -> Receipt:
+        receipt: Receipt = self._store.commit(commit)
+        self._left -= 1
+        if not self._left:
+            raise Killed
+        return receipt
+
+
+def test_a_kill_after_any_commit_leaves_what_is_found_or_said_to_be_pending(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_writes, "DELETED_AT_ONCE", 2)
+    for kill in range(1, 100):
+        # A space for each kill: all that is in the store is of this one, because the others are erased.
+        ctx = context(store, f"kill-{kill}")
+        fill(ctx)
+        try:
+            context(cast("Store", Dying(store, kill)), ctx.space).erase(user_id="u1")
+        except Killed:
+            if isinstance(store, SqliteStore) and bytes_in(tmp_path) and not in_store(store):
+                assert store.check().pending is not None
+        else:
+            assert kill > 10
+            break
+        assert ctx.erase(user_id="u1").complete
+        assert not in_store(store)
+        if isinstance(store, SqliteStore):
+            assert bytes_in(tmp_path) == 0
+
+
+def in_store(store: Any) -> bool:
+    exported = store.unload(None, 100_000)
+    assert exported.next is None
+    return CANARY in str(exported.items)
+
+
 def test_no_byte_is_left_in_the_tables_of_postgres_after_a_vacuum(postgres_server: PostgresServer) -> None:
     address = postgres_server.new_database()
     database = address.rpartition("/")[2]
     with strongroom.open(address) as ctx:
         fill(ctx)
-        vacuum(postgres_server, database)
-        assert bytes_in(postgres_server.data, "base") > 0
+        tables = postgres_server.data / "base" / vacuum(postgres_server, database)
+        assert bytes_in(tables) > 0
         ctx.erase(user_id="u1", by="ana")
         vacuum(postgres_server, database)
-        assert bytes_in(postgres_server.data, "base") == 0
+        assert bytes_in(tables) == 0
 
 
-def vacuum(server: PostgresServer, database: str) -> None:
+def vacuum(server: PostgresServer, database: str) -> str:
+    """Return the folder of the database."""
     with psycopg.connect(server.superuser(database), autocommit=True) as con:
         con.execute("VACUUM FULL")
         con.execute("CHECKPOINT")
+        found = con.execute("SELECT oid::text FROM pg_database WHERE datname = current_database()").fetchone()
+    assert found is not None
+    return str(found[0])
 
 
 def test_no_byte_is_left_in_the_log_of_valkey_after_it_was_rewritten() -> None:

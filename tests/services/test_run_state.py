@@ -39,6 +39,15 @@ async def test_an_update_replaces_it_or_merges_into_it(ctx: Any) -> None:
     assert (await run.verify()).ok
 
 
+async def test_editing_what_a_handle_shows_changes_nothing(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={})
+    await run.update(state={"a": {"b": 1}})
+    run.state["a"]["b"] = 99
+    await run.update(status="BUSY")
+    assert (await ctx.runs.get(run.id)).state == {"a": {"b": 1}}
+    assert (await run.verify()).ok
+
+
 async def test_replacing_is_refused_when_stale_and_patches_commute(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o", state={})
     stale = await ctx.runs.get(run.id)

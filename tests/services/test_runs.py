@@ -410,3 +410,19 @@ async def test_the_json_of_a_working_set_is_version_2_1(ctx: Any) -> None:
         "pinned_context": [],
         "sliding_context": [],
     }
+
+
+def test_whoever_gets_a_run_and_updates_it_reads_it_once() -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.runs.create(objective="o", run_id="r").record("TOOL_CALL", {"tool_name": "t"})
+        plain, reads = ctx.store.read, list[Any]()
+
+        def counted(questions: Any) -> Any:
+            reads.append(questions)
+            return plain(questions)
+
+        ctx.store.read = counted  # type: ignore[method-assign]
+        run = ctx.runs.get("r")
+        assert run.update(expected_seq=0, status="BUSY").seq == 1
+        assert len(reads) == 1
+        assert run.verify().ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,13 +16,17 @@ import strongroom
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.services.sessions import erasure
 from strongroom.services.sessions import writes as session_writes
-from strongroom.store import Key, Range
+from strongroom.store import Answer, AnyQuestion, Commit, Key, Range, Receipt, Slice
 
 HELLO = {"role": "user", "content": "Hello!"}
 
 
 def said(*texts: str) -> list[Any]:
     return [{"role": "user", "content": text} for text in texts]
+
+
+def named(id: str) -> Any:
+    return {**HELLO, "id": id}
 
 
 async def contents(session: Any) -> list[Any]:
@@ -435,6 +440,44 @@ async def test_an_id_of_a_session_that_was_deleted_says_nothing_about_the_next_o
     again = await ctx.sessions.open("q")
     await again.append({"role": "user", "content": "hello"}, commit_id="turn-1")
     assert [message["content"] for message in await again.load()] == ["hello"]
+
+
+def test_ids_of_a_session_that_was_deleted_cost_its_successor_nothing() -> None:
+    with strongroom.open("memory://") as ctx:
+        plain, seen = ctx.store.read, 0
+
+        def counted(questions: Sequence[AnyQuestion]) -> list[Answer]:
+            nonlocal seen
+            answers = plain(questions)
+            seen += sum(len(answer.records) for answer in answers if isinstance(answer, Slice))
+            return answers
+
+        ctx.store.read = counted  # type: ignore[method-assign]
+        for _ in range(2):
+            chat, seen = ctx.sessions.open("chat"), 0
+            for number in range(20):
+                chat.append(named(f"m{number}"))
+            assert seen == 0
+            assert chat.get("m7").index % 20 == 7
+            chat.delete()
+
+
+def test_an_id_is_in_use_although_the_session_was_deleted_and_opened_while_its_message_was_on_its_way() -> None:
+    with strongroom.open("memory://") as ctx:
+        chat, plain = ctx.sessions.open("chat"), ctx.store.commit
+
+        def meanwhile(commit: Commit) -> Receipt:
+            ctx.store.commit = plain  # type: ignore[method-assign]
+            chat.append(said("a", "b"))
+            chat.delete()
+            ctx.sessions.open("chat")
+            return plain(commit)
+
+        ctx.store.commit = meanwhile  # type: ignore[method-assign]
+        chat.append(named("mine"))
+        assert chat.get("mine")["content"] == "Hello!"
+        with pytest.raises(Conflict):
+            chat.append(named("mine"))
 
 
 # ---- whose it is ----------------------------------------------------------------------------------------------------

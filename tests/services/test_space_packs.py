@@ -356,3 +356,14 @@ def _said(ctx: Context) -> Any:
 def _stored(store: Store) -> list[Any]:
     items = store.unload(None, 100_000).items  # type: ignore[attr-defined]
     return [(item.key, item) for item in items]
+
+
+def test_any_number_of_sessions_come_back_and_a_repeat_tells_them(tmp_path: Path) -> None:
+    with strongroom.open("memory://") as ctx:
+        for n in range(1100):
+            ctx.sessions.open(f"a session with a name of sixty characters or so, number {n:06d}")
+        ctx.export(tmp_path / "all.pack")
+    with strongroom.open("memory://") as ctx:
+        told = ctx.restore(tmp_path / "all.pack", commit_id="one")
+        assert len(told.sessions) == 1100
+        assert ctx.restore(tmp_path / "all.pack", commit_id="one") == told

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import strongroom
-from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, NotFound
+from strongroom.embedders import Embedder
+from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, NotFound, Unavailable
 from strongroom.store import Commit, Receipt
 from tests.awaitable import Awaitable
 from tests.services.memory_samples import mcr
@@ -106,12 +109,12 @@ async def test_a_call_of_a_turn_says_what_it_was_given_whatever_becomes_of_that_
     assert "first" in str(stored[part]) and "pay " not in str(stored[part])
 
 
-async def test_a_turn_refuses_what_it_cannot_keep_until_it_ends(ctx: Any) -> None:
+async def test_a_turn_refuses_at_once_what_cannot_be_stored(ctx: Any) -> None:
     _, session = await world(ctx)
     deep: Any = []
     for _ in range(5_000):
         deep = [deep]
-    for odd, why in ((deep, "nested too deep"), ((n for n in range(1)), "generator")):
+    for odd, why in ((deep, "nested deeper"), ((n for n in range(1)), "generator")):
         with pytest.raises(InvalidInput, match=f"{why}.*nothing changed"):
             await turned(ctx, lambda turn, odd=odd: turn.append(raw(session), {**HELLO, "x": odd}))  # type: ignore[misc]
 
@@ -197,6 +200,20 @@ async def test_a_handle_goes_on_from_what_the_turn_made(ctx: Any) -> None:
     await turned(ctx, everything(run, session))
     assert (run.seq, run.working_set.status) == (1, "BUSY")
     assert (await run.update(status="DONE")).seq == 2
+
+
+async def test_a_repeat_that_lost_its_race_leaves_the_handle_where_the_run_is(ctx: Any) -> None:
+    run, _ = await world(ctx)
+    stale = await ctx.runs.get("r")
+
+    def fill(turn: Any, handle: Any) -> None:
+        turn.update(raw(handle), expected_seq=0, status="BUSY")
+        turn.update(raw(handle), expected_seq=0, next_action="wait")
+
+    await turned(ctx, lambda turn: fill(turn, run), "k")
+    await turned(ctx, lambda turn: fill(turn, stale), "k")
+    assert [(one.seq, one.working_set.next_action) for one in (run, stale)] == [(2, "wait")] * 2
+    assert (await stale.update(status="DONE")).seq == 3
 
 
 async def test_updates_of_one_turn_follow_each_other(ctx: Any) -> None:
@@ -318,6 +335,18 @@ async def test_a_repeat_of_turn_with_does_not_ask(ctx: Any) -> None:
     assert await ctx.turn_with(everything(run, session), commit_id="c") is None
     assert await ctx.turn_with(lambda turn: 1 / 0, commit_id="c") is None
     assert await seen(ctx) == ALL
+
+
+async def test_turn_with_begins_several_threads(ctx: Any) -> None:
+    tries = []
+
+    def decide(turn: Any) -> None:
+        tries.append(1)
+        for thread in ("a", "b", "c"):
+            turn.send(thread, 1, from_id="x")
+
+    await ctx.turn_with(decide)
+    assert len(tries) == 1 and (await ctx.threads.stats()).thread_count == 3
 
 
 async def test_turn_with_gives_up_on_what_nobody_moved(ctx: Any) -> None:
@@ -470,6 +499,48 @@ def test_a_turn_that_is_over_takes_nothing_more() -> None:
         assert len(session) == 1
 
 
+async def test_a_turn_without_a_block_is_refused_at_its_first_call(ctx: Any) -> None:
+    run, session = await world(ctx)
+    turn = raw(ctx).turn()
+    with pytest.raises(InvalidInput, match=r"with ctx.turn.* nothing was written"):
+        turn.append(raw(session), HELLO)
+    with pytest.raises(InvalidInput, match=r"with ctx.turn.* nothing was written"):
+        turn.record(raw(run), "TOOL_CALL", {"tool_name": "t"})
+    assert await session.load() == []
+
+
+def test_the_block_of_a_turn_begins_once() -> None:
+    with strongroom.open("memory://") as ctx, ctx.turn() as turn:
+        with pytest.raises(InvalidInput, match="begun already"), turn:
+            pass
+        turn.append(ctx.sessions.open("s"), HELLO)
+
+
+def test_a_blocking_turn_or_context_that_is_entered_by_async_with_says_with() -> None:
+    async def entered(what: Any) -> None:
+        async with what:
+            pass
+
+    with strongroom.open("memory://") as ctx:
+        with pytest.raises(TypeError, match=r"write `with ctx.turn.* nothing was written"):
+            asyncio.run(entered(ctx.turn()))
+        with pytest.raises(TypeError, match=r"write `with strongroom.open"):
+            asyncio.run(entered(ctx))
+
+
+async def test_an_async_turn_or_context_that_is_entered_by_with_says_async_with() -> None:
+    async with strongroom.aopen("memory://") as ctx:
+        made: Any = ctx.turn()
+        with pytest.raises(TypeError, match=r"write `async with ctx.turn.* nothing was written"), made:
+            pass
+        same: Any = ctx
+        with pytest.raises(TypeError, match=r"write `async with strongroom.aopen"), same:
+            pass
+    opening: Any = strongroom.aopen("memory://")
+    with pytest.raises(TypeError, match=r"write `async with strongroom.aopen"), opening:
+        pass
+
+
 def test_what_is_of_another_context_is_refused() -> None:
     with strongroom.open("memory://") as ctx, strongroom.open("memory://") as other:
         session = other.sessions.open("s")
@@ -515,3 +586,34 @@ def test_parts_that_commute_expect_no_place() -> None:
             turn.send("planner", 2, from_id="a")
         [message], event, slot = turn.results()
         assert (message.index, event.sequence_id, slot.index) == (1, 3, 2)
+
+
+def test_a_turn_that_is_made_raises_nothing_although_no_anchor_can_be_written(tmp_path: Path) -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.runs.anchor_milestones(tmp_path / "no" / "folder.jsonl")
+        run = ctx.runs.create(objective="o", config={"milestone_step_cap": 1})
+        with ctx.turn() as turn:
+            turn.update(run, status="BUSY")
+        assert len(run.episodes()) == 1 and run.working_set.status == "BUSY"
+
+
+def test_a_turn_that_is_made_raises_nothing_although_nothing_can_be_read_afterwards() -> None:
+    with strongroom.open("memory://") as ctx:
+        sessions = ctx.sessions.using(embedder=Embedder(lambda texts: [[1.0] for _ in texts], name="one"))
+        run, session = ctx.runs.create(objective="o"), sessions.open("s")
+        read, plain = ctx.store.read, ctx.store.commit
+
+        def fails(questions: Any) -> Any:
+            raise Unavailable("away", reason="connection")
+
+        def committed(commit: Commit) -> Receipt:
+            made = plain(commit)
+            ctx.store.read = fails  # type: ignore[method-assign]
+            return made
+
+        ctx.store.commit = committed  # type: ignore[method-assign]
+        with ctx.turn() as turn:
+            turn.append(session, HELLO)
+            turn.update(run, status="BUSY")
+        ctx.store.read = read  # type: ignore[method-assign]
+        assert len(turn.results()) == 2 and len(session.load()) == 1

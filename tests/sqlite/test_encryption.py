@@ -283,6 +283,12 @@ BAD: list[tuple[dict[str, str], type[StrongroomError]]] = [
 ]
 
 
+@pytest.mark.parametrize("name", ["STRONGROOM_KEY", "STRONGROOM_KEY_FILE", "STRONGROOM_KEY_COMMAND"])
+def test_an_empty_setting_does_not_mean_no_key(name: str) -> None:
+    with pytest.raises(InvalidInput, match="empty"):
+        from_environment(environ={name: ""})
+
+
 @pytest.mark.parametrize(("environ", "kind"), BAD)
 def test_a_key_that_cannot_be_had_is_an_error_without_it(environ: dict[str, str], kind: type[StrongroomError]) -> None:
     found = from_environment(environ=environ)

@@ -14,9 +14,10 @@ import apsw
 import pytest
 
 import strongroom
-from strongroom.backends.sqlite import SqliteStore, erasure
+from strongroom.backends.sqlite import SqliteStore, erasure, gaps
 from strongroom.codec import encode
 from strongroom.store import Append, Commit, Delete, Entry, Erase, Key, Range, Receipt, Write, ask, new_id
+from tests.faults.disk import Disk
 
 CANARY = "canary-7f3a"
 LOG = Key("s", "chat", "one")
@@ -66,15 +67,21 @@ class Reading:
         self._con.close()
 
 
-def rewritings(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that grows with each rewriting of the file."""
+def cleanings(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows with each clearing and each rewriting of the file."""
     seen: list[str] = []
+    clear = gaps.empty_log
 
     def note(_: object, sql: str, __: object) -> bool:
         if sql == "VACUUM":
-            seen.append(sql)
+            seen.append("rewritten")
         return True
 
+    def note_clearing(path: Path, patience_seconds: float) -> bool:
+        seen.append("cleared")
+        return clear(path, patience_seconds)
+
+    monkeypatch.setattr(erasure, "empty_log", note_clearing)
     do(store, Append(LOG, (Entry("Note", encode({}), 1, 0),)))
     for con in store._committer.connections:
         con.exec_trace = note
@@ -136,15 +143,31 @@ def test_an_erasure_that_comes_while_another_is_completed_is_not_crossed_out(pat
         assert do(store, Erase(LOG, 0, 30)).pending is not None
 
 
-def test_erasing_nothing_rewrites_nothing(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = rewritings(store, monkeypatch)
+def test_erasing_nothing_does_nothing(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = cleanings(store, monkeypatch)
     do(store, Erase(LOG, 0, 0))
     do(store, Erase(Key("s", "chat", "none"), 0, 9))
     assert seen == []
     do(store, Erase(LOG, 0, 60))
-    assert seen == ["VACUUM"]
+    assert seen == ["cleared"]
     do(store, Erase(LOG, 0, 60))
-    assert seen == ["VACUUM"]
+    assert seen == ["cleared"]
+
+
+def written_by_an_erasure(path: Path, messages: int) -> int:
+    """Return how many writes an erasure of one message takes, after one that cleared what there was."""
+    with Disk(path) as disk, SqliteStore(path) as store:
+        do(store, Append(LOG, tuple(Entry("Note", encode({"x": "y" * 500}), 1, n) for n in range(messages))))
+        assert do(store, Erase(LOG, 0, 1)).pending is None
+        before = disk.count("write")
+        assert do(store, Erase(LOG, 1, 2)).pending is None
+        return disk.count("write") - before
+
+
+def test_what_an_erasure_writes_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    small, large = (written_by_an_erasure(tmp_path / f"{messages}.db", messages) for messages in (20, 4000))
+    assert (tmp_path / "4000.db").stat().st_size > 400 * 4096
+    assert large <= small + 8  # a page or two more on the way to a leaf of a higher tree
 
 
 def test_what_is_deleted_in_a_commit_that_erases_leaves_the_files_too(store: SqliteStore, path: Path) -> None:
@@ -152,19 +175,70 @@ def test_what_is_deleted_in_a_commit_that_erases_leaves_the_files_too(store: Sql
     assert canaries(path) == 0
 
 
-def test_a_large_file_rests_between_two_rewritings(
+def test_a_step_of_an_erasure_owes_and_its_last_commit_pays(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(erasure, "RESTING_BYTES_A_SECOND", 1)
-    seen = rewritings(store, monkeypatch)
-    assert do(store, Erase(LOG, 0, 1)).pending is None
-    for n in range(1, 60):
-        told = do(store, Erase(LOG, n, n + 1)).pending
-        assert told is not None
-        assert "rest" in told
-    assert seen == ["VACUUM"]
-    store.compact()
+    monkeypatch.setattr(erasure, "PAUSE_SECONDS", 100.0)
+    seen = cleanings(store, monkeypatch)
+    for start in range(0, 60, 20):
+        step = store.commit(Commit(new_id(), (), (Erase(LOG, start, start + 20),), owes=True))
+        assert step.pending is not None
+    assert (seen, store.check().pending is not None) == ([], True)
+    assert do(store, Erase(LOG, 0, 0)).pending is None
+    assert (seen, store.check().pending, canaries(path)) == (["cleared"], None, 0)
+
+
+def test_what_is_owed_is_paid_by_whoever_writes_next_if_the_last_commit_never_comes(
+    store: SqliteStore, path: Path
+) -> None:
+    store.commit(Commit(new_id(), (), (Erase(LOG, 0, 60),), owes=True))
+    do(store, Append(LOG, (Entry("Note", encode({}), 1, 0),)))
+    assert (store.check().pending, canaries(path)) == (None, 0)
+
+
+@pytest.mark.parametrize("key", [None, bytes(32)])
+def test_a_large_file_rests_between_two_cleanings(
+    path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasure, "CLEARED_BYTES_A_SECOND", 1)
+    monkeypatch.setattr(erasure, "REWRITTEN_BYTES_A_SECOND", 1)
+    with SqliteStore(path, key=key) as store:
+        fill(store)
+        seen = cleanings(store, monkeypatch)
+        assert do(store, Erase(LOG, 0, 1)).pending is None
+        for n in range(1, 60):
+            told = do(store, Erase(LOG, n, n + 1)).pending
+            assert told is not None
+            assert "rest" in told
+        assert seen == ["cleared" if key is None else "rewritten"]
+        store.compact()
+        assert canaries(path) == 0
+
+
+def test_a_file_too_large_to_be_cleared_is_rewritten(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasure, "MOST_PAGES", 2)
+    seen = cleanings(store, monkeypatch)
+    assert do(store, Erase(LOG, 0, 60)).pending is None
+    assert seen == ["rewritten"]
     assert canaries(path) == 0
+
+
+def test_a_disk_that_fails_while_it_is_cleared_leaves_the_duty(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> list[tuple[int, int]]:
+        raise apsw.IOError("a bad sector")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gaps, "unclean", fail)
+        told = do(store, Erase(LOG, 0, 60)).pending
+        assert told is not None
+        assert "bad sector" in told
+    do(store, Append(LOG, (Entry("Note", encode({}), 1, 0),)))
+    assert canaries(path) == 0
+    assert store.check().pending is None
 
 
 def test_a_run_that_is_erased_beside_a_reader_says_so_until_it_is_repeated(path: Path) -> None:

@@ -41,6 +41,11 @@ class Stage:
         self._tell("apply", batch)
         settle(batch)
 
+    lags = False
+
+    def index(self) -> None:
+        raise AssertionError("nothing waits for a search")
+
     def begin(self, batch: list[Ticket]) -> bool:
         self._tell("begin", batch)
         self.during()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -78,6 +79,42 @@ def test_what_an_earlier_process_left_is_counted(tmp_path: Path) -> None:
         with SqliteStore(tmp_path / "a.db") as store:
             store.commit(append(number * MOST, MOST // 2))
             assert behind(store.path) <= MOST
+
+
+def test_what_an_earlier_process_left_is_indexed_a_little_with_each_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "MOST_BEHIND", 10**9)
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.commit(append(0, 10 * MOST))
+    monkeypatch.setattr(committer, "MOST_BEHIND", MOST)
+    with SqliteStore(tmp_path / "a.db") as store:
+        for commits in range(1, 10):
+            store.commit(append(10 * MOST))
+            assert behind(store.path) == 10 * MOST + commits - commits * STEP
+        for _ in range(40):
+            store.commit(append(10 * MOST))
+        assert behind(store.path) <= MOST
+        assert found(store, "apple") == 10 * MOST + 49
+
+
+def test_a_task_has_its_answer_before_anything_is_indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, indexed = threading.Event(), list[bool]()
+
+    def indexing(con: apsw.Connection) -> int:
+        indexed.append(answered.wait(20))
+        return search.catch_up_anywhere(con)
+
+    monkeypatch.setattr(committer, "catch_up_anywhere", indexing)
+
+    async def write() -> None:
+        async with strongroom.aopen(tmp_path / "a.db") as ctx:
+            session = await ctx.sessions.open("s")
+            await session.append([{"role": "user", "content": f"apple {number}"} for number in range(MOST + 1)])
+            answered.set()
+
+    asyncio.run(write())
+    assert indexed and all(indexed)
 
 
 def test_tasks_index_too(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 
+import strongroom
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore, committer, receipts
 from strongroom.codec import encode
@@ -94,6 +95,18 @@ def test_a_commit_that_ends_with_an_append_leaves_its_receipt_there(
     commit = make()
     store.commit(commit)
     assert commit.id not in filed(path)
+
+
+def test_messages_and_events_without_an_id_of_the_caller_carry_their_receipts(path: Path) -> None:
+    with strongroom.open(path) as ctx:
+        chat, run = ctx.sessions.open("chat"), ctx.runs.create(objective="x")
+        before = filed(path)
+        chat.append({"role": "user", "content": "hi"})
+        chat.append([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
+        run.record("TOOL_CALL", {"tool_name": "f", "arguments": {}})
+        assert filed(path) == before
+        chat.append({"role": "user", "content": "hi"}, commit_id="mine")
+        assert len(filed(path)) > len(before)
 
 
 AT_ONCE: dict[str, Callable[[], Commit]] = {

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
-from strongroom.backends.sqlite import SqliteStore, rekey, rekeying
+from strongroom.backends.sqlite import ReadOnlyStore, SqliteStore, rekey, rekeying
 from strongroom.encryption import Secret
 from strongroom.errors import Damaged, InvalidInput, SchemaMismatch, Unavailable
 from strongroom.store import Find
@@ -56,6 +58,61 @@ def test_afterwards_the_new_key_opens_it_and_the_old_one_does_not(path: Path, ch
     assert sorted(file.name for file in path.parent.iterdir()) == ["agent.db", "agent.db-queue"]
 
 
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_new_file_has_the_owner_and_the_rights_of_the_old_one(path: Path, change: Change) -> None:
+    make(path, change[0])
+    path.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    before = path.stat()
+    rekey(path, key=change[0], new_key=change[1])
+    after = path.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+
+
+@pytest.mark.parametrize("decrypt", [False, True])
+def test_a_backup_can_be_read_by_nobody_who_could_not_read_the_store(path: Path, decrypt: bool) -> None:
+    make(path, ONE)
+    path.chmod(0o600)
+    with SqliteStore(path, key=ONE) as store:
+        store.backup(path.with_name("copy.db"), decrypt=decrypt)
+    assert path.with_name("copy.db").stat().st_mode == path.stat().st_mode
+
+
+def test_a_backup_of_a_file_that_cannot_be_written_can_be(path: Path) -> None:
+    make(path, None)
+    path.chmod(0o444)
+    with ReadOnlyStore(path) as store:
+        store.backup(path.with_name("copy.db"))
+    assert path.with_name("copy.db").stat().st_mode & 0o777 == 0o644
+
+
+def test_who_may_not_read_a_store_may_not_stand_in_its_queue(path: Path) -> None:
+    make(path, None)
+    path.chmod(0o600)
+    with SqliteStore(path) as store:
+        store.commit(step(0, 4))
+    assert path.with_name("agent.db-queue").stat().st_mode == path.stat().st_mode
+
+
+def test_what_a_killed_change_left_goes_when_the_store_is_opened(path: Path) -> None:
+    make(path, ONE)
+    left = rekeying.unfinished(path)
+    left.write_bytes(b"in the clear")
+    assert opens(path, ONE)
+    assert not left.exists()
+
+
+def test_what_a_killed_backup_left_goes_with_the_next_one(path: Path) -> None:
+    make(path, None)
+    left, running = (path.with_name(f".copy.db.{pid}.partial") for pid in (apart(os.getpid), os.getppid()))
+    left.write_bytes(b"in the clear")
+    running.write_bytes(b"of somebody who is not done")
+    with SqliteStore(path) as store:
+        store.backup(path.with_name("copy.db"))
+    assert (left.exists(), running.exists()) == (False, True)
+
+
 def test_what_is_encrypted_is_nowhere_in_the_clear(path: Path) -> None:
     with SqliteStore(path) as store:
         fill(store)
@@ -87,6 +144,27 @@ def test_a_store_that_somebody_has_open_is_left_alone(path: Path) -> None:
 
 def _impatient(path: Path) -> None:
     rekey(path, key=None, new_key=ONE, timeout_seconds=0.2)
+
+
+def test_whoever_has_the_store_open_writes_on_while_a_change_waits_for_its_end(path: Path) -> None:
+    make(path, None)
+    begun = path.with_name("begun")
+    with ThreadPoolExecutor(1) as pool:
+        with SqliteStore(path, timeout_seconds=20) as store:
+            waiting = pool.submit(apart, _patient, path, begun)
+            while not begun.exists():
+                time.sleep(0.001)
+            for number in range(4, 54):
+                store.commit(step(0, number))
+                time.sleep(0.005)  # lets it try in between; if it does not, nothing is proved and nothing fails
+        waiting.result(120)
+    with SqliteStore(path, key=ONE) as store:
+        check(store, [53], in_flight=0)
+
+
+def _patient(path: Path, begun: Path) -> None:
+    begun.touch()
+    rekey(path, key=None, new_key=ONE, timeout_seconds=100)
 
 
 def test_what_is_no_store_is_left_alone(path: Path) -> None:

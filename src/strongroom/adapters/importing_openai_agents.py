@@ -7,7 +7,6 @@ goes on where it was.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.adapters.exact import messages_of
-from strongroom.adapters.sources import opened
+from strongroom.adapters.sources import Source
 from strongroom.blocking import Context
 
 BATCH = 500
@@ -34,7 +33,7 @@ class Imported(Struct):
 def import_sessions(path: str | Path, ctx: Context | None) -> Imported:
     """Copy every conversation of a file of `SQLiteSession`; without a context only count them."""
     told = Imported()
-    with closing(opened(path, {"agent_messages"}, "sessions of OpenAI Agents")) as source:
+    with closing(Source(path, {"agent_messages"}, "sessions of OpenAI Agents")) as source:
         for session_id, first, items, damaged in _batches(source):
             told.sessions += first
             told.items += len(items)
@@ -47,10 +46,10 @@ def import_sessions(path: str | Path, ctx: Context | None) -> Imported:
     return told
 
 
-def _batches(source: sqlite3.Connection) -> Iterator[tuple[str, bool, list[tuple[int, Any]], int]]:
+def _batches(source: Source) -> Iterator[tuple[str, bool, list[tuple[int, Any]], int]]:
     """Give the items of one session after the other, some at a time; say of the first that it is."""
     session, first, batch, damaged = "", False, list[tuple[int, Any]](), 0
-    for id, name, raw in source.execute(ITEMS):
+    for id, name, raw in source.rows(ITEMS):
         if (name != session or len(batch) >= BATCH) and (batch or damaged):
             yield session, first, batch, damaged
             first, batch, damaged = False, [], 0

@@ -1,24 +1,24 @@
 """What adapters keep past the services, for whoever must know it without their frameworks: the server.
 
-Each kind with the writes that its adapter makes. A kind that is missing here works in a file and on a database, and
-through a server with an admin's key only. The conversations of an adapter are ordinary sessions, whose ids begin with
-the adapter's name.
+Each kind with the writes that its adapter makes; none of them is an erasure, which is for admins. A kind that is
+missing here works in a file and on a database, and through a server with an admin's key only. The conversations of an
+adapter are ordinary sessions, whose ids begin with the adapter's name.
 """
 
 from __future__ import annotations
 
 from strongroom.services.sessions.state import COUNT, CUT, KEPT, MESSAGE, SESSION, SUMMARY, VECTOR, priority_kind
-from strongroom.store import Append, Delete, Erase, Put, Truncate, Write
+from strongroom.store import Append, Delete, Put, Truncate, Write
 from strongroom.tokens.choosing import HIGHEST_PRIORITY
 
 Writes = tuple[type[Write], ...]
 
 OWN: dict[str, Writes] = {
     "langgraph_line": (Put, Delete),
-    "langgraph_checkpoint": (Append, Truncate, Erase),
+    "langgraph_checkpoint": (Append, Truncate),
     "langgraph_writes": (Append, Delete),
     "langgraph_early": (Append, Delete),
-    "langgraph_item": (Append, Truncate, Erase),
+    "langgraph_item": (Append, Truncate),
     "langgraph_run": (Put, Delete),
     "langgraph_stored": (Put, Delete),
     "langgraph_namespace": (Put,),
@@ -44,7 +44,7 @@ NOTES: dict[str, Writes] = {
 }
 # What services make of a session's messages goes with them.
 MADE: dict[str, Writes] = dict.fromkeys((CUT, SUMMARY, COUNT, VECTOR), (Delete,))
-IN_SESSIONS: dict[str, Writes] = {SESSION: (Put, Delete), MESSAGE: (Append, Truncate, Erase), **NOTES, **MADE}
+IN_SESSIONS: dict[str, Writes] = {SESSION: (Put, Delete), MESSAGE: (Append, Truncate), **NOTES, **MADE}
 
 
 def adapter_of(session_id: str) -> str | None:

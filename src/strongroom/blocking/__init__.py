@@ -18,6 +18,7 @@ from strongroom.blocking.turns import Turn
 from strongroom.bridge import Inline, blocking
 from strongroom.bridge import run as _run
 from strongroom.context import AsyncContext
+from strongroom.entering import EnteredBlocking
 from strongroom.opening import for_loops
 from strongroom.services.prompt.prompts import Options
 from strongroom.services.prompt.values import Prompt
@@ -26,8 +27,16 @@ from strongroom.store import Durability, Store
 R = TypeVar("R")
 
 
-class Context:
-    """Everything in one space of one store. Use it as `with strongroom.open(...) as ctx`."""
+class Context(EnteredBlocking):
+    """Everything in one space of one store. Use it as `with strongroom.open(...) as ctx`.
+
+    >>> with strongroom.open("memory://") as ctx:
+    ...     run = ctx.runs.create(objective="Answer a ticket")
+    ...     run.update(status="BUSY").status
+    'BUSY'
+    """
+
+    ENTER = "with strongroom.open(...) as ctx"
 
     def __init__(self, context: AsyncContext) -> None:
         self._async = context
@@ -45,8 +54,9 @@ class Context:
         `strongroom.aopen` is for a program that is async throughout: on Postgres and Redis it needs no threads, but
         belongs to the event loop that it was opened on.
         """
-        scope = self._async.scope
-        return AsyncContext(msgspec.structs.replace(scope, store=for_loops(self.store)))
+        mine = self._async
+        scope = msgspec.structs.replace(mine.scope, store=for_loops(self.store))
+        return AsyncContext(scope, embedder=mine.embedder, index=mine.index)
 
     @property
     def store(self) -> Store:

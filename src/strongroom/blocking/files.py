@@ -7,7 +7,14 @@ from strongroom.services.files.files import AsyncFiles
 
 
 class Files:
-    """The files of one space. `limited()` gives a view under a budget."""
+    """The files of one space. `limited()` gives a view under a budget.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> ctx.files.write("/notes/ana.md", "likes tea").version
+    1
+    >>> ctx.files.read("/notes/ana.md").text
+    'likes tea'
+    """
 
     def __init__(self, files: AsyncFiles) -> None:
         self._async = files

@@ -16,7 +16,16 @@ from strongroom.vectors import VectorIndex
 
 
 class Memories:
-    """What is known for longer than a run, in one space."""
+    """What is known for longer than a run, in one space.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> _ = ctx.memories.add("likes tea", user_id="ana")
+    >>> ctx.memories.search("tea", user_id="ana")[0].content
+    'likes tea'
+    >>> asked = ctx.memories.add("lives in Rome", user_id="ana", proposer="agent-7")  # an agent waits for a review
+    >>> asked.status, len(ctx.memories.commit(asked, reviewer="bo").memory_ids)
+    ('pending', 1)
+    """
 
     def __init__(self, memories: AsyncMemories) -> None:
         self._async = memories.inline()
@@ -65,6 +74,7 @@ class Memories:
         )
         return run(learning)
 
+    consolidate = blocking(AsyncMemories.consolidate)
     add = blocking(AsyncMemories.add)
     update = blocking(AsyncMemories.update)
     delete = blocking(AsyncMemories.delete)
@@ -85,4 +95,5 @@ class Memories:
     erase = blocking(AsyncMemories.erase)
     sweep = blocking(AsyncMemories.sweep)
     index = blocking(AsyncMemories.index)
+    health = blocking(AsyncMemories.health)
     reembed = blocking(AsyncMemories.reembed)

@@ -7,7 +7,13 @@ from strongroom.services.threads.registry import AsyncRegistry
 
 
 class Registry:
-    """The call chains of one space."""
+    """The call chains of one space.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> chain = ctx.registry.get_or_create("console.router")
+    >>> ctx.registry.lookup(ctx.registry.extend(chain, "planner")).names
+    ('console', 'router', 'planner')
+    """
 
     def __init__(self, registry: AsyncRegistry) -> None:
         self._async = registry

@@ -13,7 +13,17 @@ from strongroom.values import Cursor, Event, Eviction, Listing, RunConfig, Step,
 
 
 class Run:
-    """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`."""
+    """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket")
+    >>> run.update(status="BUSY", next_action="call the carrier").seq
+    1
+    >>> run.record("TOOL_CALL", {"tool_name": "track", "arguments": {"order": 7}}).type
+    'TOOL_CALL'
+    >>> run.verify().ok
+    True
+    """
 
     def __init__(self, run: AsyncRun) -> None:
         self._async = run
@@ -102,7 +112,15 @@ def _page(page: Listing[AsyncRun]) -> Listing[Run]:
 
 
 class Runs:
-    """The runs of one space."""
+    """The runs of one space.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run = ctx.runs.create(objective="Answer a ticket", run_id="ticket-7")
+    >>> ctx.runs.get("ticket-7").working_set.objective
+    'Answer a ticket'
+    >>> [run.id for run in ctx.runs.list()]
+    ['ticket-7']
+    """
 
     def __init__(self, runs: AsyncRuns) -> None:
         self._async = runs

@@ -14,7 +14,16 @@ from strongroom.services.sessions.values import Message
 
 
 class Session:
-    """One conversation. Made by `ctx.sessions.open`."""
+    """One conversation. Made by `ctx.sessions.open`.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> chat = ctx.sessions.open("ana")
+    >>> _ = chat.append([{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "Hello, Ana."}])
+    >>> [message["content"] for message in chat.load(k=1)]
+    ['Hello, Ana.']
+    >>> len(chat)
+    2
+    """
 
     def __init__(self, session: AsyncSession) -> None:
         self._async = session
@@ -68,7 +77,13 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one space."""
+    """The sessions of one space.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> _ = ctx.sessions.open("ana").append({"role": "user", "content": "My order is late."})
+    >>> [hit.session_id for hit in ctx.sessions.search("order")]
+    ['ana']
+    """
 
     def __init__(self, sessions: AsyncSessions) -> None:
         self._async = sessions.inline()

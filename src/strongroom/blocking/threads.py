@@ -16,7 +16,15 @@ T = TypeVar("T", bound=type)
 
 
 class Thread:
-    """A handle on one thread. It holds nothing: every call asks the store."""
+    """A handle on one thread. It holds nothing: every call asks the store.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> for task in ("call the carrier", "write to Ana"):
+    ...     _ = ctx.threads.append("planner", {"task": task}, from_id="support")
+    >>> thread = ctx.threads.get("planner")
+    >>> len(thread), thread[-1].payload["task"], len(thread.sent_by("support"))
+    (2, 'write to Ana', 2)
+    """
 
     def __init__(self, thread: AsyncThread) -> None:
         self._async = thread
@@ -54,7 +62,14 @@ class Thread:
 
 
 class Threads:
-    """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back."""
+    """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> ctx.threads.append("planner", {"task": "call the carrier"}, from_id="support", to_id="planner").index
+    0
+    >>> ctx.threads.get("planner")[0].payload
+    {'task': 'call the carrier'}
+    """
 
     def __init__(self, threads: AsyncThreads) -> None:
         self._async = threads
@@ -96,6 +111,7 @@ class Threads:
     list = blocking(AsyncThreads.list)
     stats = blocking(AsyncThreads.stats)
     delete = blocking(AsyncThreads.delete)
+    erase = blocking(AsyncThreads.erase)
     sweep = blocking(AsyncThreads.sweep)
     make_room = blocking(AsyncThreads.make_room)
 

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from strongroom.blocking.runs import Run
 from strongroom.blocking.sessions import Session
 from strongroom.bridge import blocking, run
+from strongroom.entering import EnteredBlocking
 from strongroom.errors import InvalidInput, shown
 from strongroom.services.memories.values import MemoryRequest, Request
 from strongroom.services.sessions.values import Messages
@@ -16,8 +17,19 @@ from strongroom.services.turns.turn import AsyncTurn
 from strongroom.values import UpdateFields
 
 
-class Turn:
-    """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends."""
+class Turn(EnteredBlocking):
+    """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> run, chat = ctx.runs.create(objective="Answer a ticket"), ctx.sessions.open("ana")
+    >>> with ctx.turn() as turn:
+    ...     turn.append(chat, {"role": "user", "content": "Hello!"})
+    ...     turn.update(run, status="BUSY")
+    >>> len(chat), run.working_set.status
+    (1, 'BUSY')
+    """
+
+    ENTER = "with ctx.turn() as turn"
 
     def __init__(self, turn: AsyncTurn) -> None:
         self._async = turn
@@ -88,6 +100,7 @@ class Turn:
     results = blocking(AsyncTurn.results)
 
     def __enter__(self) -> Turn:
+        self._async._begin()
         return self
 
     def __exit__(self, kind: object, *rest: object) -> None:

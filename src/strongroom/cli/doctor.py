@@ -5,14 +5,24 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+from typing import Any
 
 import apsw
+import msgspec
+from msgspec import Struct
 
 import strongroom
 from strongroom.backends.sqlite.encryption import header_of, kind_of
+from strongroom.bridge import Inline, run
 from strongroom.cli.output import as_json, facts, hide_secrets, say, show, wants_json
-from strongroom.cli.root import address, cli, file_of, is_there, opened
+from strongroom.cli.root import address, cli, file_of, is_server, is_there, opened, searching, space
+from strongroom.client.retry import Request
+from strongroom.errors import StrongroomError
 from strongroom.files import is_read_only
+from strongroom.meaning import meaning as wanted
+from strongroom.scope import Scope
+from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.memories.values import SearchHealth
 from strongroom.store import OUR_SECONDS, Store, in_words
 
 # Extra, the module that shows it is there, and what it brings.
@@ -47,6 +57,8 @@ def doctor() -> None:
     exists = is_there(url)
     with opened(url if exists else "memory://") as store:
         known, advice = diagnose(store, url if exists else None)
+        told, more = meaning(store, url)
+        known, advice = known | told, [*advice, *more]
     if wants_json():
         as_json({"facts": known, "advice": advice})
         return
@@ -98,12 +110,51 @@ def diagnose(store: Store, url: str | None) -> tuple[dict[str, str], list[str]]:
         known["disk"] = f"{size(free)} free"
         if free < 1 << 30:
             advice.append("less than 1 GB free on this disk: commits fail cleanly when it is full")
-    if os.environ.get("QDRANT_URL"):
-        known["qdrant"] = hide_secrets(os.environ["QDRANT_URL"])
     for extra, module, brings in EXTRAS:
         there = importlib.util.find_spec(module) is not None
         known[f"extra {extra}"] = f"installed: {brings}" if there else f"pip install 'strongroom[{extra}]' for {brings}"
     return known, advice
+
+
+def meaning(store: Store, url: str) -> tuple[dict[str, str], list[str]]:
+    """Return what memories are searched by meaning with, and advice for what of it does not work now.
+
+    A server is asked how it is with it; otherwise what the environment or `strongroom.yaml` names is tried.
+    """
+    named_here = searching()
+    qdrant = named_here.get("qdrant_url") or os.environ.get("QDRANT_URL")
+    try:
+        if is_server(url):
+            found = _of_server(store)
+        elif named_here:
+            made, scope = wanted(**named_here), Scope(Inline(store), space())
+            found = run(AsyncMemories(scope, embedder=made.embedder, index=made.index, threads=False).health())
+        else:
+            found = SearchHealth()
+    except StrongroomError as problem:
+        return {"embedder": named_here.get("embedder", "")}, [f"memories cannot be searched by meaning: {problem}"]
+    told = {} if qdrant is None or is_server(url) else {"qdrant": hide_secrets(qdrant)}
+    if found.embedder is None:
+        unused = ["QDRANT_URL is set and STRONGROOM_EMBEDDER is not: memories are searched by words"] if told else []
+        return told, unused
+    told |= {"embedder": found.embedder, "index": str(found.index)}
+    if found.waiting and (is_server(url) or found.index != "local"):  # here, a local one is not even begun
+        told["index"] += f"; {found.waiting:,} changes of memories wait for the next search"
+    failing = (("embedder", found.embedder_failing), ("index", found.index_failing))
+    return told, [
+        f"the {part} fails since {each.since:%Y-%m-%d %H:%M:%S} UTC, so words alone decide: {each.error}"
+        for part, each in failing
+        if each is not None
+    ]
+
+
+def _of_server(store: Any) -> SearchHealth:
+    page = msgspec.json.decode(store.send(Request("/durability", method="GET")), type=_Page)
+    return page.meaning or SearchHealth()
+
+
+class _Page(Struct, frozen=True):
+    meaning: SearchHealth | None = None
 
 
 def repeats(store: Store) -> str:

@@ -1,4 +1,4 @@
-"""`strongroom import`: bring in what other systems kept in files."""
+"""`strongroom import`: bring in what other systems keep in files and databases."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import click
 
 from strongroom.adapters.importing_openai_agents import import_sessions
+from strongroom.adapters.mem0.importing import import_memories
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, brief, facts, say, wants_json, working, write
 from strongroom.cli.root import address, cli, context, is_there
@@ -16,12 +17,13 @@ from strongroom.compat.importing_contextstore import import_contextstore
 from strongroom.errors import InvalidInput
 
 PATH = click.argument("path", type=click.Path(exists=True))
+SOURCE = click.argument("source")
 DRY = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 
 
 @cli.group("import")
 def imports() -> None:
-    """Bring in what other systems kept in files."""
+    """Bring in what other systems keep in files and databases."""
 
 
 @imports.command("aos")
@@ -64,17 +66,20 @@ def from_contextstore(path: str, dry_run: bool) -> None:
 
 
 @imports.command("langgraph")
-@PATH
+@SOURCE
 @DRY
-def from_langgraph(path: str, dry_run: bool) -> None:
-    """Bring in the checkpoints of a LangGraph SQLite file."""
+def from_langgraph(source: str, dry_run: bool) -> None:
+    """Bring in the checkpoints of LangGraph.
+
+    SOURCE is a file of SqliteSaver, or the address of a database of PostgresSaver: postgresql://...
+    """
     try:
         from strongroom.adapters.langgraph.importing import import_checkpoints
     except ImportError:
         raise InvalidInput("this needs LangGraph: pip install 'strongroom[langgraph]'; nothing changed") from None
 
     with _target(dry_run) as ctx, working("importing"):
-        told = import_checkpoints(path, None if dry_run else ctx)
+        told = import_checkpoints(source, None if dry_run else ctx)
     if wants_json():
         as_json(told)
         return
@@ -84,6 +89,62 @@ def from_langgraph(path: str, dry_run: bool) -> None:
             "checkpoints": f"{told.checkpoints:,}",
             "writes": f"{told.writes:,}",
             "there already": f"{told.skipped:,}",
+        }
+    )
+    _ending(dry_run)
+
+
+@imports.command("adk")
+@SOURCE
+@DRY
+def from_adk(source: str, dry_run: bool) -> None:
+    """Bring in the sessions of Google's ADK.
+
+    SOURCE is a file of SqliteSessionService, or the address of a database of DatabaseSessionService:
+    sqlite:///... or postgresql://...
+    """
+    try:
+        from strongroom.adapters.adk.importing import import_sessions as import_adk
+    except ImportError:
+        raise InvalidInput("this needs google-adk: pip install 'strongroom[adk]'; nothing changed") from None
+
+    with _target(dry_run) as ctx, working("importing"):
+        told = import_adk(source, None if dry_run else ctx)
+    if wants_json():
+        as_json(told)
+        return
+    facts(
+        {
+            "sessions": f"{told.sessions:,}",
+            "events": f"{told.events:,}",
+            "states": f"{told.states:,}",
+            "there already": f"{told.skipped:,}",
+            "damaged": f"{told.damaged:,}",
+        }
+    )
+    _ending(dry_run)
+
+
+@imports.command("mem0")
+@SOURCE
+@click.option("--collection", default="mem0", show_default=True, help="The collection, or table, to read.")
+@DRY
+def from_mem0(source: str, collection: str, dry_run: bool) -> None:
+    """Bring in the memories of mem0.
+
+    SOURCE is the folder of its local Qdrant store, or the address of a database of its pgvector store: postgresql://...
+    """
+    with _target(dry_run) as ctx, working("importing"):
+        told = import_memories(source, None if dry_run else ctx, collection=collection)
+    if wants_json():
+        as_json(told)
+        return
+    facts(
+        {
+            "memories": f"{told.memories:,}",
+            "there already": f"{told.skipped:,}",
+            "waiting for review": f"{told.pending:,}",
+            "refused": [brief(one) for one in told.refused],
         }
     )
     _ending(dry_run)

@@ -1,4 +1,5 @@
-"""`strongroom learn`: propose memories from sessions, once or as a worker that follows them.
+"""What a model is asked for: `strongroom learn` proposes memories from sessions, once or as a worker that follows them;
+`strongroom memories consolidate` what to change about those that repeat or contradict each other.
 
 Whatever kills it, calling it again goes on where it was: what was learnt is noted in the commit that proposes it.
 """
@@ -18,11 +19,12 @@ from msgspec import Struct
 
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, as_json_line, complain, say, wants_json
-from strongroom.cli.root import cli, context
+from strongroom.cli.root import Command, cli, context
 from strongroom.errors import BudgetExceeded, NotFound, Unavailable
 from strongroom.models import Model, named
-from strongroom.services.memories.policy import LEARNER
-from strongroom.services.memories.values import Learnt
+from strongroom.services.memories.consolidation import MOST_MEMORIES
+from strongroom.services.memories.policy import CONSOLIDATOR, LEARNER
+from strongroom.services.memories.values import Consolidated, Learnt
 
 PAGE = 200
 
@@ -41,9 +43,31 @@ class Round(Struct):
         self.proposals += learnt.proposals
 
 
+class Pass(Struct):
+    """What came of going through the memories of an owner once."""
+
+    memories: int = 0
+    groups: int = 0
+    proposals: int = 0
+    batches: list[str] = []
+    refused: list[str] = []
+
+    def add(self, done: Consolidated) -> None:
+        self.memories += 0 if done.left else done.memories  # the same are looked at again
+        self.groups += done.groups
+        self.proposals += done.proposals
+        self.batches += [done.batch_id] if done.batch_id else []
+        self.refused += done.refused
+
+
+MODEL = click.option(
+    "--model", required=True, envvar="STRONGROOM_MODEL", help="Who is asked (key: STRONGROOM_MODEL_KEY)."
+)
+
+
 @cli.command()
 @click.argument("session_ids", nargs=-1, metavar="[SESSION]...")
-@click.option("--model", required=True, envvar="STRONGROOM_MODEL", help="Who is asked (key: STRONGROOM_MODEL_KEY).")
+@MODEL
 @click.option("--user", "user_id", help="Whose the memories are (default: the session's own user).")
 @click.option("--project", "project_id", help="The project whose they are.")
 @click.option("--everybody", is_flag=True, help="They are everybody's.")
@@ -58,10 +82,7 @@ def learn(
     MODEL is openai:NAME, anthropic:NAME, https://host/v1#NAME (OpenAI-compatible), anthropic+https://host/v1#NAME, or
     module:function. What it suggests waits for a review.
     """
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # a function of the program's own folder
-    asked: Model = named(model, os.environ.get("STRONGROOM_MODEL_KEY") or None)
-    options = {**whose, "model": asked, **({"scope": "global"} if everybody else {})}
+    options = _options(model, everybody, whose)
     seen: dict[str, str] = {}
     with context() as ctx, _until_told() as stopped:
         while True:
@@ -77,6 +98,44 @@ def learn(
     _tell(made)
     if made.failed:
         raise click.exceptions.Exit(3)
+
+
+@click.command("consolidate", cls=Command)
+@MODEL
+@click.option("--user", "user_id", help="Whose memories.")
+@click.option("--project", "project_id", help="The project whose they are.")
+@click.option("--everybody", is_flag=True, help="Those of everybody.")
+@click.option("--proposer", default=CONSOLIDATOR, show_default=True, help="In whose name it is proposed.")
+@click.option("--newest", is_flag=True, help="Look at the newest only.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, MOST_MEMORIES), help="At a time.")
+def consolidate(model: str, everybody: bool, newest: bool, limit: int, **whose: str | None) -> None:
+    """Propose what to change about memories that repeat or contradict each other.
+
+    MODEL is named as for `strongroom learn`. What it suggests waits for a review.
+    """
+    options, made, after = _options(model, everybody, whose), Pass(batches=[], refused=[]), None
+    with context() as ctx:
+        while True:
+            done = ctx.memories.consolidate(**options, limit=limit, after=after)
+            made.add(done)
+            if done.left:
+                continue
+            after = None if newest else done.next
+            if after is None:
+                break
+    if wants_json():
+        as_json(made)
+        return
+    say("looked at {} memories, asked about {} groups: {} proposals", made.memories, made.groups, made.proposals)
+    for one in made.refused:
+        say("[dim]left out: {}[/]", one)
+
+
+def _options(model: str, everybody: bool, whose: dict[str, str | None]) -> dict[str, Any]:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a function of the program's own folder
+    asked: Model = named(model, os.environ.get("STRONGROOM_MODEL_KEY") or None)
+    return {**whose, "model": asked, **({"scope": "global"} if everybody else {})}
 
 
 def _round(ctx: Context, ids: Sequence[str], options: dict[str, Any], seen: dict[str, str]) -> Round:

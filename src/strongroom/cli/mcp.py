@@ -42,7 +42,7 @@ def mcp(given: click.Context, profile: Profile | None, name: str | None) -> None
     """
     if given.invoked_subcommand is not None:
         return
-    if find_spec("mcp") is None:
+    if find_spec("mcp_types") is None:  # older versions of the SDK have no such package
         raise InvalidInput("MCP needs more packages: pip install 'strongroom[mcp]'")
     if sys.stdin.isatty():
         click.echo("strongroom: this talks to an assistant; `strongroom mcp install` adds it to one", err=True)

@@ -1,4 +1,5 @@
-"""`strongroom memories`: what is known for longer than a run: add it, find it, end it. Reviews are in `reviewing`."""
+"""`strongroom memories`: what is known for longer than a run: add it, find it, end it. Reviews are in `reviewing`,
+what a model is asked in `learning`."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any, get_args
 
 import click
 
-from strongroom.cli import reviewing
+from strongroom.cli import learning, reviewing
 from strongroom.cli.output import (
     as_json,
     brief,
@@ -39,7 +40,7 @@ def memories() -> None:
     """What is known for longer than a run."""
 
 
-for _command in reviewing.COMMANDS:
+for _command in (*reviewing.COMMANDS, learning.consolidate):
     memories.add_command(_command)
 
 

@@ -26,7 +26,7 @@ Commands:
   erase     Leave nothing of a person: memories and sessions.
   explain   Say why an error happens and what to do about it.
   files     Notes of agents: a path to text, every version kept.
-  import    Bring in what other systems kept in files.
+  import    Bring in what other systems keep in files and databases.
   keys      Who may use the server.
   learn     Propose memories from what is new in sessions.
   mcp       Serve an assistant over standard input and output (MCP).

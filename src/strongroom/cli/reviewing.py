@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json
@@ -130,8 +131,10 @@ def review(reviewer: str, proposer: str | None) -> None:
     decided = {"accepted": 0, "rejected": 0, "edited": 0, "skipped": 0}
     with context() as ctx:
         after: str | None = None
+        waiting = False
         while True:
             found = ctx.memories.pending(proposer=proposer, after=after, limit=20)
+            waiting |= bool(found)
             for batch in found:
                 if not wants_json():
                     _print(batch)
@@ -143,7 +146,8 @@ def review(reviewer: str, proposer: str | None) -> None:
             after = found.next
             if after is None:
                 break
-    done(decided, "{} accepted, {} rejected, {} edited, {} skipped", *decided.values())
+    counts = "{} accepted, {} rejected, {} edited, {} skipped"
+    done(decided, counts if waiting else "nothing waits for a review", *decided.values())
 
 
 def _decide(ctx: Context, batch: Batch, reviewer: str) -> str | None:
@@ -183,8 +187,6 @@ def _edit(ctx: Context, batch: Batch, reviewer: str) -> str:
 
 
 def _reworded(request: Any, text: str) -> Any:
-    from msgspec.structs import replace
-
     return replace(request, content=text)
 
 

@@ -176,6 +176,14 @@ def options() -> dict[str, Any]:
     return {} if configured is None else dict(configured.options)
 
 
+def searching() -> dict[str, Any]:
+    """Return what `strongroom.yaml` or the environment says about searching by meaning."""
+    configured = _configured()
+    if configured is None and os.environ.get("STRONGROOM_EMBEDDER"):
+        configured = config.load()
+    return {} if configured is None else dict(configured.searching)
+
+
 def _configured() -> Any:
     if os.environ.get("STRONGROOM_CONFIG") or Path(config.FILE).is_file():
         return config.load()
@@ -247,7 +255,7 @@ def context(*, create: bool = False) -> Iterator[Context]:
     else:
         if not create:
             require_there(url)
-        opening = strongroom.open(url, space=space(), **_options(url))
+        opening = strongroom.open(url, space=space(), **_options(url), **searching())
     with opening as ctx:
         try:
             yield ctx

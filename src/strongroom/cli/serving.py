@@ -11,7 +11,7 @@ import click
 import strongroom
 from strongroom.cli.keys import with_keys
 from strongroom.cli.output import as_json, as_json_line, done, hide_secrets, say, wants_json
-from strongroom.cli.root import URL, address, cli, is_server, is_there, options, space
+from strongroom.cli.root import URL, address, cli, is_server, is_there, options, searching, space
 from strongroom.compat.aos_context import environment as aos
 from strongroom.console.sample import fill
 from strongroom.demo import play
@@ -36,7 +36,7 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
         raise InvalidInput("the server needs more packages: pip install 'strongroom[server]'") from None
     url = address()
     _prepare_runs_root(url)
-    if os.environ.get("QDRANT_URL") and not os.environ.get("STRONGROOM_EMBEDDER"):
+    if os.environ.get("QDRANT_URL") and "embedder" not in searching():
         click.echo("QDRANT_URL is set and STRONGROOM_EMBEDDER is not: memories are searched by words", err=True)
     there = is_there(url)
     has_keys, had_keys = there and with_keys(lambda keys: keys.any()), there and with_keys(lambda keys: keys.made())
@@ -53,6 +53,9 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
     os.environ["STRONGROOM_URL"], os.environ["STRONGROOM_SPACE"] = url, space()
     if configured := options():
         os.environ[REPEATS_VARIABLE] = configured["repeats"]
+    names = {"embedder": "STRONGROOM_EMBEDDER", "embedder_key": "STRONGROOM_EMBEDDER_KEY"}
+    for name, value in searching().items():
+        os.environ[names.get(name, name.upper())] = value
 
     def announce(where: str) -> None:
         if wants_json():

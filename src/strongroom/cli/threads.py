@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -89,6 +90,22 @@ def delete_thread(thread_id: str, yes: bool) -> None:
         confirm(f"Delete thread {thread_id!r} and its {length} slots for good?", yes=yes)
         ctx.threads.delete(thread_id)
     done({"deleted": thread_id}, "deleted: {}", thread_id)
+
+
+@threads.command("erase")
+@THREAD
+@click.option("--start", type=click.IntRange(0, MAX_INDEX), help="From this slot on; 0 alone for the whole thread.")
+@click.option("--stop", type=click.IntRange(0, MAX_INDEX), help="Up to this slot, which stays.")
+@click.option("--before", type=click.DateTime(), help="All that were appended before this time (UTC).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def erase_slots(thread_id: str, start: int | None, stop: int | None, before: datetime | None, yes: bool) -> None:
+    """Leave nothing of slots but their places, types and times."""
+    with context() as ctx:
+        confirm(f"Erase slots of thread {thread_id!r} for good?", yes=yes)
+        until = before.replace(tzinfo=UTC) if before else None
+        made = ctx.threads.erase(thread_id, start=start, stop=stop, before=until)
+    done(made, "erased: {} slots{}", made.slots,
+         "" if made.complete else f"; the files are not clean yet: {made.pending}")  # fmt: skip
 
 
 @threads.command("sweep")

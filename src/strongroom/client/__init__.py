@@ -11,7 +11,6 @@ from __future__ import annotations
 from strongroom.arguments import checked
 from strongroom.blocking import Context
 from strongroom.bridge import Inline
-from strongroom.client.store import AsyncHttpStore, HttpStore
 from strongroom.context import AsyncContext, Opening
 from strongroom.scope import Scope
 
@@ -24,6 +23,8 @@ def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) ->
 
     `retry_seconds` is how long to keep trying when the server cannot be reached or is busy.
     """
+    from strongroom.client.store import HttpStore  # needs an extra, which whoever only asks for help may not have
+
     store = HttpStore(url, key=key, retry_seconds=retry_seconds)
     return Context(AsyncContext(Scope(Inline(store), store.space)))
 
@@ -31,6 +32,8 @@ def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) ->
 @checked
 def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Opening:
     """Connect to the same server for async code: await this, or enter it with `async with`."""
+
+    from strongroom.client.store import AsyncHttpStore
 
     async def opened() -> AsyncContext:
         store = await AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds)

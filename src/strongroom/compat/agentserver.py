@@ -6,26 +6,15 @@ Every module here is the module of that name in `strongroom.compat.xml_pipeline`
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from pkgutil import walk_packages
 
+from strongroom.compat import xml_pipeline
 from strongroom.compat.xml_pipeline import llm, memory, message_bus
-from strongroom.compat.xml_pipeline.llm import backend
-from strongroom.compat.xml_pipeline.memory import context_buffer, shared_backend
-from strongroom.compat.xml_pipeline.message_bus import message_state, stream_pump, thread_registry, worker
 
 __all__ = ["llm", "memory", "message_bus"]
 __path__: list[str] = []  # a package, whose modules are all known already
 
-_LATER = "strongroom.compat.xml_pipeline"
-for _module in (
-    memory,
-    context_buffer,
-    shared_backend,
-    message_bus,
-    message_state,
-    stream_pump,
-    thread_registry,
-    worker,
-    llm,
-    backend,
-):
-    sys.modules[_module.__name__.replace(_LATER, __name__)] = _module
+_LATER = xml_pipeline.__name__
+for _found in walk_packages(xml_pipeline.__path__, f"{_LATER}."):
+    sys.modules[_found.name.replace(_LATER, __name__)] = import_module(_found.name)

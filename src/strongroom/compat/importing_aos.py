@@ -22,7 +22,10 @@ from strongroom.compat.aos_context._patches import run_config
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG
 from strongroom.compat.aos_context.validation import ValidationError
 from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
+from strongroom.services.runs.runs import ACTOR
 
+# Who a run comes from whose folder has no ledger: `server.py` wrote none, and its runs commit memories freely.
+SERVICE = "aos-context-server"
 Outcome = Literal["imported", "would be imported", "already there", "refused"]
 
 
@@ -102,7 +105,7 @@ def import_run(folder: Path, ctx: Context | None, *, dry_run: bool = False) -> I
             if dry_run or ctx is None:
                 _legacy.check(pack)
                 return result("would be imported")
-            ctx.runs.restore(pack)
+            ctx.runs.restore(pack, actor=ACTOR if ledger.parent.exists() else SERVICE)
     except Conflict:
         return result("already there", "another process imported it meanwhile")
     except StrongroomError as problem:

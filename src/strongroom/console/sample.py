@@ -11,6 +11,7 @@ from typing import Any, cast
 from strongroom.blocking import Context
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.runs import Run
+from strongroom.dispatch import Dispatcher, Retry, send
 from strongroom.errors import Conflict
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import MemoryRequest
@@ -210,12 +211,31 @@ def waiting(memories: Memories) -> None:
 
 
 def messages(ctx: Context) -> None:
-    """Call chains and their threads."""
-    root = ctx.registry.root("console")
-    router = ctx.registry.extend(root, "router")
-    for name, text in (("billing.refund", "refund INV-20932"), ("mail.send", "tell c-118 that R-8812 is on its way")):
-        chain = ctx.registry.extend(router, name)
-        ctx.threads.append(chain, {"text": text}, from_id="router", to_id=name)
+    """What a worker did with a few messages: answered them, passed one on, and failed at one. Some still wait."""
+    dispatcher = Dispatcher(ctx)
+
+    @dispatcher.handler("router")
+    def route(payload: Any, call: Any) -> Any:
+        return [send(to, payload["text"]) for to in payload["to"]] if isinstance(payload, dict) else None
+
+    @dispatcher.handler("billing.refund")
+    def refund(payload: Any, call: Any) -> str:
+        return f"done: {payload}"
+
+    @dispatcher.handler("mail.send", retry=Retry(attempts=2, first_seconds=0))
+    def mail(payload: Any, call: Any) -> str:
+        if "INV-20944" in payload:
+            raise ConnectionError("the mail server did not answer within 10 seconds")
+        return f"sent: {payload}"
+
+    for number in range(3):
+        text = f"refund INV-{20_932 + number * 6}"
+        dispatcher.send(
+            f"desk-{number}", {"text": text, "to": ["billing.refund", "mail.send"]}, from_id="desk", to_id="router"
+        )
+    dispatcher.drain()
+    for name, text in (("billing.refund", "refund INV-20951"), ("letters.print", "print the list of July")):
+        ctx.threads.append(f"night-{name}", {"text": text}, from_id="desk", to_id=name)
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------------

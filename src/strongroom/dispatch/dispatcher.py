@@ -45,6 +45,18 @@ class AsyncDispatcher:
     """Functions and the store whose messages they handle.
 
     Without a context it is a table of functions; `bind` gives it one, as a worker process does.
+
+    >>> from strongroom.dispatch import AsyncDispatcher
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         dispatcher = AsyncDispatcher(ctx)
+    ...         @dispatcher.handler("planner")
+    ...         async def plan(payload, call):
+    ...             print(f"{call.from_id} asks for {payload['task']}")
+    ...         await dispatcher.send("orders", {"task": "a refund"}, from_id="support", to_id="planner")
+    ...         await dispatcher.drain()
+    >>> asyncio.run(main())
+    support asks for a refund
     """
 
     def __init__(
@@ -281,6 +293,16 @@ class Dispatcher:
     """The blocking twin of AsyncDispatcher: `run` and `drain` return when they are done.
 
     Async functions work too: each call of `run` or `drain` has an event loop of its own.
+
+    >>> from strongroom.dispatch import Dispatcher
+    >>> ctx = strongroom.open("memory://")
+    >>> dispatcher = Dispatcher(ctx)
+    >>> @dispatcher.handler("planner")
+    ... def plan(payload, call):
+    ...     print(f"{call.from_id} asks for {payload['task']}")
+    >>> _ = dispatcher.send("orders", {"task": "a refund"}, from_id="support", to_id="planner")
+    >>> dispatcher.drain()
+    support asks for a refund
     """
 
     def __init__(self, ctx: Context | None = None, **options: Any) -> None:

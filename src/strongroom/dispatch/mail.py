@@ -97,7 +97,12 @@ class Mail:
 
     def _again(self, slot: Slot) -> Entry:
         body = slot.record.body
-        assert body is not None, "a slot that can be read has a body"
+        if body is None:
+            raise NotFound(
+                f"slot {slot.index} of thread {slot.thread_id!r} was erased; nothing changed",
+                kind="slot",
+                id=slot.thread_id,
+            )
         opened = unseal(body)
         payload = Inert(slot.type, type(body)(bytes(opened.payload)))
         return self._threads.entry(payload, opened.metadata, from_id=slot.from_id, to_id=slot.to_id)

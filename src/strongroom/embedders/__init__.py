@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from strongroom.embedders import offload
+from strongroom.embedders.health import Health
 from strongroom.errors import InvalidInput, StrongroomError, Unavailable
 
 if TYPE_CHECKING:  # numpy takes longer to import than everything else together, and most programs embed nothing
@@ -40,6 +41,15 @@ class Embedder:
     `query` is a second function for questions, for models that treat those differently from what answers them. If
     `dimension` is not given, it is found out by embedding one word. Choose another `revision` whenever the same name
     would give other vectors.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> def lengths(texts):  # a stand-in: a real one asks a model
+    ...     return [[len(text), 1.0] for text in texts]
+    >>> embedder = strongroom.Embedder(lengths, name="lengths")
+    >>> memories = ctx.memories.using(embedder=embedder)
+    >>> _ = memories.add("likes tea", user_id="ana")
+    >>> memories.search("a question", user_id="ana", mode="vector")[0].content
+    'likes tea'
     """
 
     def __init__(
@@ -65,6 +75,7 @@ class Embedder:
         self._embed = embed
         self._query = query or embed
         self._batch_size = batch_size
+        self.health = Health()
 
     async def fingerprint(self, *, threads: bool) -> Fingerprint:
         """Say which embedder this is, embedding one word if its dimension is not known yet."""
@@ -83,7 +94,8 @@ class Embedder:
         parts = []
         for start in range(0, len(texts), self._batch_size):
             part = list(texts[start : start + self._batch_size])
-            parts.append(self._checked(await self._call(function, part, threads), len(part)))
+            with self.health.noted():
+                parts.append(self._checked(await self._call(function, part, threads), len(part)))
         return np.concatenate(parts) if parts else np.zeros((0, self._dimension or 0), np.float32)
 
     async def _call(self, function: Embed, texts: list[str], threads: bool) -> Any:

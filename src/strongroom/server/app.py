@@ -38,7 +38,7 @@ from strongroom.server.telemetry import Metrics
 from strongroom.server.upkeep import Upkeep
 from strongroom.store import AsyncStore
 
-# A page of another site sends its key itself: cookies are never asked for, so no browser adds anything of its own.
+# A page of another site sends its key itself: credentials are never allowed, so no browser adds anything of its own.
 CORS: dict[str, Any] = {
     "allow_methods": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
     "allow_headers": [

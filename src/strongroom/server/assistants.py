@@ -84,7 +84,7 @@ def create_server() -> Server[Any]:
 async def running(app: Starlette) -> AsyncIterator[None]:
     """Serve assistants for the time of a block, if the SDK is installed."""
     app.state.mcp = None
-    if find_spec("mcp") is None:
+    if find_spec("mcp_types") is None:  # older versions of the SDK have no such package
         yield
         return
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

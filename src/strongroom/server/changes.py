@@ -130,6 +130,7 @@ class Feed:
         self._logged: int | None = None
         self._named: list[Key] = []
         self.followers = 0
+        self.begun = asyncio.Event()  # set once it has looked: from then on nothing is missed
 
     # ---- who follows ------------------------------------------------------------------------------------------------
 
@@ -288,6 +289,7 @@ class Changes:
                 await feed.look()
             except StrongroomError as problem:
                 log.warning("changes could not be looked for: %s", type(problem).__name__)
+            feed.begun.set()
             await asyncio.sleep(LOOK_SECONDS)
             alone = 0.0 if feed.followers else alone + LOOK_SECONDS
         del self._feeds[space], self._tasks[space]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -43,4 +44,5 @@ def console() -> list[BaseRoute]:
     async def page(_: Request) -> Response:
         return FileResponse(STATIC / "index.html", headers=HEADERS)
 
-    return [Route("/", page), Mount("/console", ConsoleFiles(directory=STATIC))]
+    # The same for everybody, so how well they compress tells nothing; answers with data are not compressed.
+    return [Route("/", page), Mount("/console", GZipMiddleware(ConsoleFiles(directory=STATIC), minimum_size=1_000))]

@@ -4,7 +4,7 @@ As long as a store never had a key, only this machine may come in, as an admin o
 the first key on, or with OIDC, everybody needs one, and revoking the last key opens nothing: whoever comes without is
 let in only after a look at the store, which costs one small document, in every worker. `serve --no-keys` says aloud
 that a store whose keys are all revoked is this machine's again. The space is the key's; nothing in a request can change
-it.
+it. A browser may bring the key in a cookie instead of a header: see `cookies`.
 
 Of credentials only those that were good are remembered, as digests. Each address may be wrong a few times a second.
 """
@@ -21,6 +21,7 @@ from hashlib import sha256
 
 from starlette.requests import HTTPConnection
 
+from strongroom.server.cookies import SAFE, is_from_this_server, kept_key
 from strongroom.server.keys import Caller, Keys, Right
 from strongroom.server.limits import Rates
 from strongroom.server.oidc import TokenVerifier
@@ -54,6 +55,8 @@ class Gate:
         self._tokens = TokenVerifier(settings) if settings.jwt_keys_url else None
         self._locked = self._tokens is not None  # whether there were keys when we last looked
         self._made = -1  # how many had been made by then
+        self._used: OrderedDict[str, float] = OrderedDict()
+        self.since = time.time()
 
     async def admit(self, request: HTTPConnection, right: Right | None) -> Caller:
         """Return the caller, or refuse."""
@@ -68,11 +71,27 @@ class Gate:
                 raise
         else:
             await self._look()
-            caller = self._neighbour(request)
+            kept = kept_key(request) if self._locked else None  # without keys none can be good
+            caller = self._neighbour(request) if kept is None else await self._visitor(request, kept)
         self._rates.take(caller.name)
         if not caller.may(right):
             raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
+        self._note(caller)
         return caller
+
+    def used_at(self, name: str) -> float | None:
+        """Return when a key was last let in here, since this worker started. Kept in memory: a read writes nothing."""
+        return self._used.get(name)
+
+    def _note(self, caller: Caller) -> None:
+        self._used.pop(caller.name, None)
+        self._used[caller.name] = time.time()
+        if len(self._used) > MOST_REMEMBERED:
+            self._used.popitem(last=False)
+
+    def is_keyless(self, request: HTTPConnection) -> bool:
+        """Tell whether somebody who was let in came as a neighbour, without a key."""
+        return "authorization" not in request.headers and not self._locked
 
     def forget(self) -> None:
         """Look for every key again: one was revoked. Whoever is being looked for right now is not remembered either."""
@@ -84,7 +103,8 @@ class Gate:
         header = request.headers.get("authorization", "")
         if not header:
             await self._look()
-            return not self._locked
+            kept = kept_key(request) if self._locked else None
+            return not self._locked if kept is None else await self._lookup(kept) == caller
         credential = header.partition(" ")[2]
         if credential.startswith("srk_") or self._tokens is None:
             return await self._lookup(credential) == caller
@@ -100,6 +120,16 @@ class Gate:
             caller = await self._tokens.verify(credential) if self._tokens is not None else None
         if caller is None:
             raise _unauthorised("this key is not known, or no longer valid")
+        return caller
+
+    async def _visitor(self, request: HTTPConnection, key: str) -> Caller:
+        """Somebody whose browser keeps a key, which is good for pages of this server alone."""
+        if not is_from_this_server(request, must_say=request.scope["method"] not in SAFE):
+            raise Refusal(403, "forbidden", "a key in a cookie is for pages of this server alone; nothing changed")
+        caller = await self._lookup(key)
+        if caller is None:
+            self._wrong.take(_host(request))
+            raise _unauthorised("the key in your browser's cookie is not known, or no longer valid")
         return caller
 
     def _neighbour(self, request: HTTPConnection) -> Caller:

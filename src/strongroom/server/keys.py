@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from strongroom.codec import pack
+from strongroom.codec import encode, pack
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import Scope, now
 from strongroom.store import MAX_NAME, AsyncStore, Commit, Delete, Document, Expect, Get, Key, Put, Scan, new_id
@@ -58,6 +58,10 @@ class Caller(Struct, frozen=True):
         return right in RIGHTS[self.role]
 
 
+class ShownError(Exception):
+    """A key was made under this id, and shown then."""
+
+
 class Keys:
     """The keys of a store."""
 
@@ -65,8 +69,13 @@ class Keys:
         self._store = store
         self._scope = Scope(store, SPACE)
 
-    async def create(self, *, space: str, role: str, label: str = "", name: str | None = None) -> tuple[str, StoredKey]:
-        """Make a key. The text is returned this once and cannot be had again. `Conflict` if the name is taken."""
+    async def create(
+        self, *, space: str, role: str, label: str = "", commit_id: str | None = None
+    ) -> tuple[str, StoredKey]:
+        """Make a key. The text is returned this once and cannot be had again; under an id that made one, `ShownError`.
+
+        No name is given twice, not even one of a key that was revoked: what its owner did stays under it.
+        """
         if role not in RIGHTS:
             raise InvalidInput(f"a role must be one of {', '.join(RIGHTS)}, not {role!r:.40}; nothing was created")
         Key(space, KIND, "-")
@@ -74,10 +83,18 @@ class Keys:
             raise InvalidInput(f"a label has at most {MAX_NAME} characters; nothing was created")
         if space.startswith("strongroom:"):
             raise InvalidInput("spaces that begin with 'strongroom:' are Strongroom's own; nothing was created")
-        name, secret = name or os.urandom(6).hex(), os.urandom(32).hex()
+        name, secret = os.urandom(6).hex(), os.urandom(32).hex()
         stored = StoredKey(name, _digest(secret), space, msgspec.convert(role, Role), now(), label)
         put = Put(_key(name), pack(stored), {"space": space})
-        await self._store.commit(Commit(new_id(), (Expect(_key(name), 0),), (put, Put(MADE, pack({})))))
+        made = Commit(
+            commit_id or new_id(),
+            (Expect(_key(name), 0),),
+            (put, Put(MADE, pack({}))),
+            digest=sha256(encode([space, role, label])).digest()[:16],
+            keep=commit_id is not None,
+        )
+        if (await self._store.commit(made)).repeated:
+            raise ShownError
         return f"srk_{name}.{secret}", stored
 
     async def get(self, name: str) -> StoredKey | None:

@@ -42,6 +42,7 @@ SHOWN = frozenset(
         memories.REVOCATION,
         memories.LOG,
         memories.LEARNT,
+        memories.JUDGED,
         memory_vectors.EMBEDDING,
         memory_vectors.INDEX,
         files.FILE,

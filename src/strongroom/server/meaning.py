@@ -1,7 +1,7 @@
 """What a server searches meaning with: one embedder and one index for all of its spaces, proven to work at its start.
 
 Later outages cost no write, because vectors are made when somebody searches: a search by words and meaning goes by
-words and says so in `degraded`, one by meaning alone answers 503.
+words and says so in `degraded`, one by meaning alone answers 503. Whoever runs into one notes it for `/ready`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from strongroom.embedders import Embedder, Fingerprint, offload
 from strongroom.embedders.named import named
 from strongroom.errors import InvalidInput
 from strongroom.server.settings import Settings
-from strongroom.vectors import VectorIndex
 from strongroom.vectors.qdrant import QdrantMemories
+from strongroom.vectors.watched import WatchedVectors
 
 
 class Meaning(Struct, frozen=True):
@@ -21,10 +21,17 @@ class Meaning(Struct, frozen=True):
 
     embedder: Embedder
     fingerprint: Fingerprint
-    index: VectorIndex | None = None
+    index: WatchedVectors | None = None
 
     def told(self) -> dict[str, str]:
-        return {"embedder": str(self.fingerprint), "index": "local" if self.index is None else "qdrant"}
+        """Say what is in force, and since when it fails, as whoever used it last found. Why is not everybody's."""
+        told = {"embedder": str(self.fingerprint), "index": "local" if self.index is None else self.index.kind}
+        parts = {"embedder": self.embedder.health, "index": None if self.index is None else self.index.health}
+        return told | {
+            f"{part}_failing_since": health.failing.since.isoformat()
+            for part, health in parts.items()
+            if health is not None and health.failing is not None
+        }
 
 
 async def meaning_of(settings: Settings) -> Meaning | None:
@@ -35,8 +42,8 @@ async def meaning_of(settings: Settings) -> Meaning | None:
         return None
     embedder = named(settings.embedder, settings.embedder_key or None)
     fingerprint = await embedder.fingerprint(threads=True)
-    index: VectorIndex | None = None
+    index: WatchedVectors | None = None
     if settings.qdrant_url:
-        index = QdrantMemories(settings.qdrant_url, collection=settings.qdrant_collection or None)
+        index = WatchedVectors(QdrantMemories(settings.qdrant_url, collection=settings.qdrant_collection or None))
         await offload.call(True, index.open, settings.space, fingerprint)
     return Meaning(embedder, fingerprint, index)

@@ -28,7 +28,16 @@ MOST_HEADERS = 100
 MOST_HEADER_BYTES = 64 * 1024
 # Of two of these, one part of a chain could believe the first and another the last.
 SINGLE = frozenset(
-    {b"host", b"origin", b"authorization", b"sec-fetch-site", b"idempotency-key", b"if-match", b"strongroom-pack-key"}
+    {
+        b"host",
+        b"origin",
+        b"authorization",
+        b"cookie",
+        b"sec-fetch-site",
+        b"idempotency-key",
+        b"if-match",
+        b"strongroom-pack-key",
+    }
 )
 
 

@@ -39,6 +39,13 @@ Natural = Annotated[int, Meta(ge=0, le=MOST)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 
 
+def natural(text: str) -> int | None:
+    """Return the number that a header says, None if it says none that could be meant."""
+    # Looked at before it is parsed: Python refuses to read thousands of digits, in words of its own.
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else MOST + 1
+    return number if number <= MOST else None
+
+
 class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
     """No parameters."""
 

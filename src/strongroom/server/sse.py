@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from strongroom.errors import InvalidInput
 from strongroom.server.gate import REMEMBER_SECONDS
-from strongroom.server.request import MOST, Request
+from strongroom.server.request import Request, natural
 from strongroom.server.shutdown import end
 
 HEARTBEAT_SECONDS = REMEMBER_SECONDS  # and as often a stream that is silent asks whether its caller may stay
@@ -48,9 +48,10 @@ def last_seen(request: Request[Any, Any], after: int | None) -> int | None:
     header = request.headers.get("last-event-id")
     if header is None:
         return after
-    if not (header.isascii() and header.isdecimal() and len(header) < 18 and int(header) <= MOST):
+    seen = natural(header)
+    if seen is None:
         raise InvalidInput("Last-Event-ID must be the id of an event of this stream")
-    return int(header)
+    return seen
 
 
 async def _lines(

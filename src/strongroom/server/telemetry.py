@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
 from strongroom.codec import encode
-from strongroom.services.runs.usage import told
-from strongroom.values import Usage
+from strongroom.services.runs.usage import MOST_MODELS, OTHERS, summed, told
+from strongroom.values import ModelUsage, Usage
 
 try:
     from opentelemetry import trace
@@ -25,6 +25,7 @@ except ImportError:
 else:
     _tracer = trace.get_tracer("strongroom.server")
 
+MOST_IN_ALL = 20 * MOST_MODELS  # names of models that are told apart; a space may bring MOST_MODELS
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -63,7 +64,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._figures: defaultdict[tuple[str, str], Figures] = defaultdict(Figures)
-        self._usage = Usage()
+        self._models: dict[tuple[str, str], ModelUsage] = {}  # by space and name
+        self._names: Counter[str] = Counter()  # how many of them a space has brought
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         figures = self._figures[method, route]
@@ -77,10 +79,19 @@ class Metrics:
         found = [(method, route, figures) for (method, route), figures in self._figures.items()]
         return sorted(found, key=lambda each: -each[2].longest)
 
-    def record(self, type: object, payload: object) -> None:
-        """Count what an event that was recorded here says of models and tools."""
-        if isinstance(type, str) and isinstance(payload, dict):
-            self._usage = told(self._usage, type, payload)
+    def record(self, space: str, type: object, payload: object) -> None:
+        """Count what an event that was recorded here says of a model. A space that brings too many names takes none of
+        the others' places: its further ones are counted together."""
+        if not isinstance(type, str) or not isinstance(payload, dict):
+            return
+        for name, one in told(Usage(), type, payload).models.items():
+            place = space, name
+            if place not in self._models:
+                if self._names[space] < MOST_MODELS and len(self._models) < MOST_IN_ALL:
+                    self._names[space] += 1
+                else:
+                    place = "", OTHERS
+            self._models[place] = summed([self._models.get(place, ModelUsage()), one])
 
     def text(self) -> str:
         """Return everything in Prometheus' text format."""
@@ -104,11 +115,15 @@ class Metrics:
         return "\n".join([*lines, *self._spent()]) + "\n"
 
     def _spent(self) -> Iterator[str]:
-        """Yield what models and tools came to, as events recorded through this process tell."""
+        """Yield what models came to in all spaces, as events recorded through this process tell."""
+        parts: defaultdict[str, list[ModelUsage]] = defaultdict(list)
+        for (_, name), sums in self._models.items():
+            parts[name].append(sums)
+        models = {name: summed(each) for name, each in parts.items()}
         for name, help in SPENT.items():
             yield f"# HELP strongroom_model_{name}_total {help}"
             yield f"# TYPE strongroom_model_{name}_total counter"
-            for model, sums in sorted(self._usage.models.items()):
+            for model, sums in sorted(models.items()):
                 label = encode(model).decode()  # quoted and escaped as Prometheus wants it
                 yield f"strongroom_model_{name}_total{{model={label}}} {getattr(sums, name):g}"
 

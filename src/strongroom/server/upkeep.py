@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.checking import Checked, check
+from strongroom.checking import Checked, SpaceSize, check
 from strongroom.codec import pack
 from strongroom.errors import InvalidInput, StrongroomError
 from strongroom.opening import open_store
@@ -29,12 +29,14 @@ SPACE = "strongroom:upkeep"
 KNOWN = Key(SPACE, "upkeep", "known")
 MOST_PROBLEMS = 20
 MOST_BACKUPS = 20
+MOST_SPACES = 100
 
 Work = Literal["check", "backup"]
 
 
 class LastCheck(Struct, frozen=True):
-    """What the last check of the whole store found. `problem` says why it could not be made."""
+    """What the last check of the whole store found. It has seen everything, so it has counted, too: `spaces` are the
+    largest, as large as they were then, and `more_spaces` says how many there are besides."""
 
     at: datetime
     seconds: float
@@ -44,6 +46,8 @@ class LastCheck(Struct, frozen=True):
     runs: int = 0
     problems: tuple[str, ...] = ()
     pending: str | None = None
+    spaces: tuple[SpaceSize, ...] = ()
+    more_spaces: int = 0
 
 
 class Backup(Struct, frozen=True):
@@ -115,6 +119,8 @@ def _check(url: str) -> LastCheck:
         runs=found.runs,
         problems=found.problems[:MOST_PROBLEMS],
         pending=found.pending,
+        spaces=found.spaces[:MOST_SPACES],
+        more_spaces=max(0, len(found.spaces) - MOST_SPACES),
     )
 
 

@@ -1,15 +1,19 @@
 """Erasing a person: everything of one owner, in bounded commits, with a receipt.
 
 A person's are the memories that name the user, the sessions that were opened for the user, and what was learnt from
-those for anybody else. Each session goes in an order that a kill cannot harm: what was learnt from it first, then the
-session, then what somebody may have learnt in between; last the memories of the user. So whatever is left after a kill
-is still found by its owner, and calling again finishes it. Runs, threads and files belong to nobody in particular:
-they are erased by their names.
+those for anybody else. They go in an order that a kill cannot harm: whatever is left is still found by its owner, and
+calling again finishes it. First the sessions are closed: from then on nothing of them is shown, and nobody learns from
+them any more. Then go the memories, those of the user and those that cite one of the sessions. Then the messages; and
+last of each session its document, which says whose it is. All of it is done over again until nothing is found.
+
+Each of these commits puts on record that what it takes away is still to leave the store's files. The last one, which
+also writes down what was erased, cleans them once for all.
+
+Runs, threads and files belong to nobody in particular: they are erased by their names.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
@@ -17,17 +21,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import encode, pack
-from strongroom.errors import NotFound
-from strongroom.operations import Operation, Plan, made_here, perform, step
+from strongroom.codec import encode
+from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
-from strongroom.services.memories.erasure import Cleared, Target, noted, traces
+from strongroom.services.memories.erasure import Cleared, Target, noted, recalled
 from strongroom.services.memories.learning import session_source
 from strongroom.services.memories.memories import AsyncMemories
-from strongroom.services.sessions.erasure import delete
-from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION
-from strongroom.store import Delete, Erase, Range, Receipt, Scan, require_name
+from strongroom.services.sessions.erasure import close, remove
+from strongroom.services.sessions.state import OWNER, SESSION
+from strongroom.store import Delete, Document, Receipt, Scan, require_name
 from strongroom.values import moment
 
 PAGE = 100
@@ -64,63 +67,62 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
     """Leave nothing of a person, however often it takes."""
     require_name(user_id, "a user_id")
     scope = services.scope
-    log = keys.log_key(scope.space)
 
     async def attempt() -> Plan[ErasedPerson]:
-        eraser, at = services.memories._eraser, scope.clock()
-        sessions, messages, cleared = 0, 0, list[Cleared]()
-        async for page in scope.pages(Scan(scope.space, SESSION, {OWNER: user_id}, limit=PAGE)):
-            for document in page:
-                learnt = Target(source_ref=session_source(document.key.id), exact=True)
-                cleared.append(await eraser.clear(learnt, False, by))
-                messages += await _session(scope, document.key.id)
-                cleared.append(await eraser.clear(learnt, False, by))
-                sessions += 1
-        own = await eraser.clear(Target(user_id=user_id), False, by)
-        away = await services.memories._unheard()
-        memories = tuple(dict.fromkeys(id for one in (*cleared, own) for id in one.memories))
+        at = scope.clock()
+        sessions = messages = 0
+        cleared = list[Cleared]()
+        while (found := await _sessions(scope, user_id)) or not cleared:
+            for id in found:
+                await close(scope, id)
+            learnt = [Target(source_ref=session_source(id), exact=True) for id in found]
+            cleared.append(await services.memories._eraser.clear([Target(user_id=user_id), *learnt], False, by))
+            for id in found:
+                await _forget_learning(scope, id)
+                messages += await remove(scope, id)
+            sessions += len(found)
+        memories = tuple(dict.fromkeys(id for one in cleared for id in one.memories))
         told = ErasedPerson(
             sessions=sessions,
             messages=messages,
             memories=memories,
-            derived=own.derived,
-            batches=sum(one.batches for one in (*cleared, own)),
+            derived=tuple(dict.fromkeys(id for one in cleared for id in one.derived if id not in memories)),
+            batches=sum(one.batches for one in cleared),
             by=by,
             reason=reason,
             at=moment(at),
         )
         # One note for all of it: two who make this at once under one id are one.
-        writes = noted(scope, at, by, memories)
-        return Plan((), writes, lambda receipt: _told(told, receipt.pending, away), pack(told))
-
-    async def clean() -> Plan[str | None]:
-        # Whoever erased may have been killed before the store's files were clean.
-        return Plan((), (traces(log),), lambda receipt: receipt.pending)
+        writes, answer = noted(scope, at, told)
+        return Plan((), writes, lambda receipt: _told(told, receipt.pending), answer)
 
     async def replay(receipt: Receipt) -> ErasedPerson:
-        assert receipt.answer is not None
-        pending = await step(scope, log, clean) if made_here(scope) else receipt.pending
-        return _told(msgspec.json.decode(receipt.answer, type=ErasedPerson), pending, None)
+        told = msgspec.convert(await recalled(scope, receipt), ErasedPerson)
+        return _told(told, await still_pending(scope, keys.log_key(scope.space), receipt))
 
     target = scope.key(PERSON, keys.digest(user_id))
     content = encode({"user_id": user_id, "by": by, "reason": reason})
-    return await perform(scope, Operation("context.erase", target, content, commit_id), attempt, replay)
+    told = await perform(scope, Operation("context.erase", target, content, commit_id), attempt, replay)
+    return _told(told, told.pending, await services.memories._unheard())
 
 
-async def _session(scope: Scope, session_id: str) -> int:
-    """Delete a session and the notes of what was learnt from it. Return how many messages it held."""
-    stream = scope.key(MESSAGE, session_id)
-    end = await scope.get(Range(stream, 0, 0))
-    with suppress(NotFound):  # somebody else deleted it
-        await delete(scope, session_id, None)
+async def _sessions(scope: Scope, user_id: str) -> list[str]:
+    """Return the sessions that say they are this user's."""
+    return [one.key.id for one in await _all(scope, Scan(scope.space, SESSION, {OWNER: user_id}, limit=PAGE))]
+
+
+async def _forget_learning(scope: Scope, session_id: str) -> None:
+    """Delete the notes of what was learnt from a closed session."""
     places = Scan(scope.space, keys.LEARNT, {"session": keys.session_tag(session_id)}, limit=PAGE)
 
     async def attempt() -> Plan[None]:
-        found = [document.key async for page in scope.pages(places) for document in page]
-        return Plan((), (*map(Delete, found), Erase(stream, 0, 0)), lambda _: None)
+        return Plan((), [Delete(one.key) for one in await _all(scope, places)], lambda _: None)
 
-    await step(scope, stream, attempt)
-    return end.length - end.first
+    await erasing_step(scope, keys.log_key(scope.space), attempt)
+
+
+async def _all(scope: Scope, scan: Scan) -> list[Document]:
+    return [document async for page in scope.pages(scan) for document in page]
 
 
 def _told(told: ErasedPerson, *waits: str | None) -> ErasedPerson:

@@ -107,7 +107,11 @@ class Truncate(Struct, frozen=True):
 
 
 class Erase(Struct, frozen=True):
-    """Blank body, text, sender and receiver of records start <= index < stop, for good. Index, type and chain stay."""
+    """Blank body, text, sender and receiver of records start <= index < stop, for good. Index, type and chain stay.
+
+    A commit with an `Erase`, be it of no record at all, is an erasure: whatever any of its writes takes away leaves the
+    store's files, too.
+    """
 
     key: Key
     start: int
@@ -132,7 +136,8 @@ class Commit(Struct, frozen=True):
     `digest` stands for what was asked for: a commit with an id that is known and another digest is refused. `answer`
     is kept with the receipt, for a caller who must repeat an answer that the versions do not tell; no erasure reaches
     it, so it must not hold content. `keep` says that the caller chose the id, so that its receipt is kept as long as
-    the store was told to.
+    the store was told to. `owes` is for a step of a longer erasure: what it takes away is on record as still to leave
+    the store's files, and leaves them with the last commit of the erasure, which does not owe.
     """
 
     id: str
@@ -141,6 +146,7 @@ class Commit(Struct, frozen=True):
     digest: bytes = b""
     answer: Json | None = None
     keep: bool = False
+    owes: bool = False
 
     def __post_init__(self) -> None:
         id = self.id

@@ -18,7 +18,12 @@ D = TypeVar("D")
 
 
 class Durability(Struct, frozen=True):
-    """What an acknowledged write survives, in the store's own words."""
+    """What an acknowledged write survives, in the store's own words.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> ctx.durability.name, ctx.durability.may_lose
+    ('volatile', 'everything, when the process ends')
+    """
 
     name: Literal["durable", "relaxed", "volatile"]
     survives_process_crash: bool

@@ -50,7 +50,15 @@ class WindowReceipt(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """Messages in order of arrival that cost `total_tokens`, tool schemas and system prompt included."""
+    """Messages in order of arrival that cost `total_tokens`, tool schemas and system prompt included.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> chat = ctx.sessions.open("ana")
+    >>> _ = chat.append([{"role": "user", "content": f"message {number}"} for number in range(1000)])
+    >>> window = chat.window(max_tokens=100)
+    >>> window.messages[-1]["content"], window.total_tokens <= 100
+    ('message 999', True)
+    """
 
     messages: list[Any]
     total_tokens: int

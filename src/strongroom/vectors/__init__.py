@@ -29,7 +29,17 @@ class Row(Struct, frozen=True):
 
 
 class VectorIndex(Protocol):
-    """An index of memories by meaning. Safe to share between threads."""
+    """An index of memories by meaning. Safe to share between threads.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> from strongroom.vectors.local import LocalVectors
+    >>> index: strongroom.VectorIndex = LocalVectors()
+    >>> embedder = strongroom.Embedder(lambda texts: [[len(text), 1.0] for text in texts], name="lengths")
+    >>> memories = ctx.memories.using(embedder=embedder, index=index)
+    >>> _ = memories.add("likes tea", user_id="ana")
+    >>> memories.search("a question", user_id="ana", mode="vector")[0].content
+    'likes tea'
+    """
 
     def open(self, space: str, fingerprint: Fingerprint) -> int:
         """Make ready for vectors of this embedder; return how much of the space's log is already in.

@@ -44,6 +44,8 @@ def _leave() -> None:
 class LocalVectors:
     """Vectors in memory. One index serves one space. With a `folder`, the graph survives the process."""
 
+    kind = "local"
+
     def __init__(self, *, exact_up_to: int = EXACT_UP_TO, folder: str | os.PathLike[str] | None = None) -> None:
         self._lock = threading.Lock()
         self._exact_up_to = exact_up_to

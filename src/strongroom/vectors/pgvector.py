@@ -27,6 +27,8 @@ class PgvectorMemories:
     The address may be the store's own, with its `?schema=`: the tables then stand beside the store's.
     """
 
+    kind = "pgvector"
+
     def __init__(self, url: str, *, table: str = "strongroom_vectors", timeout_seconds: float = 10.0) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,39}", table):
             raise InvalidInput(f"a table name is up to 40 of a-z, 0-9 and _, not {table!r:.60}")

@@ -31,6 +31,8 @@ class QdrantMemories:
     `url` may also be ":memory:" or a folder, which is qdrant-client's own small stand-in for a server.
     """
 
+    kind = "qdrant"
+
     def __init__(
         self,
         url: str | None = None,

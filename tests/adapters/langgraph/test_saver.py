@@ -231,6 +231,15 @@ def written(saver: StrongroomSaver, kind: str) -> int:
             return total
 
 
+def test_a_list_may_hold_one_message_twice(saver: StrongroomSaver) -> None:
+    said = [HumanMessage(text, id=text) for text in "abc"]
+    first = put(saver, "t", {"messages": said}, {"messages": "1"})
+    put(saver, "t", {"messages": [*said[1:], said[1]]}, {"messages": "2"}, first)
+    found = saver.get_tuple(config("t"))
+    assert found is not None and [one.id for one in found.checkpoint["channel_values"]["messages"]] == ["b", "c", "b"]
+    assert [one.content for one in saver.opened.ctx.sessions.get("langgraph/t").load()] == ["b", "c"]
+
+
 def test_a_serializer_of_ones_own_is_never_gone_round(address: str) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef") if _has_aes() else Reversed()
     with StrongroomSaver(address, serde=serde) as saver:
@@ -388,6 +397,25 @@ async def test_a_server_keeps_checkpoints_for_a_writer(tmp_path: Path, mode: str
             "answer 1",
         ]
         assert saver.opened.ctx.sessions.get("langgraph/t").search("hi", k=1)[0].message.content == "hi"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_writer_prunes_and_deletes_through_a_server_without_erasing(tmp_path: Path, mode: str) -> None:
+    with (
+        served(str(tmp_path / "agent.db")) as server,
+        MODES[mode](server.url, key=server.key(role="writer")) as saver,
+    ):
+        graph = chat(saver)
+        for text in ("one", "two", "three"):
+            await graph.ainvoke({"messages": [HumanMessage(text, id=text)]}, config("t"))
+        before = (await graph.aget_state(config("t"))).values["messages"]
+        await saver.aprune(["t"])
+        assert len([one async for one in saver.alist(config("t"))]) == 1
+        assert (await graph.aget_state(config("t"))).values["messages"] == before
+        await graph.ainvoke({"messages": [HumanMessage("four", id="four")]}, config("t"))
+        assert len((await graph.aget_state(config("t"))).values["messages"]) == len(before) + 2
+        await saver.adelete_thread("t")
+        assert await saver.aget_tuple(config("t")) is None
 
 
 def test_wrong_ways_to_open_are_refused() -> None:

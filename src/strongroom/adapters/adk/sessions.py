@@ -35,7 +35,8 @@ from strongroom.adapters.exact import is_exact
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
-from strongroom.services.sessions.records import draft, opened
+from strongroom.scope import Scope
+from strongroom.services.sessions.records import Draft, draft, opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending
 from strongroom.store import (
@@ -76,6 +77,13 @@ def session_name(app: str, user: str, id: str) -> str:
     return name if plain else f"adk/{digest(app, user, id)}"
 
 
+def keys_of(scope: Scope, app: str, user: str, id: str) -> tuple[Key, Key, Key, Key]:
+    """Return where a session, the state of its app, that of its user and its events are."""
+    name = session_name(app, user, id)
+    shared = scope.key(SHARED, digest(app)), scope.key(SHARED, digest(app, user))
+    return scope.key(KIND, name), *shared, scope.key(MESSAGE, name)
+
+
 class StoredSession(Session):
     """A session that knows which revision of the store it is."""
 
@@ -93,10 +101,7 @@ class StrongroomSessionService(BaseSessionService, Closing):
         return self.opened.awaitable
 
     def _keys(self, app: str, user: str, id: str) -> tuple[Key, Key, Key, Key]:
-        """Return where a session, the state of its app, that of its user and its events are."""
-        key = self._scope.key
-        name = session_name(app, user, id)
-        return key(KIND, name), key(SHARED, digest(app)), key(SHARED, digest(app, user)), key(MESSAGE, name)
+        return keys_of(self._scope, app, user, id)
 
     async def create_session(
         self,
@@ -116,7 +121,7 @@ class StrongroomSessionService(BaseSessionService, Closing):
             end = await self._scope.get(Range(stream, 0, 0))
             value = {"app": app_name, "user": user_id, "id": id, "state": own, "updated": time.time()}
             expects, writes = sharing(shared_keys, before, shared)
-            writes += [put(key, value), self._opening(key.id, self._talk(id, end.length))]
+            writes += [put(key, value), opening(self._scope, key.id, begun(self._scope, id, end.length))]
             try:
                 await self._commit([Expect(key, 0), *expects], writes)
             except Conflict:
@@ -173,8 +178,8 @@ class StrongroomSessionService(BaseSessionService, Closing):
         own, *shared = split(event.actions.state_delta if event.actions else {})
         id = f"adk-{digest(key.id, event.id, text)}"
         for _ in attempts(f"session {session.id!r:.80}"):
-            places = [Get(key), Get(self._scope.key(SESSION, key.id)), *map(Get, shared_keys)]
-            document, talk, *before = await self._scope.get_all(places)
+            asked = [Get(key), Get(self._scope.key(SESSION, key.id)), *map(Get, shared_keys)]
+            document, talk, *before = await self._scope.get_all(asked)
             if document is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             end = await self._scope.get(Range(stream, 0, 0))
@@ -183,7 +188,12 @@ class StrongroomSessionService(BaseSessionService, Closing):
             value["state"] |= own
             value["updated"] = event.timestamp
             expects, writes = sharing(shared_keys, before, shared)
-            writes = [put(key, value), *writes, *self._event(key.id, event, text, talk, end.length)]
+            if talk is None:  # somebody deleted what the events are to others
+                state = begun(self._scope, session.id, end.length)
+                writes.append(opening(self._scope, key.id, state))
+            else:
+                state = parse(talk.value)
+            writes = [put(key, value), *writes, *saying(self._scope, key.id, [(event, text)], state, end.length)]
             try:
                 receipt = await self._commit([Expect(key, seen), *expects], writes, id)
             except Conflict as problem:
@@ -200,32 +210,38 @@ class StrongroomSessionService(BaseSessionService, Closing):
             return event
         raise AssertionError("attempts() raises when it is enough")
 
-    def _talk(self, title: str, length: int) -> State:
-        """Return a session that begins where its stream ends."""
-        name = self._scope.tokenizer.name
-        return State(title, self._scope.clock(), name, name, ((length, None),))
-
-    def _opening(self, name: str, talk: State) -> Put:
-        return Put(self._scope.key(SESSION, name), dump(talk), {"by": "adk"})
-
-    def _event(self, name: str, event: Event, text: str, talk: Document | None, length: int) -> list[Write]:
-        """Return what appends an event to the session of its name, which somebody may have deleted meanwhile."""
-        whole = json.loads(text)
-        sidecar = {"event": whole} if is_exact(whole) else {"json": text}
-        said = {"role": "user" if event.author == "user" else "assistant", "content": spoken(event)}
-        if not is_exact(said):
-            said = {"role": said["role"]}
-        tokenizer, now = self._scope.tokenizer, self._scope.clock()
-        batch = Batch((draft(said, tokenizer, sidecar=sidecar, named=False),))
-        state = self._talk(name, length) if talk is None else parse(talk.value)
-        writes = appending(self._scope, name, state, tokenizer, batch, length, now)
-        return [*writes, self._opening(name, state)] if talk is None else writes
-
     async def _commit(self, expects: Sequence[Expect], writes: Sequence[Write], event: str | None = None) -> Receipt:
         """Commit, under the id of an event if there is one, so that it is stored once."""
         commit = Commit(event or new_id(), tuple(expects), tuple(writes), keep=event is not None)
         receipt: Receipt = await self._scope.store.commit(commit)
         return receipt
+
+
+def begun(scope: Scope, title: str, start: int) -> State:
+    """Return a session that shows what its stream holds from a place on."""
+    return State(title, scope.clock(), scope.tokenizer.name, scope.tokenizer.name, ((start, None),))
+
+
+def opening(scope: Scope, name: str, talk: State) -> Put:
+    return Put(scope.key(SESSION, name), dump(talk), {"by": "adk"})
+
+
+def saying(scope: Scope, name: str, events: Sequence[tuple[Event, str]], talk: State, length: int) -> list[Write]:
+    """Return what appends events, each with its JSON, to the session of their name."""
+    batch = Batch(
+        tuple([_draft(scope, event, text) for event, text in events]),
+        tuple([int(event.timestamp * 1e6) for event, _ in events]),
+    )
+    return appending(scope, name, talk, scope.tokenizer, batch, length, 0)
+
+
+def _draft(scope: Scope, event: Event, text: str) -> Draft:
+    whole = json.loads(text)
+    sidecar = {"event": whole} if is_exact(whole) else {"json": text}
+    said = {"role": "user" if event.author == "user" else "assistant", "content": spoken(event)}
+    if not is_exact(said):
+        said = {"role": said["role"]}
+    return draft(said, scope.tokenizer, sidecar=sidecar, named=False)
 
 
 def put(key: Key, value: dict[str, Any]) -> Put:

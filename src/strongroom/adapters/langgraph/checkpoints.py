@@ -18,7 +18,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from strongroom.adapters.exact import is_exact
 from strongroom.adapters.langgraph.lines import CHECKPOINT, EARLY, RUN, Line, Stored, digest, look, named, session_id
-from strongroom.adapters.langgraph.lists import Known, Ranges, changed, is_list, places_of, spelled
+from strongroom.adapters.langgraph.lists import Known, Ranges, changed, is_list
 from strongroom.adapters.langgraph.messages import Pair, dumped
 from strongroom.adapters.langgraph.reading import Reading, config_of, covering, where
 from strongroom.codec import encode
@@ -179,7 +179,12 @@ def versions_of(stored: Stored) -> Mapping[str, Any]:
 
 def visible(known: Known) -> tuple[tuple[int, int | None], ...]:
     """Return what a session shows of a list: its messages in order of arrival, and what comes next."""
-    shown: list[tuple[int, int | None]] = [(a, b) for a, b in spelled(sorted(places_of(known.ranges)))]
+    shown: list[tuple[int, int]] = []
+    for start, stop in sorted(known.ranges):
+        if shown and start <= shown[-1][1]:  # a list may hold a message twice
+            shown[-1] = (shown[-1][0], max(stop, shown[-1][1]))
+        else:
+            shown.append((start, stop))
     if shown and shown[-1][1] == known.length:
         return (*shown[:-1], (shown[-1][0], None))
     return (*shown, (known.length, None))

@@ -30,7 +30,7 @@ from strongroom.adapters.langgraph.lines import (
 from strongroom.adapters.langgraph.lists import Known, outside, places_of, spelled
 from strongroom.adapters.langgraph.reading import covering, items_of, pending, where
 from strongroom.codec import encode
-from strongroom.errors import Conflict, NotFound
+from strongroom.errors import Conflict, NotFound, Unavailable
 from strongroom.retry import attempts
 from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.records import draft
@@ -131,7 +131,7 @@ class Upkeep(Checkpoints, frozen=True):
                 await self._keep(thread, line.ns, _newest)
 
     async def _keep(self, thread: str, ns: str, choose: Any) -> None:
-        """List only the chosen ones of a line's checkpoints, and erase what none of them needs."""
+        """List only the chosen ones of a line's checkpoints, and remove what none of them needs."""
         for _ in attempts(f"thread {thread!r:.80}"):
             line = await look(self.scope, named(thread, ns))
             if not line.version:
@@ -139,12 +139,14 @@ class Upkeep(Checkpoints, frozen=True):
             stored = [one async for one in self.walk(line)]
             kept = {index for index in choose(line, stored) if line.lists_checkpoint(index)}
             try:
-                await self._erase(line, stored, kept)
+                await self._remove(line, stored, kept)
                 return
             except Conflict:
                 continue
 
-    async def _erase(self, line: Line, stored: Sequence[Stored], kept: set[int]) -> None:
+    async def _remove(self, line: Line, stored: Sequence[Stored], kept: set[int]) -> None:
+        """Remove what is not listed any more. What lies between things that are needed is erased by whoever may; a
+        server lets a writer do without: it stays, unlisted, until those before it go."""
         scope = self.scope
         needed = self._needed(stored, kept)
         by_index = {one.index: one for one in stored}
@@ -155,12 +157,21 @@ class Upkeep(Checkpoints, frozen=True):
         gone = outside(kept, first, line.length)
         key = line.key(scope, CHECKPOINT)
         writes: list[Write] = [line.put(scope, gone=gone), Truncate(key, first)]
-        writes += [Erase(key, start, stop) for start, stop in outside(needed, first, line.length)]
+        erasures = [Erase(key, start, stop) for start, stop in outside(needed, first, line.length)]
         for channel, end in zip(lists, ends, strict=True):
             places = {place for index in needed for place in _indexes(by_index[index], channel)}
             items = line.items(scope, channel)
-            writes += [Erase(items, start, stop) for start, stop in outside(places, end.first, end.length)]
-        await self._commit(line.unchanged(scope), writes)
+            oldest = end.first
+            if not line.is_session(channel):
+                oldest = min(places, default=end.length)
+                writes.append(Truncate(items, oldest))
+            erasures += [Erase(items, start, stop) for start, stop in outside(places, oldest, end.length)]
+        try:
+            await self._commit(line.unchanged(scope), [*writes, *erasures])
+        except Unavailable as refusal:
+            if refusal.reason != "permission":
+                raise
+            await self._commit(line.unchanged(scope), writes)
         self.lines.pop(line.id, None)
         dropped = {one.id for one in stored if one.index not in needed} - {by_index[index].id for index in needed}
         await self._drop_writes(line, dropped)

@@ -299,6 +299,12 @@ class Memory(Closing):
     `where` is a context of `strongroom.open` or `strongroom.connect`, or an address. What a named `proposer` adds waits
     for a reviewer; the program itself needs none. With an `embedder` a search goes by meaning too; with a
     `model` (any function from messages to an answer, see `strongroom.models`) `add` keeps what that finds.
+
+    >>> from strongroom.adapters.mem0 import Memory
+    >>> memory = Memory("memory://")
+    >>> _ = memory.add("Likes tea", user_id="ana")
+    >>> [found["memory"] for found in memory.search("tea", user_id="ana")["results"]]
+    ['Likes tea']
     """
 
     def __init__(

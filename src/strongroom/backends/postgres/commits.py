@@ -66,7 +66,7 @@ def arguments(commit: Commit, timeout_seconds: float, kept_seconds: float) -> tu
     return (
         commit.space,
         commit.id,
-        max(1, round(timeout_seconds * 500)),  # half the time: the refusal must come back before the caller gives up
+        _patience(timeout_seconds),
         commit.digest,
         commit.answer,
         kept_seconds if commit.keep else OUR_SECONDS,
@@ -133,7 +133,21 @@ def settled(commit: Commit, row: Row | None) -> Receipt:
 
 def in_a_hurry(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the same arguments for a commit that keeps others waiting: it must not wait long for a lock."""
-    return (*arguments[:2], min(arguments[2], HURRY_MILLISECONDS), *arguments[3:])
+    return _waiting(arguments, HURRY_MILLISECONDS)
+
+
+def while_left(arguments: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
+    """Return the same arguments for a commit of which only so much time is left."""
+    return _waiting(arguments, _patience(seconds))
+
+
+def _waiting(arguments: tuple[Any, ...], milliseconds: int) -> tuple[Any, ...]:
+    return (*arguments[:2], min(arguments[2], milliseconds), *arguments[3:])
+
+
+def _patience(seconds: float) -> int:
+    """Return how long to wait for a lock: half the time, as the refusal must come back before the caller gives up."""
+    return max(1, round(seconds * 500))
 
 
 def size(commit: Commit) -> int:

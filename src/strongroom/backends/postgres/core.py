@@ -27,7 +27,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from strongroom.backends.postgres import commits, export, reads, schema, search
 from strongroom.backends.postgres.address import Address
 from strongroom.backends.postgres.failures import Effort, dropped, translate, unreachable
-from strongroom.backends.postgres.group_commit import GroupCommit, Ticket, only_key
+from strongroom.backends.postgres.group_commit import GroupCommit, Ticket, few_keys
 from strongroom.backends.postgres.link import AsyncLink, Link, Rows
 from strongroom.backends.postgres.watch import POLL_SECONDS, WATCH, channel
 from strongroom.errors import Closed, Unavailable
@@ -89,10 +89,10 @@ class Core:
         check_sizes(commit, self._limit)
         effort = Effort(self.address.shown, self._timeout, commit.id, commits.new_call())
         arguments = commits.arguments(commit, self._timeout, self.kept_seconds)
-        if self._group is None or (key := only_key(commit)) is None:
+        if self._group is None or (keys := few_keys(commit)) is None:
             row = await self._send_alone(arguments, effort)
         else:
-            row = await self._group.settle(Ticket(key, arguments, commits.size(commit), effort))
+            row = await self._group.settle(Ticket(keys, arguments, commits.size(commit), effort))
         return commits.settled(commit, row)
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -151,6 +151,7 @@ class Core:
             await self._link.pause(pause)
 
     async def _send_alone(self, arguments: tuple[Any, ...], effort: Effort) -> tuple[Any, ...]:
+        arguments = commits.while_left(arguments, effort.left)  # it may have waited for others before
         return (await self._call(self.address.sql(commits.CALL), arguments, effort))[0]
 
     async def _send_all(self, link: AsyncLink, tickets: list[Ticket]) -> None:
@@ -160,7 +161,8 @@ class Core:
         try:
             con.deadline = first.patience()
             calls = [(*commits.in_a_hurry(ticket.arguments), *ticket.effort.copy()) for ticket in tickets]
-            rows = await link.execute_all(con, self.address.sql(commits.CALL), calls)
+            sql = self.address.sql(commits.CALL)
+            rows = await (link.execute_all(con, sql, calls) if len(calls) > 1 else link.execute(con, sql, calls[0]))
         except psycopg.Error as error:
             if dropped(con.pgconn, error):
                 _lose(tickets)

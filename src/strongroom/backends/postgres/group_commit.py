@@ -4,10 +4,11 @@ For an event loop, where many tasks share one process. Alone, a commit goes at o
 way the next commits wait; whoever is first when a lane becomes free takes along all that have come since. A connection,
 a message and a transaction for each is what they save.
 
-Only commits that touch a single key each and claim nothing share a message, in the order of their keys: locks are taken
-in one order by everybody, so there are no deadlocks. Each is still checked on its own: a refusal is an answer, not
-an error. If the message fails (one of them had to wait for a lock, or the connection is lost), nothing of it was
-applied, or nobody knows; each commit then goes on by itself, as it would have alone.
+Commits that touch a few keys each and claim nothing share a message, in the order of their keys, so that those who
+share keys seldom wait for each other in a circle; and no message waits longer than a moment for a lock, which ends a
+circle and keeps a lane from being held by somebody else's lock. Each commit is still checked on its own: a refusal is
+an answer, not an error. If the message fails (it had to wait for a lock, or the connection is lost), nothing of it was
+applied, or nobody knows; each commit then goes on by itself, for as long as it takes.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from strongroom.store import Commit, Key, claims_of
 
 LANES = 2
 MOST = 64
+MOST_KEYS = 4  # as many as a message, an event, an update or a small turn is about
 MOST_BYTES = 4 * 1024 * 1024
 
 
 class Ticket(Struct, eq=False):
     """One commit: what to send, and what came back."""
 
-    key: Key  # the only one it is about
+    keys: tuple[Key, ...]  # that it is about, in order
     arguments: tuple[Any, ...]
     size: int
     effort: Effort
@@ -63,8 +65,6 @@ class GroupCommit:
         if leads:
             batch = self._batch(ticket)
             try:
-                if len(batch) == 1:
-                    return await self._alone(ticket.arguments, ticket.effort)
                 await self._send(batch)
             finally:
                 self._hand_over(batch)
@@ -75,7 +75,7 @@ class GroupCommit:
         while self._waiting and len(batch) < MOST and self._waiting[0].size <= room:
             room -= self._waiting[0].size
             batch.append(self._waiting.popleft())
-        return sorted(batch, key=lambda ticket: ticket.key)
+        return sorted(batch, key=lambda ticket: ticket.keys)
 
     def _hand_over(self, batch: list[Ticket]) -> None:
         for ticket in batch:
@@ -89,9 +89,7 @@ class GroupCommit:
         self._under_way -= 1
 
 
-def only_key(commit: Commit) -> Key | None:
-    """Return the key that a commit is about, if it is about a single one and claims nothing."""
-    if claims_of(commit):
-        return None
+def few_keys(commit: Commit) -> tuple[Key, ...] | None:
+    """Return the keys that a commit is about, in order, if they are few and it claims nothing."""
     keys = {part.key for part in (*commit.expects, *commit.writes)}
-    return keys.pop() if len(keys) == 1 else None
+    return None if len(keys) > MOST_KEYS or claims_of(commit) else tuple(sorted(keys))

@@ -35,7 +35,7 @@ from strongroom.backends.sqlite.log import Log
 from strongroom.backends.sqlite.receipts import Retention, SyncReceipt
 from strongroom.backends.sqlite.schema import stamp
 from strongroom.backends.sqlite.search import MOST_BEHIND, catch_up, catch_up_anywhere, how_far_behind
-from strongroom.backends.sqlite.writes import Writer, erases
+from strongroom.backends.sqlite.writes import Writer, erases, pays
 from strongroom.errors import CommitUnknown, Damaged, StoreError, StrongroomError, Unavailable
 from strongroom.store import ExportItem, Find, Receipt
 
@@ -59,7 +59,7 @@ class Committer:
     ) -> None:
         self.failed: StrongroomError | None = None
         self.about_to_wait: Callable[[], None] = lambda: None  # called before each wait for the disk or for others
-        self.settled: Callable[[], None] = lambda: None  # called after each batch
+        self.settled: Callable[[Sequence[Ticket]], None] = lambda batch: None  # called after each batch
         self.batches = 0
         self._store = connections
         self._queue = queue
@@ -71,8 +71,9 @@ class Committer:
         self._last: tuple[str, str, int] | None = None  # a receipt that must be there: its space, id and until when
         self._unswept = 0
         self._begun: Writer | None = None  # whose transaction is open
-        self._cleaner = Cleaner()
+        self._cleaner = Cleaner(sealed=connections.sealed)
         self._behind: int | None = None  # how many texts the index lacks, as far as we know; None: nobody has looked
+        self._came = 0  # how many texts were committed since anybody indexed
         self._stamp = True  # whether the next state to reach the file itself needs a stamp of its own
         self._ending = False  # whether COMMIT was reached
         self._reconnecting = False  # whether a removed log is known to be in the file, and not replaced yet
@@ -100,7 +101,7 @@ class Committer:
     def begin(self, batch: list[Ticket]) -> bool:
         """Write what a batch writes, unless something else has to be done or waited for first; say whether it is so.
         `finish` must follow, from whatever thread."""
-        if self._cleaner.due or (self._behind or 0) > MOST_BEHIND:
+        if self._cleaner.due:
             return False
         try:
             self._begun = self._write(batch, patient=False)
@@ -143,7 +144,8 @@ class Committer:
     def load(self, items: Sequence[ExportItem]) -> None:
         """Put items from another store in place."""
         self._until_kept(lambda: self._change(lambda con: load(con, items)))
-        self._index(sum(len(item.records) for item in items))
+        self._came += sum(len(item.records) for item in items)
+        self.index()
 
     def compact(self) -> None:
         """Rewrite the file without its free space."""
@@ -218,27 +220,38 @@ class Committer:
             self._abandon(error)
             raise
         erasing = [ticket for ticket in batch if isinstance(ticket.answer, Receipt) and erases(ticket.work)]
+        paying = any(pays(ticket.work) for ticket in erasing)
         for ticket in batch:
             ticket.done = ticket not in erasing
-        self.settled()
-        if erasing:
+        self.settled(batch)
+        if paying:
             self._cleaner.look(writer.con)
-        if (upkeep and self._cleaner.due) or (erasing and self._cleaner.duty is not None):
-            self._clean(writer, patient=bool(erasing))
+        elif erasing:
+            self._cleaner.owe(writer.con)
+        if (upkeep and self._cleaner.due) or (paying and self._cleaner.duty is not None):
+            self._clean(writer, patient=paying)
         for ticket in erasing:
             assert isinstance(ticket.answer, Receipt)
             ticket.answer = structs.replace(ticket.answer, pending=self._cleaner.pending)
             ticket.done = True
-        if writer.texts:
-            self._index(writer.texts, later=not upkeep)
+        self._came += writer.texts
 
-    def _index(self, texts: int, *, later: bool = False) -> None:
-        """Take note of new texts; if too many wait for a search, index as many as came, now or with a later commit."""
-        behind = (self._behind or 0) + texts
+    @property
+    def lags(self) -> bool:
+        """Whether texts have come that make too many wait for a search: then `index`, once everybody is told."""
+        return self._came > 0 and (self._behind or 0) + self._came > MOST_BEHIND
+
+    def index(self) -> None:
+        """Index some more texts than have come since the last time, if too many wait for a search.
+
+        Not all that wait: an earlier process may have left any number.
+        """
+        came, self._came = self._came, 0
+        behind, done = (self._behind or 0) + came, 0
         try:
-            while behind > MOST_BEHIND and not later:
+            while behind > MOST_BEHIND and done <= came:
                 indexed = self._until_kept(lambda: self._change(catch_up_anywhere))
-                behind = behind - indexed if indexed else 0
+                behind, done = behind - indexed if indexed else 0, done + indexed
         except (StrongroomError, *DRIVER_ERRORS):
             behind = 0  # what was committed stands, and whatever is wrong, a search says it better
         self._behind = behind
@@ -392,6 +405,10 @@ class Connections(Protocol):
 
     @property
     def anchor(self) -> apsw.Connection: ...
+    @property
+    def sealed(self) -> bool:
+        """Whether each page of the file is encrypted as a whole."""
+
     def connect_to_write(self) -> apsw.Connection: ...
     def reconnect(self) -> None:
         """Close everything that still knows a log that was removed, and open the file again."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from strongroom.backends.sqlite.encryption import Cipher
-from strongroom.backends.sqlite.rekeying import sync
+from strongroom.backends.sqlite.rekeying import make_like, sync
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
     MASK,
@@ -117,6 +118,9 @@ def _load_records(con: apsw.Connection, ref: int, item: ExportItem) -> None:
 
 def backup(target: Path, write: Callable[[Path], None]) -> None:
     """Write a copy of a file as it is now, complete and under its name, or not at all."""
+    for old in target.parent.glob(f".{escape(target.name)}.*.partial"):
+        if not _is_alive(old.name.split(".")[-2]):
+            old.unlink(missing_ok=True)  # whoever wrote it was killed
     if target.exists():
         raise InvalidInput(f"{target} exists already; a backup never overwrites (nothing changed)")
     if not target.parent.is_dir():
@@ -134,8 +138,19 @@ def backup(target: Path, write: Callable[[Path], None]) -> None:
         partial.unlink(missing_ok=True)
 
 
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def copy_pages(source: apsw.Connection, cipher: Cipher, partial: Path) -> None:
     """Copy a file page by page, under the same key."""
+    make_like(Path(source.filename), partial)
     copy = apsw.Connection(str(partial))
     try:
         cipher.unlock(copy)

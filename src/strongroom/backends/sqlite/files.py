@@ -11,9 +11,10 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from strongroom.errors import InvalidInput, Unavailable
@@ -57,6 +58,11 @@ def refuse_hard_link(path: Path) -> None:
         )
 
 
+def rights_beside(database: os.stat_result) -> int:
+    """Return the rights of a file that is made beside a database: those of the database, and its owner may write."""
+    return stat.S_IMODE(database.st_mode) | stat.S_IRUSR | stat.S_IWUSR
+
+
 def filesystem_of(folder: str, mounts: str) -> str:
     """Return the type of the file system a folder is on, given the text of /proc/self/mounts."""
     best, kind = -1, ""
@@ -82,7 +88,7 @@ class Queue:
     """
 
     def __init__(self, path: Path) -> None:
-        self._name = f"{path}-queue"
+        self._path, self._name = path, f"{path}-queue"
         self._fd = -1
         self._flag: mmap.mmap | None = None
 
@@ -137,6 +143,8 @@ class Queue:
     def _open(self) -> None:
         try:
             self._fd = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            with suppress(OSError):  # whoever may not read the database may not stand in its queue, and the reverse
+                os.fchmod(self._fd, rights_beside(self._path.stat()))
             if os.fstat(self._fd).st_size == 0:
                 os.write(self._fd, b"\0")
             self._flag = mmap.mmap(self._fd, 1)

@@ -83,6 +83,12 @@ class Commits(Protocol):
     def apply(self, batch: list[Ticket]) -> None: ...
     def begin(self, batch: list[Ticket]) -> bool: ...
     def finish(self, batch: list[Ticket]) -> None: ...
+    @property
+    def lags(self) -> bool:
+        """Whether there is something to `index`, which nobody who committed need wait for."""
+        ...
+
+    def index(self) -> None: ...
 
 
 class GroupCommit:
@@ -110,6 +116,8 @@ class GroupCommit:
             # Nobody to share with. Whoever arrives from now on queues up, and is looked for when we let go.
             try:
                 self._committer.apply([ticket])
+                if self._committer.lags:
+                    self._committer.index()
             finally:
                 self._let_go()
             return ticket.answer if type(ticket.answer) is Receipt else ticket.result()
@@ -213,6 +221,9 @@ class GroupCommit:
             self._patience_seconds = time.monotonic() - began
             slow = self._patience_seconds > SLOW_SECONDS
             self._crowd = len(batch) if slow else 0
+        if self._committer.lags:
+            self.tell()
+            self._committer.index()
 
     def _take(self) -> list[Ticket]:
         if self._crowd > 1:

@@ -4,7 +4,7 @@
   folder stands for all files, which are asked only when it has changed: asking Linux (6.13 and later) for a file's
   times makes the next write stamp it afresh, and the next fdatasync then costs a journal commit more (measured: 60 us,
   half of a whole commit).
-* A log that went away without the file need not have taken anything along: see `SqliteStore._reconnect`.
+* A log that went away without the file need not have taken anything along: see `SqliteStore.reconnect`.
 * An older copy written over the database in place keeps the file and loses what is in it. Every state that reaches
   the file itself carries a greater stamp than those before (`schema.stamp`), so a smaller one tells.
 """

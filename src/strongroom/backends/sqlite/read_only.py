@@ -18,7 +18,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -31,10 +32,11 @@ from strongroom.backends.sqlite.failures import translated
 from strongroom.backends.sqlite.log import MAGIC
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.search import is_behind, search
+from strongroom.backends.sqlite.watch import Version
 from strongroom.encryption import Secret
 from strongroom.errors import SchemaMismatch, StoreError, Unavailable
 from strongroom.files import may_write
-from strongroom.store import Commit, Durability, ExportItem, Find, Found, Key, Range, Receipt, ask
+from strongroom.store import Commit, Durability, ExportItem, Find, Found, Receipt
 
 T = TypeVar("T")
 
@@ -49,6 +51,7 @@ class ReadOnlyStore(Reader):
     """Read what is in a SQLite file. Whatever would write is refused."""
 
     durability = Durability("durable", True, True, "nothing")
+    _pause_seconds = PAUSE_SECONDS  # whoever asks for a file's times slows its writer down
 
     @checked
     def __init__(
@@ -85,24 +88,6 @@ class ReadOnlyStore(Reader):
             )
         return found
 
-    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
-        """Return once the stream is longer than `length`, or the time is up."""
-        deadline = time.monotonic() + timeout_seconds
-        while not self._closed and ask(self, Range(key, 0, 0)).length <= length:
-            if (left := deadline - time.monotonic()) <= 0:
-                return
-            time.sleep(min(left, PAUSE_SECONDS))
-
-    def changed(self, seen: int, timeout_seconds: float) -> int:
-        """Return a number that differs from `seen` as soon as the files changed, or when the time is up."""
-        deadline = time.monotonic() + timeout_seconds
-        while True:
-            self._check_usable()
-            now = hash(_look(self.path)) & (1 << 62) - 1
-            if now != seen or time.monotonic() > deadline:
-                return now
-            time.sleep(PAUSE_SECONDS)
-
     # ---- what it does not do ----------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> Receipt:
@@ -125,6 +110,7 @@ class ReadOnlyStore(Reader):
         """Let go of the file. Closing twice is fine."""
         if self._closed or self._forked:
             return
+        self._watch.stop()  # not below: its thread may be about to read
         with self._one_by_one:
             self._closed = True
             self._drop()
@@ -135,6 +121,10 @@ class ReadOnlyStore(Reader):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextmanager
+    def _versions(self) -> Iterator[Version]:
+        yield lambda: _look(self.path)
 
     # ---- connections ------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -24,10 +25,11 @@ from strongroom.backends.sqlite.files import refuse_folder, refuse_hard_link, re
 from strongroom.backends.sqlite.receipts import find
 from strongroom.backends.sqlite.rekeying import write_copy
 from strongroom.backends.sqlite.rows import answer
+from strongroom.backends.sqlite.watch import PAUSE_SECONDS, Version, Watch
 from strongroom.encryption import Secret
 from strongroom.errors import Closed, InvalidInput, Unavailable
 from strongroom.files import path_of
-from strongroom.store import Answer, AnyQuestion, Budget, ExportPage, Get, Part, ReceiptOf, within
+from strongroom.store import Answer, AnyQuestion, Budget, ExportPage, Get, Key, Part, Range, ReceiptOf, Slice, within
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ _inherited: set[Path] = set()
 
 class Reader(ABC):
     """A SQLite file, as far as it is only looked at."""
+
+    _pause_seconds = PAUSE_SECONDS  # between two looks for what others have written
 
     def __init__(self, path: str | os.PathLike[str], key: Secret | None) -> None:
         self.path = path_of(path).resolve()
@@ -59,6 +63,7 @@ class Reader(ABC):
                 reason="forked",
             )
         self._cipher = Cipher(self.path, key)
+        self._watch = Watch(self._versions, self._lengths, self._pause_seconds)
 
     def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot."""
@@ -115,6 +120,22 @@ class Reader(ABC):
     def require_usable(self) -> None:
         """Raise why this store cannot be used, if it cannot."""
         self.look([])
+
+    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        """Return once the stream is longer than `length`, or the time is up."""
+        self._watch.wait(key, length, timeout_seconds)
+
+    def watching(self, key: Key, length: int, wake: Callable[[], object]) -> AbstractContextManager[None]:
+        """Have `wake` called inside of the block whenever the stream may have become longer than `length`."""
+        return self._watch.waiting(key, length, wake)
+
+    def _lengths(self, keys: Sequence[Key]) -> list[int]:
+        found = self.look([Range(key, 0, 0) for key in keys])
+        return [part.length for part in found if isinstance(part, Slice)]
+
+    @abstractmethod
+    def _versions(self) -> AbstractContextManager[Version]:
+        """Open a way to ask whether the files have changed."""
 
     @abstractmethod
     def close(self) -> None: ...

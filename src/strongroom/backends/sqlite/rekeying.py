@@ -1,15 +1,17 @@
 """A file under another key, or none: encrypting, decrypting and changing a key are one thing.
 
 The new file is written beside the old one, compared with it row by row, synced, and only then takes its name. A kill at
-any moment leaves the one or the other, whole, and perhaps an unfinished file that the next call removes. Nobody else
-can have the store open meanwhile: whoever opens it waits, and finds the new file.
+any moment leaves the one or the other, whole, and perhaps an unfinished file, which whoever opens the store next
+removes. Nobody else can have the store open meanwhile: whoever opens it waits, and finds the new file. That has the
+owner and the rights of the old one, and nobody else may read it while it is written.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import quote
@@ -20,12 +22,14 @@ import msgspec
 from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.encryption import SALT_BYTES, Cipher, header_of, kind_of, pragma, require_encryption
 from strongroom.backends.sqlite.failures import translated
-from strongroom.backends.sqlite.files import Queue, refuse_folder, refuse_hard_link, refuse_network
+from strongroom.backends.sqlite.files import Queue, refuse_folder, refuse_hard_link, refuse_network, rights_beside
 from strongroom.encryption import Secret, fetched
 from strongroom.errors import Damaged, InvalidInput, SchemaMismatch, Unavailable
 from strongroom.files import path_of
 
 Progress = Callable[[int, int], None]  # how many bytes are written, of about how many
+
+PAUSE_SECONDS = 0.05  # between two looks whether everybody else is gone
 
 _PLAIN_KEY = ""
 _STEPS = 20_000  # of SQLite's machine, between two looks at how far it is
@@ -54,21 +58,35 @@ def rekey(
     deadline = time.monotonic() + timeout_seconds
     queue = Queue(file)
     try:
-        with queue.turn(deadline), translated():
-            con = _alone(file, cipher, deadline)
+        with translated(), _alone(file, cipher, queue, deadline) as con:
+            partial = unfinished(file)
+            _write(con, partial, target, progress)
             try:
-                partial = file.with_name(f".{file.name}.rekeyed")
-                _write(con, partial, target, progress)
-                try:
-                    _require_same(con, partial, target)
-                    partial.replace(file)
-                finally:
-                    partial.unlink(missing_ok=True)
-                sync(file.parent)
+                _require_same(con, partial, target)
+                partial.replace(file)
             finally:
-                con.close()
+                partial.unlink(missing_ok=True)
+            sync(file.parent)
     finally:
         queue.close()
+
+
+def unfinished(file: Path) -> Path:
+    """Return where a file under another key is written before it takes its place."""
+    return file.with_name(f".{file.name}.rekeyed")
+
+
+def make_like(original: Path, copy: Path) -> None:
+    """Give a copy, made or not yet, the owner and the rights of the original, as far as this process may."""
+    told = original.stat()
+    handle = os.open(copy, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if (told.st_uid, told.st_gid) != (os.fstat(handle).st_uid, os.fstat(handle).st_gid):
+            with suppress(PermissionError):
+                os.fchown(handle, told.st_uid, told.st_gid)
+        os.fchmod(handle, rights_beside(told))
+    finally:
+        os.close(handle)
 
 
 def write_copy(con: apsw.Connection, partial: Path, new_key: Secret | None) -> None:
@@ -89,31 +107,42 @@ def _connect(path: Path, cipher: Cipher) -> apsw.Connection:
     return con
 
 
-def _alone(path: Path, cipher: Cipher, deadline: float) -> apsw.Connection:
-    """Return a connection that keeps everybody else out, with everything in the file itself."""
-    con = _connect(path, cipher)
-    try:
-        try:
-            ours = con.pragma("application_id") == schema.APPLICATION_ID
-        except apsw.NotADBError:
-            raise (cipher.refusal() if cipher.is_on else _foreign()) from None
-        if not ours:
-            raise _foreign()
-        while True:
+@contextmanager
+def _alone(path: Path, cipher: Cipher, queue: Queue, deadline: float) -> Iterator[apsw.Connection]:
+    """Lend a connection that keeps everybody else out, with everything in the file itself.
+
+    Whoever has the store open is asked again and again, and writes in between: the turn is given back each time.
+    """
+    while True:
+        with queue.turn(deadline):
+            con = _connect(path, cipher)
             try:
-                con.execute("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE").fetchall()
-                con.execute("BEGIN EXCLUSIVE; COMMIT")
-                return con
-            except apsw.BusyError:
-                if time.monotonic() > deadline:
-                    raise Unavailable(
-                        "somebody else has the store open: stop every process that uses it first; nothing changed",
-                        reason="locked",
-                    ) from None
-            time.sleep(0.01)
-    except BaseException:
-        con.close()
-        raise
+                _require_ours(con, cipher)
+                try:
+                    con.execute("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE").fetchall()
+                    con.execute("BEGIN EXCLUSIVE; COMMIT")
+                except apsw.BusyError:
+                    pass
+                else:
+                    yield con
+                    return
+            finally:
+                con.close()
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                "somebody else has the store open: stop every process that uses it first; nothing changed",
+                reason="locked",
+            )
+        time.sleep(PAUSE_SECONDS)
+
+
+def _require_ours(con: apsw.Connection, cipher: Cipher) -> None:
+    try:
+        ours = con.pragma("application_id") == schema.APPLICATION_ID
+    except apsw.NotADBError:
+        raise (cipher.refusal() if cipher.is_on else _foreign()) from None
+    if not ours:
+        raise _foreign()
 
 
 def _foreign() -> SchemaMismatch:
@@ -131,6 +160,7 @@ def _write(con: apsw.Connection, partial: Path, key: str, progress: Progress) ->
         return False
 
     try:
+        make_like(Path(con.filename), partial)  # VACUUM INTO takes an empty file
         con.set_progress_handler(look, _STEPS)
         name = f"file:{quote(str(partial))}?" + (f"hexkey={key.encode().hex()}" if key else "key=")
         con.execute("VACUUM INTO ?", (name,))

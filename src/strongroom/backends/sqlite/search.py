@@ -9,13 +9,14 @@ who commit index some of them now and then (`Committer`), so that the first sear
 
 The index stores words as `strongroom.stemming` made them, never the text (it is contentless), plus one marker per row
 for its (space, kind) and one for each tag, so that a query is narrowed to its tenant inside the index. The text itself
-is read from the row, which is also where a hit is checked again. Erasing text removes its words physically (FTS5's
+is read from the row, which is also where a hit is checked again. A commit that erases removes words physically (FTS5's
 secure-delete).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
@@ -128,15 +129,18 @@ def _index_document(con: apsw.Connection, key: Key, ref: int) -> int:
     return 1
 
 
-def unindex_document(con: apsw.Connection, key: Key, ref: int, text: str, tags: dict[str, str]) -> None:
-    """Take a document's words out of the index, or off the list of what it lacks."""
+def unindex_document(con: apsw.Connection, key: Key, ref: int, text: str, tags: dict[str, str], erase: bool) -> bool:
+    """Take a document's words out of the index, or off the list of what it lacks; otherwise like `unindex_records`."""
     con.execute("DELETE FROM unindexed WHERE ref = ?", (ref,))
-    if con.changes() == 0:
-        con.execute(_REMOVE, (ref, _row_text(text, " ".join(_markers(key, tags)))))
+    if con.changes():
+        return False
+    _remove(con, [(ref, _row_text(text, " ".join(_markers(key, tags))))], erase)
+    return True
 
 
-def unindex_records(con: apsw.Connection, key: Key, ref: int, start: int, stop: int, *, erase: bool = False) -> None:
-    """Take the words of records start <= index < stop out of the index; with `erase`, out of the file as well.
+def unindex_records(con: apsw.Connection, key: Key, ref: int, start: int, stop: int, erase: bool) -> bool:
+    """Take the words of records start <= index < stop out of the index, with `erase` out of the file as well; tell
+    whether there were any.
 
     FTS5 only notes a removal and tidies up later. Its secure-delete removes at once, and costs a hundred times more.
     """
@@ -145,14 +149,20 @@ def unindex_records(con: apsw.Connection, key: Key, ref: int, start: int, stop: 
     base = ref << INDEX_BITS
     markers = " ".join(_markers(key, {}))
     known = min(stop, indexed)
-    if erase:
-        con.execute(_SECURE, (1,))
+    found = False
     for first in range(start, known, STEP):
         rows: list[Any] = con.execute(_TEXTS, (base + first, base + min(first + STEP, known), -1)).fetchall()
-        for pos, text in rows:
-            if text is not None:
-                con.execute(_REMOVE, (pos, _row_text(text, markers)))
-    if erase:
+        texts = [(pos, _row_text(text, markers)) for pos, text in rows if text is not None]
+        _remove(con, texts, erase)
+        found |= bool(texts)
+    return found
+
+
+def _remove(con: apsw.Connection, texts: list[tuple[int, str]], erase: bool) -> None:
+    if texts and erase:
+        con.execute(_SECURE, (1,))
+    con.executemany(_REMOVE, texts)
+    if texts and erase:
         con.execute(_SECURE, (0,))
 
 
@@ -170,7 +180,8 @@ def search(con: apsw.Connection, find: Find) -> Found:
     total = _count(con, scope, low, high)
     places = {word: _positions(con, f'{scope} AND "{word}"', low, high) for word in dict.fromkeys(find.words)}
     chosen = choose(total, places, find.limit)
-    matches = (match for place in chosen if (match := _match(con, find, place)) is not None)
+    heads = cache(lambda ref: con.execute(_NAME, (ref,)).fetchone())  # many places are of one stream
+    matches = (match for place in chosen if (match := _match(con, heads, find, place)) is not None)
     shown = tuple(takewhile(room_for(find), matches))
     return Found(total, {word: len(found) for word, found in places.items()}, shown)
 
@@ -191,18 +202,18 @@ def _positions(con: apsw.Connection, query: str, low: int, high: int) -> list[in
     return found
 
 
-def _match(con: apsw.Connection, find: Find, place: int) -> Match | None:
+def _match(con: apsw.Connection, heads: Callable[[int], Any], find: Find, place: int) -> Match | None:
     """Read what stands at a place, and believe the row, not the index, about whose it is."""
     if place >> INDEX_BITS:
         row: Any = con.execute(f"SELECT {RECORD_COLUMNS} FROM record WHERE pos = ?", (place,)).fetchone()
-        name: Any = con.execute(_NAME, (place >> INDEX_BITS,)).fetchone()
+        name: Any = heads(place >> INDEX_BITS)
         if row is None or name is None or name[:2] != (find.space, find.kind):
             return None
         key = stored_key(*name[:3])
         require_sound(key, name[3:])
         record = to_record(key, row, place & MASK)
         return Match(key, record=record) if record.text is not None else None
-    found: Any = con.execute(_NAME, (place,)).fetchone()
+    found: Any = heads(place)
     if found is None or found[:2] != (find.space, find.kind):
         return None
     key = stored_key(*found[:3])

@@ -19,7 +19,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote
@@ -32,13 +33,14 @@ from strongroom.backends.sqlite.committer import Committer, drop
 from strongroom.backends.sqlite.erasure import owed
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translated
 from strongroom.backends.sqlite.files import Queue
-from strongroom.backends.sqlite.group_commit import GroupCommit
+from strongroom.backends.sqlite.group_commit import GroupCommit, Ticket
 from strongroom.backends.sqlite.identity import Identity, LogRemovedError
 from strongroom.backends.sqlite.log import FULL, Log
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.receipts import Retention, SyncReceipt
+from strongroom.backends.sqlite.rekeying import unfinished
 from strongroom.backends.sqlite.search import is_behind, search
-from strongroom.backends.sqlite.watch import Watch
+from strongroom.backends.sqlite.watch import Version
 from strongroom.encryption import Secret
 from strongroom.errors import Damaged, StrongroomError, Unavailable
 from strongroom.store import (
@@ -51,13 +53,10 @@ from strongroom.store import (
     ExportItem,
     Find,
     Found,
-    Key,
     Part,
-    Range,
     Receipt,
     ReceiptOf,
     Repeats,
-    ask,
     check_sizes,
     kept_seconds,
 )
@@ -96,7 +95,6 @@ class SqliteStore(Reader):
         self._limit = max_record_bytes
         self.kept_seconds = kept_seconds(repeats)
         self._queue = Queue(self.path)
-        self._watch = Watch(self._connect_to_read)
         with translated(reading=True):
             try:
                 self.anchor = self._open_first()
@@ -113,6 +111,9 @@ class SqliteStore(Reader):
                     reason="read_only",
                 ) from error
         self._cipher.forget_secret()
+        with suppress(OSError):
+            # Nobody gives a file another key while it is open, so what lies there was left by somebody who was killed.
+            unfinished(self.path).unlink(missing_ok=True)
         self._identity = Identity(self.path, self._read_stamp)
         self._committer = Committer(
             self._identity,
@@ -124,7 +125,7 @@ class SqliteStore(Reader):
         )
         self._group = GroupCommit(self._committer)
         self._committer.about_to_wait = self._group.tell
-        self._committer.settled = self._watch.note
+        self._committer.settled = self._note
         keep_from_forks(self)
         self._settle_duty()
 
@@ -181,20 +182,6 @@ class SqliteStore(Reader):
                 self._committer.catch_up(find)
         raise Damaged("the index of words lacks something that cannot be added; restore a backup", reason="corrupt")
 
-    def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
-        """Return once the stream is longer than `length`, or the time is up."""
-        deadline = time.monotonic() + timeout_seconds
-        while not self._closed:
-            seen = self._watch.count
-            if ask(self, Range(key, 0, 0)).length > length or not self._watch.wait(seen, deadline):
-                return
-
-    def changed(self, seen: int, timeout_seconds: float) -> int:
-        """Return a count of changes as soon as it differs from `seen`, or when the time is up."""
-        self._check_usable()
-        self._watch.wait(seen, time.monotonic() + timeout_seconds)
-        return self._watch.count
-
     # ---- upkeep -----------------------------------------------------------------------------------------------------
 
     def load(self, items: Sequence[ExportItem]) -> None:
@@ -202,7 +189,7 @@ class SqliteStore(Reader):
         self._check_usable(writing=True)
         with self._group.alone(), translated():
             self._committer.load(items)
-        self._watch.note()
+        self._watch.note_all()
 
     def compact(self) -> None:
         """Give free space back to the disk. Writers wait meanwhile; needs room for a second copy."""
@@ -295,6 +282,10 @@ class SqliteStore(Reader):
             time.sleep(0.001)
         self._identity.renew()
 
+    @property
+    def sealed(self) -> bool:
+        return self._cipher.is_on
+
     def connect_to_write(self) -> apsw.Connection:
         return self._connect(writer=True)
 
@@ -332,6 +323,19 @@ class SqliteStore(Reader):
         if writer:
             con.execute(_WRITER_PRAGMAS).fetchall()
         return con
+
+    @contextmanager
+    def _versions(self) -> Iterator[Version]:
+        con = self._connect_to_read()
+        try:
+            yield lambda: con.pragma("data_version")
+        finally:
+            con.close()
+
+    def _note(self, batch: Sequence[Ticket]) -> None:
+        """Wake those who wait for what these commits have written."""
+        works = (ticket.work for ticket in batch)
+        self._watch.note(write.key for work in works if type(work) is Commit for write in work.writes)
 
     def _connect_to_read(self) -> apsw.Connection:
         return self._connect(writer=False)

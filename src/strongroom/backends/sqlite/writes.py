@@ -91,6 +91,7 @@ class Writer:
         self.texts = 0  # how many texts this transaction left for the index to catch up with
         self.last: tuple[str, str, int] | None = None  # the newest receipt: its space, id and until when it is kept
         self._removed = False  # whether the commit that is being applied took content away
+        self._erasing = False  # whether what it takes away must leave the files, too
         self._cache = Cache(self.execute)
         self._top = 0  # the greatest ref in use, once it is known
         # Rows that only add are collected, and written at the end of a commit: one call for all of a table.
@@ -161,6 +162,7 @@ class Writer:
         _check(steps)
         self.wrote = self.writing = True
         self._removed = False
+        self._erasing = erases(commit)
         short = self.receipts.fresh
         if short is None or not self._alone or not _ends_with_append(steps) or not can_carry(commit):
             versions = tuple([self._write(write, state) for write, state in steps])
@@ -168,7 +170,7 @@ class Writer:
             self.receipts.keep(commit, versions)
         else:
             versions = self._write_and_carry(steps, short, commit.digest)
-        if self._removed and erases(commit):
+        if self._removed and self._erasing:
             erasure.note(self.con, self.receipts.retention.now())
         self.last = (space, id, self.receipts.retention.until(commit.keep))
         self.writing = False
@@ -288,7 +290,7 @@ class Writer:
             self._removed = True
             kept = self.execute("SELECT chain FROM record WHERE pos = ?", (base + before - 1,)).fetchone()
             state.base_chain = kept[0]
-            unindex_records(self.con, key, state.ref, state.first, before)
+            self._note_words(unindex_records(self.con, key, state.ref, state.first, before, self._erasing))
             self.execute("DELETE FROM record WHERE pos >= ? AND pos < ?", (base + state.first, base + before))
         state.first = before
         self._save_head(key, state, alive=alive and state.alive, version=before)
@@ -336,7 +338,12 @@ class Writer:
         if state.text is not None:
             self._flush()
             tags = tags_of(state.tags)
-            unindex_document(self.con, key, state.ref, state.text, tags)
+            self._note_words(unindex_document(self.con, key, state.ref, state.text, tags, self._erasing))
+
+    def _note_words(self, removed: bool) -> None:
+        """Remember that words were taken out of the index which still lie in it."""
+        if removed and not self._erasing:
+            erasure.note_words(self.con, self.receipts.retention.now())
 
     def _retag(self, key: Key, ref: int, old: dict[str, str], new: dict[str, str]) -> None:
         space, kind = key.space, key.kind
@@ -357,6 +364,11 @@ class Writer:
 def erases(work: Commit | SyncReceipt) -> bool:
     """Tell whether what a commit takes away must leave the files, too."""
     return type(work) is Commit and any(type(write) is Erase for write in work.writes)
+
+
+def pays(work: Commit | SyncReceipt) -> bool:
+    """Tell whether the files are to be clean before a commit is answered, of it and of all that was owed before."""
+    return erases(work) and not (type(work) is Commit and work.owes)
 
 
 def _ends_with_append(steps: Sequence[tuple[Write, State]]) -> bool:

@@ -21,6 +21,8 @@ from strongroom.errors import StrongroomError
 from strongroom.files import writing
 
 PAGE = 500
+# In the detail of an event: what its caller called it, and the time the caller gave it.
+GIVEN = "given"
 
 
 def export_working_set(run: Run, path: Path) -> None:
@@ -37,7 +39,14 @@ def export_working_set(run: Run, path: Path) -> None:
 
 def export_ledger(run: Run, path: Path) -> None:
     """Add to a ledger file the events of a run that are not in it yet."""
-    extend(path, lambda after: (told.to_dict() for told in _events(run, after)))
+    extend(path, lambda after: (as_given(told.to_dict(), told.detail) for told in _events(run, after)))
+
+
+def as_given(event: dict[str, Any], detail: dict[str, Any] | None) -> dict[str, Any]:
+    """Return an event's JSON with the type and the time that its caller gave it."""
+    given: Any = (detail or {}).get(GIVEN)
+    names = ("event_type", "timestamp") if isinstance(given, dict) else ()
+    return {**event, **{name: str(given[name]) for name in names if name in given}}
 
 
 def write_json(path: Path, value: Any) -> None:

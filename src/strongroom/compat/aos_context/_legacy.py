@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from strongroom.services.runs.working_set import require_valid
 from strongroom.values import RunConfig, iso, moment
 
 MAX_BYTES = 1 << 28
+OLD_MANIFEST = "manifest.v2.1.json"
 Json = dict[str, Any]
 
 
@@ -111,10 +113,10 @@ def restorable(path: Path) -> Iterator[Path]:
             yield archive
             return
         try:
-            state = working_set(old["working_set"])
+            state = working_set(old.working_set)
         except ValidationError as problem:
             raise InvalidInput(str(problem)) from None
-        with packed(state, ledger(old.get("ledger", b"")).events) as made:
+        with packed(state, ledger(old.ledger).events, [_episode(raw) for raw in old.episodes]) as made:
             check(made)
             yield made
 
@@ -140,31 +142,42 @@ def _zipped(folder: Path, target: Path) -> Path:
     return target
 
 
-def _old_entries(path: Path) -> dict[str, bytes] | None:
-    """Return the working set and ledger of a pack with an old manifest; None if it has none, or a new one."""
+class _Old(Struct, frozen=True):
+    """What counts of an old pack."""
+
+    working_set: bytes
+    ledger: bytes
+    episodes: list[bytes]
+
+
+def _old_entries(path: Path) -> _Old | None:
+    """Return the files of a pack with an old manifest; None if it has none, or a new one."""
+    found: dict[str, list[bytes]] = {"working_set": [], "ledger": [], "episodes": []}
+    room = MAX_BYTES
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _old_manifest(archive)
             if manifest is None:
                 return None
-            found: dict[str, bytes] = {}
-            for name, digest in manifest["files"].items():
+            for told, digest in manifest["files"].items():
+                name = told.replace("\\", "/")  # as a manifest made under Windows has it
                 kind = _kind(name)
                 if kind is not None:
-                    found[kind] = _read(archive, name)
-                    if sha256(found[kind]).hexdigest() != digest.lower():
+                    content = _read(archive, name, room)
+                    if sha256(content).hexdigest() != digest.lower():
                         raise refused(f"{name!r:.80} is not what the manifest says")
-    except (zipfile.BadZipFile, KeyError, OSError, NotImplementedError, RuntimeError) as problem:
+                    found[kind].append(content)
+                    room -= len(content)
+    except (zipfile.BadZipFile, zlib.error, KeyError, OSError, NotImplementedError, RuntimeError) as problem:
         raise refused(str(problem)[:200]) from None
-    if "working_set" not in found:
+    if not found["working_set"]:
         raise refused("it holds no working set")
-    return found
+    return _Old(found["working_set"][-1], (found["ledger"] or [b""])[-1], found["episodes"])
 
 
 def _old_manifest(archive: zipfile.ZipFile) -> Json | None:
-    if MANIFEST not in archive.namelist():
-        return None
-    manifest = parse(_read(archive, MANIFEST))
+    name = next((name for name in (MANIFEST, OLD_MANIFEST) if name in archive.namelist()), None)
+    manifest = None if name is None else parse(_read(archive, name))
     if not isinstance(manifest, dict) or "format" in manifest:
         return None
     try:
@@ -177,13 +190,24 @@ def _old_manifest(archive: zipfile.ZipFile) -> Json | None:
 def _kind(name: str) -> str | None:
     if name in (_locations.WORKING_SET, packs.WORKING_SET, f"state/{_locations.WORKING_SET}"):
         return "working_set"
-    return "ledger" if name in (_locations.LEDGER, packs.LEDGER, f"ledger/{_locations.LEDGER}") else None
+    if name in (_locations.LEDGER, packs.LEDGER, f"ledger/{_locations.LEDGER}"):
+        return "ledger"
+    return "episodes" if name.startswith(packs.EPISODES) and name.endswith(".json") else None
 
 
-def _read(archive: zipfile.ZipFile, name: str) -> bytes:
+def _episode(raw: bytes) -> Json:
+    try:
+        episode: Json = parse(raw)
+        assert_valid("episode", episode)
+    except (InvalidInput, ValidationError) as problem:
+        raise refused(f"it holds an episode that is none: {problem}") from None
+    return episode
+
+
+def _read(archive: zipfile.ZipFile, name: str, most: int = MAX_BYTES) -> bytes:
     with archive.open(name) as entry:
-        content = entry.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
+        content = entry.read(most + 1)
+    if len(content) > most:
         raise refused(f"{name!r:.80} is larger than any such entry")
     return content
 

@@ -10,7 +10,10 @@ _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 @dataclass(frozen=True)
 class LLMConfig:
-    """Which model to ask, and how. The key is left out of the printed form."""
+    """Which model to ask, and how. The key is left out of the printed form.
+
+    `provider` is `openai`, `anthropic`, or, for a server of your own, `ollama` or `local`.
+    """
 
     provider: str = "openai"
     base_url: str | None = None
@@ -22,12 +25,12 @@ class LLMConfig:
     @classmethod
     def from_env(cls) -> LLMConfig:
         """Read the `LLM_*` variables, and the provider's own key variable where `LLM_API_KEY` is not set."""
-        provider = os.environ.get("LLM_PROVIDER", cls.provider).lower()
+        provider = (os.environ.get("LLM_PROVIDER") or cls.provider).strip().lower()
         return cls(
             provider=provider,
             base_url=os.environ.get("LLM_BASE_URL") or None,
             model_name=os.environ.get("LLM_MODEL_NAME", cls.model_name),
-            api_key=os.environ.get("LLM_API_KEY") or os.environ.get(_KEYS.get(provider, "OPENAI_API_KEY")) or None,
+            api_key=os.environ.get("LLM_API_KEY") or os.environ.get(_KEYS.get(provider, "")) or None,
             temperature=float(os.environ.get("LLM_TEMPERATURE", cls.temperature)),
             max_tokens=int(os.environ.get("LLM_MAX_TOKENS", cls.max_tokens)),
         )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from strongroom.compat.aos_context._exports import write_json
+from strongroom.compat.aos_context._episodes import write_episode
 from strongroom.compat.aos_context.ledger import utc_iso
 from strongroom.compat.aos_context.validation import validate_instance
 from strongroom.errors import StrongroomError
@@ -51,14 +51,6 @@ def create_episode(
         return EpisodeResult(True, write_episode(Path(episodes_dir), episode), episode["episode_id"])
     except (OSError, StrongroomError) as problem:
         return EpisodeResult(False, error=f"save: {problem}")
-
-
-def write_episode(folder: Path, episode: dict[str, Any]) -> Path:
-    """Write an episode's file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{episode['episode_id']}.v2.1.json"
-    write_json(path, episode)
-    return path
 
 
 def _event(told: dict[str, Any], place: int) -> Event:

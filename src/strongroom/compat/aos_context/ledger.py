@@ -3,6 +3,10 @@
 Events are a stream of the store beside the file; the file is a readable copy. Where files lie as they usually do, the
 run of an event is in the same store, and the event joins that run's own ledger in the same commit, so that packs hold
 it. The ledger file of a server's run is a copy of the run's own ledger, and appending to one is appending to the other.
+
+Some events stand for something that Strongroom did, and only Strongroom records them as such: a run's history is read
+from them. A caller who tells of the same is heard too: in a run's own ledger under a `custom.` type, in the file as
+given.
 """
 
 from __future__ import annotations
@@ -17,19 +21,21 @@ from typing import Any
 from strongroom.blocking import Context
 from strongroom.bridge import Inline, run
 from strongroom.compat.aos_context import _legacy, _locations
-from strongroom.compat.aos_context._exports import export_ledger, extend
+from strongroom.compat.aos_context._exports import GIVEN, as_given, export_ledger, extend
 from strongroom.compat.aos_context.validation import validate_instance
 from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
 from strongroom.scope import Scope
-from strongroom.services.runs.events import event_writes
-from strongroom.services.runs.ledger import PAGE, RESERVED, EventTypes, Identity, body_of, entry
+from strongroom.services.runs.ledger import PAGE, EventTypes, Identity, body_of, entry
 from strongroom.services.runs.ledger import event as event_of
+from strongroom.services.runs.state import find, record
 from strongroom.services.runs.working_set import instant
-from strongroom.store import Append, Commit, Entry, Expect, Key, Range, Write, ask, new_id
+from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Key, Range, Write, ask, new_id
 from strongroom.values import EPOCH, iso
 
 KIND = "ledger_file"
 IDS = ("run_id", "task_id", "thread_id")
+# Types that callers of this API record by themselves, and Strongroom too, for a change that it made.
+BOTH = ("RUN_START", "WS_UPDATE_APPLIED", "WS_UPDATE_REJECTED", "MILESTONE")
 
 
 @dataclass
@@ -58,7 +64,8 @@ class FileLedger:
             return LedgerAppendResult(False, None, f"event schema: {result.error}")
         location = _locations.of_ledger(self.path)
         try:
-            EventTypes().check(told["event_type"], told["payload"])
+            if told["event_type"] not in BOTH:
+                EventTypes().check(told["event_type"], told["payload"])
             with _locations.using(location) as ctx:
                 if not location.rooted:
                     self._adopt(ctx)
@@ -75,7 +82,7 @@ class FileLedger:
         mine = location.run(ctx) if location.rooted else None
         if mine is not None and mine.id != told["run_id"]:
             raise InvalidInput(f"this is the ledger of run {mine.id!r}, not {told['run_id']!r:.80}")
-        expects, writes = _with_run(ctx, told)
+        expects, writes = _with_run(ctx, told, alone=mine is not None)
         if mine is None:
             writes = (Append(self._key(ctx), (self._entry(ctx, told),)), *writes)
         if told["sequence_id"] is not None:
@@ -104,9 +111,10 @@ class FileLedger:
     def _events(self, ctx: Context, after: int) -> Iterator[dict[str, Any]]:
         while True:
             page = ask(ctx.store, Range(self._key(ctx), after, None, PAGE))
-            for record in page.records:
-                assert record.body is not None, "a file of these is never erased"
-                yield event_of(record, body_of(record.body).detail or {}).to_dict()
+            for kept in page.records:
+                assert kept.body is not None, "a file of these is never erased"
+                detail = body_of(kept.body).detail or {}
+                yield as_given(event_of(kept, detail).to_dict(), detail)
             if not page.records:
                 return
             after = page.records[-1].index + 1
@@ -123,7 +131,7 @@ class FileLedger:
             actor=event["writer_id"],
             at=(instant(event["timestamp"], "timestamp") - EPOCH) // timedelta(microseconds=1),
             parent=event["parent_event_id"],
-            detail={name: event[name] for name in IDS},
+            detail={name: event[name] for name in IDS} | {GIVEN: {"timestamp": event["timestamp"]}},
             id=event["event_id"],
         )
 
@@ -131,23 +139,28 @@ class FileLedger:
         return Key(ctx.space, KIND, self.path.name)
 
 
-def _with_run(ctx: Context, event: dict[str, Any]) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
+def _with_run(ctx: Context, event: dict[str, Any], *, alone: bool) -> tuple[tuple[Expect, ...], tuple[Write, ...]]:
     """Say what records the event in its run's own ledger, if the run is in this store.
 
-    What only Strongroom records there, because it stands for something that it did, stays in this file alone.
+    What Strongroom records by itself is not told twice, unless that ledger is `alone` in holding it. The time of an
+    event there is when it was recorded; that of the caller is beside it, and so is its type, where it differs.
     """
-    if event["event_type"] in RESERVED:
-        return (), ()
+    type, given = event["event_type"], {"timestamp": event["timestamp"]}
+    if type in BOTH:
+        if not alone:
+            return (), ()
+        type, given = f"custom.aos.{type.lower()}", {**given, "event_type": type}
     try:
-        return run(
-            event_writes(
-                Scope(Inline(ctx.store), ctx.space),
-                event["run_id"],
-                event["event_type"],
-                event["payload"],
-                actor=event["writer_id"],
-                parent=event["parent_event_id"],
-            )
-        )
+        ref, _ = run(find(Scope(Inline(ctx.store), ctx.space), event["run_id"]))
     except NotFound:
         return (), ()
+    told = record(
+        ref,
+        type,
+        event["payload"],
+        actor=event["writer_id"],
+        parent=event["parent_event_id"],
+        id=event["event_id"],
+        detail={GIVEN: given},
+    )
+    return (Expect(ref.key, EXISTS),), (Append(ref.ledger, (told,)),)

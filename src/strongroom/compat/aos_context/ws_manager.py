@@ -16,6 +16,7 @@ from typing import Any
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
 from strongroom.compat.aos_context import _legacy, _locations
+from strongroom.compat.aos_context._episodes import episodes_beside, export_episodes, take_in
 from strongroom.compat.aos_context._exports import export_ledger, export_working_set
 from strongroom.compat.aos_context._patches import ApplyPatchResult, lock_error, patched, run_config
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig
@@ -129,6 +130,8 @@ class WorkingSetManager:
     def create_resume_pack(self, output_dir: Path) -> Path:
         """Write everything of the run to a zip of its own name in a folder, and return its path."""
         with self._run() as run:
+            if self.ws_path.absolute().parent.name == "state":
+                take_in(run, episodes_beside(self.ws_path))
             task = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in run.working_set.task_id)
             stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
             name = f"task_{task.removeprefix('task_')[:80]}_resume_{stamp}_{os.urandom(4).hex()}.zip"
@@ -166,6 +169,8 @@ class WorkingSetManager:
             else:
                 self._overwrite(run, {name: state[name] for name in IDENTITY}, {name: state[name] for name in MUTABLE})
             export_ledger(run, ledger or self.ws_path.with_name("run.jsonl"))
+            if ledger is not None:  # a run folder, in which episodes have their place too
+                export_episodes(run, episodes_beside(self.ws_path))
             return self._shown(ctx, location, run)
 
     # ---- the run behind the path ------------------------------------------------------------------------------------

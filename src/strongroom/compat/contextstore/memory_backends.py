@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import strongroom
-from strongroom.bridge import run
 from strongroom.codec import encode
 from strongroom.compat import importing_contextstore
 from strongroom.compat.contextstore.interfaces import MemoryBackend
@@ -91,7 +90,7 @@ class InMemoryMemory(_StoreMemory):
     """Conversations in this process's memory."""
 
     def __init__(self) -> None:
-        self._opened = run(strongroom.aopen("memory://"))
+        self._opened = strongroom.open("memory://").awaitable
         weakref.finalize(self, _let_go, self._opened, os.getpid())
 
     def _context(self) -> AsyncContext:
@@ -130,7 +129,7 @@ class SQLiteMemory(_StoreMemory):
         # Neither a path nor a store belongs to an event loop, so one object serves any number of asyncio.run() calls.
         with self._lock:
             if self._opened is None or self._pid != os.getpid():
-                self._opened = run(strongroom.aopen(self._address()))
+                self._opened = strongroom.open(self._address()).awaitable
                 self._pid = os.getpid()
                 weakref.finalize(self, _let_go, self._opened, self._pid)
             return self._opened

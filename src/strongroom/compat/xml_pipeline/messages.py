@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from xml.sax.saxutils import escape
 
 
 @dataclass
@@ -55,6 +56,12 @@ class SystemError:
     code: str
     message: str
     retry_allowed: bool = True
+
+    def to_xml(self) -> str:
+        """Return it as a message carries it."""
+        told = {"code": self.code, "message": self.message, "retry-allowed": "true" if self.retry_allowed else "false"}
+        lines = [f"  <{name}>{escape(text)}</{name}>" for name, text in told.items()]
+        return "\n".join(['<SystemError xmlns="">', *lines, "</SystemError>"])
 
 
 ROUTING_ERROR = SystemError("routing", "The message could not be delivered. Check who it is for, and try again.")

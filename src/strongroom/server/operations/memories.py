@@ -9,6 +9,7 @@ from strongroom.embedders import Fingerprint
 from strongroom.errors import InvalidInput
 from strongroom.operations import Undecided
 from strongroom.server.operations.invocation import Invocation, call, require_numbers, understood
+from strongroom.services.memories.consolidation import Suggestions
 from strongroom.services.memories.extraction import whose
 from strongroom.services.memories.learning import Lesson
 from strongroom.services.memories.memories import AsyncMemories
@@ -23,6 +24,14 @@ class _Learning(Struct, frozen=True, forbid_unknown_fields=True):
     user_id: str | None
     project_id: str | None
     proposer: str
+
+
+class _Consolidating(Struct, frozen=True, forbid_unknown_fields=True):
+    scope: ScopeName
+    user_id: str | None
+    project_id: str | None
+    proposer: str
+    after: str | None
 
 
 def _memories(op: Invocation) -> AsyncMemories:
@@ -61,6 +70,14 @@ async def learn(op: Invocation) -> object:
     return await _memories(op)._learnt(wanted.session_id, owner, wanted.proposer, lesson, op.commit_id)
 
 
+async def consolidate(op: Invocation) -> object:
+    """Keep what a caller's model suggested for memories, if they are still what it was shown."""
+    made = None if "suggestions" not in op.more else understood(Suggestions, op.more["suggestions"])
+    wanted: _Consolidating = understood(_Consolidating, op.arguments)
+    owner = whose(wanted.user_id, wanted.project_id, wanted.scope)
+    return await _memories(op)._consolidated(owner, wanted.proposer, wanted.after, made, op.commit_id)
+
+
 def _vectors_of(op: Invocation) -> tuple[Vectors, Fingerprint]:
     return Vectors(op.ctx.scope, None, None, True), understood(Fingerprint, op.arguments.get("fingerprint"))
 
@@ -71,14 +88,11 @@ async def agree(op: Invocation) -> object:
 
 
 async def embed(op: Invocation) -> None:
-    """Keep the vectors that a caller's embedder made of texts, under the hashes of those."""
+    """Keep the vectors that a caller's embedder made of memories, by the ids of those."""
     kept, fingerprint = _vectors_of(op)
     made: dict[str, str] = understood(dict[str, str], op.arguments.get("vectors"))
-    if fingerprint.dimension < 1 or not made or any(len(id) != 64 for id in made):
-        raise InvalidInput("vectors are named by hashes and have the embedder's dimension; nothing changed")
-    for vector in made.values():
-        if require_numbers(vector, "f", 1) != fingerprint.dimension:
-            raise InvalidInput("vectors are named by hashes and have the embedder's dimension; nothing changed")
+    if not made or any(require_numbers(raw, "f", 1) != max(fingerprint.dimension, 1) for raw in made.values()):
+        raise InvalidInput("vectors are named by memories and have the embedder's dimension; nothing changed")
     await kept.keep(fingerprint, made, op.commit_id)
 
 

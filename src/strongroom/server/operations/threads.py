@@ -10,8 +10,9 @@ from msgspec import Struct
 from strongroom.dispatch.leases import Dead, LeasedThread, LeaseLost, answer_of
 from strongroom.dispatch.mail import Mail
 from strongroom.errors import InvalidInput
-from strongroom.operations import Operation, repeated
+from strongroom.operations import Operation, perform, repeated
 from strongroom.server.operations.invocation import Invocation, Make, understood
+from strongroom.services.threads import erasure
 from strongroom.services.threads.endings import Endings
 from strongroom.services.threads.threads import AsyncThreads, entries_of, limits_of
 
@@ -31,7 +32,8 @@ def append(name: str) -> Make:
     async def made(op: Invocation) -> object:
         threads = limited(op)
         said = understood(list[tuple[str, Any, str, str | None]], op.arguments.get("entries"))
-        return await threads._append(name, op.id, entries_of(threads, said), op.commit_id)
+        made = threads._appending(name, op.id, entries_of(threads, said), op.commit_id)
+        return await perform(threads.scope, *made)
 
     return made
 
@@ -49,6 +51,10 @@ async def sweep(op: Invocation) -> None:
     else:
         ended = op.besides.get("ended")
         await _endings(op).swept(ttl, None if ended is None else understood(list[str], ended), op.commit_id)
+
+
+async def erase(op: Invocation) -> object:
+    return await erasure.erase(op.ctx.scope, op.id, understood(erasure.Chosen, op.arguments), op.commit_id)
 
 
 async def expire(op: Invocation) -> object:

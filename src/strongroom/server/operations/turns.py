@@ -11,12 +11,12 @@ from msgspec import Struct
 from strongroom.codec import encode
 from strongroom.context import AsyncContext
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput
-from strongroom.operations import NOTHING, Operation, Plan, Undecided, perform
+from strongroom.operations import NOTHING, OURS, Operation, Plan, Undecided, perform
 from strongroom.scope import Scope
 from strongroom.server.keys import Right
 from strongroom.server.operations.invocation import Invocation, Make, Row, named, understood
-from strongroom.services.turns.parts import Made, Part, ServiceCall, plan
-from strongroom.services.turns.turn import MAX_PARTS, require_size, size_of, target_of
+from strongroom.services.turns.overlay import Overlay
+from strongroom.services.turns.parts import MAX_PARTS, Made, Part, PlanPart, plan, require_size, size_of, target_of
 from strongroom.store import Receipt
 
 PARTS = ("session.append", "run.update", "run.record", "threads.append", "memories.propose")
@@ -64,11 +64,11 @@ def _making(table: Mapping[str, Row]) -> Make:
 
         async def attempt() -> Plan[Made]:
             if not decides_anew:
-                return await plan(scope, parts, moved, lost)
+                return await plan(over, parts, moved, lost)
             if op.besides is None:
                 raise Undecided
             try:
-                return await plan(scope, parts, None, lost)
+                return await plan(over, parts, None, lost)
             except Conflict:
                 raise Undecided from None
 
@@ -78,7 +78,8 @@ def _making(table: Mapping[str, Row]) -> Make:
         decides_anew = op.name == "turn_with"
         content = NOTHING if decides_anew else op.content
         operation = Operation(op.name, target_of(scope), content, op.commit_id)
-        parts = [Part(_call(op.ctx, row, part), operation) for row, part in _parts(table, op)]
+        parts = [Part(operation, _call(op.ctx, row, part)) for row, part in _parts(table, op)]
+        over = msgspec.structs.replace(scope, store=Overlay(scope.store))
         return await perform(scope, operation, attempt, replay)
 
     return made
@@ -122,11 +123,11 @@ def events_in(op: Invocation) -> Iterator[tuple[object, object]]:
                 yield arguments.get("type"), arguments.get("payload")
 
 
-def _call(ctx: AsyncContext, row: Row, op: Invocation) -> ServiceCall:
+def _call(ctx: AsyncContext, row: Row, op: Invocation) -> PlanPart:
     async def call(scope: Scope, id: str) -> object:
         there = AsyncContext(scope)
         there.memories = there.memories.using(policy=ctx.memories._policy)
         there.threads.types = ctx.threads.types
-        return await row.make(msgspec.structs.replace(op, ctx=there, commit_id=id))
+        return await row.make(msgspec.structs.replace(op, ctx=there, commit_id=OURS + id))
 
     return call

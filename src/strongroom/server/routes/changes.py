@@ -30,6 +30,7 @@ async def changes(request: Request[None, ChangesQuery]) -> Stream:
     """
     named = [_named(request.caller.space, text) for text in request.query.watch]
     feed = request.app.state.changes.of(request.caller.space)
+    await feed.begun.wait()  # so that `start` means: whatever is committed from now on is told
     return Stream(request, feed.follow(request.headers.get("last-event-id"), named))
 
 

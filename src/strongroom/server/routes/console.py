@@ -8,7 +8,10 @@ from typing import Any
 from msgspec import Struct
 from starlette.responses import StreamingResponse
 
+from strongroom.errors import InvalidInput
+from strongroom.server import cookies
 from strongroom.server.request import Request
+from strongroom.server.responses import Refusal, Whole, reply
 from strongroom.server.router import Endpoints
 from strongroom.services.runs.run import AsyncRun
 from strongroom.values import Head, Usage
@@ -17,16 +20,51 @@ endpoint = Endpoints("console")
 
 
 class Me(Struct, frozen=True):
+    """`keyless`: let in as a neighbour, without a key. `kept`: by the key in the browser's cookie."""
+
     name: str
     space: str
     role: str
     keyless: bool
+    kept: bool
 
 
 @endpoint("GET /me", "read", "Who this key is")
 async def me(request: Request[None, None]) -> Me:
-    caller = request.caller
-    return Me(caller.name, caller.space, caller.role, "authorization" not in request.headers)
+    caller, keyless = request.caller, request.app.state.gate.is_keyless(request)
+    kept = not keyless and "authorization" not in request.headers
+    return Me(caller.name, caller.space, caller.role, keyless, kept)
+
+
+class SignedIn(Struct, frozen=True):
+    ok: bool
+    seconds: int
+
+
+@endpoint("POST /sign-in", "read", "Have the browser keep the key", keyed=False, answer=SignedIn)
+async def sign_in(request: Request[None, None]) -> Whole:
+    """Answer with a cookie that holds the key of the `Authorization` header: see `cookies`. Nothing is stored here."""
+    _require_page_of_ours(request)
+    key = request.headers.get("authorization", "").partition(" ")[2]
+    if cookies.KEY.fullmatch(key) is None:
+        raise InvalidInput("only a key can be kept: send it in 'Authorization: Bearer srk_...'; nothing changed")
+    headers = {"Set-Cookie": cookies.keep(request, key)}
+    return reply(SignedIn(True, cookies.KEPT_SECONDS), headers=headers)
+
+
+@endpoint("POST /sign-out", None, "Have the browser drop the key", keyed=False, answer=dict[str, bool])
+async def sign_out(request: Request[None, None]) -> Whole:
+    """Answer with a cookie that ends the one of `sign-in`. Anybody may: a key that was revoked is dropped, too."""
+    _require_page_of_ours(request)
+    answer = reply({"ok": True})
+    for cookie in cookies.drop(request):
+        answer.headers.append("Set-Cookie", cookie)
+    return answer
+
+
+def _require_page_of_ours(request: Request[Any, Any]) -> None:
+    if not cookies.is_from_this_server(request, must_say=False):
+        raise Refusal(403, "forbidden", "this is for pages of this server alone; nothing changed")
 
 
 @endpoint("GET /runs/{run_id}/head", "read", "How long the ledger is, and its hash")

@@ -6,6 +6,7 @@ A proposal that comes through a run is the run's, not the key's: the key's role 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -17,6 +18,7 @@ from strongroom.server.operations import said
 from strongroom.server.request import Limit, Request
 from strongroom.server.router import Endpoints
 from strongroom.server.routes.sessions import MessageView, view_of
+from strongroom.services.memories.search import Filters
 from strongroom.services.memories.values import (
     Batch,
     Change,
@@ -180,7 +182,8 @@ class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """`status=any` lists all, whatever became of them; `everyone` across owners: a filter, no right. `where` is a
-    condition as JSON.
+    condition as JSON. `as_of` keeps what was so at that instant; `known_at` lists what was known then, whatever became
+    of it since, and takes no `status`.
     """
 
     status: Literal["active", "superseded", "deprecated", "expired", "revoked", "erased", "any"] = "active"
@@ -194,6 +197,8 @@ class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     project_id: str | None = None
     type: Literal["fact", "preference", "policy", "decision", "invariant"] | None = None
     min_trust: Trust = "untrusted"
+    as_of: datetime | None = None
+    known_at: datetime | None = None
 
 
 class MemoryPage(Struct, frozen=True):
@@ -371,22 +376,25 @@ async def reject(request: Request[Rejection, None]) -> Batch:
 async def list_memories(request: Request[None, ListQuery]) -> MemoryPage:
     """List what is known: what is everybody's, and what is of whom the filters name."""
     query = request.query
-    where = _where(query.where)
+    filters: Filters = {
+        "scope": query.scope,
+        "user_id": query.user_id,
+        "project_id": query.project_id,
+        "type": query.type,
+        "min_trust": query.min_trust,
+        "tags": _tags(query.tag),
+        "where": _where(query.where),
+        "as_of": query.as_of,
+    }
+    if query.known_at is None:
+        status = None if query.status == "any" else query.status
+        ask = partial(request.ctx.memories.list, status=status)
+    elif query.status == "active":
+        ask = partial(request.ctx.memories.at, query.known_at)
+    else:
+        raise InvalidInput("what was known then was active then: known_at takes no status", path="status")
     found = await request.fewer(
-        query.limit,
-        lambda limit: request.ctx.memories.list(
-            status=None if query.status == "any" else query.status,
-            after=query.after,
-            limit=limit,
-            scope=query.scope,
-            user_id=query.user_id,
-            project_id=query.project_id,
-            type=query.type,
-            min_trust=query.min_trust,
-            tags=_tags(query.tag),
-            where=where,
-            everyone=query.everyone,
-        ),
+        query.limit, lambda limit: ask(after=query.after, limit=limit, everyone=query.everyone, **filters)
     )
     return MemoryPage(list(found), found.next)
 

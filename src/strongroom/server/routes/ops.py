@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from strongroom.bridge import Threaded
 from strongroom.server.keys import SPACE
@@ -13,6 +13,7 @@ from strongroom.server.request import Request
 from strongroom.server.responses import Refusal, Whole
 from strongroom.server.router import Endpoints
 from strongroom.server.upkeep import Backup, Known, LastCheck, Work
+from strongroom.services.memories.values import SearchHealth
 from strongroom.store import Durability, Scan
 
 endpoint = Endpoints("operations")
@@ -37,10 +38,22 @@ async def ready(request: Request[None, None]) -> dict[str, str]:
     return {"status": "ready"} | ({} if meaning is None else meaning.told())
 
 
+class Stated(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an acknowledged write survives, and how the search by meaning of this space is, if there is one."""
+
+    name: Literal["durable", "relaxed", "volatile"]
+    survives_process_crash: bool
+    survives_power_cut: bool
+    may_lose: str
+    meaning: SearchHealth | None = None
+
+
 @endpoint("GET /durability", "read", "What does an acknowledged write survive?")
-async def durability(request: Request[None, None]) -> Durability:
+async def durability(request: Request[None, None]) -> Stated:
+    """Tell what is promised, and ask the index by meaning how far it is: a write never waits for that."""
     stated: Durability = request.ctx.durability
-    return stated
+    meaning = None if request.app.state.meaning is None else await request.ctx.memories.health()
+    return Stated(**structs.asdict(stated), meaning=meaning)
 
 
 @endpoint("GET /metrics", "admin", "Counters for Prometheus", answer=str, media="text/plain")

@@ -8,12 +8,14 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from strongroom.errors import Conflict, InvalidInput
-from strongroom.server.request import Limit, Natural, Request
+from strongroom.server.request import Limit, Natural, Request, natural
 from strongroom.server.responses import Refusal, lost_race, reply
 from strongroom.server.router import Endpoints
 from strongroom.server.sse import Shown, Stream, last_seen
 from strongroom.services.runs.run import AsyncRun
+from strongroom.services.runs.state import KIND as RUN
 from strongroom.services.runs.working_set import LISTS, MUTABLE
+from strongroom.store import Key
 from strongroom.values import Brief, Diff, Episode, Erasure, Event, Status, Verification, WorkingSet
 
 endpoint = Endpoints("runs")
@@ -196,7 +198,9 @@ async def update(request: Request[Patch, None]) -> Response:
             **fields_of(wanted.patch),
         )
     except Conflict as conflict:
-        raise lost_race(conflict, {"ETag": _tag(conflict.actual)}) from None
+        # Only a conflict about the run itself knows where the run is.
+        known = isinstance(conflict.key, Key) and conflict.key.kind == RUN
+        raise lost_race(conflict, {"ETag": _tag(conflict.actual)} if known else None) from None
     return reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
 
 
@@ -207,7 +211,7 @@ async def record(request: Request[NewEvent, None]) -> Event:
     made = await run.record(
         wanted.type, wanted.payload, actor=request.caller.name, parent=wanted.parent, commit_id=request.commit_id
     )
-    request.app.state.metrics.record(wanted.type, wanted.payload)
+    request.app.state.metrics.record(request.caller.space, wanted.type, wanted.payload)
     return made
 
 
@@ -332,10 +336,10 @@ def _expected(request: Request[Any, Any], given: int | None) -> int:
     """Return the sequence number the caller saw, from the body or from If-Match."""
     header = request.headers.get("if-match", "").strip()
     if header:
-        number = header.removeprefix("W/").strip('"')
-        if not number.isdecimal() or (given is not None and given != int(number)):
+        seen = natural(header.removeprefix("W/").strip('"'))
+        if seen is None or given not in (None, seen):
             raise InvalidInput("If-Match must be the ETag of a run, and agree with expected_seq; nothing changed")
-        return int(number)
+        return seen
     if given is None:
         raise Refusal(428, "expected_seq_needed", "say which state you saw: expected_seq, or If-Match; nothing changed")
     return given

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from strongroom.dispatch.flow import MOST, Flow
+from strongroom.dispatch.flow import flow as read_flow
 from strongroom.dispatch.mail import Mail
 from strongroom.dispatch.queues import MOST_WAITING, Queues, waiting
 from strongroom.errors import StrongroomError
@@ -16,7 +18,7 @@ from strongroom.server.router import Endpoints
 from strongroom.server.sse import Shown, Stream, last_seen
 from strongroom.services.threads.payloads import unseal
 from strongroom.services.threads.threads import AsyncThreads
-from strongroom.services.threads.values import Slot, ThreadPage, ThreadStats
+from strongroom.services.threads.values import ErasedSlots, Slot, ThreadPage, ThreadStats
 
 endpoint = Endpoints("threads")
 
@@ -49,6 +51,14 @@ class SliceQuery(Struct, frozen=True, forbid_unknown_fields=True):
     stop: Natural | None = None
     type: str | None = None
     from_id: str | None = None
+
+
+class Erasing(Struct, frozen=True, forbid_unknown_fields=True):
+    """`start` <= index < `stop`, or all that were appended `before` a time; `start` 0 alone is the whole thread."""
+
+    start: Natural | None = None
+    stop: Natural | None = None
+    before: datetime | None = None
 
 
 class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,6 +105,18 @@ async def list_threads(request: Request[None, ListQuery]) -> ThreadPage:
 @endpoint("GET /threads/stats", "read", "Figures over all threads")
 async def stats(request: Request[None, None]) -> ThreadStats:
     return await request.ctx.threads.stats()
+
+
+@endpoint("POST /threads/{thread_id}/erase", "admin", "Leave nothing of messages")
+async def erase(request: Request[Erasing, None]) -> ErasedSlots:
+    wanted, threads = request.content, request.ctx.threads
+    return await threads.erase(
+        request.path_params["thread_id"],
+        start=wanted.start,
+        stop=wanted.stop,
+        before=wanted.before,
+        commit_id=request.commit_id,
+    )
 
 
 @endpoint("DELETE /threads/{thread_id}", "write", "Delete a thread")
@@ -155,6 +177,11 @@ async def retry(request: Request[None, None]) -> SlotView:
 @endpoint("GET /threads/queues", "read", "What waits for whom, and who is at it")
 async def queues(request: Request[None, None]) -> Queues:
     return await request.fewer(MOST_WAITING, partial(waiting, request.ctx.scope))
+
+
+@endpoint("GET /threads/flow", "read", "What went through the newest threads in the last hour")
+async def flow(request: Request[None, None]) -> Flow:
+    return await request.fewer(MOST, partial(read_flow, request.ctx.scope))
 
 
 async def _payload(threads: AsyncThreads, thread_id: str, index: int) -> Any:

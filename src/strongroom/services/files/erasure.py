@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from strongroom.codec import encode
 from strongroom.errors import InvalidInput, NotFound
-from strongroom.operations import NOTHING, Operation, Plan, made_here, perform, step
+from strongroom.operations import NOTHING, Operation, Plan, perform, still_pending
 from strongroom.scope import Scope
 from strongroom.services.files.paths import FILE, HISTORY, TEXT
 from strongroom.services.files.plans import Trees, trees_at
@@ -56,14 +56,9 @@ async def erase(scope: Scope, path: str, commit_id: str | None) -> Erased:
     def told(versions: int, pending: str | None) -> Erased:
         return Erased(path, versions, pending is None, pending)
 
-    async def clean() -> Plan[str | None]:
-        # Whoever erased may have been killed before the store's files were clean.
-        return Plan((), (Erase(history, 0, 0),), lambda receipt: receipt.pending)
-
     async def replay(receipt: Receipt) -> Erased:
         assert receipt.answer is not None
-        pending = await step(scope, history, clean) if made_here(scope) else receipt.pending
-        return told(receipt.answer.load(), pending)
+        return told(receipt.answer.load(), await still_pending(scope, history, receipt))
 
     operation = Operation("files.erase", scope.key(FILE, path), NOTHING, commit_id)
     return await perform(scope, operation, attempt, replay)

@@ -44,7 +44,15 @@ MOST_BYTES_AT_ONCE = 16 * 1024 * 1024
 
 @checked
 class AsyncFiles:
-    """The files of one space. `limited()` gives a view under a budget."""
+    """The files of one space. `limited()` gives a view under a budget.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         await ctx.files.write("/notes/ana.md", "likes tea")
+    ...         return (await ctx.files.read("/notes/ana.md")).text
+    >>> asyncio.run(main())
+    'likes tea'
+    """
 
     def __init__(self, scope: Scope, *, limits: Limits = Limits()) -> None:
         self.scope = scope

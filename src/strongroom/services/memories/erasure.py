@@ -4,32 +4,38 @@ A memory that is erased keeps its id, its times and its place in the lineage, an
 that asked for it say it no more; one that is still pending is turned down. Vectors of the text are deleted, and the log
 tells every index to drop the memory. Whatever was derived from it is named in the receipt, or goes with it.
 
-The work is done in bounded commits, each of which looks for what is left, so it can be interrupted and repeated. The
-last one finds nothing more and records that.
+The work is done in bounded commits, each of which looks for what is left, so it can be interrupted and repeated.
+Whatever a kill leaves is still found by what names it: batches go first, so that nothing pending can become known
+behind us, then what was derived, then what it was derived from. That is done over again until nothing is left. Each
+step owes the store's files a cleaning (`operations.erasing_step`); the last commit records what was erased, and pays.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import zip_longest
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import encode, pack
+from strongroom.codec import Json, encode, pack
 from strongroom.errors import InvalidInput, NotFound
 from strongroom.folding import folded
-from strongroom.operations import Operation, Plan, made_here, perform, step
+from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.requests import replaced
-from strongroom.services.memories.values import Batch, Ended, Erased, Memory, Proposal, Revoked
-from strongroom.store import Delete, Document, Erase, Expect, Get, Key, Put, Receipt, Scan, Write, require_name
+from strongroom.services.memories.values import Batch, Ended, Erased, Memory, Proposal, Request, Revoked
+from strongroom.services.memories.vectors import Vectors
+from strongroom.store import Append, Document, Expect, Get, Key, Put, Range, Receipt, Scan, Write, require_name
 from strongroom.values import moment
 
 GONE = "(erased)"
 PAGE = 100
+NOTED = 1000  # ids in one entry of the log
 
 
 class Target(Struct, frozen=True):
@@ -74,10 +80,32 @@ class Target(Struct, frozen=True):
             return False
         return self.user_id in (None, user_id) and self.project_id in (None, project_id)
 
-    def cited_in(self, refs: Iterable[str]) -> bool:
-        if self.source_ref is None or self.exact:
-            return self.source_ref is not None and self.source_ref in refs
-        return folded(self.source_ref) in {folded(ref) for ref in refs}
+
+class Targets:
+    """All that one erasure is about, so that a walk over what is stored answers for all of it."""
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        self.targets = targets
+        self._owners = [one for one in targets if one.source_ref is None]
+        self._exact = {one.source_ref for one in targets if one.exact}
+        self._folded = {folded(one.source_ref) for one in targets if one.source_ref is not None and not one.exact}
+
+    def include(self, said: Memory | Request) -> bool:
+        """Tell whether what is said is of an owner, or cites a source, that is to be erased."""
+        return any(one.owns(said.user_id, said.project_id) for one in self._owners) or self.cited(said.source_refs)
+
+    def cited(self, refs: Sequence[str]) -> bool:
+        """Tell whether one of these sources is to be erased."""
+        return not self._exact.isdisjoint(refs) or bool(self._folded and not self._folded.isdisjoint(map(folded, refs)))
+
+    def scans(self, space: str) -> Iterator[Scan]:
+        """Give what finds the memories of these owners and sources. The tag of an owner is that of a user *in* a
+        project, so all of a user, or of a project, are found only by looking at every memory."""
+        if any(one.memory_id is None for one in self._owners):
+            yield Scan(space, keys.MEMORY, limit=PAGE)
+            return
+        for ref in dict.fromkeys(one.source_ref for one in self.targets if one.source_ref is not None):
+            yield Scan(space, keys.MEMORY, {keys.source_tag(ref): "1"}, limit=PAGE)
 
 
 class Cleared(Struct, frozen=True):
@@ -89,9 +117,9 @@ class Cleared(Struct, frozen=True):
 
 
 class Erasure:
-    """The eraser of one space. `vectors` names the documents that hold the vectors of a text."""
+    """The eraser of one space. `vectors` says how the vectors of texts are removed."""
 
-    def __init__(self, scope: Scope, vectors: Callable[[Sequence[str]], AsyncIterator[Key]]) -> None:
+    def __init__(self, scope: Scope, vectors: Vectors) -> None:
         self._scope = scope
         self._vectors = vectors
 
@@ -101,92 +129,108 @@ class Erasure:
 
         async def attempt() -> Plan[Erased]:
             at = scope.clock()
-            gone = await self.clear(target, derived, by)
+            gone = await self.clear([target], derived, by)
             told = Erased(
                 memories=gone.memories, derived=gone.derived, batches=gone.batches, by=by, reason=reason, at=moment(at)
             )
-            writes = noted(scope, at, by, gone.memories)
-            return Plan((), writes, lambda receipt: _told(told, receipt.pending), pack(told))
-
-        async def clean() -> Plan[str | None]:
-            # Whoever erased may have been killed before the store's files were clean.
-            return Plan((), (traces(log),), lambda receipt: receipt.pending)
+            writes, answer = noted(scope, at, told)
+            return Plan((), writes, lambda receipt: _told(told, receipt.pending), answer)
 
         async def replay(receipt: Receipt) -> Erased:
-            assert receipt.answer is not None
-            pending = await step(scope, log, clean) if made_here(scope) else receipt.pending
-            return _told(msgspec.json.decode(receipt.answer, type=Erased), pending)
+            told = msgspec.convert(await recalled(scope, receipt), Erased)
+            return _told(told, await still_pending(scope, log, receipt))
 
         return await perform(scope, Operation("memories.erase", target.key(scope), content, commit_id), attempt, replay)
 
-    async def clear(self, target: Target, derived: bool, by: str) -> Cleared:
+    async def clear(self, targets: Sequence[Target], derived: bool, by: str) -> Cleared:
         """Take away what is to be erased. Doing so again does nothing more; whoever calls notes that it was done."""
-        chosen, named = await self._chosen(target, derived)
-        for ids in [chosen[n : n + PAGE] for n in range(0, len(chosen), PAGE)]:
-            await self._memories(ids, by)
-        batches = await self._batches(target, set(chosen), by)
-        await self._revocations(target)
-        return Cleared(tuple(chosen), tuple(named), batches)
+        wanted, batches = Targets(targets), 0
+        chosen, named = dict[str, bool](), dict[str, None]()
+        looked = False
+        while True:
+            found, left = await self._chosen(wanted, derived)
+            rest = [id for id, erased in found.items() if not erased]
+            if looked and not rest:
+                break
+            looked = True
+            chosen |= found
+            named |= left
+            batches += await self._batches(wanted, chosen.keys(), derived, by)
+            rest.reverse()  # what was derived before what it was derived from, by which it is found
+            for ids in [rest[n : n + PAGE] for n in range(0, len(rest), PAGE)]:
+                await self._memories(ids, by)
+        await self._revocations([target for target in targets if target.source_ref is not None])
+        return Cleared(tuple(chosen), tuple(id for id in named if id not in chosen), batches)
 
-    async def _chosen(self, target: Target, derived: bool) -> tuple[list[str], list[str]]:
-        """Return the memories to erase, and those derived from them that stay."""
-        chosen: dict[str, None] = {}
-        if target.memory_id is not None:
-            frontier = {target.memory_id}
-            while frontier:
-                found = await self._get(sorted(frontier))
-                if not chosen and not found:
-                    raise NotFound(
-                        f"there is no memory {target.memory_id!r:.80}; nothing changed",
-                        kind="memory",
-                        id=target.memory_id,
-                    )
-                chosen |= dict.fromkeys(found)
-                frontier = {
-                    id for one in found.values() for id in (*one.supersedes, one.superseded_by) if id
-                } - chosen.keys()
-        else:
-            tags = {} if target.source_ref is None else {keys.source_tag(target.source_ref): "1"}
-            async for page in self._scope.pages(Scan(self._scope.space, keys.MEMORY, tags, limit=PAGE)):
+    async def _chosen(self, wanted: Targets, derived: bool) -> tuple[dict[str, bool], dict[str, None]]:
+        """Return the memories to erase, each with whether it is so already, and those derived from them that stay."""
+        chosen: dict[str, bool] = {}
+        for target in wanted.targets:
+            if target.memory_id is not None:
+                chosen |= await self._lineage(target.memory_id)
+        for scan in wanted.scans(self._scope.space):
+            async for page in self._scope.pages(scan):
                 for memory in [load(document, Memory) for document in page]:
-                    if target.owns(memory.user_id, memory.project_id) or target.cited_in(memory.source_refs):
-                        chosen[memory.id] = None
+                    if wanted.include(memory):
+                        chosen[memory.id] = memory.status == "erased"
         named: dict[str, None] = {}
         waiting = list(chosen)
         while waiting:
             cited = Scan(self._scope.space, keys.MEMORY, {keys.source_tag(waiting.pop()): "1"}, limit=PAGE)
             async for page in self._scope.pages(cited):
-                new = [document.key.id for document in page if document.key.id not in chosen | named]
-                (chosen if derived else named).update(dict.fromkeys(new))
-                waiting += new
-        return list(chosen), list(named)
+                new = [document for document in page if document.key.id not in chosen and document.key.id not in named]
+                waiting += [document.key.id for document in new]
+                if derived:
+                    chosen |= {document.key.id: load(document, Memory).status == "erased" for document in new}
+                else:
+                    named |= dict.fromkeys(document.key.id for document in new)
+        return chosen, named
+
+    async def _lineage(self, memory_id: str) -> dict[str, bool]:
+        """Return a memory with those it replaced and those that replaced it."""
+        chosen: dict[str, bool] = {}
+        frontier = {memory_id}
+        while frontier:
+            found = await self._get(sorted(frontier))
+            if not chosen and not found:
+                raise NotFound(f"there is no memory {memory_id!r:.80}; nothing changed", kind="memory", id=memory_id)
+            chosen |= {id: one.status == "erased" for id, one in found.items()}
+            frontier = {
+                id for one in found.values() for id in (*one.supersedes, one.superseded_by) if id
+            } - chosen.keys()
+        return chosen
 
     async def _get(self, ids: Sequence[str]) -> dict[str, Memory]:
         documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
         return {document.key.id: load(document, Memory) for document in documents if document is not None}
 
     async def _memories(self, ids: Sequence[str], by: str) -> None:
+        log = keys.log_key(self._scope.space)
+
         async def attempt() -> Plan[None]:
             documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
             held = [(document, load(document, Memory)) for document in documents if document is not None]
             left = [(document, memory) for document, memory in held if memory.status != "erased"]
+            if not left:
+                return Plan((), (), lambda _: None)
             now = self._scope.clock()
-            writes: list[Write] = [keys.put_memory(document.key, _blank(memory, by, now)) for document, memory in left]
-            writes += [Delete(key) async for key in self._vectors([memory.content for _, memory in left])]
-            # The trace even if nothing is left: whoever came first may have been killed before the files were clean.
-            if left:
-                removed = [memory.id for _, memory in left]
-                writes.append(keys.log(self._scope.space, "ERASING", now, by, removed=removed))
-            writes.append(traces(keys.log_key(self._scope.space)))
-            return Plan(_unchanged(document for document, _ in left), writes, lambda _: None)
+            expects, writes = await self._vectors.removing([memory.content for _, memory in left])
+            writes += [keys.put_memory(document.key, _blank(memory, by, now)) for document, memory in left]
+            removed = [memory.id for _, memory in left]
+            writes.append(keys.log(self._scope.space, "ERASING", now, by, removed=removed))
+            return Plan([*expects, *_unchanged(document for document, _ in left)], writes, lambda _: None)
 
-        await step(self._scope, keys.log_key(self._scope.space), attempt)
+        await erasing_step(self._scope, log, attempt)
 
-    async def _batches(self, target: Target, ids: set[str], by: str) -> int:
+    async def _batches(self, wanted: Targets, ids: Set[str], derived: bool, by: str) -> int:
         """Take what is erased out of every batch that speaks of it. Return how many did."""
+
+        def about(proposal: Proposal) -> bool:
+            return _about(proposal, wanted, ids, derived)
+
         count = 0
         async for page in self._scope.pages(Scan(self._scope.space, keys.BATCH, limit=PAGE)):
-            held = [document.key for document in page if _speaks(load(document, Batch), target, ids)]
+            held = [document.key for document in page if any(map(about, load(document, Batch).proposals))]
             count += len(held)
 
             async def attempt(held: Sequence[Key] = held) -> Plan[None]:
@@ -194,31 +238,39 @@ class Erasure:
                 documents = [document for document in found if document is not None]
                 now, writes = self._scope.clock(), list[Write]()
                 for batch in [load(document, Batch) for document in documents]:
-                    writes.append(keys.put_batch(self._scope.space, _cleared(batch, target, ids, by, now)))
+                    writes.append(keys.put_batch(self._scope.space, _cleared(batch, about, by, now)))
                     if batch.status == "pending":
                         writes.append(keys.tally(self._scope.space, keys.DECIDED, batch, now))
-                writes.append(traces(keys.log_key(self._scope.space)))
                 return Plan(_unchanged(documents), writes, lambda _: None)
 
             if held:
-                await step(self._scope, held[0], attempt)
+                await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
         return count
 
-    async def _revocations(self, target: Target) -> None:
-        """Forget the name of a source that is revoked; that it is stays known by its hash."""
-        if target.source_ref is None:
-            return
-        key = keys.revocation_key(self._scope.space, target.source_ref)
+    async def _revocations(self, targets: Sequence[Target]) -> None:
+        """Forget the names of sources that are revoked; that they are stays known by their hashes."""
+        for some in [targets[n : n + PAGE] for n in range(0, len(targets), PAGE)]:
+            places = [*dict.fromkeys(keys.revocation_key(self._scope.space, one.source_ref or "") for one in some)]
 
-        async def attempt() -> Plan[None]:
-            stored = await self._scope.get(Get(key))
-            if stored is None or not (revoked := load(stored, Revoked)).done:
-                return Plan((), (), lambda _: None)
-            blank = pack(replace(revoked, source_ref=GONE, by=GONE, reason=GONE))
-            put = Put(key, blank, {"status": "done"})
-            return Plan((Expect(key, stored.version),), (put, traces(keys.log_key(key.space))), lambda _: None)
+            async def attempt(some: Sequence[Target] = some, places: Sequence[Key] = places) -> Plan[None]:
+                found = await self._scope.get_all([Get(key) for key in places])
+                held = [document for document in found if document is not None and _names(document, Targets(some))]
+                blank = [
+                    Put(document.key, pack(replace(load(document, Revoked), **_NAMELESS)), {"status": "done"})
+                    for document in held
+                ]
+                return Plan(_unchanged(held), blank, lambda _: None)
 
-        await step(self._scope, key, attempt)
+            await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
+
+
+_NAMELESS = {"source_ref": GONE, "by": GONE, "reason": GONE}
+
+
+def _names(document: Document, wanted: Targets) -> bool:
+    """Tell whether a revocation that is done still names a source that is to be erased."""
+    revoked = load(document, Revoked)
+    return revoked.done and wanted.cited([revoked.source_ref])
 
 
 def _blank(memory: Memory, by: str, now: int) -> Memory:
@@ -254,24 +306,21 @@ def is_blank(memory: Memory) -> bool:
     return memory.status == "erased" and not (owned or more or said)
 
 
-def _about(proposal: Proposal, target: Target, ids: set[str]) -> bool:
+def _about(proposal: Proposal, wanted: Targets, ids: Set[str], derived: bool) -> bool:
     request = proposal.request
     if request.content == GONE and request.rationale == GONE:
         return False
-    mentioned = {proposal.memory_id, proposal.duplicate_of, *replaced(request)}
-    return (
-        bool(mentioned & ids)
-        or target.owns(request.user_id, request.project_id)
-        or target.cited_in(request.source_refs)
-    )
+    mentioned = {
+        proposal.memory_id,
+        proposal.duplicate_of,
+        *replaced(request),
+        *(request.source_refs if derived else ()),
+    }
+    return not ids.isdisjoint(mentioned) or wanted.include(request)
 
 
-def _speaks(batch: Batch, target: Target, ids: set[str]) -> bool:
-    return any(_about(proposal, target, ids) for proposal in batch.proposals)
-
-
-def _cleared(batch: Batch, target: Target, ids: set[str], by: str, now: int) -> Batch:
-    proposals = tuple([_without(one) if _about(one, target, ids) else one for one in batch.proposals])
+def _cleared(batch: Batch, about: Callable[[Proposal], bool], by: str, now: int) -> Batch:
+    proposals = tuple([_without(one) if about(one) else one for one in batch.proposals])
     batch = replace(batch, proposals=proposals, reason="")
     if batch.status == "pending":
         refused = tuple([replace(one, outcome="rejected", reason=GONE) for one in proposals])
@@ -297,15 +346,55 @@ def _unchanged(documents: Iterable[Document]) -> list[Expect]:
     return [Expect(document.key, document.version) for document in documents]
 
 
-def noted(scope: Scope, at: int, by: str, memories: Sequence[str]) -> tuple[Write, ...]:
-    """Return what records that an erasure is done."""
-    note = keys.log(scope.space, "ERASED", at, by, removed=[*memories])
-    return note, traces(keys.log_key(scope.space))
+# ---- what is recorded of it -----------------------------------------------------------------------------------------
 
 
-def traces(log: Key) -> Erase:
-    """Return what makes the store's files forget what a commit takes away, or an earlier one that was killed."""
-    return Erase(log, 0, 0)
+class Telling(Protocol):
+    """What an erasure tells: which memories it took, and which derived from those it left."""
+
+    @property
+    def by(self) -> str: ...
+    @property
+    def memories(self) -> tuple[str, ...]: ...
+    @property
+    def derived(self) -> tuple[str, ...]: ...
+
+
+def noted(scope: Scope, at: int, told: Telling) -> tuple[tuple[Write, ...], Json]:
+    """Return what records that an erasure is done, and what its receipt keeps.
+
+    A receipt is bounded, and there may be any number of ids: those stand in the log, as entries of bounded size.
+    """
+    memories, derived = _parts(told.memories), _parts(told.derived)
+    entries = [
+        entry
+        for removed, left in zip_longest(memories, derived, fillvalue=())
+        for entry in keys.log(scope.space, "ERASED", at, told.by, removed=[*removed], derived=[*left]).entries
+    ]
+    log = keys.log_key(scope.space)
+    kept = {**msgspec.to_builtins(told), "memories": (), "derived": (), "entries": len(entries)}
+    return (Append(log, tuple(entries)), traces(log)), encode(kept)
+
+
+async def recalled(scope: Scope, receipt: Receipt) -> dict[str, Any]:
+    """Return what an erasure told the first time, from its receipt and the log."""
+    assert receipt.answer is not None
+    told: dict[str, Any] = receipt.answer.load()
+    stop = receipt.versions[0]
+    place = stop - told.pop("entries", 0)
+    while place < stop:
+        part = await scope.some(Range(keys.log_key(scope.space), place, stop, PAGE))
+        for record in part.records:
+            assert record.body is not None
+            body = record.body.load()
+            told["memories"] += body["removed"]
+            told["derived"] += body.get("derived", ())
+        place = part.records[-1].index + 1
+    return told
+
+
+def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
+    return [ids[start : start + NOTED] for start in range(0, max(len(ids), 1), NOTED)]
 
 
 def _told(told: Erased, pending: str | None) -> Erased:

@@ -7,6 +7,7 @@
 | `memory_revocation` | document | revoked source | the source, and whether all that came from it is gone |
 | `memory_log` | stream | space | every change, in order: the audit trail, and what vector indexes follow |
 | `memory_learnt` | document | session and owner | which messages were learnt from |
+| `memory_judged` | document | owner | which groups of memories a model was asked about, by their digests |
 | `memory_staged`, `memory_decided` | streams | proposer | batch ids: their lengths tell how many are pending |
 """
 
@@ -23,7 +24,7 @@ from strongroom.codec import encode, pack
 from strongroom.folding import folded
 from strongroom.services.memories import screening
 from strongroom.services.memories.values import Batch, Memory, Request
-from strongroom.store import MAX_NAME, Append, Document, Entry, Key, Put, Scan
+from strongroom.store import MAX_NAME, Append, Document, Entry, Key, Put, Range, Scan
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ LOG = "memory_log"
 STAGED = "memory_staged"
 DECIDED = "memory_decided"
 LEARNT = "memory_learnt"
+JUDGED = "memory_judged"
 
 # The tag by which an active memory claims its content: no two of one scope and owner ever say the same.
 CONTENT = "=content"
@@ -134,13 +136,22 @@ def log(
     batch_id: str | None = None,
     added: list[str] | None = None,
     removed: list[str] | None = None,
+    derived: list[str] | None = None,
 ) -> Append:
-    """Record a change. `added` and `removed` are the memories that became findable, and those that no longer are.
+    """Record a change. `added` and `removed` are the memories that became findable, and those that no longer are;
+    `derived` those that an erasure names and leaves.
 
     Reasons stand in batches and memories, where an erasure finds them.
     """
     body = {"batch_id": batch_id, "added": added or [], "removed": removed or []}
+    if derived:
+        body["derived"] = derived
     return Append(log_key(space), (Entry(type, encode(body), at=now, sender=by),))
+
+
+def decided_by(space: str, proposer: str) -> Range:
+    """Ask how many batches of a proposer were decided."""
+    return Range(Key(space, DECIDED, digest(proposer)), limit=0)
 
 
 def tally(space: str, kind: str, batch: Batch, now: int, max_length: int | None = None) -> Append:

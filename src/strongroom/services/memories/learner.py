@@ -14,10 +14,13 @@ from strongroom.arguments import checked
 from strongroom.errors import InvalidInput
 from strongroom.models import Model
 from strongroom.scope import Scope
+from strongroom.services.memories import consolidation
+from strongroom.services.memories.consolidation import Consolidation, Suggestions
 from strongroom.services.memories.extraction import Whose, whose
 from strongroom.services.memories.learning import Learning, Lesson, Staged, Staging, require_limit
-from strongroom.services.memories.policy import LEARNER, Policy
-from strongroom.services.memories.values import Learnt, Request, ScopeName
+from strongroom.services.memories.policy import CONSOLIDATOR, LEARNER, Policy
+from strongroom.services.memories.search import Search
+from strongroom.services.memories.values import Consolidated, Learnt, Request, ScopeName
 from strongroom.services.memories.vectors import Vectors
 from strongroom.services.sessions.handle import owner_of
 from strongroom.services.sessions.session import AsyncSession
@@ -31,6 +34,7 @@ class Learner:
     _scope: Scope
     _policy: Policy
     _vectors: Vectors
+    _search: Search
 
     @abstractmethod
     async def _staged(
@@ -63,6 +67,41 @@ class Learner:
             user_id = await owner_of(self._scope, id)
         learning = Learning(self._scope, self._policy, id, whose(user_id, project_id, scope), proposer)
         return await learning.learn(model, limit, self._staging(proposer), commit_id, threads=self._vectors.threads)
+
+    async def consolidate(
+        self,
+        *,
+        model: Model,
+        user_id: str | None = None,
+        project_id: str | None = None,
+        scope: ScopeName | None = None,
+        proposer: str = CONSOLIDATOR,
+        limit: int = 50,
+        after: str | None = None,
+        commit_id: str | None = None,
+    ) -> Consolidated:
+        """Propose what a model would supersede, merge or deprecate among memories of one owner that are alike.
+
+        The newest `limit` memories are looked at, each beside those that share words or meaning with it, whatever their
+        age; `after` goes on with older ones. Nobody is asked about the same group twice; `left` says whether to call
+        again. The model only suggests: what it says is checked, reaches no memory that it was not shown, and waits for
+        a review like everything that `proposer` proposes. If the model fails, nothing changed.
+        """
+        consolidation.require_limit(limit)
+        _require(model, proposer)
+        made = self._consolidation(whose(user_id, project_id, scope), proposer)
+        staging = self._staging(proposer)
+        return await made.consolidate(model, limit, after, staging, commit_id, self._vectors.threads)
+
+    async def _consolidated(
+        self, owner: Whose, proposer: str, after: str | None, made: Suggestions | None, commit_id: str
+    ) -> Consolidated:
+        """Commit what somebody else's model suggested: the server's half of `consolidate`."""
+        consolidating = self._consolidation(owner, proposer)
+        return await consolidating.record(consolidating.operation(after, commit_id), made, self._staging(proposer))
+
+    def _consolidation(self, owner: Whose, proposer: str) -> Consolidation:
+        return Consolidation(self._scope, self._policy, self._search, owner, proposer)
 
     async def _learnt(
         self, session_id: str, owner: Whose, proposer: str, lesson: Lesson | None, commit_id: str

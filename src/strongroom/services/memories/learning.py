@@ -22,7 +22,7 @@ from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, Undecided, made_here, perform, repeated
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
-from strongroom.services.memories.extraction import Extracted, Line, Whose, extracted, question, texts_of
+from strongroom.services.memories.extraction import Line, Whose, extracted, question, texts_of
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import Batch, Learnt, Request
@@ -174,8 +174,9 @@ class Learning:
         context = [self._line(one) for one in before if _tells(one)]
         answer = await models.ask(model, question(lines, context), threads=threads)
         now = moment(self._scope.clock())
-        found = await self._believed(extracted(answer, lines, self._owner, self._policy, now))
-        return Lesson(seen.version, spans, found.requests, found.refused)
+        found = extracted(answer, lines, self._owner, self._policy, now)
+        requests, revoked = await believed(self._scope, found.requests)
+        return Lesson(seen.version, spans, requests, (*found.refused, *revoked))
 
     async def _new(self, seen: _Seen, limit: int) -> tuple[Spans, list[Message]]:
         """Return the next messages to learn from: as many as fit, at least one; and where they stand."""
@@ -196,14 +197,14 @@ class Learning:
         refs = (session_source(self._session_id), message_source(self._session_id, message.id))
         return Line(str(message.role), message.name, message.time, texts_of(message)[:MAX_CHARS], refs)
 
-    async def _believed(self, found: Extracted) -> Extracted:
-        """Leave out what cites a source that was revoked."""
-        refs = list(dict.fromkeys(ref for request in found.requests for ref in request.source_refs))
-        revocations = [Get(keys.revocation_key(self._scope.space, ref)) for ref in refs]
-        revoked = {ref for ref, held in zip(refs, await self._scope.get_all(revocations), strict=True) if held}
-        kept = tuple([one for one in found.requests if not revoked.intersection(one.source_refs)])
-        told = tuple(f"its source {ref!r:.100} was revoked" for ref in sorted(revoked))
-        return Extracted(kept, (*found.refused, *told))
+
+async def believed(scope: Scope, requests: Sequence[Request]) -> tuple[tuple[Request, ...], tuple[str, ...]]:
+    """Leave out what cites a source that was revoked, and say so."""
+    refs = list(dict.fromkeys(ref for request in requests for ref in request.source_refs))
+    revocations = [Get(keys.revocation_key(scope.space, ref)) for ref in refs]
+    revoked = {ref for ref, held in zip(refs, await scope.get_all(revocations), strict=True) if held}
+    kept = tuple([one for one in requests if not revoked.intersection(one.source_refs)])
+    return kept, tuple([f"its source {ref!r:.100} was revoked" for ref in sorted(revoked)])
 
 
 async def unlearnt(scope: Scope, session_id: str, owner: Whose) -> int:

@@ -17,6 +17,7 @@ from strongroom.services.memories.values import Batch, Trust
 # Who speaks where nobody says who does: the program that opened the store, in a call of its own.
 PROGRAM = "program"
 LEARNER = "learner"
+CONSOLIDATOR = "consolidator"
 AUTO_REVIEWER = "policy:auto_commit"
 MOST_ITEMS = 10_000  # whose outcomes fit into a receipt
 
@@ -29,6 +30,14 @@ class Policy(Struct, frozen=True, kw_only=True):
     what is trusted more: those wait like any other. `reviewers`, if given, are the only ones who may decide. `trust`
     says how far each proposer is believed; a memory never gets more than that, whoever reviews it. `require_owner`
     refuses a memory of scope `user` or `project` that does not say whose it is, and so would be everybody's.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> policy = strongroom.Policy(auto_commit={"importer"}, reviewers={"bo"})
+    >>> memories = ctx.memories.using(policy=policy)
+    >>> memories.add("likes tea", user_id="ana", proposer="importer").status
+    'active'
+    >>> memories.add("lives in Rome", user_id="ana", proposer="agent-7").status
+    'pending'
     """
 
     auto_commit: frozenset[str] = frozenset({PROGRAM})
@@ -55,7 +64,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     @property
     def told(self) -> Json | None:
         """What a server is told of the rules; nothing of the usual ones, which are its own."""
-        return None if self == Policy() else encode({"policy": _plain(msgspec.to_builtins(self))})
+        return None if self == USUAL else encode({"policy": _plain(msgspec.to_builtins(self))})
 
     def commits_at_once(self, proposer: str, about: str) -> bool:
         """Tell whether what somebody proposes needs no review. The program's own changes say what they are about; a
@@ -80,6 +89,9 @@ class Policy(Struct, frozen=True, kw_only=True):
         """Raise `InvalidInput` unless this reviewer may turn the batch down. Its proposer may always withdraw it."""
         if self.reviewers is not None and reviewer not in self.reviewers and reviewer != batch.proposer:
             raise InvalidInput(f"{reviewer!r:.80} is not one of the reviewers of this policy; nothing changed")
+
+
+USUAL = Policy()
 
 
 def require_not_program(proposer: str) -> str:

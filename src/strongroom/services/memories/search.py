@@ -54,6 +54,10 @@ POOL = 128
 MOST_CANDIDATES = 10_000
 NEAR = 0.6
 OPEN = 1_000
+# What a model is asked about: two memories of which one has so much of the other, or whose vectors are so close.
+ALIKE, CLOSE = 0.4, 0.8
+# As if there were so many more memories: among a few, what all of them say is not yet said all the time.
+SMOOTHED = 100
 
 _PUNCTUATION = ".,;:!?()[]{}\"'"
 PAGE = 500
@@ -207,7 +211,7 @@ class Search:
             first = hits[: max(RERANKED, 2 * k)]
             scores = await judged(rerank, query, [hit.memory.content for hit in first])
             if isinstance(scores, str):
-                degraded = scores
+                degraded = scores if degraded is None else f"{degraded}; {scores}"
             else:
                 hits = [
                     replace(hit, score=score, why=f"reranked ({score:.3f}); {hit.why}")
@@ -313,6 +317,39 @@ class Search:
         condemned = await self._derived(sources, memories) if sources else set()
         return [memory for memory in memories if memory.status != "revoked" and memory.id not in condemned]
 
+    # ---- what is alike ----------------------------------------------------------------------------------------------
+
+    async def alike(self, memory: Memory) -> tuple[list[Memory], str | None]:
+        """Return the memories of the same owner that may say the same as this one, or the opposite, the closest first;
+        and why only words decided, if an index of meanings is away.
+
+        How alike two texts are is the share of the one's words that the other has, each as much as it is rare.
+        """
+        text, owner = screening.plain(memory.content), keys.owner(memory.user_id, memory.project_id)
+        said = tuple(dict.fromkeys(words(text)))[:MOST_WORDS]
+        close: dict[str, tuple[float, Memory]] = {}
+        if said:
+            found = await _find(self._scope, said, {"owner": owner}, POOL)
+            for match in found.matches:
+                other = load(cast("Document", match.document), Memory)
+                close[other.id] = _likeness(said, words(screening.plain(other.content)), found), other
+        degraded = None
+        if self._vectors.embedder is not None:
+            try:
+                near = await self._near(text, owner)
+            except Unavailable as problem:
+                near, degraded = {}, f"no vectors, words alone decided: {problem}"
+            for id, (other, cosine) in near.items():
+                close[id] = max(close.get(id, (0.0, other))[0], cosine if cosine >= CLOSE else 0.0), other
+        ranked = sorted(close.values(), key=lambda pair: (-round(pair[0], 9), pair[1].id))
+        return [other for likeness, other in ranked if likeness >= ALIKE and other.id != memory.id], degraded
+
+    async def _near(self, text: str, owner: str) -> dict[str, tuple[Memory, float]]:
+        await self._vectors.catch_up()
+        near = await self._vectors.nearest(await self._vectors.embed_query(text), POOL, [owner])
+        memories = await self._memories([id for id, _ in near])
+        return {id: (memories[id], cosine) for id, cosine in near if id in memories}
+
     # ---- for the reviewer -------------------------------------------------------------------------------------------
 
     async def _review(self, proposal: Proposal) -> Proposal:
@@ -409,6 +446,19 @@ def _rank(
         shared = list(dict.fromkeys(token for stem, token in spelled.items() if stem in said))
         hits.append(Hit(memories[place[0]], opinion.score, opinion.why(shared)))
     return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
+
+
+def _likeness(said: Sequence[str], other: Sequence[str], found: Found) -> float:
+    """Return the greater of two shares: of the words of one text that stand in the other, by how rare they are.
+
+    In how many places a word stands is known of those of the first; a word of the other that it lacks counts as rare.
+    """
+    total, others = found.total + SMOOTHED, set(other)
+    weights = {word: retrieval.rarity(total, found.counts.get(word, 0)) for word in said}
+    rare = retrieval.rarity(total, 1)
+    shared = sum(weight for word, weight in weights.items() if word in others)
+    whole = min(sum(weights.values()), shared + rare * len(others - weights.keys()))
+    return shared / whole if whole else 0.0
 
 
 def _fresher(hit: Hit, days: float, now: datetime) -> Hit:

@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from strongroom.embedders.health import Failing
+
 SCHEMA_VERSION: Literal["2.1"] = "2.1"
 
 Op = Literal["add", "supersede", "deprecate", "noop"]
@@ -74,7 +76,16 @@ class _Needed(TypedDict):
 
 
 class MemoryRequest(_Needed, total=False):
-    """A `Request` as the plain data that callers write, for type checkers."""
+    """A `Request` as the plain data that callers write, for type checkers.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> request: strongroom.MemoryRequest = {
+    ...     "op": "add", "type": "fact", "scope": "user", "user_id": "ana", "content": "lives in Rome",
+    ...     "rationale": "she said so", "confidence": 0.9, "source_refs": ["chat-7#12"],
+    ... }
+    >>> ctx.memories.propose(request, proposer="agent-7").status
+    'pending'
+    """
 
     _schema_version: Literal["2.1"]
     supersedes: Sequence[str]
@@ -103,7 +114,13 @@ class Ended(Struct, frozen=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing known for longer than a run. Its status changes, never back to active; nothing else does."""
+    """One thing known for longer than a run. Its status changes, never back to active; nothing else does.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> memory = ctx.memories.get(ctx.memories.add("likes tea", user_id="ana").id)
+    >>> memory.content, memory.scope, memory.status
+    ('likes tea', 'user', 'active')
+    """
 
     id: str
     type: Type
@@ -191,7 +208,16 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a proposer asks for, to be committed or rejected as one."""
+    """What a proposer asks for, to be committed or rejected as one.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> asked = ctx.memories.add("lives in Rome", user_id="ana", proposer="agent-7")
+    >>> [batch] = ctx.memories.pending()
+    >>> batch.proposer, [proposal.request.content for proposal in batch.proposals]
+    ('agent-7', ['lives in Rome'])
+    >>> ctx.memories.reject(batch, reviewer="bo", reason="she moved").status
+    'rejected'
+    """
 
     id: str
     status: Literal["pending", "committed", "rejected"]
@@ -240,6 +266,22 @@ class Learnt(Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
 
 
+class Consolidated(Struct, frozen=True, kw_only=True):
+    """What was suggested for the memories of one owner: how many were looked at, how many groups of them a model
+    judged, and the batch of proposals that came of it, if any. `left` groups wait for the next call; `next` is where
+    older memories go on. `refused` says what of the model's answer was left out, `degraded` what was not looked at.
+    """
+
+    memories: int = 0
+    groups: int = 0
+    left: int = 0
+    next: str | None = None
+    batch_id: str | None = None
+    proposals: int = 0
+    refused: tuple[str, ...] = ()
+    degraded: str | None = None
+
+
 class Revoked(Struct, frozen=True, kw_only=True):
     """A source that is no longer believed, and how many memories went with it."""
 
@@ -264,6 +306,19 @@ class Erased(Struct, frozen=True, kw_only=True):
     at: datetime
     complete: bool = False
     pending: str | None = None
+
+
+class SearchHealth(Struct, frozen=True, kw_only=True):
+    """What memories are searched by meaning with, whether it works, and how many changes are not in the index yet.
+
+    They are taken in by the next search that reaches both; no write waits for that. Without an embedder there is none.
+    """
+
+    embedder: str | None = None
+    index: str | None = None
+    waiting: int = 0
+    embedder_failing: Failing | None = None
+    index_failing: Failing | None = None
 
 
 class Change(Struct, frozen=True, kw_only=True):

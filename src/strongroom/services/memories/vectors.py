@@ -8,25 +8,34 @@ following the log, so any index can be lost and made again.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec import Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.embedders import Embedder, Fingerprint, offload
-from strongroom.errors import CommitUnknown, InvalidInput
+from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
 from strongroom.operations import Operation, Plan, made_here, nothing, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
 from strongroom.services.memories.keys import load
-from strongroom.services.memories.values import Memory
-from strongroom.store import EXISTS, Delete, Expect, Get, Key, Put, Range, Receipt, Scan
+from strongroom.services.memories.values import Memory, SearchHealth
+from strongroom.store import Delete, Document, Expect, Get, Key, Put, Range, Receipt, Scan, Write
 from strongroom.vectors import Row, Vector, VectorIndex
+from strongroom.vectors.watched import WatchedVectors
 
 EMBEDDING = "embedding"
 INDEX = "memory_index"
+USED = "used"
 CHUNK = 256
+
+
+class Used(Struct, frozen=True):
+    """Whose vectors a space may hold: of the embedder in charge, of earlier ones, of one that is to be in charge."""
+
+    fingerprints: tuple[Fingerprint, ...] = ()
 
 
 class Vectors:
@@ -35,7 +44,8 @@ class Vectors:
     def __init__(self, scope: Scope, embedder: Embedder | None, index: VectorIndex | None, threads: bool) -> None:
         self._scope = scope
         self.embedder = embedder
-        self.index = index if index is not None or embedder is None else _local()
+        chosen = index if index is not None or embedder is None else _local()
+        self.index = None if chosen is None else WatchedVectors.of(chosen)
         self.threads = threads
 
     async def catch_up(self) -> int:
@@ -79,7 +89,7 @@ class Vectors:
             nonlocal made
             texts = await self._active_texts()
             for start in range(0, len(texts), CHUNK):
-                part = texts[start : start + CHUNK]
+                part = dict([*texts.items()][start : start + CHUNK])
                 made += await self._store_missing(part, embedder, fingerprint)
                 if progress is not None:
                     progress(start + len(part), len(texts))
@@ -87,7 +97,7 @@ class Vectors:
 
         answer = await self.switch(fingerprint, embedded, commit_id)
         if await self._in_charge(fingerprint) == fingerprint:  # a repeat may come after a later one
-            self.index = self.index or _local()
+            self.index = self.index or WatchedVectors.of(_local())
             self.embedder = embedder
             await offload.call(self.threads, self._found().rebuild, self._scope.space, fingerprint)
         return answer
@@ -118,7 +128,25 @@ class Vectors:
                 await self._drop_others(fingerprint)
         return answer
 
-    def _found(self) -> VectorIndex:
+    async def health(self) -> SearchHealth:
+        """Ask the index how far it is, and say what fails and how much waits. What it had taken in when it was last
+        reached is remembered."""
+        if self.embedder is None:
+            return SearchHealth()
+        index, space = self._found(), self._scope.space
+        with suppress(Unavailable, InvalidInput):
+            fingerprint = await self.embedder.fingerprint(threads=self.threads)
+            await offload.call(self.threads, index.open, space, fingerprint)
+        log = await self._scope.get(Range(keys.log_key(space), 0, limit=0))
+        return SearchHealth(
+            embedder=self.embedder.name,
+            index=index.kind,
+            waiting=max(log.length - index.reached.get(space, 0), 0),
+            embedder_failing=self.embedder.health.failing,
+            index_failing=index.health.failing,
+        )
+
+    def _found(self) -> WatchedVectors:
         assert self.index is not None, "who has an embedder has an index"
         return self.index
 
@@ -169,73 +197,86 @@ class Vectors:
         """Return the rows of those ids that are active, embedding what is not stored yet."""
         rows: list[Row] = []
         for start in range(0, len(ids), CHUNK):
-            part = ids[start : start + CHUNK]
-            documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in part])
-            memories = [load(document, Memory) for document in documents if document is not None]
-            active = [memory for memory in memories if memory.status == "active"]
-            vectors = await self._vectors([_text(memory) for memory in active], fingerprint)
-            rows += [
-                Row(memory.id, keys.owner(memory.user_id, memory.project_id), vector)
-                for memory, vector in zip(active, vectors, strict=True)
-            ]
+            rows += await self._some_rows(ids[start : start + CHUNK], fingerprint)
         return rows
 
-    async def _vectors(self, texts: Sequence[str], fingerprint: Fingerprint) -> list[Vector]:
-        wanted = [self._key(text, fingerprint) for text in texts]
+    async def _some_rows(self, ids: Sequence[str], fingerprint: Fingerprint) -> list[Row]:
         while True:
-            found = await self._scope.get_all([Get(key) for key in wanted])
-            missing = [text for text, document in zip(texts, found, strict=True) if document is None]
-            if not missing:
-                return [_decode(document.value.load()["vector"]) for document in found if document is not None]
-            await self._store_missing(missing, self._required(), fingerprint)
+            documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
+            active = _active(document for document in documents if document is not None)
+            found = await self._scope.get_all([Get(self._key(text, fingerprint)) for _, text in active])
+            if None not in found:
+                break
+            # What was erased while it was embedded is not stored, and not among the active any more.
+            await self._store_missing({memory.id: text for memory, text in active}, self._required(), fingerprint)
+        return [
+            Row(memory.id, keys.owner(memory.user_id, memory.project_id), _decode(document.value.load()["vector"]))
+            for (memory, _), document in zip(active, found, strict=True)
+            if document is not None
+        ]
 
-    async def _store_missing(self, texts: Sequence[str], embedder: Embedder, fingerprint: Fingerprint) -> int:
-        """Embed the texts whose vectors are not stored, and store them. Return how many there were."""
-        by_key = {self._key(text, fingerprint): text for text in texts}
+    async def _store_missing(self, texts: Mapping[str, str], embedder: Embedder, fingerprint: Fingerprint) -> int:
+        """Embed what memories say whose vectors are not stored, and store those. Return how many there were."""
+        by_key = {self._key(text, fingerprint): (id, text) for id, text in texts.items()}
         found = await self._scope.get_all([Get(key) for key in by_key])
-        missing = {key: text for (key, text), document in zip(by_key.items(), found, strict=True) if document is None}
+        missing = {key: said for (key, said), document in zip(by_key.items(), found, strict=True) if document is None}
         if missing:
-            matrix = await embedder.embed(list(missing.values()), threads=self.threads)
+            matrix = await embedder.embed([text for _, text in missing.values()], threads=self.threads)
             vectors = {
-                key.id: b64encode(vector.tobytes()).decode()
-                for key, vector in zip(missing, matrix.astype("<f4"), strict=True)
+                id: b64encode(vector.tobytes()).decode()
+                for (id, _), vector in zip(missing.values(), matrix.astype("<f4"), strict=True)
             }
             await self.keep(fingerprint, vectors)
         return len(missing)
 
     async def keep(self, fingerprint: Fingerprint, vectors: Mapping[str, str], commit_id: str | None = None) -> None:
-        """Store vectors under the hashes of their texts."""
+        """Store vectors of what memories say, by the ids of the memories, as far as those are still active."""
         tags = {"fingerprint": _mark(fingerprint)}
-        puts = [Put(self._scope.key(EMBEDDING, id), encode({"vector": raw}), tags) for id, raw in vectors.items()]
 
         async def attempt() -> Plan[None]:
+            questions = [Get(self._scope.key(keys.MEMORY, id)) for id in vectors]
+            used, *held = await self._scope.get_all([Get(self._scope.key(INDEX, USED)), *questions])
+            known = [document for document in held if document is not None]
+            if len(known) < len(vectors):
+                raise InvalidInput("vectors are named by the memories they are of, which must be; nothing changed")
+            active = {self._key(text, fingerprint): memory.id for memory, text in _active(known)}
+            found = await self._scope.get_all([Get(key) for key in active])
             # What is there stays: a text has one vector, and nobody can give it another.
-            found = await self._scope.get_all([Get(put.key) for put in puts])
-            new = [put for put, document in zip(puts, found, strict=True) if document is None]
-            expects = [Expect(put.key, 0) for put in new] or [Expect(puts[0].key, EXISTS)]
-            return Plan(expects, new, lambda _: None)
+            new = {key: id for (key, id), document in zip(active.items(), found, strict=True) if document is None}
+            puts: list[Write] = [Put(key, encode({"vector": vectors[id]}), tags) for key, id in new.items()]
+            # As they were read: what is erased meanwhile must not come into the store as a vector.
+            expects = [Expect(document.key, document.version) for document in known if document.key.id in new.values()]
+            noted = load(used, Used) if used is not None else Used()
+            if new and fingerprint not in noted.fingerprints:
+                key = self._scope.key(INDEX, USED)
+                puts.append(Put(key, pack(Used((*noted.fingerprints, fingerprint)))))
+                expects.append(Expect(key, used.version if used is not None else 0))
+            expects += [Expect(key, 0) for key in new]
+            return Plan(expects or [Expect(known[0].key, known[0].version)], puts, lambda _: None)
 
         content = pack({"fingerprint": fingerprint, "vectors": dict(vectors)})
         target = self._scope.key(INDEX, "embedder")
         await perform(self._scope, Operation("memories.embed", target, content, commit_id), attempt, nothing)
 
-    async def keys_of(self, texts: Sequence[str]) -> AsyncIterator[Key]:
-        """Yield where the vectors of texts are kept, as far as they are."""
-        charged = await self._scope.get(Get(self._scope.key(INDEX, "embedder")))
-        if charged is not None and texts:
-            wanted = [self._key(screening.plain(text), load(charged, Fingerprint)) for text in dict.fromkeys(texts)]
-            for document in await self._scope.get_all([Get(key) for key in wanted]):
-                if document is not None:
-                    yield document.key
+    async def removing(self, texts: Sequence[str]) -> tuple[list[Expect], list[Write]]:
+        """Say what removes the vectors of texts, whoever made them, also those that somebody is just storing."""
+        questions = [Get(self._scope.key(INDEX, name)) for name in ("embedder", USED)]
+        charged, used = await self._scope.get_all(questions)
+        made = [load(charged, Fingerprint)] if charged is not None else []
+        made = [*dict.fromkeys((*made, *(load(used, Used).fingerprints if used is not None else ())))]
+        said = dict.fromkeys(screening.plain(text) for text in texts)
+        expects = [Expect(questions[1].key, used.version if used is not None else 0)]
+        return expects, [Delete(self._key(text, fingerprint)) for fingerprint in made for text in said]
 
     def _key(self, text: str, fingerprint: Fingerprint) -> Key:
         return self._scope.key(EMBEDDING, keys.digest(_mark(fingerprint), text))
 
-    async def _active_texts(self) -> list[str]:
-        texts: dict[str, None] = {}
+    async def _active_texts(self) -> dict[str, str]:
+        """Return what the active memories say: each text once, by the id of a memory that says it."""
+        texts: dict[str, str] = {}
         async for page in self._scope.pages(Scan(self._scope.space, keys.MEMORY, {"status": "active"}, limit=CHUNK)):
-            texts |= dict.fromkeys(_text(load(document, Memory)) for document in page)
-        return list(texts)
+            texts |= {text: memory.id for memory, text in _active(page)}
+        return {id: text for text, id in texts.items()}
 
     async def _drop_others(self, fingerprint: Fingerprint) -> None:
         """Delete the vectors of earlier embedders, a page at a time."""
@@ -249,8 +290,10 @@ class Vectors:
                 await step(self._scope, old[0].key, attempt)
 
 
-def _text(memory: Memory) -> str:
-    return screening.plain(memory.content)
+def _active(documents: Iterable[Document]) -> list[tuple[Memory, str]]:
+    """Return those memories that are active, each with the text that is embedded of it."""
+    memories = [load(document, Memory) for document in documents]
+    return [(memory, screening.plain(memory.content)) for memory in memories if memory.status == "active"]
 
 
 def _mark(fingerprint: Fingerprint) -> str:

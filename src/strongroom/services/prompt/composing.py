@@ -17,9 +17,9 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from strongroom.errors import BudgetExceeded
@@ -32,6 +32,17 @@ SYSTEM, TOOLS, BEGUN = "system", "tools", "beginning"
 SHARES: dict[str, float] = {CONVERSATION: 0.6, RUN: 0.15, MEMORIES: 0.15, EARLIER: 0.1}
 TITLES = {RUN: "# State of the work", MEMORIES: "# Remembered", EARLIER: "# Said earlier in this conversation"}
 RENAMED = "-999"  # what it may take to tell a call's id from another one, in the call and in its answer
+
+
+class CachedTokenizer:
+    """A tokenizer for one prompt: while it is put together the same texts are counted several times."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.name, self.approximate = tokenizer.name, tokenizer.approximate
+        self._count = cache(tokenizer.count)
+
+    def count(self, text: str) -> int:
+        return self._count(text)
 
 
 class Piece(Struct, frozen=True):
@@ -151,17 +162,10 @@ def part_tokens(
 
     What is left is the turn that says that the beginning was left out (`BEGUN`).
     """
-    known: dict[bytes, int] = {}  # most messages are the same in each step
 
     def cost(said: Sequence[Turn]) -> int:
         messages, apart = shaped(said, system, format)
-        total = count_system(apart, tokenizer)
-        for message in messages:
-            key = msgspec.json.encode(message)
-            if key not in known:
-                known[key] = count_sent(message, tokenizer)
-            total += known[key]
-        return total
+        return count_system(apart, tokenizer) + sum(count_sent(message, tokenizer) for message in messages)
 
     steps = {SYSTEM: cost(()), CONVERSATION: cost(turns)}
     for count, part in enumerate(texts, 1):

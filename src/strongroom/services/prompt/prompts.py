@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
@@ -27,6 +28,7 @@ from strongroom.services.prompt.composing import (
     SHARES,
     SYSTEM,
     TOOLS,
+    CachedTokenizer,
     Chosen,
     Piece,
     beginning_tokens,
@@ -184,7 +186,8 @@ class AsyncPrompts:
 
 
 def _composed(asked: Asked, known: Known) -> Prompt:
-    counter = asked.tokenizer
+    counter = CachedTokenizer(asked.tokenizer)
+    asked = replace(asked, tokenizer=counter)
     kept = _kept(asked, known.gathered)
     fixed_tokens = count_tools(asked.tools, counter) + system_tokens(_system(asked), asked.format, counter)
     room = asked.max_tokens - asked.reserve_tokens - fixed_tokens - beginning_tokens(asked.format, counter)

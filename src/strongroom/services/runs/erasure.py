@@ -13,7 +13,7 @@ import msgspec
 
 from strongroom.codec import encode
 from strongroom.errors import InvalidInput
-from strongroom.operations import Operation, Plan, made_here, perform, step
+from strongroom.operations import Operation, Plan, perform, still_pending, traces
 from strongroom.services.packs import staging
 from strongroom.services.runs import artifacts, history, usage
 from strongroom.services.runs.ledger import Tombstone, body_of, tombstone
@@ -63,7 +63,7 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
                 *writes,
                 *unfinished,
                 usage.forget(ref),
-                _traces(ref),
+                traces(ref.ledger),
             ),
             lambda receipt: receipt_of(receipt, counts, receipt.pending),
             encode(counts),
@@ -84,22 +84,12 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
             pending=pending,
         )
 
-    async def clean() -> Plan[str | None]:
-        # Whoever erased may have been killed before the store's files were clean.
-        return Plan((), (_traces(ref),), lambda receipt: receipt.pending)
-
     async def replay(receipt: Receipt) -> Erasure:
-        pending = await step(ref.scope, ref.key, clean) if made_here(ref.scope) else receipt.pending
         assert receipt.answer is not None
-        return receipt_of(receipt, receipt.answer.load(), pending)
+        return receipt_of(receipt, receipt.answer.load(), await still_pending(ref.scope, ref.ledger, receipt))
 
     operation = Operation("runs.erase", ref.key, encode({"reason": reason, "actor": actor}), commit_id)
     return await perform(ref.scope, operation, attempt, replay)
-
-
-def _traces(ref: Ref) -> Erase:
-    """Return what makes the store's files forget what this commit takes away, or an earlier one that was killed."""
-    return Erase(ref.ledger, 0, 0)
 
 
 async def _to_erase(stored: Stored) -> list[tuple[int, list[Tombstone]]]:

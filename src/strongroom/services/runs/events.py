@@ -10,11 +10,11 @@ from msgspec import Raw
 
 from strongroom.codec import Json, pack
 from strongroom.errors import InvalidInput, NotFound
-from strongroom.operations import Operation, Plan, perform
+from strongroom.operations import Operation, Plan, Prepared
 from strongroom.scope import Scope
 from strongroom.services.runs import state
 from strongroom.services.runs.ledger import PAGE, check_payload, event, recorded
-from strongroom.services.runs.state import Ref, find, load_of, recording
+from strongroom.services.runs.state import Ref, find, load_of
 from strongroom.store import EXISTS, Append, Expect, Get, Range, Receipt, Write
 from strongroom.values import Event, Listing
 
@@ -22,14 +22,14 @@ MAX_EVENTS = 1000
 WAIT_SECONDS = 5.0
 
 
-async def record(
+def recording(
     ref: Ref, ids: Mapping[str, Any], type: str, payload: Json, *, actor: str, parent: str | None, commit_id: str | None
-) -> Event:
-    """Add an event whose payload was checked."""
+) -> Prepared[Event]:
+    """Say how an event is added whose payload was checked."""
 
     async def attempt() -> Plan[Event]:
         entry = state.record(ref, type, payload, actor=actor, parent=parent)
-        return recording(ref, entry, lambda made: event(recorded(entry, made.versions[0] - 1), ids))
+        return state.recording(ref, entry, lambda made: event(recorded(entry, made.versions[0] - 1), ids))
 
     async def replay(receipt: Receipt) -> Event:
         length = receipt.versions[0]
@@ -39,7 +39,7 @@ async def record(
         return event(page.records[0], load_of(ref, document).working_set)
 
     content = pack({"type": type, "payload": Raw(payload), "actor": actor, "parent": parent})
-    return await perform(ref.scope, Operation("run.record", ref.key, content, commit_id), attempt, replay)
+    return Prepared(Operation("run.record", ref.key, content, commit_id), attempt, replay)
 
 
 async def event_writes(

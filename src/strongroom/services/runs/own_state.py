@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from strongroom.codec import encode
+from strongroom.codec import encode, pack
 from strongroom.errors import BudgetExceeded, InvalidInput, shown
 from strongroom.values import RunConfig
 
@@ -29,14 +29,7 @@ def plain(value: Any, kind: type[Any] | None = None) -> dict[str, Any] | None:
     """Return a state as JSON; raise `InvalidInput` unless it is an object, and one that fits its type."""
     if value is None:
         return None
-    made = _builtins(value)
-    if not isinstance(made, dict):
-        raise InvalidInput(
-            f"a state must be a JSON object, or an instance of a struct, a dataclass or a pydantic model, not "
-            f"{shown(value)}; nothing changed",
-            path=FIELD,
-        )
-    stored: dict[str, Any] = encode(made, depth=2).load()
+    stored: dict[str, Any] = encode(_object(_builtins(value), value), depth=2).load()
     typed(stored, kind, "; nothing changed")
     return stored
 
@@ -71,14 +64,14 @@ def merged(state: Any, patch: Mapping[str, Any]) -> Any:
 
 def differs(before: Any, after: Any) -> bool:
     """Tell whether two states are not the same JSON. Python takes 1, 1.0 and True for equal."""
-    return encode(before, depth=2) != encode(after, depth=2)
+    return pack({FIELD: before}) != pack({FIELD: after})
 
 
 def put(after: WorkingSetJson, state: dict[str, Any] | None, config: RunConfig) -> None:
-    """Make this the state in a working set that is being changed, if it is within its budget."""
+    """Make this plain state the one in a working set that is being changed, if it is within its budget."""
     if state is None and FIELD not in after:
         return
-    size = 0 if state is None else len(encode(state, depth=2))
+    size = 0 if state is None else len(encode(_object(state, state), depth=2))
     if size > config.state_max_bytes:
         raise BudgetExceeded(
             f"the state takes {size} bytes, and may take {config.state_max_bytes}; attach what is large; "
@@ -92,6 +85,16 @@ def put(after: WorkingSetJson, state: dict[str, Any] | None, config: RunConfig) 
 def without(working_set: WorkingSetJson) -> WorkingSetJson:
     """Return the v2.1 fields alone."""
     return {name: value for name, value in working_set.items() if name != FIELD}
+
+
+def _object(made: Any, given: Any) -> dict[str, Any]:
+    if isinstance(made, dict):
+        return made
+    raise InvalidInput(
+        f"a state must be a JSON object, or an instance of a struct, a dataclass or a pydantic model, not "
+        f"{shown(given)}; nothing changed",
+        path=FIELD,
+    )
 
 
 def _builtins(value: Any) -> Any:

@@ -59,7 +59,6 @@ class RunReader:
         self._memories = memories
         self._seal = seal or Seal()
         self._state_type = state_type
-        self._in_turn = False
         self._known: Stored | None = None
         self._eviction: Eviction | None = None
         self._working_set = view(state.working_set)

@@ -13,7 +13,7 @@ from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.encryption import Secret
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, Unavailable
-from strongroom.operations import Operation, made_here
+from strongroom.operations import Operation, Prepared, made_here, perform
 from strongroom.services.runs import (
     artifacts,
     episodes,
@@ -43,7 +43,16 @@ Fields = UpdateFields | Mapping[str, Any]
 
 @checked
 class AsyncRun(RunReader):
-    """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`."""
+    """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         run = await ctx.runs.create(objective="Answer a ticket")
+    ...         await run.update(status="BUSY", next_action="call the carrier")
+    ...         return run.working_set.next_action
+    >>> asyncio.run(main())
+    'call the carrier'
+    """
 
     # ---- updates ----------------------------------------------------------------------------------------------------
 
@@ -68,19 +77,33 @@ class AsyncRun(RunReader):
         recorded in the ledger and raised. A repeat with the same `commit_id` changes nothing and returns the first
         result; what it expects is not part of what it asks for.
         """
+        operation, by, request, expected = self._asked(
+            expected_seq, append, remove, state_patch, actor, parent, commit_id, fields
+        )
+        await updates.check_state(self._ref, request)
+        return (await self._update(operation, by, updates.unchanging(request), expected)).working_set
+
+    def _asked(
+        self,
+        expected_seq: int | None,
+        append: Mapping[str, Sequence[Any]] | None,
+        remove: Mapping[str, Sequence[Any]] | None,
+        state_patch: Mapping[str, Any] | None,
+        actor: str | None,
+        parent: str | None,
+        commit_id: str | None,
+        fields: Fields,
+        *,
+        recorded: bool = True,
+    ) -> tuple[Operation, By, Request, int | None]:
+        """Say what an update asks for, by whom, and which version it expects. See `updates.content_of`."""
         request = Request(self._plain(fields), append or {}, remove or {}, state_patch, self._state_type)
         commutes = not fields and expected_seq is None and (append or remove or state_patch is not None)
         expected = None if commutes else self.seq if expected_seq is None else expected_seq
         by = By(actor or self._actor, parent)
-
-        async def make_request(stored: Stored) -> Request:
-            return request
-
-        content = updates.content_of(self._ref.scope, request, by)
+        content = updates.content_of(request, by, recorded=recorded and made_here(self._ref.scope))
         operation = Operation("run.update", self._ref.key, content, commit_id, encode({"expected_seq": expected}))
-        if not self._in_turn:  # a turn looks at all of its parts together
-            await updates.check_state(self._ref, request)
-        return (await self._update(operation, by, make_request, expected)).working_set
+        return operation, by, request, expected
 
     async def update_with(
         self,
@@ -129,18 +152,21 @@ class AsyncRun(RunReader):
         expected: int | None = None,
         decide: updates.Decide | None = None,
     ) -> Outcome:
-        known = self._known if self._known is not None and self._known.seq == expected else None
         done = await updates.update(
-            self._ref, operation, by, make_request, known=known, expected=expected, decide=decide
+            self._ref, operation, by, make_request, known=self._remembered(expected), expected=expected, decide=decide
         )
         self._see(done.working_set, done.stored)
         if done.made:
             self._eviction = done.eviction
             if done.stored is not None:
-                await self._keep_up(done.stored.length - done.events, done.stored.length)
+                await usage.keep_up(self._ref, done.stored.length - done.events, done.stored.length)
             if self._config.milestone_step_cap is not None:
                 await self._milestone_if_due()
         return done
+
+    def _remembered(self, seq: int | None) -> Stored | None:
+        """Return the run at this version, if this handle knows it."""
+        return self._known if self._known is not None and self._known.seq == seq else None
 
     async def _milestone_if_due(self) -> None:
         if not made_here(self._ref.scope):
@@ -169,20 +195,21 @@ class AsyncRun(RunReader):
         commit_id: str | None = None,
     ) -> Event:
         """Add an event to the ledger. Its type and payload are checked. It never conflicts, whoever else records."""
-        told = self._types.check(type, dict(payload) if isinstance(payload, Mapping) else payload)
-        made = await events.record(
-            self._ref, self._ids, type, told, actor=actor or self._actor, parent=parent, commit_id=commit_id
-        )
+        made = await perform(self._ref.scope, *self._recording(type, payload, actor, parent, commit_id))
         if self._known is not None and self._known.length < made.sequence_id:
             self._known = msgspec.structs.replace(self._known, length=made.sequence_id)
-        await self._keep_up(made.sequence_id - 1, made.sequence_id)
+        await usage.keep_up(self._ref, made.sequence_id - 1, made.sequence_id)
         if type == "ERROR" and self._config.milestone_error_cap is not None:
             await self._milestone_if_due()
         return made
 
-    async def _keep_up(self, before: int, length: int) -> None:
-        if not self._in_turn:  # a turn does so once it is made
-            await usage.keep_up(self._ref, before, length)
+    def _recording(
+        self, type: str, payload: Mapping[str, Any], actor: str | None, parent: str | None, commit_id: str | None
+    ) -> Prepared[Event]:
+        told = self._types.check(type, dict(payload) if isinstance(payload, Mapping) else payload)
+        return events.recording(
+            self._ref, self._ids, type, told, actor=actor or self._actor, parent=parent, commit_id=commit_id
+        )
 
     async def anchor(self, path: str | os.PathLike[str] | None = None, *, signing_key: bytes | None = None) -> Anchor:
         """Seal the ledger's head: add it to the end of a file, sign it with an Ed25519 key (32 bytes), or both.

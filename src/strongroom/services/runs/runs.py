@@ -17,7 +17,7 @@ from strongroom.services.runs import erasure, own_state, restores, starts
 from strongroom.services.runs.episodes import LongTerm
 from strongroom.services.runs.ledger import EventTypes
 from strongroom.services.runs.run import AsyncRun
-from strongroom.services.runs.state import KIND, Ref, RunState, find, load, refs
+from strongroom.services.runs.state import KIND, Ref, RunState, find, find_to_update, load, refs
 from strongroom.services.runs.verifying import Seal
 from strongroom.services.runs.working_set import require_id
 from strongroom.store import Scan
@@ -28,7 +28,15 @@ ACTOR = "agent"
 
 @checked
 class AsyncRuns:
-    """The runs of one space."""
+    """The runs of one space.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         await ctx.runs.create(objective="Answer a ticket", run_id="ticket-7")
+    ...         return [run.id for run in await ctx.runs.list()]
+    >>> asyncio.run(main())
+    ['ticket-7']
+    """
 
     def __init__(self, scope: Scope, *, memories: LongTerm | None = None) -> None:
         self._scope = scope
@@ -120,8 +128,10 @@ class AsyncRuns:
 
     async def get(self, run_id: str, *, state_type: type[Any] | None = None, actor: str = ACTOR) -> AsyncRun:
         """Return a run, or raise `NotFound`. `state_type` is what its own state comes back as, and must fit."""
-        ref, state = await find(self._scope, require_id(run_id, "run_id"))
-        return self._handle(ref, state, actor, state_type)
+        ref, state, known = await find_to_update(self._scope, require_id(run_id, "run_id"))
+        run = self._handle(ref, state, actor, state_type)
+        run._known = known
+        return run
 
     async def list(
         self,

@@ -138,10 +138,22 @@ def load_of(ref: Ref, document: Document | None) -> RunState:
 async def find(scope: Scope, run_id: str) -> tuple[Ref, RunState]:
     """Look a run up by its id."""
     state = load(await scope.get(Get(run_key(scope, run_id))), run_id)
+    return await _sound_ref(scope, run_id, state), state
+
+
+async def find_to_update(scope: Scope, run_id: str) -> tuple[Ref, RunState, Stored | None]:
+    """Look a run up, and with it all that its next update has to know; that is left out for a run that was restored."""
+    document, events = await scope.read(Get(run_key(scope, run_id)), Range(scope.key(LEDGER, run_id), limit=0))
+    state = load(document, run_id)
+    ref = await _sound_ref(scope, run_id, state)
+    return ref, state, stored_in(ref, document, events.length) if ref.streams == run_id else None
+
+
+async def _sound_ref(scope: Scope, run_id: str, state: RunState) -> Ref:
     [ref] = await refs(scope, [(run_id, state)])
     if isinstance(ref, Damaged):
         raise ref
-    return ref, state
+    return ref
 
 
 async def refs(scope: Scope, states: Sequence[tuple[str, RunState]]) -> list[Ref | Damaged]:
@@ -241,7 +253,7 @@ class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an event says of the version it made: the whole state, or what changed since the one before.
 
     `floor` is the place in the ledger before which nothing is needed to rebuild it. An event with a `config` tells all
-    that a run is and has from there on: `episodes` are how many it came with and the hash of them (`story.py`),
+    that a run is and has from there on: `episodes` are how many it came with and the hash of them (`history.py`),
     `attached` the artifacts. An update has only those `attached` that are new.
     """
 

@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import Conflict, InvalidInput, StrongroomError
-from strongroom.operations import NOTHING, Operation, Plan, Undecided, made_here, perform, step
-from strongroom.scope import Scope
+from strongroom.operations import NOTHING, Operation, Plan, Prepared, Undecided, made_here, perform, step
 from strongroom.services.runs import history, own_state
 from strongroom.services.runs.eviction import make_room
 from strongroom.services.runs.ledger import body_of
@@ -96,39 +95,55 @@ async def update(
     decide: Decide | None = None,
 ) -> Outcome:
     """Make the update that `make_request` returns, or record why it is refused and raise."""
-    refused: StrongroomError | None = None
-
-    async def planned(stored: Stored) -> Plan[Outcome]:
-        if expected is not None:
-            require_seq(stored, expected)
-        request = await make_request(stored)
-        if request is None:
-            found = Outcome(view(stored.working_set), stored, made=False)
-            return Plan((stored.unchanged,), (), lambda receipt: found, encode(stored.seq))
-        return plan(stored, request, by)
-
-    async def attempt() -> Plan[Outcome]:
-        nonlocal known, refused
-        remembered, known = known, None
-        if remembered is not None:
-            with suppress(StrongroomError):
-                return await planned(remembered)
-        stored = await read(ref)
-        try:
-            return await planned(stored)
-        except StrongroomError as refusal:
-            refused = refusal
-            raise
-
+    refused: list[StrongroomError] = []
+    prepared = prepare(ref, operation, by, make_request, known, expected, decide, refused)
     try:
-        return await perform(ref.scope, operation, attempt, lambda receipt: _made_before(ref, receipt), decide)
+        return await perform(ref.scope, *prepared)
     except StrongroomError as problem:
-        if problem is refused:
+        if any(problem is one for one in refused):
             try:
                 await reject(ref, f"{problem.code}: {problem}", by)
             except StrongroomError as failure:
                 problem.add_note(f"this refusal could not be recorded: {failure}")
         raise
+
+
+def prepare(
+    ref: Ref,
+    operation: Operation,
+    by: By,
+    make_request: MakeRequest,
+    known: Stored | None,
+    expected: int | None,
+    decide: Decide | None,
+    refused: list[StrongroomError],
+) -> Prepared[Outcome]:
+    """Say how an update is made. What it is refused for, about the run as it is, is added to `refused`."""
+
+    async def attempt() -> Plan[Outcome]:
+        nonlocal known
+        remembered, known = known, None
+        if remembered is not None:
+            with suppress(StrongroomError):
+                return await _planned(remembered, make_request, by, expected)
+        stored = await read(ref)
+        try:
+            return await _planned(stored, make_request, by, expected)
+        except StrongroomError as refusal:
+            refused.append(refusal)
+            raise
+
+    return Prepared(operation, attempt, lambda receipt: _made_before(ref, receipt), decide)
+
+
+async def _planned(stored: Stored, make_request: MakeRequest, by: By, expected: int | None) -> Plan[Outcome]:
+    if expected is not None:
+        require_seq(stored, expected)
+    request = await make_request(stored)
+    if request is None:
+        found = Outcome(view(stored.working_set), stored, made=False)
+        return Plan((stored.unchanged,), (), lambda receipt: found, encode(stored.seq))
+    return plan(stored, request, by)
 
 
 def require_seq(stored: Stored, expected_seq: object) -> None:
@@ -144,10 +159,10 @@ def require_seq(stored: Stored, expected_seq: object) -> None:
         )
 
 
-def content_of(scope: Scope, request: Request, by: By) -> Json:
+def content_of(request: Request, by: By, *, recorded: bool) -> Json:
     """Return what an update asks for; nothing if that cannot be stored, for which it is refused and the ledger told.
 
-    What cannot be stored cannot be sent either, so where a server would be asked it is refused at once.
+    Where no refusal is recorded, because a server would be asked or because of a turn, it is refused at once.
     """
     edits = {"fields": request.fields, "append": request.append, "remove": request.remove}
     if request.state_patch is not None:
@@ -156,9 +171,15 @@ def content_of(scope: Scope, request: Request, by: By) -> Json:
         told = {kind: {name: data(items) for name, items in edit.items()} for kind, edit in edits.items()}
         return encode({**told, **by._asdict()})
     except InvalidInput:
-        if made_here(scope):
+        if recorded:
             return NOTHING
         raise
+
+
+def request_in(content: Json, state_type: type[Any] | None) -> Request:
+    """Return what an update asks for, in objects that are nobody else's."""
+    told = content.load()
+    return Request(told["fields"], told["append"], told["remove"], told.get("state_patch"), state_type)
 
 
 async def check_state(ref: Ref, request: Request) -> None:
@@ -192,6 +213,15 @@ def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
 
     writes = (document, Append(ref.ledger, (event, *request.events)), *request.writes)
     return Plan((stored.unchanged, *request.expects), writes, outcome, request.answer)
+
+
+def unchanging(request: Request) -> MakeRequest:
+    """Ask for the same, whatever the run is like."""
+
+    async def make_request(stored: Stored) -> Request:
+        return request
+
+    return make_request
 
 
 def by_callback(

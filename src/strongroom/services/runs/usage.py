@@ -3,7 +3,8 @@
 A `MODEL_ACTION` or `TOOL_RESULT` may say which model it was, how many tokens went in and out, how long it took, what it
 cost and what went wrong. The sums up to a place of the ledger are kept in a document (kind `run_usage`); whoever
 records the event that ends a block of the ledger brings it up to there. So `usage` reads that document and the end of
-the ledger, in one read, however long the ledger is. It is derived: if it is lost or late, more of the ledger is read.
+the ledger, in one read, however long the ledger is; on a server that bounds its reads, large events come a few at a
+time. It is derived: if it is lost or late, more of the ledger is read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import INT_MAX, pack
-from strongroom.errors import CommitUnknown, Conflict, Unavailable
+from strongroom.errors import BudgetExceeded, CommitUnknown, Conflict, Unavailable
 from strongroom.operations import Plan, made_here, step
 from strongroom.services.runs import history
 from strongroom.services.runs.ledger import body_of
@@ -45,7 +46,7 @@ def usage_key(ref: Ref) -> Key:
 
 async def usage(ref: Ref) -> Usage:
     """Return what the whole ledger comes to."""
-    document, tail = await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, 2 * BLOCK))
+    document, tail = await _read(ref)
     return (await _upto(ref, _sums(document), tail, tail.length)).usage
 
 
@@ -55,7 +56,7 @@ async def keep_up(ref: Ref, before: int, length: int) -> None:
         return
 
     async def attempt() -> Plan[None]:
-        document, tail = await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, 2 * BLOCK))
+        document, tail = await _read(ref)
         sums = await _upto(ref, _sums(document), tail, tail.length)
         version = 0 if document is None else document.version
         put = Put(usage_key(ref), pack(sums))
@@ -68,6 +69,14 @@ async def keep_up(ref: Ref, before: int, length: int) -> None:
 def forget(ref: Ref) -> Delete:
     """Say how the sums go with what they are of."""
     return Delete(usage_key(ref))
+
+
+async def _read(ref: Ref) -> tuple[Document | None, Slice]:
+    """Return the kept sums and the end of the ledger, or its length alone where its events are too large together."""
+    try:
+        return await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, 2 * BLOCK))
+    except BudgetExceeded:
+        return await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, 0))
 
 
 def _sums(document: Document | None) -> Sums:
@@ -110,15 +119,15 @@ def told(sums: Usage, type: str, payload: Mapping[str, Any]) -> Usage:
         return msgspec.structs.replace(_plus(sums, one), model_actions=sums.model_actions + 1)
     if name not in sums.models and len(sums.models) >= MOST_MODELS:
         name = OTHERS
-    models = {**sums.models, name: _total([sums.models.get(name, ModelUsage()), one])}
+    models = {**sums.models, name: summed([sums.models.get(name, ModelUsage()), one])}
     return msgspec.structs.replace(_plus(sums, one), model_actions=sums.model_actions + 1, models=models)
 
 
 def _plus(sums: Usage, one: ModelUsage) -> Usage:
-    return msgspec.structs.replace(sums, total=_total([sums.total, one]))
+    return msgspec.structs.replace(sums, total=summed([sums.total, one]))
 
 
-def _total(parts: Iterable[ModelUsage]) -> ModelUsage:
+def summed(parts: Iterable[ModelUsage]) -> ModelUsage:
     """Return sums that JSON can hold: old ledgers may hold figures that no schema bounded."""
     known = list(parts)
     sums: dict[str, Any] = {name: sum(getattr(part, name) for part in known) for name in ModelUsage.__struct_fields__}

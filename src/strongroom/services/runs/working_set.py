@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from strongroom.codec import MAX_DEPTH, encode
+from strongroom.codec import MAX_DEPTH, encode, pack
 from strongroom.errors import BudgetExceeded, Damaged, Immutable, InvalidInput
 from strongroom.schemas import check as check_schema
 from strongroom.schemas import no_field
@@ -145,10 +145,11 @@ def _change_own(
     if own_state.FIELD in fields:
         if patch is not None:
             raise InvalidInput("was both replaced and patched; do one of the two; nothing changed", path="state")
-        own_state.put(after, own_state.plain(fields[own_state.FIELD]), config)
+        own_state.put(after, fields[own_state.FIELD], config)
     elif patch is not None:
         merged = own_state.merged(after.get(own_state.FIELD), own_state.plain(patch) or {})
-        own_state.put(after, own_state.plain(merged, kind), config)
+        own_state.typed(merged, kind, "; nothing changed")
+        own_state.put(after, merged, config)
 
 
 def require_valid(state: WorkingSetJson) -> None:
@@ -212,7 +213,12 @@ def data(value: Any, depth: int = 0) -> Any:
 
 
 def view(state: WorkingSetJson) -> WorkingSet:
-    """Return the frozen value of a state that was valid when it was stored."""
+    """Return the frozen value of a state that was valid when it was stored.
+
+    What a run's own state holds can be edited by whoever sees it, so that is a copy.
+    """
+    if state.get(own_state.FIELD) is not None:
+        state = {**state, own_state.FIELD: pack(state[own_state.FIELD]).load()}
     try:
         return msgspec.convert(state, WorkingSet)
     except msgspec.ValidationError as problem:

@@ -1,9 +1,13 @@
-"""Removing for good: a whole session, or the content of some of its messages.
+"""Removing for good: a whole session, deleted or erased, or the content of some of its messages.
 
 Deleting a session: gone at once, its messages in steps. The first commit removes the document, so that nobody sees the
 session any more, and with it the oldest messages. Those of a long session follow in commits of their own, because one
 that removes a million would keep every other writer waiting. Should the process die in between, what is left cannot be
 seen, and a repeat removes it: with the id of the first call, or by deleting the session once more.
+
+Erasing a session, for whoever erases its owner: the other way round, because its document says whose it is. First it is
+closed: nothing of it is shown any more, nor of what is still appended, and nothing more is made of it or learnt from
+it. Then its messages go in steps, and the document goes last. So whatever a kill leaves is found by its owner.
 
 Erasing messages: one commit blanks them, hides them so that no `restore` brings them back, and drops what was made of
 them: summaries, and vectors, which are made anew of what is left. Whoever made a summary or a vector of them before
@@ -18,26 +22,31 @@ from msgspec import structs
 
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown
-from strongroom.operations import NOTHING, OURS, Operation, Plan, again, itself, made_here, perform
+from strongroom.operations import NOTHING, OURS, Operation, Plan, again, erasing_step, itself, made_here, perform, step
 from strongroom.scope import Scope
 from strongroom.services.sessions import writes
 from strongroom.services.sessions.ids import find_any
 from strongroom.services.sessions.records import own_id
 from strongroom.services.sessions.state import (
     MESSAGE,
+    NEVER,
+    NOTHING_SHOWN,
+    OWNER,
     SESSION,
     SUMMARY,
     VECTOR,
+    State,
     covers,
     dump,
     id_key,
     joined,
+    parse,
     size,
     without,
 )
 from strongroom.services.sessions.view import PAGE, View, both, missing
 from strongroom.services.sessions.writes import Decision
-from strongroom.store import EXISTS, Commit, Delete, Erase, Expect, Put, Range, Receipt, Truncate, Write, new_id
+from strongroom.store import EXISTS, Delete, Erase, Expect, Get, Put, Range, Receipt, Truncate, Write
 
 
 async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
@@ -61,6 +70,50 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
     except CommitUnknown as problem:
         problem.commit_id = OURS + receipt.id if commit_id is None else commit_id
         raise
+
+
+async def close(scope: Scope, session_id: str) -> bool:
+    """Let a session show nothing any more, and keep of its document only whose it is. False if there is none."""
+    key = scope.key(SESSION, session_id)
+
+    async def attempt() -> Plan[bool]:
+        document = await scope.get(Get(key))
+        if document is None:
+            return Plan((), (), lambda _: False)
+        state, owner = parse(document.value), {OWNER: document.tags[OWNER]} if OWNER in document.tags else {}
+        closed = State("", state.created, state.tokenizer, state.tokenizer, NOTHING_SHOWN)
+        if state == closed and document.tags == owner:
+            return Plan((), (), lambda _: True)
+        gone = [Delete(scope.key(kind, session_id)) for kind in writes.SIDES]
+        return Plan([Expect(key, document.version)], [Put(key, dump(closed), owner), *gone], lambda _: True)
+
+    return await erasing_step(scope, scope.key(MESSAGE, session_id), attempt)
+
+
+async def remove(scope: Scope, session_id: str) -> int:
+    """Remove a closed session in steps, its document last. Return how many messages it held."""
+    key, stream = scope.key(SESSION, session_id), scope.key(MESSAGE, session_id)
+
+    async def attempt() -> Plan[tuple[int, bool]]:
+        document, end = await scope.read(*both(scope, session_id))
+        if document is None or parse(document.value).visible != NOTHING_SHOWN:
+            return Plan((), (), lambda _: (0, True))  # somebody else removed it, and perhaps opened it anew
+        stop = end.first + writes.DELETED_AT_ONCE
+        if stop < end.length:
+            return Plan((), [Truncate(stream, stop)], lambda _: (writes.DELETED_AT_ONCE, False))
+        # All that is there by then: somebody may still append.
+        gone = [Delete(scope.key(kind, session_id)) for kind in (SESSION, *writes.SIDES)]
+        return Plan(
+            [Expect(key, document.version)],
+            [Truncate(stream, NEVER), *gone],
+            lambda made: (made.versions[0] - end.first, True),
+        )
+
+    messages, done = 0, False
+    while not done:
+        some, done = await erasing_step(scope, stream, attempt)
+        messages += some
+    return messages
 
 
 async def erasing(view: View, message_ids: Sequence[str], before: str | None) -> Decision:
@@ -106,6 +159,12 @@ async def _own_ids(view: View, stretches: Sequence[tuple[int, int]]) -> AsyncIte
 async def _rest(scope: Scope, session_id: str, stop: int) -> None:
     """Remove messages up to where the session ended: one that was opened anew meanwhile keeps what is its own."""
     stream = scope.key(MESSAGE, session_id)
-    while (first := (await scope.get(Range(stream, 0, 0))).first) < stop:
-        step = Truncate(stream, min(first + writes.DELETED_AT_ONCE, stop))
-        await scope.store.commit(Commit(new_id(), (), (step,)))
+
+    async def attempt() -> Plan[bool]:
+        first = (await scope.get(Range(stream, 0, 0))).first
+        if first >= stop:
+            return Plan((), (), lambda _: True)
+        return Plan((), [Truncate(stream, min(first + writes.DELETED_AT_ONCE, stop))], lambda _: False)
+
+    while not await step(scope, stream, attempt):
+        pass

@@ -24,7 +24,7 @@ from strongroom.services.sessions.values import Message, SessionInfo, when
 from strongroom.services.sessions.vectors import BLOCK, SLICE, Meaning
 from strongroom.services.sessions.view import View, fresh, look, look_closely, missing, require_revision
 from strongroom.services.sessions.writes import Batch, Decision, putting
-from strongroom.store import Document, Expect, Get, Key, Range, Receipt, Slice
+from strongroom.store import Document, Expect, Get, Range, Receipt, Slice
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.counting import Absent, counter
 
@@ -39,6 +39,7 @@ class Handle:
     ) -> None:
         self.id = id
         self._scope = scope
+        self._key, self._stream = scope.key(SESSION, id), scope.key(MESSAGE, id)
         self._known = {one.name: one for one in (scope.tokenizer, *known)}
         self._meaning = meaning
         self._naming = Naming(id)
@@ -61,14 +62,6 @@ class Handle:
     def tokenizer(self) -> Tokenizer:
         """Who counts the session's tokens, as this handle knows it."""
         return self._counter(self._state.tokenizer)
-
-    @property
-    def _key(self) -> Key:
-        return self._scope.key(SESSION, self.id)
-
-    @property
-    def _stream(self) -> Key:
-        return self._scope.key(MESSAGE, self.id)
 
     def _counter(self, name: str) -> Tokenizer:
         return counter(name, self._known)
@@ -111,14 +104,15 @@ class Handle:
         async def told(receipt: Receipt) -> list[Message]:
             if not made.drafts:
                 return []
-            length = receipt.versions[0]
             if receipt.answer is not None:
-                return made.stored(self._naming, length, *receipt.answer.load())
-            # Too many for an answer to be kept; their records tell.
+                at, tokens = receipt.answer.load()
+                return made.stored(self._naming, at, receipt, tokens)
+            # None was kept: they are too many, or the call named no id. Their records tell.
+            length = receipt.versions[0]
             part = await self._scope.get(Range(self._stream, length - len(made.drafts), length))
             if len(part.records) < len(made.drafts):
                 raise missing(self.id)
-            return made.stored(self._naming, length, part.records[0].at, [one.weight for one in part.records])
+            return made.stored(self._naming, part.records[0].at, receipt, [one.weight for one in part.records])
 
         return told
 

@@ -3,6 +3,9 @@
 An id that a caller chose has a document of its own (about 140 bytes), written in the commit of its message with the
 expectation that nobody else has it. The document says where the message was expected to land; it stands there, or a
 little later if others were faster. Ids that the session gives out cost nothing: they are made of the message's index.
+
+Such documents outlive a session that is deleted. A later one of that name knows them by their place, which is before
+its stream begins: whoever writes one expects the session to be what it saw, so none is written across two lives.
 """
 
 from __future__ import annotations
@@ -36,11 +39,9 @@ async def locate(view: View, hint: int, fits: Callable[[Record], bool]) -> Recor
 
 async def find(view: View, message_id: str) -> Record:
     """Return the visible message of that id, or raise `NotFound`."""
-    noted = await view.scope.get(Get(id_key(view.document, message_id)))
-    if noted is not None:
-        record = await locate(view, noted.value.load(), _bears(message_id))
-        if record is not None and view.shows(record.index):
-            return record
+    record = await _bearing(view, message_id, await view.scope.get(Get(id_key(view.document, message_id))))
+    if record is not None and view.shows(record.index):
+        return record
     index = view.naming.index(message_id)
     if index is not None:
         record = (await at(view, [index])).get(index)
@@ -51,11 +52,9 @@ async def find(view: View, message_id: str) -> Record:
 
 async def find_any(view: View, message_id: str) -> Record:
     """Return the message of that id, be it hidden; the newest that bore it. Raise `NotFound` if there is none."""
-    noted = await view.scope.get(Get(id_key(view.document, message_id)))
-    if noted is not None:
-        record = await locate(view, noted.value.load(), _bears(message_id))
-        if record is not None:
-            return record
+    record = await _bearing(view, message_id, await view.scope.get(Get(id_key(view.document, message_id))))
+    if record is not None:
+        return record
     index = view.naming.index(message_id)
     if index is not None and index < view.length:
         record = (await stored_at(view, [index])).get(index)
@@ -75,7 +74,7 @@ async def reusable(view: View, ids: Sequence[str], notes: Sequence[Document | No
     versions: dict[str, int] = {}
     for one, note in zip(ids, notes, strict=True):
         if note is not None:
-            record = await locate(view, note.value.load(), _bears(one))
+            record = await _bearing(view, one, note)
             # What came after the view is visible, as long as the session's document stays as the view saw it.
             if record is not None and (record.index >= view.length or view.shows(record.index)):
                 raise _duplicate(view, one)
@@ -121,8 +120,10 @@ async def reclaimed(view: View, ranges: Sequence[tuple[int, int]]) -> tuple[list
     return expects, writes
 
 
-def _bears(message_id: str) -> Callable[[Record], bool]:
-    return lambda record: own_id(record) == message_id
+async def _bearing(view: View, message_id: str, note: Document | None) -> Record | None:
+    """Return the message that the note of an id tells of; None if it is of an earlier session of this name."""
+    hint = -1 if note is None else note.value.load()
+    return None if hint < view.first else await locate(view, hint, lambda record: own_id(record) == message_id)
 
 
 def _duplicate(view: View, message_id: str) -> Conflict:

@@ -48,10 +48,11 @@ def draft(
     """Check one message and count it, unless somebody has. It is `named` by its id, or that is just data."""
     if not isinstance(message, Mapping):
         raise InvalidInput(f"a message must be a mapping such as {{'role': ..., 'content': ...}}, not {message!r:.60}")
-    value = dict(message)
-    given = value.get("id") if named else None
     # Counting encodes what it does not know as text, which refuses whatever is not JSON; so it comes after the check.
-    json = encode(value)
+    json = encode(dict(message))
+    stored = json.load()
+    value = {name: stored[name] for name in message}  # in the caller's order, with nothing that the caller could change
+    given = value.get("id") if named else None
     count = count_message(value, tokenizer) if tokens is None else tokens
     if sidecar is not None:
         sidecar = encode(sidecar, depth=SIDECAR_DEPTH).load()

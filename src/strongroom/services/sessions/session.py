@@ -13,6 +13,7 @@ An append expects the document to exist, so nothing can be written to a session 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
-from strongroom.operations import NOTHING, OURS, Plan, again, itself, made_here, nothing, perform, step
+from strongroom.operations import NOTHING, OURS, Plan, Prepared, again, nothing, perform, still_pending
 from strongroom.services.sessions.erasure import delete, erasing
 from strongroom.services.sessions.handle import found
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
@@ -63,7 +64,7 @@ from strongroom.services.sessions.writes import (
     restoring,
     unused,
 )
-from strongroom.store import EXISTS, Erase, Expect, Get, Put, Range, Receipt, new_id
+from strongroom.store import EXISTS, Expect, Get, Put, Range, Receipt, new_id
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.choosing import PAIR_REACH, item, with_partners
 from strongroom.tokens.counting import AnyTokenizer, remembered
@@ -71,7 +72,16 @@ from strongroom.tokens.counting import AnyTokenizer, remembered
 
 @checked
 class AsyncSession(SessionReader):
-    """One conversation. Made by `ctx.sessions.open`."""
+    """One conversation. Made by `ctx.sessions.open`.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         chat = await ctx.sessions.open("ana")
+    ...         await chat.append({"role": "user", "content": "Hello!"})
+    ...         return [message["content"] for message in await chat.load()]
+    >>> asyncio.run(main())
+    ['Hello!']
+    """
 
     # A call repeated with the same `commit_id` changes nothing and returns what the first one returned.
 
@@ -91,29 +101,46 @@ class AsyncSession(SessionReader):
         comes back as `message.sidecar` and is neither counted nor sent nor searched. With an `expected_revision`, of
         `info`, it is refused (`Conflict`) if the session has changed since.
         """
+        appending = self._appending(messages, sidecars, ids, expected_revision, commit_id)
+        stored = await perform(self._scope, *appending)
+        if stored:
+            await self._appended(stored)
+        return stored
+
+    def _appending(
+        self,
+        messages: Messages,
+        sidecars: Sequence[Any] | None,
+        ids: Ids,
+        expected_revision: str | None,
+        commit_id: str | None,
+    ) -> Prepared[list[Message]]:
+        """Check and count messages, and say how they are appended."""
         tokenizer = counter_of(messages, self.tokenizer)
         made = batch(messages, tokenizer, sidecars, ids)
 
-        async def attempt() -> Plan[Receipt]:
+        async def attempt() -> Plan[list[Message]]:
             length, versions, at = 0, dict[str, int](), self._scope.clock()
             expects, refusal = [Expect(self._key, EXISTS)], self._gone
             if made.needs_length or expected_revision is not None:
                 notes = [Get(id_key(self._key, one)) for one in made.ids]
                 view, noted = await look(self._scope, self.id, self._counter, *notes)
+                if made.ids:  # their notes tell a place, which must be of the session that they are written to
+                    expects, refusal = [Expect(self._key, view.version)], look_again
                 if expected_revision is not None:
                     require_revision(view, expected_revision)
                     expects, refusal = [Expect(self._key, view.version), Expect(view.stream, view.length)], look_again
                 length, versions = view.length, await reusable(view, made.ids, noted)
                 await refuse_ours(view, made.ids)
             new = appending(self._scope, self.id, self._state, tokenizer, made, length, at)
-            return Plan([*expects, *unused(self._key, made, versions)], new, itself, made.answer(at), refusal)
+            # Without an id nobody but us will ask what this answered, so the store need not keep it.
+            answer = None if commit_id is None else made.answer(at)
+            result = partial(made.stored, self._naming, at)
+            return Plan([*expects, *unused(self._key, made, versions)], new, result, answer, refusal)
 
         besides = made.besides(self._scope, tokenizer, expected_revision)
         operation = self._operation("append", made.content(), commit_id, besides)
-        stored = await self._stored(made)(await perform(self._scope, operation, attempt, again))
-        if stored:
-            await self._appended(stored)
-        return stored
+        return Prepared(operation, attempt, self._stored(made))
 
     async def replace(
         self,
@@ -244,16 +271,12 @@ class AsyncSession(SessionReader):
         async def attempt(view: View) -> Decision:
             return await erasing(view, wanted, before)
 
-        async def clean() -> Plan[str | None]:
-            # Whoever erased may have been killed before the store's files were clean.
-            return Plan((), (Erase(self._stream, 0, 0),), lambda receipt: receipt.pending)
-
         async def told(receipt: Receipt) -> ErasedMessages:
             assert receipt.answer is not None
             pending = receipt.pending
-            if receipt.repeated and made_here(self._scope):
+            if receipt.repeated:
                 try:
-                    pending = await step(self._scope, self._stream, clean)
+                    pending = await still_pending(self._scope, self._stream, receipt)
                 except CommitUnknown as problem:
                     problem.commit_id = OURS + receipt.id if commit_id is None else commit_id
                     raise

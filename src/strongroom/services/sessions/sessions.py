@@ -39,7 +39,15 @@ def owned(tags: Mapping[str, str] | None, user_id: str | None) -> dict[str, str]
 
 @checked
 class AsyncSessions:
-    """The sessions of one space."""
+    """The sessions of one space.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         await ctx.sessions.open("ana")
+    ...         return [session.id for session in await ctx.sessions.list()]
+    >>> asyncio.run(main())
+    ['ana']
+    """
 
     def __init__(self, scope: Scope, *, embedder: Embedder | None = None, threads: bool = True) -> None:
         self._scope = scope

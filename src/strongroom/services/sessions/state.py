@@ -32,6 +32,8 @@ VECTOR = "session_vector"
 ID = "mid"  # short, like its keys: there is one for each message id that a caller chose
 OWNER = "user_id"  # the tag that says whose session it is
 LONGEST_ID = 255
+NEVER = 2**52  # an index that no stream gets to
+NOTHING_SHOWN: Ranges = ((NEVER, None),)  # what a closed session shows
 COUNTED = 256  # how many messages a block of counts covers
 
 

@@ -15,6 +15,12 @@ class Message(dict[str, Any]):
     Beside it, what the store knows: `id`, `index` (its place in the order of arrival; -1 for a summary), `at` (when it
     arrived), `tokens`, and the `sidecar` that its writer gave along. `message["id"]` and `message["timestamp"]` answer
     too if the writer left them out, without being among its keys.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> chat = ctx.sessions.open("ana")
+    >>> [message] = chat.append({"role": "user", "content": "Hello!"})
+    >>> message, message.index
+    ({'role': 'user', 'content': 'Hello!'}, 0)
     """
 
     __slots__ = ("_micros", "id", "index", "sidecar", "tokens")
@@ -166,7 +172,14 @@ class Backlog(Struct, frozen=True):
 
 
 class Hit(Struct, frozen=True):
-    """A message that answers a query. `why` says what spoke for it, in words for people."""
+    """A message that answers a query. `why` says what spoke for it, in words for people.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> chat = ctx.sessions.open("ana")
+    >>> _ = chat.append([{"role": "user", "content": "My order is late."}, {"role": "user", "content": "Hello?"}])
+    >>> chat.search("late orders")[0].message["content"]
+    'My order is late.'
+    """
 
     message_id: str
     message: Message

@@ -67,6 +67,8 @@ from strongroom.tokens.counting import Absent, required
 Ids = Literal["unique", "repeat"]
 
 PINNED = "pinned"
+# The streams beside a session's messages.
+SIDES = (CUT, KEPT, SUMMARY, COUNT, VECTOR, *(priority_kind(level) for level in range(1, HIGHEST_PRIORITY + 1)))
 DELETED_AT_ONCE = 2000  # a commit that removes more would keep every other writer waiting
 
 
@@ -116,12 +118,18 @@ class Batch(Struct, frozen=True):
         made = encode([at, [one.tokens for one in self.drafts]])
         return made if len(made) <= MAX_ANSWER else None
 
-    def stored(self, naming: Naming, length: int, at: int, tokens: Sequence[int]) -> list[Message]:
-        """Return the messages as they were stored at the end of a stream that then had this length."""
-        start = length - len(self.drafts)
+    def stored(self, naming: Naming, at: int, receipt: Receipt, tokens: Sequence[int] | None = None) -> list[Message]:
+        """Return the messages as they were stored, by the receipt of a commit that appended them first of all.
+
+        `tokens` are what they were counted as then, if that was not this time.
+        """
+        if not self.drafts:
+            return []
+        counts = [one.tokens for one in self.drafts] if tokens is None else tokens
+        start = receipt.versions[0] - len(self.drafts)
         return [
             Message(one.value, id=one.id or naming.id(index), index=index, micros=at, tokens=count, sidecar=one.sidecar)
-            for index, (one, count) in enumerate(zip(self.drafts, tokens, strict=True), start)
+            for index, (one, count) in enumerate(zip(self.drafts, counts, strict=True), start)
         ]
 
 
@@ -293,10 +301,8 @@ def deleting(scope: Scope, session_id: str, first: int) -> list[Write]:
     The receipt of the first one tells how long the stream was then, so how far a long one is still to be removed. It is
     never deleted as a whole: whoever opens a session of that id anew must know where it begins.
     """
-    levels = [priority_kind(level) for level in range(1, HIGHEST_PRIORITY + 1)]
-    kinds = [SESSION, CUT, KEPT, SUMMARY, COUNT, VECTOR, *levels]
     oldest = Truncate(scope.key(MESSAGE, session_id), first + DELETED_AT_ONCE)
-    return [oldest, *(Delete(scope.key(kind, session_id)) for kind in kinds)]
+    return [oldest, *(Delete(scope.key(kind, session_id)) for kind in (SESSION, *SIDES))]
 
 
 def _noted(one: Draft) -> list[tuple[str, str]]:

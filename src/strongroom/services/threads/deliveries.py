@@ -86,7 +86,13 @@ class DeadLetterPage(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """How often to try a message, and how long to wait: first, then `factor` times longer each time."""
+    """How often to try a message, and how long to wait: first, then `factor` times longer each time.
+
+    >>> from strongroom.dispatch import Retry
+    >>> retry = Retry(attempts=5, first_seconds=0.5)
+    >>> [retry.delay_seconds(failed) for failed in (1, 2, 3)]
+    [0.5, 1.0, 2.0]
+    """
 
     attempts: int = 3
     first_seconds: float = 0.1
@@ -146,6 +152,12 @@ def released(state: Delivery, *, receivers: Iterable[str] = (), length: int = 0)
     return replace(state, owner=None, until=0, next={**state.next, **seen})
 
 
+def interrupted(state: Delivery, indexes: Collection[int]) -> Delivery:
+    """Take the thread from whoever is at it, and forget why one of these messages failed."""
+    failing = None if state.failing is not None and state.failing.index in indexes else state.failing
+    return replace(state, owner=None, until=0, failing=failing)
+
+
 def attempts(state: Delivery, record: Record) -> int:
     """Return which attempt at a message this is, from 1."""
     failing = state.failing
@@ -166,12 +178,16 @@ def due(state: Delivery, records: Iterable[Record], receivers: Collection[str]) 
     ]
 
 
+def dead_key(space: str, *, thread_id: str, index: int, receiver: str) -> Key:
+    return Key(space, DEAD, sha256(encode([thread_id, index, receiver])).hexdigest())
+
+
 def bury(space: str, *, thread_id: str, record: Record, error: str, attempts: int, now: int) -> Put:
     """Keep a message that could not be handled where people can find it."""
     assert record.receiver is not None
     stored = StoredDeadLetter(thread_id, record.index, record.receiver, error, attempts, now)
-    id = sha256(encode([thread_id, record.index, record.receiver])).hexdigest()
-    return Put(Key(space, DEAD, id), pack(stored), {"handler": record.receiver})
+    key = dead_key(space, thread_id=thread_id, index=record.index, receiver=record.receiver)
+    return Put(key, pack(stored), {"handler": record.receiver})
 
 
 def read_dead_letter(document: Document) -> DeadLetter:

@@ -23,7 +23,16 @@ WAIT_SECONDS = 1.0
 
 @checked
 class AsyncThread:
-    """A handle on one thread. It holds nothing: every call asks the store."""
+    """A handle on one thread. It holds nothing: every call asks the store.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         await ctx.threads.append("planner", {"task": "call the carrier"}, from_id="support")
+    ...         thread = await ctx.threads.get("planner")
+    ...         return (await thread[0]).payload, await thread.length()
+    >>> asyncio.run(main())
+    ({'task': 'call the carrier'}, 1)
+    """
 
     def __init__(self, scope: Scope, types: PayloadTypes, key: Key) -> None:
         self._scope = scope

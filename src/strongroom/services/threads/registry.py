@@ -123,7 +123,15 @@ def plan_start(scope: Scope, names: tuple[str, ...], id: str | None) -> Step:
 
 @checked
 class AsyncRegistry:
-    """The call chains of one space."""
+    """The call chains of one space.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         chain = await ctx.registry.get_or_create("console.router")
+    ...         return (await ctx.registry.lookup(chain)).names
+    >>> asyncio.run(main())
+    ('console', 'router')
+    """
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from strongroom.arguments import checked
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import BudgetExceeded, Damaged, InvalidInput
-from strongroom.operations import Operation, Plan, Undecided, perform
+from strongroom.operations import Operation, Plan, Prepared, Undecided, perform
 from strongroom.scope import Scope
 from strongroom.services.threads.endings import Endings
+from strongroom.services.threads.erasure import chosen, erase
 from strongroom.services.threads.payloads import (
     CHAIN,
     Inert,
@@ -40,6 +43,8 @@ from strongroom.services.threads.plans import (
 )
 from strongroom.services.threads.reading import AsyncThread, live, look
 from strongroom.services.threads.values import (
+    NO_LIMITS,
+    ErasedSlots,
     Limits,
     Slot,
     State,
@@ -65,13 +70,22 @@ T = TypeVar("T", bound=type)
 D = TypeVar("D", bound=dict[Any, Any])
 
 _KEPT = 10_000
+LATE = 1_000_000  # microseconds between a call and its commit, as in a long turn, after which the time is told anew
 
 
 @checked
 class AsyncThreads:
-    """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back."""
+    """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back.
 
-    def __init__(self, scope: Scope, *, limits: Limits = Limits(), types: PayloadTypes | None = None) -> None:
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         await ctx.threads.append("planner", {"task": "call the carrier"}, from_id="support")
+    ...         return [slot.payload async for slot in await ctx.threads.get("planner")]
+    >>> asyncio.run(main())
+    [{'task': 'call the carrier'}]
+    """
+
+    def __init__(self, scope: Scope, *, limits: Limits = NO_LIMITS, types: PayloadTypes | None = None) -> None:
         self.scope = scope
         self.limits = limits
         self.types = types or PayloadTypes()
@@ -118,7 +132,7 @@ class AsyncThreads:
         if metadata and CHAIN in metadata:
             raise InvalidInput("only a dispatcher says along which chain a message came; nothing changed", path=CHAIN)
         entry = self.entry(payload, metadata, from_id=from_id, to_id=to_id)
-        [slot] = await self._append("threads.append", thread_id, (entry,), commit_id)
+        [slot] = await perform(self.scope, *self._appending("threads.append", thread_id, (entry,), commit_id))
         return slot
 
     async def append_many(
@@ -127,7 +141,7 @@ class AsyncThreads:
         """Add several messages in one commit: all of them, next to each other, or none."""
         at = self.scope.clock()
         entries = tuple([self.entry(payload, from_id=from_id, to_id=to_id, at=at) for payload in payloads])
-        return await self._append("threads.append_many", thread_id, entries, commit_id)
+        return await perform(self.scope, *self._appending("threads.append_many", thread_id, entries, commit_id))
 
     def entry(
         self,
@@ -149,24 +163,27 @@ class AsyncThreads:
         now = self.scope.clock() if at is None else at
         return Entry(type_name(payload), body, 0, now, from_id, to_id or None, None, None, native)
 
-    async def _append(
+    def _appending(
         self, name: str, thread_id: str, entries: tuple[Entry, ...], commit_id: str | None
-    ) -> tuple[Slot, ...]:
+    ) -> Prepared[tuple[Slot, ...]]:
+        """Say how messages are added."""
         key = self.scope.key(THREAD, thread_id)
-        # One answer's worth: a repeat knows everything else that the first call stored, only not when that was.
-        answer = encode(entries[0].at) if entries and commit_id is not None else None
         # Usually the thread is there and all that matters is known: look only after having been told otherwise.
         blind = self.limits.max_slots_per_thread is None or thread_id in self.births
 
         async def attempt() -> Plan[tuple[Slot, ...]] | None:
-            nonlocal blind
+            nonlocal blind, entries
             if not entries:
                 return Plan((Expect(key, (await self.scope.get(Range(key, 0, 0))).length),), (), told)
+            if (now := self.scope.clock()) - entries[0].at > LATE:  # a thread is as old as its last message
+                entries = tuple([replace(entry, at=now) for entry in entries])
             if blind:
                 planned: Writes | None = plan_more(key, entries, self.births.get(thread_id, Birth()), self.limits)
             else:
                 planned = await self.plan({thread_id: entries})
             blind = False
+            # One answer's worth: a repeat knows everything else that the first call stored, only not when that was.
+            answer = None if commit_id is None else encode(entries[0].at)
             return None if planned is None else Plan(planned.expects, planned.writes, told, answer)
 
         def told(receipt: Receipt) -> tuple[Slot, ...]:
@@ -180,7 +197,7 @@ class AsyncThreads:
 
         limits, more_room = limits_told(self)
         operation = Operation(name, key, content_of(entries), commit_id, limits)
-        return await perform(self.scope, operation, attempt, replay, more_room)
+        return Prepared(operation, attempt, replay, more_room)
 
     async def plan(self, batches: Mapping[str, Sequence[Entry]]) -> Writes | None:
         """Say what to write so that these messages are in their threads. None: room was made, plan again."""
@@ -238,6 +255,23 @@ class AsyncThreads:
         """Remove a thread's slots for good and leave a tombstone. False if there was nothing to remove."""
         return await Endings(self.scope, self.limits, self.types).delete(thread_id, commit_id)
 
+    async def erase(
+        self,
+        thread_id: str,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        before: datetime | None = None,
+        commit_id: str | None = None,
+    ) -> ErasedSlots:
+        """Remove the content of slots for good: start <= index < stop, or all that were appended `before` a time.
+
+        `start=0` is the whole thread as it is now. Places, types and times stay; senders and receivers, dead letters
+        and the reasons of failures go too. What nobody has handled yet is not delivered any more. Nothing brings them
+        back. Calling again finishes an interrupted erasure.
+        """
+        return await erase(self.scope, thread_id, chosen(start, stop, before), commit_id)
+
     async def sweep(self, *, ttl_seconds: float | None = None, commit_id: str | None = None) -> tuple[str, ...]:
         """End the threads nobody has appended to for `ttl_seconds` (default: the limit's) and return their ids.
 
@@ -288,7 +322,7 @@ def entries_of(threads: AsyncThreads, said: Sequence[Sequence[Any]]) -> tuple[En
 def limits_told(threads: AsyncThreads) -> tuple[Json | None, Callable[[], Awaitable[Json]] | None]:
     """Return what a server is told of limits, and how room is made where it asks for more."""
     limits = threads.limits
-    if limits == Limits():
+    if limits == NO_LIMITS:
         return None, None
     most = {"max_slots_per_thread": limits.max_slots_per_thread, "max_threads": limits.max_threads}
     told = encode({**most, "makes_room": limits.archive is not None})

@@ -20,18 +20,23 @@ from strongroom.errors import InvalidInput, NotFound
 from strongroom.services.threads.payloads import CHAIN, Inert, Opened, PayloadTypes, build, unedited, unseal
 from strongroom.store import Record
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment(microseconds: int) -> datetime:
     """Turn the store's microseconds into an aware UTC time."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 class Slot(Struct, frozen=True, eq=False):
     """One message of a thread. It never changes; what it shows is computed when asked for.
 
     `native` is the sender's own object, for a record that came back without it.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> slot = ctx.threads.append("planner", {"task": "call the carrier"}, from_id="support", to_id="planner")
+    >>> slot.thread_id, slot.index, slot.from_id, slot.to_id
+    ('planner', 0, 'support', 'planner')
     """
 
     thread_id: str
@@ -136,6 +141,8 @@ class Limits(Struct, frozen=True, kw_only=True):
         )
 
 
+NO_LIMITS = Limits()
+
 State = Literal["live", "deleted", "expired", "archived"]
 
 
@@ -156,6 +163,16 @@ class ThreadPage(Struct, frozen=True):
     threads: tuple[ThreadInfo, ...]
     next: str | None
     damaged: tuple[str, ...] = ()
+
+
+class ErasedSlots(Struct, frozen=True):
+    """What was erased of a thread. `pending` says why some of it may still lie in the store's files, out of anybody's
+    reach; repeating the erasure tells how it stands."""
+
+    thread_id: str
+    slots: int
+    complete: bool
+    pending: str | None = None
 
 
 class ThreadStats(Struct, frozen=True):

@@ -19,7 +19,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -73,20 +73,32 @@ class Pending(Struct):
 
 
 class Overlay:
-    """An async store over another one. `moved` is the race that the last attempt lost."""
+    """An async store over another one.
 
-    def __init__(self, base: AsyncStore, moved: Conflict | None = None) -> None:
+    `predicts` says whether commits are told which versions they would have; a turn makes nothing of them.
+    """
+
+    def __init__(self, base: AsyncStore, *, predicts: bool = True) -> None:
         self._base = base
-        self._moved = moved
-        self._ahead: dict[AnyQuestion, Answer] = {}
-        self._before: dict[Key, int] = {}  # versions and lengths in the store below, as far as they were seen
-        self._pending: dict[Key, Pending] = {}
-        self._expects: dict[Key, Expect] = {}
-        self.writes: list[Write] = []
-        self.ids: set[str] = set()  # of the parts' own commits: nobody below can know them
-        self.spans: dict[str, Span] = {}
+        self._predicts = predicts
+        self.begin()
         if can_search(base):
             self.search = base.search  # type: ignore[attr-defined]
+        if hasattr(base, "perform"):
+            self.perform = base.perform
+
+    def begin(self, ids: Iterable[str] = (), moved: Conflict | None = None) -> None:
+        """Drop what was planned. `ids` are of the parts' own commits: nobody below can know them. `moved` is the race
+        that the last attempt lost."""
+        self._moved = moved
+        self._ahead: dict[AnyQuestion, Answer] = {}
+        # Versions and lengths in the store below, as far as they were seen, or must be for the commit to hold.
+        self._before: dict[Key, int] = {}
+        self._pending: dict[Key, Pending] = {}
+        self._expects: dict[Key, Expect] = {}
+        self._ids = frozenset(ids)
+        self.writes: list[Write] = []
+        self.spans: dict[str, Span] = {}
 
     @property
     def durability(self) -> Durability:
@@ -109,23 +121,23 @@ class Overlay:
             self._ahead.update(zip(asked, await self._ask(asked), strict=True))
 
     async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
-        answers: list[Answer] = [None] * len(questions)
-        open: list[int] = []
-        for place, question in enumerate(questions):
-            if isinstance(question, Get | Range) and question in self._ahead:
-                answers[place] = self._ahead.pop(question)  # whoever asks twice wants to know what has changed
-            elif not (isinstance(question, ReceiptOf) and question.id in self.ids):
-                open.append(place)
-        if open:
-            for place, answer in zip(open, await self._ask([questions[place] for place in open]), strict=True):
-                answers[place] = answer
+        if len(questions) == 1:
+            question = questions[0]
+            if isinstance(question, ReceiptOf) and question.id in self._ids:
+                return [None]
+            if isinstance(question, Range) and question in self._ahead:
+                # Whoever asks twice wants to know what has changed.
+                return [self._shown(question, self._ahead.pop(question))]
+        answers = await self._ask(questions)
         return [self._shown(question, answer) for question, answer in zip(questions, answers, strict=True)]
 
-    async def _ask(self, questions: list[AnyQuestion]) -> list[Answer]:
+    async def _ask(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         answers = await self._base.read(questions)
         for question, answer in zip(questions, answers, strict=True):
-            if isinstance(question, Scan | ReceiptOf) or question.key in self._pending:
+            if isinstance(question, Scan | ReceiptOf):
                 continue
+            if question.key in self._pending and question.key in self._before:
+                continue  # the commit is about what was there when it was planned
             if isinstance(answer, Slice):
                 self._before[question.key] = answer.length
             elif isinstance(question, Get):
@@ -174,17 +186,25 @@ class Overlay:
 
     async def commit(self, commit: Commit) -> Receipt:
         """Plan a commit and return the receipt that it would have, as far as can be known."""
+        await self._ask_about(commit)
         for expect in commit.expects:
             self._judge(expect)
-        unseen = [_about(write) for write in commit.writes if write.key not in self._before]
-        if unseen:
-            await self._ask([*dict.fromkeys(unseen)])
         for expect in commit.expects:
             self._expect(expect)
         start = len(self.writes)
         versions = tuple([self._plan(write) for write in commit.writes])
         self.spans[commit.id] = Span(start, len(self.writes), commit.answer)
         return Receipt(commit.id, versions, commit.digest, commit.answer)
+
+    async def _ask_about(self, commit: Commit) -> None:
+        """Look at what has to be known of the things that a commit is about, and was not seen yet."""
+        unknown = [_about(write) for write in commit.writes if self._predicts and write.key not in self._before]
+        for expect in commit.expects:
+            pending = self._pending.get(expect.key)
+            if pending is not None and expect.version != EXISTS and expect.key not in self._before:
+                unknown.append(Range(expect.key, limit=0) if pending.entries else Get(expect.key))
+        if unknown:
+            await self._ask([*dict.fromkeys(unknown)])
 
     def _judge(self, expect: Expect) -> None:
         """Raise `Conflict` if it is known that an expectation does not hold."""
@@ -204,6 +224,8 @@ class Overlay:
         known = self._expects.get(key)
         if known is None or known.version == EXISTS:
             self._expects[key] = expect
+        if expect.version != EXISTS:
+            self._before.setdefault(key, expect.version)
 
     def _expect_before(self, key: Key) -> None:
         """Expect of something that the turn has written what it was before."""

@@ -1,35 +1,41 @@
-"""The parts of a turn: calls of services, taken down as operations, then made together as one commit.
+"""The parts of a turn: calls of services, planned together as one commit.
 
-A part is made several times over. Over a `Relay` without a receipt it is only taken down: what the service would ask a
-server to do is what the turn asks for. Over an `Overlay` it is planned, at each attempt anew. Over a `Relay` with the
-part's own receipt it answers, as it would have answered alone.
+A part was looked at when it was called, so what it asks for is known (`operation`). It is planned over an `Overlay`, at
+each attempt anew. What it answers, as it would have answered alone, is told by its own part of the turn's receipt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from strongroom.bridge import run
 from strongroom.codec import Json, encode, pack
-from strongroom.errors import Conflict, InvalidInput, StrongroomError
-from strongroom.operations import OURS, Operation, Plan
+from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, StrongroomError
+from strongroom.operations import Operation, Plan, Prepared, again, attempted
 from strongroom.scope import Scope
 from strongroom.services.turns.overlay import Overlay, Span
-from strongroom.store import MAX_ANSWER, AnyQuestion, AsyncStore, Commit, Durability, Receipt, Write, new_id
+from strongroom.store import MAX_ANSWER, AnyQuestion, Key, Receipt, Write, new_id
 
-# How a part is made: over a scope, under an id of its own.
-ServiceCall = Callable[[Scope, str], Awaitable[Any]]
+T = TypeVar("T")
+
+KIND = "turn"
+MAX_PARTS = 100
+MAX_BYTES = 7 << 20  # with what goes around it, what a server takes in one request
+IN_TURN = "turn"  # the id that parts are prepared under: that their answers are kept is up to the turn
+# How a part is planned: over a scope, under an id of its own.
+PlanPart = Callable[[Scope, str], Awaitable[Any]]
 
 
 class Part(Struct, frozen=True):
-    """One call of a turn: how it is made, what it asks for, and what is worth reading beforehand."""
+    """One call of a turn: what it asks for, how it is planned, how a receipt tells what it answers, and what is worth
+    reading beforehand."""
 
-    call: ServiceCall
     operation: Operation
+    plan: PlanPart
+    told: Callable[[Receipt], Awaitable[Any]] = again
     ahead: tuple[AnyQuestion, ...] = ()
 
 
@@ -40,48 +46,35 @@ class Made(Struct, frozen=True):
     writes: tuple[Write, ...] | None = None
 
 
-class Relay:
-    """A store whose operations are made elsewhere: it takes one down, or tells the receipt of one that was made."""
-
-    def __init__(self, base: AsyncStore, receipt: Receipt | None = None) -> None:
-        self._base, self._receipt = base, receipt
-        self.read = base.read
-
-    @property
-    def durability(self) -> Durability:
-        return self._base.durability
-
-    async def perform(self, operation: Operation) -> Receipt:
-        if self._receipt is None:
-            raise Taken(operation)
-        return self._receipt
-
-    async def commit(self, commit: Commit) -> Receipt:
-        raise AssertionError("what is made elsewhere is not written here")
-
-    async def close(self) -> None:
-        """Nothing is held here."""
+async def made_before(receipt: Receipt) -> Made:
+    return Made(receipt)
 
 
-class Taken(Exception):
-    """An operation was taken down instead of being made."""
+async def planned(scope: Scope, prepared: Prepared[T], id: str) -> tuple[Receipt, Plan[T]]:
+    """Plan what a service has prepared. Nobody can have made it before."""
+    receipt, plan = await attempted(scope, prepared.operation, id, b"", prepared.attempt, chosen=False)
+    assert plan is not None
+    return receipt, plan
 
-    def __init__(self, operation: Operation) -> None:
-        super().__init__(operation.name)
-        self.operation = operation
+
+def target_of(scope: Scope) -> Key:
+    """Return what the id of a turn is about: the whole space."""
+    return scope.key(KIND, KIND)
 
 
-def take(scope: Scope, call: ServiceCall, *ahead: AnyQuestion) -> Part:
-    """Take a call down; raise what it is refused for without looking."""
+def size_of(content: Json, besides: Json | None) -> int:
+    """Return how much of a turn's bytes a part takes."""
+    return len(content) + len(besides or b"")
 
-    async def taken() -> Operation:
-        try:
-            await call(replace(scope, store=Relay(scope.store)), OURS + new_id())
-        except Taken as one:
-            return one.operation
-        raise AssertionError("a part of a turn is an operation")
 
-    return Part(call, run(taken()), ahead)
+def require_size(size: int) -> None:
+    """Refuse a turn that is too large, before anything is made of it."""
+    if size > MAX_BYTES:
+        raise BudgetExceeded(
+            f"a turn holds at most {MAX_BYTES} bytes, and this one has {size}; nothing changed",
+            limit=MAX_BYTES,
+            needed=size,
+        )
 
 
 def content_of(parts: Sequence[Part]) -> tuple[Json, Json]:
@@ -95,15 +88,19 @@ def content_of(parts: Sequence[Part]) -> tuple[Json, Json]:
 
 
 async def plan(
-    scope: Scope, parts: Sequence[Part], moved: Conflict | None, lost: Callable[[Conflict], None]
+    over: Scope, parts: Sequence[Part], moved: Conflict | None, lost: Callable[[Conflict], None]
 ) -> Plan[Made]:
-    """Plan all parts as one commit. `moved` is the race that was lost the last time; `lost` hears of the next one."""
-    store = Overlay(scope.store, moved)
-    over, ids = replace(scope, store=store), [new_id() for _ in parts]
-    store.ids.update(ids)
+    """Plan all parts as one commit, over a scope whose store is an `Overlay`.
+
+    `moved` is the race that was lost the last time; `lost` hears of the next one.
+    """
+    store = over.store
+    assert isinstance(store, Overlay)
+    ids = [new_id() for _ in parts]
+    store.begin(ids, moved)
     await store.look_ahead([question for part in parts for question in part.ahead])
     for part, id in zip(parts, ids, strict=True):
-        await part.call(over, OURS + id)
+        await part.plan(over, id)
     expects, writes = store.expects, tuple(store.writes)
     expected = {expect.key for expect in expects}
 
@@ -116,15 +113,19 @@ async def plan(
     return Plan(expects, writes, lambda receipt: Made(receipt, writes), answer, refusal)
 
 
-async def retold(scope: Scope, parts: Sequence[Part], receipt: Receipt) -> list[Any]:
+async def retold(parts: Sequence[Part], receipt: Receipt) -> list[Any]:
     """Return what each part answers, made from the receipt of the turn."""
     assert receipt.answer is not None
     answers = []
     for part, (start, stop, answer) in zip(parts, receipt.answer.load()["parts"], strict=True):
         told = None if answer is None else encode(answer)
-        own = Receipt(new_id(), receipt.versions[start:stop], answer=told)
-        answers.append(await part.call(replace(scope, store=Relay(scope.store, own)), OURS + own.id))
+        answers.append(await part.told(replace(part_of(receipt, start, stop), answer=told)))
     return answers
+
+
+def part_of(receipt: Receipt, start: int, stop: int) -> Receipt:
+    """Return the receipt of the part of a turn that made these writes."""
+    return Receipt(receipt.id, receipt.versions[start:stop])
 
 
 def _answer(spans: Sequence[Span]) -> Json:

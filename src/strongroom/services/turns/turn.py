@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-A turn collects calls; what can be refused without looking is refused at once, and what a call was given is copied,
-for its caller may change it afterwards. At the end of the block every call is made by its ordinary service over an
-`Overlay`, which joins what they want to write, and that is one commit under the turn's own id. If somebody was faster,
-nothing was written, and the calls are made anew about what is there now. A call that expects what is no longer so is
-refused as ever (`Conflict`), and the turn with it.
+A turn collects calls. Each is prepared by its ordinary service: what can be refused without looking is refused at once,
+and what it was given is encoded or copied, for its caller may change it afterwards. At the end of the block every call
+is planned over an `Overlay`, which joins what they want to write, and that is one commit under the turn's own id. If
+somebody was faster, nothing was written, and the calls are planned anew about what is there now. A call that expects
+what is no longer so is refused as ever (`Conflict`), and the turn with it.
 
 Over HTTP what was collected is sent, and the server does the same with it. What a call answers is made from the receipt
 of the turn, wherever and however often that was made.
@@ -14,40 +14,52 @@ of the turn, wherever and however often that was made.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from copy import copy, deepcopy
-from types import MappingProxyType
-from typing import Any, Protocol, TypeVar, Unpack
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
+from typing import Any, Protocol, Unpack
+
+from msgspec.structs import replace
 
 from strongroom.arguments import checked
-from strongroom.codec import Json, pack
+from strongroom.entering import EnteredAsync
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, StrongroomError
-from strongroom.operations import NOTHING, Operation, Plan, made_here, perform
+from strongroom.operations import Operation, Plan, Prepared, made_here, perform, unchanged
 from strongroom.scope import Scope
+from strongroom.services.memories.keys import decided_by
 from strongroom.services.memories.memories import AsyncMemories
-from strongroom.services.memories.requests import read_requests
 from strongroom.services.memories.values import MemoryRequest, Request
-from strongroom.services.runs import own_state
+from strongroom.services.runs import own_state, updates
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import EPISODES, Ref
+from strongroom.services.runs.updates import Outcome
+from strongroom.services.runs.usage import keep_up
 from strongroom.services.runs.verifying import Seal
 from strongroom.services.runs.working_set import check_edits
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.values import Messages
 from strongroom.services.sessions.writes import Ids
-from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.threads import AsyncThreads
-from strongroom.services.turns.parts import Made, Part, ServiceCall, content_of, plan, retold, take
-from strongroom.store import AnyQuestion, Append, Get, Key, Range, Receipt
-from strongroom.values import UpdateFields
-
-KIND = "turn"
-MAX_PARTS = 100
-MAX_BYTES = 7 << 20  # with what goes around it, what a server takes in one request
-
-R = TypeVar("R")
+from strongroom.services.threads.values import Slot
+from strongroom.services.turns.overlay import Overlay
+from strongroom.services.turns.parts import (
+    IN_TURN,
+    MAX_PARTS,
+    Made,
+    Part,
+    PlanPart,
+    content_of,
+    made_before,
+    part_of,
+    plan,
+    planned,
+    require_size,
+    retold,
+    size_of,
+    target_of,
+)
+from strongroom.store import AnyQuestion, Append, Key, Range, Receipt
+from strongroom.values import UpdateFields, WorkingSet
 
 
 class Services(Protocol):
@@ -59,26 +71,43 @@ class Services(Protocol):
 
 
 @checked
-class AsyncTurn:
-    """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends."""
+class AsyncTurn(EnteredAsync):
+    """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends.
+
+    >>> async def main():
+    ...     async with strongroom.aopen("memory://") as ctx:
+    ...         run, chat = await ctx.runs.create(objective="Answer a ticket"), await ctx.sessions.open("ana")
+    ...         async with ctx.turn() as turn:
+    ...             turn.append(chat, {"role": "user", "content": "Hello!"})
+    ...             turn.update(run, status="BUSY")
+    ...         return len(await chat.load()), run.working_set.status
+    >>> asyncio.run(main())
+    (1, 'BUSY')
+    """
+
+    ENTER = "async with ctx.turn() as turn"
 
     def __init__(self, services: Any, commit_id: str | None = None) -> None:
         self._services: Services = services
         self._scope = self._services.scope
+        self._overlay = Overlay(self._scope.store, predicts=False)
+        self._over = replace(self._scope, store=self._overlay)
         self._commit_id = commit_id
         self._parts: list[Part] = []
         self._bytes = 0
         self._updates: dict[str, int] = {}
         self._typed = False  # whether the state of a run is patched that has a type
         self._runs: dict[str, list[AsyncRun]] = {}  # every handle that took part
-        self._left: dict[str, AsyncRun] = {}  # what the last attempt would leave the runs as
+        self._left: dict[str, Callable[[Receipt], Outcome]] = {}  # what the last attempt leaves the runs as
+        self._remembers = False  # whether a run is planned from what its handle knows
         self._sessions: dict[int, AsyncSession] = {}
         self._revisions: dict[Key, str | None] = {}  # what the first append to a session expects of it
         self._made: Made | None = None
-        self._over = False
+        self._begun = False
+        self._ended = False
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self._parts)} parts{', over' if self._over else ''}>"
+        return f"<{type(self).__name__} of {len(self._parts)} parts{', over' if self._ended else ''}>"
 
     # ---- what can be part of a turn ---------------------------------------------------------------------------------
 
@@ -93,18 +122,11 @@ class AsyncTurn:
     ) -> None:
         """Add messages to a session. See `Session.append`; what is expected is said of it as it was before the turn."""
         self._require_here(session._scope)
-        expected = self._revision(session, expected_revision)
-        one = isinstance(messages, Mapping | str | bytes)
-        given: Any = _kept(messages) if one else [_kept(message) for message in messages]
-        beside = _kept(sidecars)
-
-        def call(scope: Scope, id: str) -> Awaitable[Any]:
-            there = _session(session, scope)
-            return there.append(given, sidecars=beside, ids=ids, expected_revision=expected, commit_id=id)
-
-        place = len(self._parts)
-        self._add(call, Range(session._stream, limit=0))
-        self._sessions[place] = session
+        expected, there = self._revision(session, expected_revision), _session(session, self._over)
+        with _refusing():
+            prepared = there._appending(messages, sidecars, ids, expected, IN_TURN)
+        self._add(prepared, prepared.replay)
+        self._sessions[len(self._parts) - 1] = session
         self._revisions.setdefault(session._stream, expected_revision)
 
     def update(
@@ -126,16 +148,27 @@ class AsyncTurn:
         if fields or expected is not None or not (append or remove or state_patch is not None):
             expected = (run.seq if expected is None else expected) + earlier
         check_edits(fields, append or {}, remove or {})
-        edits: dict[str, Any] = {"append": append, "remove": remove, "state_patch": state_patch, **fields}
-        told = {name: _kept(value) for name, value in edits.items()} | {"actor": actor, "parent": parent}
+        there = _run(run, self._over)
+        with _refusing():
+            operation, by, _, expected = there._asked(
+                expected, append, remove, state_patch, actor, parent, IN_TURN, fields, recorded=False
+            )
+        wanted = updates.unchanging(updates.request_in(operation.content, run._state_type))
+        known = there._remembered(expected) if made_here(self._scope) else None
+        prepared = updates.prepare(there._ref, operation, by, wanted, known, expected, None, [])
 
-        async def call(scope: Scope, id: str) -> Any:
-            there = _run(run, scope)
-            made = await there.update(expected_seq=expected, commit_id=id, **told)
-            self._left[run.id] = there
-            return made
+        async def plan(scope: Scope, id: str) -> None:
+            _, made = await planned(scope, prepared, id)
+            span = self._overlay.spans[id]
+            self._left[run.id] = lambda receipt: made.result(part_of(receipt, span.start, span.stop))
+            if run.config.milestone_step_cap is not None:
+                await there._milestone_if_due()
 
-        self._add(call, Get(run._ref.key), Range(run._ref.ledger, limit=0))
+        async def told(receipt: Receipt) -> WorkingSet:
+            return (await prepared.replay(receipt)).working_set
+
+        self._add(prepared, told, plan)
+        self._remembers |= known is not None
         self._updates[run.id] = earlier + 1
         self._takes_part(run)
         self._typed |= state_patch is not None and run._state_type is not None
@@ -151,23 +184,32 @@ class AsyncTurn:
     ) -> None:
         """Add an event to a run's ledger. See `Run.record`."""
         self._require_here(run._ref.scope)
-        told = _kept(payload)
+        there = _run(run, self._over)
+        with _refusing():
+            prepared = there._recording(type, payload, actor, parent, IN_TURN)
 
-        def call(scope: Scope, id: str) -> Awaitable[Any]:
-            return _run(run, scope).record(type, told, actor=actor, parent=parent, commit_id=id)
+        async def plan(scope: Scope, id: str) -> None:
+            await planned(scope, prepared, id)
+            if type == "ERROR" and run.config.milestone_error_cap is not None:
+                await there._milestone_if_due()
 
-        self._add(call, Range(run._ref.ledger, limit=0))
+        self._add(prepared, prepared.replay, plan)
         self._takes_part(run)
 
     def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> None:
         """Add a message to a thread. See `ctx.threads.append`."""
-        threads, told = self._services.threads, _kept(payload)
+        threads = self._services.threads
+        there = AsyncThreads(self._over, limits=threads.limits, types=threads.types)
+        with _refusing():
+            entry = there.entry(payload, from_id=from_id, to_id=to_id)
+            prepared = there._appending("threads.append", thread_id, (entry,), IN_TURN)
 
-        def call(scope: Scope, id: str) -> Awaitable[Any]:
-            there = AsyncThreads(scope, limits=threads.limits, types=threads.types)
-            return there.append(thread_id, told, from_id=from_id, to_id=to_id, commit_id=id)
+        async def told(receipt: Receipt) -> Slot:
+            [slot] = await prepared.replay(receipt)
+            return slot
 
-        self._add(call, Range(self._scope.key(THREAD, thread_id), 0, 0))
+        # Whether the thread is there decides what is written: better known now than by a commit that is refused.
+        self._add(prepared, told, None, Range(prepared.operation.target, 0, 0))
 
     def propose(
         self,
@@ -178,13 +220,10 @@ class AsyncTurn:
         batch_id: str | None = None,
     ) -> None:
         """Stage memories for review. See `ctx.memories.propose`."""
-        policy, wanted = self._services.memories._policy, read_requests(requests)
-
-        def call(scope: Scope, id: str) -> Awaitable[Any]:
-            there = AsyncMemories(scope, policy=policy, threads=False)
-            return there.propose(wanted, proposer=proposer, run_id=run_id, batch_id=batch_id, commit_id=id)
-
-        self._add(call)
+        there = AsyncMemories(self._over, policy=self._services.memories._policy, threads=False)
+        with _refusing():
+            prepared = there._proposing(requests, proposer, run_id, batch_id, commit_id=IN_TURN)
+        self._add(prepared, prepared.replay, None, decided_by(self._scope.space, proposer))
 
     # ---- its end ----------------------------------------------------------------------------------------------------
 
@@ -192,16 +231,23 @@ class AsyncTurn:
         """Return what each call answers, in their order, as it would have answered alone."""
         if self._made is None:
             raise InvalidInput("a turn has results once its block has ended")
-        return await retold(self._scope, self._parts, self._made.receipt) if self._parts else []
+        return await retold(self._parts, self._made.receipt) if self._parts else []
 
     async def __aenter__(self) -> AsyncTurn:
+        self._begin()
         return self
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         self._require_open()
-        self._over = True
+        self._ended = True
         if kind is None:
             await self._commit()
+
+    def _begin(self) -> None:
+        self._require_open()
+        if self._begun:
+            raise InvalidInput("the block of this turn has begun already; begin another turn; nothing was written")
+        self._begun = True
 
     async def _commit(self) -> None:
         if not self._parts and self._commit_id is None:
@@ -219,11 +265,18 @@ class AsyncTurn:
         content, besides = content_of(self._parts)
         operation = Operation("turn", target_of(self._scope), content, self._commit_id, besides)
         await self._check_states()
-        await self._finish(await perform(self._scope, operation, attempt, _before))
+        await self._finish(await perform(self._scope, operation, attempt, made_before))
 
     async def _plan(self, moved: Conflict | None, lost: Callable[[Conflict], None]) -> Plan[Made]:
         self._left.clear()
-        return await plan(self._scope, self._parts, moved, lost)
+        try:
+            return await plan(self._over, self._parts, moved, lost)
+        except StrongroomError:
+            if not self._remembers:
+                raise
+        # Nobody is refused for what a handle remembers: now the runs are read.
+        self._remembers = False
+        return await self._plan(moved, lost)
 
     async def _check_states(self) -> None:
         """Refuse what does not fit the type of a run's own state, which a server does not know: plan the turn here too.
@@ -233,7 +286,8 @@ class AsyncTurn:
         if not self._typed or made_here(self._scope):
             return
         try:
-            await plan(self._scope, self._parts, None, lambda conflict: None)
+            updating = [part for part in self._parts if part.operation.name == "run.update"]
+            await plan(self._over, updating, None, lambda conflict: None)
         except InvalidInput as problem:
             if problem.path == own_state.FIELD:
                 raise
@@ -243,24 +297,31 @@ class AsyncTurn:
     async def _finish(self, made: Made) -> None:
         """Let the handles that took part know. The turn is made, whatever becomes of this."""
         self._made = made
+        if made.writes is None:  # by an earlier call
+            self._left.clear()
+        self._overlay.begin()  # what was planned is in the store below by now
         told = {write.key.id for write in made.writes or () if write.key.kind == EPISODES}
         for id, (run, *others) in self._runs.items():
-            left = None if made.writes is None else self._left.get(id)
+            left = self._left[id](made.receipt) if id in self._left else None
             for handle in (run, *others):
-                if left is not None:
-                    handle._see(left.working_set, None)
+                if left is not None and left.stored is not None:
+                    handle._see(left.working_set, replace(left.stored, ref=handle._ref))
                     handle._eviction = left.eviction
                 elif id in self._updates:
                     with suppress(StrongroomError):
                         await handle.refresh()
             if run._ref.streams in told:
-                await run._sealed()
-            await _keep_up(run, made)
+                # As after an update: the next milestone is anchored, and its past with it.
+                with suppress(StrongroomError):
+                    await run._sealed()
+            with suppress(StrongroomError):
+                await _keep_up(run, made)
         waiting = [place for place, session in self._sessions.items() if session._has_work]
         if waiting and self._parts:
-            results = await self.results()
-            for place in waiting:
-                await self._sessions[place]._appended(results[place])
+            with suppress(StrongroomError):
+                results = await self.results()
+                for place in waiting:
+                    await self._sessions[place]._appended(results[place])
 
     async def _look_again(self) -> None:
         """Let the handles see what others have changed."""
@@ -270,16 +331,30 @@ class AsyncTurn:
 
     # ---- small parts ------------------------------------------------------------------------------------------------
 
-    def _add(self, call: ServiceCall, *ahead: AnyQuestion) -> None:
+    def _add(
+        self,
+        prepared: Prepared[Any],
+        told: Callable[[Receipt], Awaitable[Any]],
+        plan: PlanPart | None = None,
+        *ahead: AnyQuestion,
+    ) -> None:
         self._require_open()
+        if not self._begun:
+            raise InvalidInput(
+                "a turn is written when its block ends, and this one has none: write `with ctx.turn() as turn` "
+                "(`async with` where ctx is async); nothing was written"
+            )
         if len(self._parts) == MAX_PARTS:
             raise BudgetExceeded(
                 f"a turn has at most {MAX_PARTS} parts; nothing changed", limit=MAX_PARTS, needed=MAX_PARTS + 1
             )
-        part = take(self._scope, call, *ahead)
-        size = self._bytes + size_of(part.operation.content, part.operation.besides)
+        size = self._bytes + size_of(prepared.operation.content, prepared.operation.besides)
         require_size(size)
-        self._parts.append(part)
+
+        def alone(scope: Scope, id: str) -> Awaitable[Any]:
+            return planned(scope, prepared, id)
+
+        self._parts.append(Part(prepared.operation, plan or alone, told, ahead))
         self._bytes = size
 
     def _revision(self, session: AsyncSession, expected: str | None) -> str | None:
@@ -300,81 +375,12 @@ class AsyncTurn:
             known.append(run)
 
     def _require_open(self) -> None:
-        if self._over:
+        if self._ended:
             raise Closed("this turn is over; begin another one; nothing changed")
 
     def _require_here(self, scope: Scope) -> None:
         if scope.store is not self._scope.store or scope.space != self._scope.space:
             raise InvalidInput("everything in a turn must be of the turn's own context; nothing changed")
-
-
-async def turn_with(
-    services: Services,
-    decide: Callable[[AsyncTurn], R | Awaitable[R]],
-    commit_id: str | None,
-) -> R | None:
-    """Let `decide` read and fill a turn, and make it; again if somebody was faster. A repeat does not ask it."""
-    scope = services.scope
-    turn, value, moved = AsyncTurn(services), None, None
-
-    async def asked() -> AsyncTurn:
-        nonlocal turn, value
-        await turn._look_again()
-        turn = AsyncTurn(services)
-        answer = decide(turn)
-        value = await answer if inspect.isawaitable(answer) else answer
-        return turn
-
-    def lost(conflict: Conflict) -> None:
-        nonlocal moved
-        moved = None  # decided anew, from what is there then
-
-    async def attempt() -> Plan[Made] | None:
-        nonlocal moved
-        now = await asked()
-        try:
-            return await now._plan(None, lost)
-        except Conflict as conflict:
-            if moved is not None and _same(moved, conflict):
-                raise  # decided twice about the same: nobody was faster
-            moved = conflict
-            return None
-
-    async def elsewhere() -> Json:
-        now = await asked()
-        await now._check_states()
-        content, besides = content_of(now._parts)
-        return pack({**content.load(), "besides": besides.load()["parts"]})
-
-    operation = Operation("turn_with", target_of(scope), NOTHING, commit_id)
-    made = await perform(scope, operation, attempt, _before, elsewhere)
-    turn._over = True
-    await turn._finish(made)
-    return value
-
-
-def _same(one: Conflict, other: Conflict) -> bool:
-    return (one.key, one.expected, one.actual) == (other.key, other.expected, other.actual)
-
-
-def size_of(content: Json, besides: Json | None) -> int:
-    """Return how much of a turn's bytes a part takes."""
-    return len(content) + len(besides or b"")
-
-
-def require_size(size: int) -> None:
-    """Refuse a turn that is too large, before anything is made of it."""
-    if size > MAX_BYTES:
-        raise BudgetExceeded(
-            f"a turn holds at most {MAX_BYTES} bytes, and this one has {size}; nothing changed",
-            limit=MAX_BYTES,
-            needed=size,
-        )
-
-
-def target_of(scope: Scope) -> Key:
-    """Return what the id of a turn is about: the whole space."""
-    return scope.key(KIND, KIND)
 
 
 async def _keep_up(run: AsyncRun, made: Made) -> None:
@@ -385,29 +391,24 @@ async def _keep_up(run: AsyncRun, made: Made) -> None:
         if isinstance(write, Append) and write.key == run._ref.ledger
     ]
     if added:
-        await run._keep_up(added[0][0], added[-1][1])
+        await keep_up(run._ref, added[0][0], added[-1][1])
 
 
-async def _before(receipt: Receipt) -> Made:
-    return Made(receipt)
-
-
-def _kept(given: Any) -> Any:
-    """Return a copy of what a call was given, which nobody else can change: it is made later, perhaps several times."""
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Say of what is refused when it is called that nothing changed."""
     try:
-        return deepcopy(dict(given) if isinstance(given, MappingProxyType) else given)
-    except Exception as problem:
-        told = "it is nested too deep" if isinstance(problem, RecursionError) else str(problem)[:200]
-        raise InvalidInput(
-            f"a turn cannot keep a {type(given).__name__} until it ends: {told}; nothing changed"
-        ) from None
+        yield
+    except StrongroomError as problem:
+        unchanged(problem)
+        raise
 
 
 def _run(run: AsyncRun, scope: Scope) -> AsyncRun:
     """Return a handle on the same run over another store. What it knows of the run it looks up."""
     there = copy(run)
     there._ref = Ref(scope, run._ref.run_id, run._ref.streams)
-    there._known, there._eviction, there._seal, there._in_turn = None, None, Seal(), True
+    there._seal = Seal()
     return there
 
 

@@ -68,7 +68,16 @@ class StoreConformance(
     Exports,
     Bounds,
 ):
-    """Every promise of the port. Subclass it with a `make_store`. What a store does not declare to do is skipped."""
+    """Every promise of the port. Subclass it with a `make_store`. What a store does not declare to do is skipped.
+
+    >>> from strongroom.backends.memory import MemoryStore
+    >>> from strongroom.testing import StoreConformance, failures
+    >>> class TestMyStore(StoreConformance):
+    ...     def make_store(self):
+    ...         return MemoryStore()  # here: yours
+    >>> failures(TestMyStore, only="test_a_failed_expectation_changes_nothing")
+    {}
+    """
 
 
 class Guarantee(Struct, frozen=True):

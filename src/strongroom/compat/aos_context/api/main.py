@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from strongroom.compat.aos_context import _legacy, _locations, environment
+from strongroom.compat.aos_context._episodes import export_episodes, write_episode
 from strongroom.compat.aos_context._patches import patched, run_config
 from strongroom.compat.aos_context.api import server
 from strongroom.compat.aos_context.api.models import (
@@ -39,7 +40,6 @@ from strongroom.compat.aos_context.api.models import (
 from strongroom.compat.aos_context.api.root import SAFE_ID, Root, Tokens
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG
 from strongroom.compat.aos_context.context_brief import render_context_brief
-from strongroom.compat.aos_context.episode import write_episode
 from strongroom.compat.aos_context.ledger import FileLedger
 from strongroom.compat.aos_context.memory_qdrant import memory_of_server
 from strongroom.compat.aos_context.resume_pack import snapshot_resume_pack
@@ -49,6 +49,7 @@ __all__ = ["MEMORY", "MILESTONE_TOKENS", "RUNS_ROOT", "TOKEN_TTL_SECONDS", "app"
 
 RUNS_ROOT = environment.runs_root() or Path("./runs")
 TOKEN_TTL_SECONDS = 300
+MAX_QUERY = 2_000
 
 
 @asynccontextmanager
@@ -134,11 +135,13 @@ def get_ws(run_id: str) -> dict[str, Any]:
 @app.post("/runs/{run_id}/step/update")
 def step_update(run_id: str, req: PatchRequest) -> PatchResponse:
     with ROOT.run(run_id) as run:
+        # Asked before anything changes: what a run is about stays, and a search that fails must not hide an update.
+        known = MEMORY.search(run.working_set.objective[:MAX_QUERY], top_k=8)
         result = patched(run, req.patch, ROOT.working_set(run_id))
     if result.new_ws is None:
         error = result.error or ""
         raise HTTPException(409 if error.startswith("LOCK_ERROR") else 400, error)
-    return PatchResponse(ws=result.new_ws, context_brief=render_context_brief(result.new_ws))
+    return PatchResponse(ws=result.new_ws, context_brief=render_context_brief(result.new_ws, ltm_results=known))
 
 
 @app.post("/runs/{run_id}/milestone")
@@ -224,6 +227,7 @@ def resume_load(req: ResumeLoadRequest) -> ResumeLoadResponse:
                 raise HTTPException(409, f"there is a run {run_id!r} already; nothing changed")
             run = ctx.runs.restore(pack, run_id=run_id)
             ROOT.copy(run)
+            export_episodes(run, _run_dir(run.id) / "episodes")
     except FileNotFoundError:
         raise HTTPException(404, "there is no such pack; nothing changed") from None
     return ResumeLoadResponse(ok=True, run_id=run.id, ws=run.working_set.to_dict())

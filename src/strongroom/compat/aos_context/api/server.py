@@ -33,12 +33,13 @@ from strongroom.compat.aos_context.api.root import SAFE_ID, Root
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG
 from strongroom.compat.aos_context.environment import snapshots_in
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
+from strongroom.compat.importing_aos import SERVICE
 
-SERVICE = "aos-context-server"
+__all__ = ["SERVICE", "commits_freely", "routes"]
 
 
 def commits_freely(run: Run) -> bool:
-    """Tell whether a run was started by `POST /runs`, whose memories need no milestone."""
+    """Tell whether a run was started by `POST /runs`, here or by `server.py`: its memories need no milestone."""
     first = run.events(limit=1)
     return bool(first) and first[0].actor == SERVICE
 

@@ -1,6 +1,6 @@
-// The one way to the server: JSON over fetch with the key in a header, so no cookie can be ridden. Errors keep the
-// server's own words. Paths are relative to the page, so the console works behind a prefix too.
-let key = null;
+// The one way to the server: JSON over fetch, with the key in a header, or in a cookie that no script can read. Errors
+// keep the server's own words. Paths are relative to the page, so the console works behind a prefix too.
+let key = null, refused = () => {}, held = 0;
 
 export class Refused extends Error {
   constructor(status, facts) {
@@ -11,6 +11,10 @@ export class Refused extends Error {
 }
 
 export const useKey = (value) => { key = value || null; };
+/** Say what to do when the server asks who is there: the key was revoked, or has never been. */
+export const onRefused = (tell) => { refused = tell; };
+/** Do something after which those who have no key are refused, without being refused in the middle of it. */
+export const undisturbed = async (work) => { held++; try { return await work(); } finally { held--; } };
 export const headers = (more = {}) => (key ? { ...more, authorization: `Bearer ${key}` } : more);
 
 /** A path with its query; what is empty is left out. */
@@ -23,10 +27,11 @@ export const url = (path, query = {}) => {
 /** Parts of a path that came from stored data. */
 export const path = (...parts) => parts.map(encodeURIComponent).join("/");
 
-const answered = async (response) => {
+export const answered = async (response) => {
   const text = await response.text();
   let facts = {};
   try { facts = text ? JSON.parse(text) : {}; } catch { facts = { error: text.slice(0, 300) }; }
+  if (response.status === 401 && !held) refused();
   if (!response.ok) throw new Refused(response.status, facts);
   return facts;
 };
@@ -37,6 +42,10 @@ export const get = async (address, { signal } = {}) => answered(await fetch(addr
 export const post = async (address, body = {}, method = "POST") => answered(await fetch(address, {
   method, headers: headers({ "content-type": "application/json", "idempotency-key": crypto.randomUUID() }), body: JSON.stringify(body),
 }));
+
+/** Have the browser keep the key in a cookie, and forget it here; or have it drop the cookie. */
+export const keep = async () => { await answered(await fetch("sign-in", { method: "POST", headers: headers() })); key = null; };
+export const drop = async () => answered(await fetch("sign-out", { method: "POST" }));
 
 /** Bytes for a download, as a file of the browser's. */
 export const download = async (address, name) => {

@@ -12,9 +12,9 @@ const sending = new Map(); // batch -> timer
 const listeners = new Set();
 const tell = () => listeners.forEach((listen) => listen({}));
 
-/** Every proposal of the batches that wait, each under an id of its own. */
+/** Every proposal of the batches that wait, each under an id of its own. What is as usual is left out of an answer. */
 const flat = (batches) => batches.flatMap((batch) => batch.proposals.map((proposal, place) => ({
-  ...proposal, id: `${batch.id}:${place}`, batch, place, of: batch.proposals.length, flags: proposal.flags ?? [], replaces: proposal.replaces ?? [],
+  ...proposal, id: `${batch.id}:${place}`, batch, place, of: batch.proposals.length, trust: proposal.trust ?? "untrusted", flags: proposal.flags ?? [], replaces: proposal.replaces ?? [],
   near: proposal.near_duplicates ?? [], proposer: batch.proposer, created_at: batch.created_at,
 })));
 

@@ -1,7 +1,7 @@
 // One stream a tab: the server says what kind of thing changed, and whoever shows it asks again. fetch() and not
 // EventSource, which could not send the key. After a break it goes on from the last id it saw, so nothing is missed.
 import { useEffect } from "./lib.js";
-import { headers } from "./api.js";
+import { answered, headers } from "./api.js";
 import { change, state, toast } from "./state.js";
 
 const FIRST_WAIT = 500, LONGEST_WAIT = 10_000, SETTLE = 120;
@@ -34,7 +34,7 @@ const everything = () => watchers.forEach(({ tell }) => tell([]));
 const read = async (signal) => {
   const more = last === null ? {} : { "last-event-id": last };
   const response = await fetch(watched === null ? "changes" : `changes?watch=${encodeURIComponent(watched)}`, { headers: headers({ accept: "text/event-stream", ...more }), signal });
-  if (!response.ok) throw new Error(`the stream answered ${response.status}`);
+  if (!response.ok) await answered(response); // which throws
   if (state.connection === "reconnecting") { everything(); toast("Connected again, and caught up."); }
   change({ connection: "live", since: Date.now() });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -56,13 +56,16 @@ const read = async (signal) => {
   }
 };
 
+/** Follow for as long as somebody is signed in. */
 export const follow = async () => {
   let wait = FIRST_WAIT;
-  for (;;) {
+  const who = state.me;
+  stop?.abort();
+  while (state.me === who) {
     stop = new AbortController();
     const about = watched;
     try { await read(stop.signal); wait = FIRST_WAIT; } catch { /* told by the banner */ }
-    if (about !== watched) continue; // not broken: another page is looked at
+    if (about !== watched || state.me !== who) continue; // not broken: another page is looked at
     change({ connection: "reconnecting", since: state.connection === "live" ? Date.now() : state.since });
     await new Promise((go) => { const at = setTimeout(go, wait); hurry = () => { clearTimeout(at); go(); }; });
     wait = Math.min(wait * 2, LONGEST_WAIT);

@@ -41,12 +41,13 @@ const App = () => {
     const name = route.screen[0].toUpperCase() + route.screen.slice(1);
     document.title = `${route.id ? `${route.id}, ` : ""}${name} · Strongroom`;
   }, [route.screen, route.id]);
+  useEffect(() => { if (me) follow(); }, [me]);
   const page = !load ? NOWHERE : !Screen ? html`<div class="page"><${Skeleton} rows=${10} /></div>` : html`<${Screen} id=${route.id} params=${route.params} />`;
-  if (signIn) return html`<${SignIn} onDone=${follow} />`;
+  if (signIn) return html`<${SignIn} />`;
   if (!me) return html`<div class="page"><${Skeleton} rows=${10} /></div>`;
   return html`<${Shell} screen=${route.screen}>${page}<//>`;
 };
 
 startTheme();
-enter(null).then((welcome) => welcome && follow());
+enter(null);
 render(html`<${App} />`, document.getElementById("app"));

@@ -2,9 +2,9 @@
 import { html, cx, useState, useEffect } from "./lib.js";
 import { Icon, eventLook } from "./icons.js";
 import { Empty, Line, Section, Status, Time, Wide } from "./ui.js";
-import { plural } from "./format.js";
+import { bytes, exact, plural } from "./format.js";
 import { href } from "./router.js";
-import { state, useApp } from "./state.js";
+import { can, state, useApp } from "./state.js";
 import { useList, usePage, useQuery } from "./query.js";
 import { watch } from "./live.js";
 import { usePending } from "./decisions.js";
@@ -24,12 +24,18 @@ const needs = (pending, runs, letters) => {
   ].filter(Boolean);
 };
 
-const Promises = () => {
+/** What is known to be so: from the last check and the last backup, which the server's own administrators see. */
+const Proven = ({ upkeep: { check, backups } }) => html`
+  ${check && html`<li class=${check.ok ? "ok" : "bad"}><${Icon} name=${check.ok ? "check" : "alert"} /><div><b>${check.ok ? `${plural(check.runs, "ledger")} verified` : "Something is not as it was written"}</b>
+    <span>${check.ok ? "every hash chain intact" : "see Operations"}, <${Time} at=${check.at} /></span></div></li>`}
+  ${backups[0] && html`<li class=${backups[0].ok ? "ok" : "bad"}><${Icon} name="disk" /><div><b>${backups[0].ok ? "Backup verified" : "The last backup is not good"}</b><span>${bytes(backups[0].bytes)}, <${Time} at=${backups[0].at} /></span></div></li>`}`;
+
+const Promises = ({ upkeep }) => {
   const { data } = useQuery("durability");
   if (!data) return null;
   const survives = [data.survives_process_crash && "a process crash", data.survives_power_cut && "a power cut"].filter(Boolean).join(" and ");
   return html`<ul class="promises"><li class=${data.name === "durable" ? "ok" : "warn"}><${Icon} name="shield" /><div><b>May lose ${data.may_lose}</b>
-    <span>${survives ? `survives ${survives}` : "survives nothing"}</span></div></li></ul>`;
+    <span>${survives ? `survives ${survives}` : "survives nothing"}</span></div></li>${upkeep && html`<${Proven} upkeep=${upkeep} />`}</ul>`;
 };
 
 const MEANS = {
@@ -59,13 +65,14 @@ export const Overview = () => {
   const { connection } = useApp();
   const pending = usePending(), runs = useList("runs", { limit: 50 }, "runs", ["runs"]);
   const letters = useQuery("threads/dead", { limit: 100 }, ["threads"]).data?.letters ?? [];
+  const { data: upkeep } = useQuery(can("keys") ? "upkeep" : null), size = upkeep?.check?.spaces.find((one) => one.space === state.me.space);
   usePage("runs", { limit: 50 });
   const list = needs(pending, runs.items, letters), active = runs.items.filter((one) => ["BUSY", "PAUSED", "WAITING_INPUT"].includes(one.status));
   if (runs.loaded && !runs.items.length && !list.length) return html`<div class="page"><${Empty} page icon="overview" title="An empty strongroom" command="strongroom demo --serve">
     Nothing was written into this space yet. Fill a store with a day of agents at work, or open this one from your own program.<//></div>`;
   return html`<div class="page overview"><div class="columns">
     <div class="wide"><header class="page-head"><div><h1>${list.length ? `${plural(list.length, "thing")} ${list.length === 1 ? "needs" : "need"} a person` : "Nothing needs you"}</h1>
-      <p class="lead">in <b><${Line} text=${state.me.space} /></b></p></div></header>
+      <p class="lead">${size && html`<span title=${`As counted ${exact(upkeep.check.at)}`}>${plural(size.runs, "run")}, ${plural(size.sessions, "session")} and ${plural(size.memories, "memory", "memories")}</span>`} in <b><${Line} text=${state.me.space} /></b></p></div></header>
       ${list.length ? html`<ul class="needs">${list.map((one) => html`<${Need} ...${one} />`)}</ul>`
         : html`<${Empty} icon="check" title="All quiet">Proposals, failed runs and dead letters show up here by themselves.<//>`}
       <${Section} id="active" title="Active runs" count=${active.length} aside=${html`<a href="#/runs">All runs</a>`}>
@@ -73,7 +80,7 @@ export const Overview = () => {
           <tbody>${active.map((one) => html`<tr><td class="name"><a class="row-link" href=${href("runs", one.run_id)}><b><${Line} text=${one.run_id} max=${40} /></b></a></td>
             <td><${Status} value=${one.status} /></td><td class="cut"><${Line} text=${one.next_action} /></td><td class="num">${one._update_seq}</td></tr>`)}</tbody></table><//><//>
     </div>
-    <div class="narrow"><${Section} id="promised" title="In force" aside=${html`<a href="#/operations">Operations</a>`}><${Promises} /><//>
+    <div class="narrow"><${Section} id="promised" title="In force" aside=${html`<a href="#/operations">Operations</a>`}><${Promises} upkeep=${upkeep} /><//>
       <${Section} id="activity" title="Activity" aside=${html`<span class=${cx("live-dot", connection === "live" ? "live" : "lost")}>${connection === "live" ? "live" : "paused"}</span>`}><${Feed} /><//></div>
   </div></div>`;
 };

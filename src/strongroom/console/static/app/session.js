@@ -68,7 +68,7 @@ const Conversation = ({ messages, older, win, pinned, hits, at, all }) => {
   const before = (win?.messages ?? []).filter((one) => one.index < first).length;
   return html`<ol class="conversation">
     ${first > 0 && html`<li class=${cx("older", before && "in")}><button type="button" class="link" onClick=${older}>Show older messages</button>
-      <span class="muted">${number(first)} before these; ${before ? `${number(before)} of them are in the prompt` : "none of them is in the prompt"}</span></li>`}
+      <span class="muted">${number(first)} before these; ${before ? `${number(before)} of them ${before === 1 ? "is" : "are"} in the prompt` : "none of them is in the prompt"}</span></li>`}
     ${messages.filter((one) => one.message.role !== "tool" || !called.has(one.message.tool_call_id)).flatMap((one) => {
       const inside = !win || kept.has(one.id), calls = callsOf(one.message), text = plain(one.message.content);
       return [

@@ -8,6 +8,7 @@ import { retryNow } from "./live.js";
 import { usePending } from "./decisions.js";
 import { useQuery } from "./query.js";
 import { relative } from "./format.js";
+import { Views } from "./views.js";
 import { state, dismiss, leave, setTheme, useApp } from "./state.js";
 
 const PLACES = [
@@ -15,7 +16,7 @@ const PLACES = [
   ["memory", "Memory", "m"], ["files", "Files", "f"], ["threads", "Threads", "t"], ["operations", "Operations", "p"],
 ];
 const HELP = [
-  ["Anywhere", [["/", "search"], ["g then o i r s m f t p", "go to a screen"], ["t", "dark or light"], ["?", "this list"], ["Esc", "close"]]],
+  ["Anywhere", [["/", "search"], ["g then o i r s m f t p", "go to a screen"], ["w", "saved views"], ["t", "dark or light"], ["?", "this list"], ["Esc", "close"]]],
   ["Review", [["j  k", "next, previous"], ["a", "accept"], ["r", "reject with a reason"], ["e", "edit, then accept"], ["x", "select"], ["Shift a", "accept the selected"]]],
   ["Run", [["[  ]", "one step back, forward"], ["n", "back to now"], ["f", "fork from here"]]],
   ["Session", [["[  ]", "smaller, larger budget"], ["v", "open all tool calls"]]],
@@ -124,7 +125,7 @@ export const Shell = ({ screen, children }) => {
     return true;
   };
   useKeys({
-    "/": () => input.current.focus(), "?": () => open("help"),
+    "/": () => input.current.focus(), "?": () => open("help"), w: () => open("views"),
     g: () => { waiting.current = true; setTimeout(() => (waiting.current = false), 900); },
     ...Object.fromEntries(["o", "i", "r", "s", "m", "f", "p"].map((key) => [key, after(key)])), t: after("t", turn),
   }, true);
@@ -132,6 +133,8 @@ export const Shell = ({ screen, children }) => {
     <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById("main").focus(); }}>Skip to content</a>
     <${Nav} screen=${screen} onMore=${() => open("drawer")} onWho=${() => open("who")} />
     <header class="top"><${Space} /><${Search} input=${input} /><div class="top-right"><${Connection} />
+      <button type="button" class="ghost views-button" aria-label="Saved views" title="Saved views (w)" onClick=${() => open("views")}>
+        <${Icon} name="view" /></button>
       <button type="button" class="ghost json-button" aria-label="This page as JSON" title="This page as JSON" onClick=${() => open("json")}>
         <b>{ }</b></button>
       <button type="button" class="ghost" aria-label=${state.theme === "dark" ? "Light colours" : "Dark colours"} title="Dark or light (t)" onClick=${turn}>
@@ -145,6 +148,7 @@ export const Shell = ({ screen, children }) => {
       ${children}</main>
     <${Toasts} />
     ${dialog === "json" && html`<${AsJson} onClose=${() => open(null)} />`}
+    ${dialog === "views" && html`<${Views} onClose=${() => open(null)} />`}
     ${dialog === "help" && html`<${Help} onClose=${() => open(null)} />`}
     ${dialog === "who" && html`<${Who} onClose=${() => open(null)} />`}
     ${dialog === "drawer" && html`<${Drawer} onClose=${() => open(null)} />`}

@@ -1,6 +1,6 @@
 // What every screen shares: who looks, at which space, the connection, the theme, and what just happened.
 import { useState, useEffect } from "./lib.js";
-import { get, useKey } from "./api.js";
+import { drop, get, keep, onRefused, useKey } from "./api.js";
 
 const RIGHTS = { reader: ["read"], writer: ["read", "write"], reviewer: ["read", "review"], admin: ["read", "write", "review", "erase", "keys"] };
 
@@ -28,20 +28,23 @@ export const dismiss = (id) => change({ toasts: state.toasts.filter((one) => one
 /** Say what the server refused, in its own words. */
 export const complain = (error) => toast(error.status === 403 ? "Your key may not do this. Nothing changed." : error.message);
 
-/** Ask who this key is; without one, a server that knows no keys lets this machine in. */
-export const enter = async (key) => {
+/** Ask who this key is; without one, the browser may keep one, and a server that knows no keys lets this machine in. */
+export const enter = async (key, kept = false) => {
   useKey(key);
   try {
-    change({ me: await get("me"), signIn: false });
+    const me = await get("me");
+    if (kept) await keep();
+    change({ me: { ...me, kept: kept || me.kept }, signIn: false });
     return true;
   } catch (error) {
-    if (error.status !== 401) throw error;
     useKey(null);
-    change({ me: null, signIn: true });
+    if (error.status !== 401) throw error;
     return false;
   }
 };
-export const leave = () => { useKey(null); location.reload(); };
+// Whoever was signed in and no longer is leaves nothing behind in this tab: what was read goes with the page.
+onRefused(() => (state.me ? location.reload() : change({ signIn: true })));
+export const leave = async () => { try { await drop(); } catch (error) { complain(error); return; } useKey(null); location.reload(); };
 
 export const setTheme = (theme) => {
   document.documentElement.dataset.theme = theme;
