@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 import click
 
@@ -18,6 +20,7 @@ from strongroom.errors import InvalidInput
 
 PATH = click.argument("path", type=click.Path(exists=True))
 SOURCE = click.argument("source")
+WORDS = {"skipped": "there already", "pending": "waiting for review"}
 DRY = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 
 
@@ -50,19 +53,9 @@ def from_contextstore(path: str, dry_run: bool) -> None:
     """Bring in the sessions of a ContextStore file."""
     with _target(dry_run) as ctx, working("importing"):
         report = import_contextstore(path, ctx, dry_run=dry_run)
-    if wants_json():
-        as_json(report)
-        return
     damaged = [f"{one.session_id}: {brief(one.reason)}" for one in report.damaged]
-    facts(
-        {
-            "sessions": f"{report.sessions:,}",
-            "messages": f"{report.messages:,}",
-            "damaged": damaged,
-            "there already": report.skipped,
-        }
-    )
-    _ending(dry_run)
+    counts = {"sessions": report.sessions, "messages": report.messages}
+    _tell(report, dry_run, **counts, damaged=damaged, skipped=report.skipped)
 
 
 @imports.command("langgraph")
@@ -73,25 +66,10 @@ def from_langgraph(source: str, dry_run: bool) -> None:
 
     SOURCE is a file of SqliteSaver, or the address of a database of PostgresSaver: postgresql://...
     """
-    try:
-        from strongroom.adapters.langgraph.importing import import_checkpoints
-    except ImportError:
-        raise InvalidInput("this needs LangGraph: pip install 'strongroom[langgraph]'; nothing changed") from None
-
+    bring = _of("LangGraph", "langgraph").import_checkpoints
     with _target(dry_run) as ctx, working("importing"):
-        told = import_checkpoints(source, None if dry_run else ctx)
-    if wants_json():
-        as_json(told)
-        return
-    facts(
-        {
-            "threads": f"{told.threads:,}",
-            "checkpoints": f"{told.checkpoints:,}",
-            "writes": f"{told.writes:,}",
-            "there already": f"{told.skipped:,}",
-        }
-    )
-    _ending(dry_run)
+        told = bring(source, None if dry_run else ctx)
+    _tell(told, dry_run, threads=told.threads, checkpoints=told.checkpoints, writes=told.writes, skipped=told.skipped)
 
 
 @imports.command("adk")
@@ -103,26 +81,11 @@ def from_adk(source: str, dry_run: bool) -> None:
     SOURCE is a file of SqliteSessionService, or the address of a database of DatabaseSessionService:
     sqlite:///... or postgresql://...
     """
-    try:
-        from strongroom.adapters.adk.importing import import_sessions as import_adk
-    except ImportError:
-        raise InvalidInput("this needs google-adk: pip install 'strongroom[adk]'; nothing changed") from None
-
+    bring = _of("google-adk", "adk").import_sessions
     with _target(dry_run) as ctx, working("importing"):
-        told = import_adk(source, None if dry_run else ctx)
-    if wants_json():
-        as_json(told)
-        return
-    facts(
-        {
-            "sessions": f"{told.sessions:,}",
-            "events": f"{told.events:,}",
-            "states": f"{told.states:,}",
-            "there already": f"{told.skipped:,}",
-            "damaged": f"{told.damaged:,}",
-        }
-    )
-    _ending(dry_run)
+        told = bring(source, None if dry_run else ctx)
+    counts = {"sessions": told.sessions, "events": told.events, "states": told.states}
+    _tell(told, dry_run, **counts, skipped=told.skipped, damaged=told.damaged)
 
 
 @imports.command("mem0")
@@ -136,18 +99,8 @@ def from_mem0(source: str, collection: str, dry_run: bool) -> None:
     """
     with _target(dry_run) as ctx, working("importing"):
         told = import_memories(source, None if dry_run else ctx, collection=collection)
-    if wants_json():
-        as_json(told)
-        return
-    facts(
-        {
-            "memories": f"{told.memories:,}",
-            "there already": f"{told.skipped:,}",
-            "waiting for review": f"{told.pending:,}",
-            "refused": [brief(one) for one in told.refused],
-        }
-    )
-    _ending(dry_run)
+    refused = [brief(one) for one in told.refused]
+    _tell(told, dry_run, memories=told.memories, skipped=told.skipped, pending=told.pending, refused=refused)
 
 
 @imports.command("openai-agents")
@@ -157,10 +110,24 @@ def from_openai_agents(path: str, dry_run: bool) -> None:
     """Bring in the conversations of an OpenAI Agents SQLite file."""
     with _target(dry_run) as ctx, working("importing"):
         told = import_sessions(path, None if dry_run else ctx)
+    _tell(told, dry_run, sessions=told.sessions, items=told.items, damaged=told.damaged)
+
+
+def _of(framework: str, extra: str) -> Any:
+    """Return the importing module of an adapter whose framework may not be installed."""
+    try:
+        return import_module(f"strongroom.adapters.{extra}.importing")
+    except ImportError:
+        needed = f"this needs {framework}: pip install 'strongroom[{extra}]'; nothing changed"
+        raise InvalidInput(needed) from None
+
+
+def _tell(told: Any, dry_run: bool, **found: int | Sequence[str]) -> None:
+    """Say what was brought in: all of it to a program, what counts to a person."""
     if wants_json():
         as_json(told)
         return
-    facts({"sessions": f"{told.sessions:,}", "items": f"{told.items:,}", "damaged": f"{told.damaged:,}"})
+    facts({WORDS.get(name, name): f"{what:,}" if isinstance(what, int) else what for name, what in found.items()})
     _ending(dry_run)
 
 

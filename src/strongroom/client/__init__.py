@@ -8,6 +8,9 @@ exceptions, and what lost its connection is repeated under its id, which changes
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
+
 from strongroom.arguments import checked
 from strongroom.blocking import Context
 from strongroom.bridge import Inline
@@ -23,20 +26,22 @@ def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) ->
 
     `retry_seconds` is how long to keep trying when the server cannot be reached or is busy.
     """
-    from strongroom.client.store import HttpStore  # needs an extra, which whoever only asks for help may not have
-
-    store = HttpStore(url, key=key, retry_seconds=retry_seconds)
+    store = _stores().HttpStore(url, key=key, retry_seconds=retry_seconds)
     return Context(AsyncContext(Scope(Inline(store), store.space)))
 
 
 @checked
 def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Opening:
     """Connect to the same server for async code: await this, or enter it with `async with`."""
-
-    from strongroom.client.store import AsyncHttpStore
+    stores = _stores()
 
     async def opened() -> AsyncContext:
-        store = await AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds)
+        store = await stores.AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds)
         return AsyncContext(Scope(store, store.space))
 
     return Opening(opened())
+
+
+def _stores() -> ModuleType:
+    """Return the stores, which need an extra that somebody who only asks for help may not have."""
+    return import_module("strongroom.client.store")

@@ -35,6 +35,7 @@ from strongroom.store import (
     Answer,
     AnyQuestion,
     Commit,
+    Durability,
     ExportItem,
     ExportPage,
     Find,
@@ -70,6 +71,14 @@ class Core:
         """Connect, creating or migrating the tables if needed."""
         self.facts = await self._prepare()
         await self._link.open()
+
+    @property
+    def shown(self) -> str:
+        return self.address.shown
+
+    @property
+    def durability(self) -> Durability:
+        return self.facts.durability
 
     # ---- the verbs --------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 Nothing lists the spaces of a store, because in a cluster no script could keep such a list: they are found by looking at
 the names of all keys, once a move. A cursor is "order:index:space": where in a space to go on, and from which record of
-a stream. `Mover` asks; everything below it is pure.
+a stream. `MovableCore` asks; everything below it is pure.
 """
 
 from __future__ import annotations
@@ -58,16 +58,14 @@ def parse_cursor(cursor: str | None) -> ExportCursor:
     return ExportCursor(space, int(order), int(index))
 
 
-class Mover:
-    """The `Exportable` side of a store, over the same core."""
+class MovableCore(Core):
+    """A core that can also be exported and imported."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._spaces: list[str] | None = None
+    _spaces: list[str] | None = None
 
     async def unload(self, after: str | None, limit: int) -> ExportPage:
         """Return the next items, space by space."""
-        self._core.check_open(writing=False)
+        self.check_open(writing=False)
         place = parse_cursor(after)
         if after is None or self._spaces is None:
             self._spaces = await self._find_spaces()
@@ -87,8 +85,8 @@ class Mover:
     ) -> tuple[ExportCursor | None, int]:
         """Add items from a place on; return where to go on (None: the space is done) and how many may still come."""
         asked = min(limit, MAX_ITEMS)
-        call = encode_list(self._core.layout, place, asked)
-        (reply,) = await self._core.persist(lambda _: self._core.send(place.space, READ, call))
+        call = encode_list(self.layout, place, asked)
+        (reply,) = await self.persist(lambda _: self.send(place.space, READ, call))
         listed = decode_list(place.space, reply[0])
         for each in listed:
             if limit <= 0:
@@ -98,7 +96,7 @@ class Mover:
                 limit -= 1
                 continue
             start = max(place.index if each.order == place.order else 0, each.head.first)
-            [found] = await self._core.read([Range(each.key, start, limit=limit)])
+            [found] = await self.read([Range(each.key, start, limit=limit)])
             records = found.records if isinstance(found, Slice) else ()
             items.append(exported_stream(each, records))
             limit -= max(len(records), 1)
@@ -110,21 +108,21 @@ class Mover:
 
     async def load(self, items: Sequence[ExportItem]) -> None:
         """Put items in place as they are."""
-        self._core.check_open()
+        self.check_open()
         for some in in_loads(items):
             writes = tuple(Delete(item.key) for item in some)  # stands for them where a refusal names one
             commit = Commit(new_id(), (), writes)
-            await self._core.apply(commit, encode_load(self._core.layout, commit, some))
+            await self.apply(commit, encode_load(self.layout, commit, some))
 
     async def _find_spaces(self) -> list[str]:
         """Return every space of this store, sorted. Looks at all keys of the server."""
-        start, end = f"{{{self._core.layout.prefix}:".encode(), b"}\x1fheads"
+        start, end = f"{{{self.layout.prefix}:".encode(), b"}\x1fheads"
         spaces: set[str] = set()
-        for node in await self._core.primaries():
+        for node in await self.primaries():
             cursor = b"0"
             while True:
                 command = ("SCAN", cursor, "MATCH", start + b"*" + end, "COUNT", 1000)
-                cursor, names = await self._core.ask(command, node)
+                cursor, names = await self.ask(command, node)
                 # A stream named "heads" may look like a space, but then there is a separator in its name.
                 found = [name[len(start) : -len(end)] for name in names]
                 spaces.update(name.decode() for name in found if SEP not in name)
