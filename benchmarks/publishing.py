@@ -78,7 +78,7 @@ def plot(name: str, folder: str) -> str:
 
 def front(run: Run, folder: str, drawn: set[str]) -> str:
     """Return the front page's table, its two plots, and on what they were measured."""
-    rows = ["| measured, against | times | quartiles | wanted | result |", "|---|---|---|---|---|"]
+    rows = ["| measured, compared with | value | quartiles | wanted | result |", "|---|---|---|---|---|"]
     for question, name, told in FRONT:
         found = _found(run, question, name)
         if found is not None:

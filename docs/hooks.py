@@ -40,6 +40,7 @@ SECTION = re.compile(
 FOUND = {
     "how-to/": 2,
     "operate.md": 2,
+    "deployment.md": 2,
     "prompt.md": 2.5,
     "adapters.md": 1.5,
     "reference/errors.md": 2,
@@ -47,6 +48,10 @@ FOUND = {
     "adapters/": 0.5,
     "architecture.md": 0.5,
     "changelog.md": 0.3,
+    "performance.md": 0.3,
+    "guarantees.md": 0.5,
+    "format.md": 0.5,
+    "reference/http.md": 0.7,
     "contributing.md": 0.3,
     "design.md": 0.3,
     "walks.md": 0.3,

@@ -172,8 +172,13 @@ def test_a_blocking_caller_never_reads_of_async_names(counter: Counter) -> None:
     assert str(inspect.signature(handle)) == "(self) -> 'Counter'"
     assert handle.__qualname__ == "Counter.handle"
     untyped: Any = counter
-    with pytest.raises(TypeError, match=r"^Counter\.add\(\): missing a required argument: 'amount'$"):
+    lacking = r"^Counter\.add\(\): missing a required argument: 'amount'; it takes amount, times=$"
+    with pytest.raises(TypeError, match=lacking):
         untyped.add()
+    with pytest.raises(
+        TypeError, match=r"unexpected keyword argument 'amont'; did you mean amount\?; it takes amount, times=$"
+    ):
+        untyped.add(amont=1)
 
 
 def test_a_type_error_of_a_callback_stays_what_it_is(counter: Counter) -> None:

@@ -64,6 +64,18 @@ async def test_a_file_is_opened_beside_the_event_loop(tmp_path: Path, monkeypatc
         assert opened and threading.get_ident() not in opened
 
 
+async def test_what_is_asked_before_it_is_open_says_what_to_write() -> None:
+    opening: Any = strongroom.aopen("memory://")
+    with pytest.raises(AttributeError, match=r"no 'runs' before it is open: write `async with strongroom\.aopen"):
+        opening.runs
+    async with opening as ctx:
+        assert ctx.runs
+
+
+def test_an_editor_is_shown_what_is_public() -> None:
+    assert {name for name in dir(strongroom) if not name.startswith("__")} == set(strongroom.__all__) - {"__version__"}
+
+
 async def test_whoever_is_cancelled_while_a_file_is_opened_leaves_none_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -92,7 +93,7 @@ def blocking(
             try:
                 inspect.signature(method).bind(self, *args, **kwargs)
             except TypeError as problem:
-                raise TypeError(f"{call.__qualname__}(): {problem}") from None
+                raise TypeError(f"{type(self).__name__}.{_wrong(method, problem, kwargs)}") from None
             raise
         return result if wrap is None else wrap(result)
 
@@ -103,6 +104,16 @@ def blocking(
         told = signature.replace(parameters=plain, return_annotation=_plain(signature.return_annotation))
         vars(call)["__signature__"] = told
     return call
+
+
+def _wrong(method: Callable[..., Any], problem: TypeError, given: Iterable[str]) -> str:
+    """Say how a call does not fit its method, and what does."""
+    [_, *taken] = inspect.signature(method).parameters.values()
+    names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in taken]
+    unknown = next((name for name in given if name not in {each.name for each in taken}), "")
+    near = get_close_matches(unknown, [each.name for each in taken], n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{method.__name__}(): {problem}{hint}; it takes {', '.join(names)}"
 
 
 def _plain(name: Any) -> Any:

@@ -44,7 +44,7 @@ class AsyncContext(EnteredAsync):
     'BUSY'
     """
 
-    ENTER = "async with strongroom.aopen(...) as ctx"
+    _ENTER = "async with strongroom.aopen(...) as ctx"
 
     def __init__(self, scope: Scope, *, embedder: Embedder | None = None, index: VectorIndex | None = None) -> None:
         self.scope = scope
@@ -186,7 +186,7 @@ class AsyncContext(EnteredAsync):
 class Opening(EnteredAsync, Coroutine[Any, Any, AsyncContext]):
     """A context that is about to be opened: await it, or enter it with `async with`, which closes it at the end."""
 
-    ENTER = AsyncContext.ENTER
+    _ENTER = AsyncContext._ENTER
 
     def __init__(self, opened: Coroutine[Any, Any, AsyncContext]) -> None:
         self._opened = opened
@@ -207,6 +207,11 @@ class Opening(EnteredAsync, Coroutine[Any, Any, AsyncContext]):
         def __enter__(self):
             self._opened.close()  # or Python would complain as well that nobody awaited it
             super().__enter__()
+
+        def __getattr__(self, name):
+            if name.startswith(("_", "cr_", "gi_")):  # what Python itself asks a coroutine for
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"there is no {name!r} before it is open: write `{self._ENTER}`, or await it first")
 
     def __await__(self) -> Generator[Any, Any, AsyncContext]:
         return self._opened.__await__()

@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 
 class EnteredAsync:
-    """What only `async with` enters. `ENTER` is the line that a program writes."""
+    """What only `async with` enters. `_ENTER` is the line that a program writes."""
 
-    ENTER: ClassVar[str]
+    _ENTER: ClassVar[str]
 
     if not TYPE_CHECKING:
 
         def __enter__(self) -> NoReturn:
-            raise TypeError(f"write `{self.ENTER}`: this is async, and `with` awaits nothing; nothing was written")
+            raise TypeError(f"write `{self._ENTER}`: this is async, and `with` awaits nothing; nothing was written")
 
         def __exit__(self, *_: Any) -> None:
             """Python looks for it before it enters."""
 
 
 class EnteredBlocking:
-    """What only `with` enters. `ENTER` is the line that a program writes."""
+    """What only `with` enters. `_ENTER` is the line that a program writes."""
 
-    ENTER: ClassVar[str]
+    _ENTER: ClassVar[str]
 
     if not TYPE_CHECKING:
 
         async def __aenter__(self) -> NoReturn:
-            raise TypeError(f"write `{self.ENTER}`: this is blocking, nothing of it is awaited; nothing was written")
+            raise TypeError(f"write `{self._ENTER}`: this is blocking, nothing of it is awaited; nothing was written")
 
         async def __aexit__(self, *_: Any) -> None:
             """Python looks for it before it enters."""

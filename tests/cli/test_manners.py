@@ -194,3 +194,18 @@ def test_run_folders_come_over(empty: Path, type_in: Type) -> None:
     assert [run["outcome"] for run in made.json["runs"]] == ["imported", "refused"]
     assert (dry.code, made.code) == (1, 1), "one was refused"
     assert type_in("runs", "verify", made.json["runs"][0]["run_id"]).code == 0
+
+
+@pytest.mark.parametrize("word", ["CommitUnknown", "strongroom.errors.CommitUnknown", "commit_unknown"])
+def test_an_error_is_explained_by_the_name_that_a_traceback_shows(word: str, type_in: Type) -> None:
+    typed = type_in("explain", word)
+    assert typed.code == 0 and "may or may not have happened" in " ".join(typed.out.split())
+
+
+def test_whoever_installs_an_assistant_is_told_how_to_review_what_it_proposes(
+    tmp_path: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("STRONGROOM_URL", raising=False)
+    typed = type_in("mcp", "install", "cursor", "--file", str(tmp_path / "mcp.json"))
+    assert f"strongroom --url {tmp_path}/strongroom/agent.db review" in typed.out

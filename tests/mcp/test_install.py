@@ -175,6 +175,6 @@ def test_what_to_add_by_hand_is_shown_for_a_file_with_comments(tmp_path: Path, n
 
 def test_the_hint_how_to_undo_undoes(tmp_path: Path) -> None:
     told = strongroom(tmp_path, "mcp", "install", "cursor", "--profile", "reviewer", "--file", "a b.json")
-    hint = told.splitlines()[-1].split("`")[1]
+    [hint] = [one for one in told.split("`") if one.endswith("--undo")]
     strongroom(tmp_path, *shlex.split(hint)[1:])
     assert not (tmp_path / "a b.json").exists()

@@ -70,7 +70,7 @@ async def test_what_is_searched_for_does_not_depend_on_the_budget(ctx: Any) -> N
     session = await ctx.sessions.open("s")
     await session.append([said("user", "What do canaries eat?"), said("assistant", "seeds and greens " * 60)])
     run = await ctx.runs.create(run_id="r", objective="look after birds")
-    small, large = [await ctx.prompt(session=session, run=run, max_tokens=size) for size in (220, 900)]
+    small, large = [await ctx.prompt(session=session, run=run, max_tokens=size) for size in (207, 900)]
     assert [len(parts(made)["conversation"].ids) for made in (small, large)] == [1, 2]
     assert small.receipt.query == large.receipt.query == "What do canaries eat?"
 
@@ -81,6 +81,15 @@ async def test_the_parts_of_a_receipt_sum_up_to_the_whole(ctx: Any) -> None:
     await session.append([said("user", "hi"), {"role": "assistant", "content": [call]}])
     made = await ctx.prompt(session=session, max_tokens=400)
     assert {part.name: part.tokens for part in made.receipt.parts} == {"conversation": made.total_tokens}
+
+
+async def test_a_model_reads_no_place_that_is_empty(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    [said] = (await ctx.prompt(run=run, max_tokens=400)).messages
+    assert said["content"].splitlines() == ["# State of the work", "Objective: o", "Status: BOOT, stage BOOT"]
+    await run.update(next_action="slow down")
+    [said] = (await ctx.prompt(run=run, max_tokens=400)).messages
+    assert said["content"].splitlines()[-1] == "Next action: slow down"
 
 
 async def test_a_prompt_holds_the_state_of_a_run_on_request(ctx: Any) -> None:
@@ -180,7 +189,7 @@ async def test_tokens_are_counted_as_the_model_counts(ctx: Any) -> None:
     "options",
     [
         {"max_tokens": 5, "system": "This is more than five tokens, much more."},
-        {"max_tokens": 30, "run": "r"},
+        {"max_tokens": 20, "run": "r"},
         {"max_tokens": 10, "session": "long"},
     ],
 )

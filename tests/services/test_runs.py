@@ -284,6 +284,14 @@ async def test_a_bad_field_is_refused_with_its_path(here: Any, fields: dict[str,
             "no event type 'TOOL_CAL'; there are STEP_REQUEST, MODEL_ACTION, TOOL_CALL, TOOL_RESULT,",
         ),
         (
+            lambda run: run.record("tool_call", {}),
+            "no event type 'tool_call'; did you mean TOOL_CALL?; nothing changed",
+        ),
+        (
+            lambda run: run.record("progress", {}),
+            "and those that ctx.runs.register_event made, which begin with custom.; nothing changed",
+        ),
+        (
             lambda run: run.record("TOOL_CALL", {"tool": "fetch"}),
             "payload: there is no field 'tool', did you mean tool_name? the fields are tool_name, arguments; nothing",
         ),

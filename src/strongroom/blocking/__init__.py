@@ -36,7 +36,7 @@ class Context(EnteredBlocking):
     'BUSY'
     """
 
-    ENTER = "with strongroom.open(...) as ctx"
+    _ENTER = "with strongroom.open(...) as ctx"
 
     def __init__(self, context: AsyncContext) -> None:
         self._async = context

@@ -29,7 +29,7 @@ class Turn(EnteredBlocking):
     (1, 'BUSY')
     """
 
-    ENTER = "with ctx.turn() as turn"
+    _ENTER = "with ctx.turn() as turn"
 
     def __init__(self, turn: AsyncTurn) -> None:
         self._async = turn

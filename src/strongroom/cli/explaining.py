@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 
 import click
@@ -21,6 +22,8 @@ def explain_error(word: str | None) -> None:
         rows = [(name, one.cause) for name, one in sorted(known.items())]
         show({name: one._asdict() for name, one in sorted(known.items())}, ["word", "cause"], rows)
         return
+    # A traceback shows the name of a class.
+    word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word.rpartition(".")[2]).lower()
     if word not in known:
         near = get_close_matches(word, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "`strongroom explain` lists all there are"

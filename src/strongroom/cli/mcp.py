@@ -117,8 +117,17 @@ def install(
         ("--file", file_name),
     ]
     typed = [word for option, value in given_options if value is not None for word in (option, value)]
-    hint = "" if undo else shlex.join(["strongroom", "mcp", "install", client, *typed, "--undo"])
+    hint = "" if undo else f"{chosen.note} {_afterwards(given, ['mcp', 'install', client, *typed, '--undo'])}".strip()
     _tell(change, chosen, done=changed and not print_only, hint=hint, secret=given.meta.get(KEY))
+
+
+def _afterwards(given: click.Context, undoing: list[str]) -> str:
+    """Say what a person types next: assistants keep their file where no other command looks by itself."""
+    url = given.meta.get(URL) or default_file()
+    reviewing = shlex.join(["strongroom", "--url", str(url), "review"])
+    return (
+        f"What it proposes waits for you: `{reviewing}`. `{shlex.join(['strongroom', *undoing])}` takes it out again."
+    )
 
 
 def _entry(given: click.Context, client: Client, profile: Profile | None) -> Entry:
@@ -154,7 +163,7 @@ def _tell(change: installing.Change, client: Client, *, done: bool, hint: str, s
         return
     say("[green]written:[/] {}", change.file) if change.after is not None else say("[green]removed:[/] {}", change.file)
     if hint:
-        say("{}", f"{client.note} `{hint}` takes it out again.".strip())
+        say("{}", hint)
 
 
 def _tell_by_hand(client: Client, file: Path, problem: InvalidInput, entry: str) -> None:

@@ -57,7 +57,7 @@ class Cipher:
         if what == "encrypted" and not self.is_on:
             raise SchemaMismatch(
                 f"{self._path} is encrypted: open it with key=, or name its key by STRONGROOM_KEY, STRONGROOM_KEY_FILE "
-                "or STRONGROOM_KEY_COMMAND (nothing was changed)",
+                "or STRONGROOM_KEY_COMMAND; a command's --key is for servers (nothing was changed)",
                 reason="encrypted",
             )
         if what == "plain" and self.is_on:

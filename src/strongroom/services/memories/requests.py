@@ -106,7 +106,15 @@ def _read(given: Any, path: str) -> Request:
         return msgspec.convert(given, Request)
     except msgspec.ValidationError as problem:
         wrong = "; ".join(_wrong(given)) if isinstance(given, Mapping) else ""
-        raise InvalidInput(f"{wrong or problem}; {UNCHANGED}", path=path) from None
+        raise InvalidInput(f"{wrong or _plainly(problem)}; {UNCHANGED}", path=path) from None
+
+
+def _plainly(problem: msgspec.ValidationError) -> str:
+    """Say what the one mistake means that everybody makes once."""
+    if "timezone component" not in str(problem):
+        return str(problem)
+    where = str(problem).rpartition("$.")[2].rstrip("`")
+    return f"{where} must say its time zone, as datetime.now(timezone.utc) does"
 
 
 def _wrong(given: Mapping[Any, Any]) -> list[str]:

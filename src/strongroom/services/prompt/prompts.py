@@ -47,7 +47,7 @@ from strongroom.services.prompt.composing import (
 from strongroom.services.prompt.formats import ALTERNATING, FORMATS, Format, begun, shaped
 from strongroom.services.prompt.turns import Turn, repaired
 from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart, PromptReceipt
-from strongroom.services.runs.brief import HEADINGS, lines_of
+from strongroom.services.runs.brief import HEADINGS, STATUS, Line, lines_of
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import Stored, stored_in
 from strongroom.services.sessions.session import AsyncSession
@@ -352,7 +352,9 @@ def _run_pieces(run: Stored | None, tokenizer: Tokenizer, own: bool) -> tuple[li
     lines = lines_of(run.working_set)
     fixed, others = [], []
     for place, line in enumerate(lines):
-        text = f"{HEADINGS[line.section]}: {line.text.rstrip()}"
+        if line.section == STATUS and line.id == "next_action" and not run.working_set["next_action"]:
+            continue  # a brief has a place for it; here an empty one would tell a model nothing
+        text = _run_text(line)
         piece = Piece(RUN, f"{HEADINGS[line.section]}/{line.id}", tokenizer.count(text), (place, text))
         if line.goes is None:
             fixed.append(piece)
@@ -362,6 +364,14 @@ def _run_pieces(run: Stored | None, tokenizer: Tokenizer, own: bool) -> tuple[li
         text = f"State: {encode(state).decode()}"
         fixed.append(Piece(RUN, "State/state", tokenizer.count(text), (len(lines), text)))
     return fixed, [piece for _, piece in sorted(others, key=lambda one: one[0], reverse=True)]
+
+
+def _run_text(line: Line) -> str:
+    """Return a line of a brief as it stands without its heading."""
+    text = line.text.rstrip()
+    if line.section == STATUS and line.id in ("next_action", "last_action_summary"):
+        return text[0].upper() + text[1:]  # these say themselves what they are
+    return f"{HEADINGS[line.section]}: {text}"
 
 
 def _memory_pieces(known: Known, tokenizer: Tokenizer) -> list[Piece]:

@@ -117,8 +117,12 @@ def check_payload(type: object, payload: object) -> Json:
     stored = encode(payload, depth=1)  # inside a body
     known = parts("ledger_event")
     if not isinstance(type, str) or type == "custom_type" or type not in known:
-        custom = str(type).startswith("custom.")
-        hint = "register it with ctx.runs.register_event first" if custom else _allowed()
+        if str(type).startswith("custom."):
+            hint = "register it with ctx.runs.register_event first"
+        elif str(type).upper() in known and str(type).upper() not in RESERVED:
+            hint = f"did you mean {str(type).upper()}?"
+        else:
+            hint = _allowed()
         raise InvalidInput(f"no event type {type!r:.80}; {hint}; nothing changed", path="type")
     check_schema("ledger_event", payload, part=type, path="payload")
     return stored
@@ -126,7 +130,7 @@ def check_payload(type: object, payload: object) -> Json:
 
 def _allowed() -> str:
     own = ", ".join(name for name in parts("ledger_event") if name not in RESERVED and name != "custom_type")
-    return f"there are {own} and custom. ones"
+    return f"there are {own}, and those that ctx.runs.register_event made, which begin with custom."
 
 
 def entry(

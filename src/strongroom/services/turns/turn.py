@@ -85,7 +85,7 @@ class AsyncTurn(EnteredAsync):
     (1, 'BUSY')
     """
 
-    ENTER = "async with ctx.turn() as turn"
+    _ENTER = "async with ctx.turn() as turn"
 
     def __init__(self, services: Any, commit_id: str | None = None) -> None:
         self._services: Services = services
