@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -35,6 +36,7 @@ from tests.awaitable import Awaitable as Seen
 from tests.server.serving import Served
 
 DOORS = ["blocking", "async", "http", "http-async"]
+Held = dict[str, list[ExportItem]]  # by space, in the order of their keys
 PATIENCE_SECONDS = 60  # a limit for what hangs, not for what is slow
 DAY = 86_400
 
@@ -175,13 +177,16 @@ class House:
             calls = [one, other]
         return await asyncio.gather(*calls, return_exceptions=True)
 
-    async def held(self, space: str) -> list[ExportItem]:
-        """Return everything that is stored in a space, receipts apart."""
+    async def held(self) -> Held:
+        """Return everything that is stored, receipts apart."""
         if self._server is not None:
             items: list[ExportItem] = await self._over_there(_unloaded(self._store))
         else:
             items = await _unloaded(self._store)
-        return sorted((item for item in items if item.key.space == space), key=lambda item: item.key)
+        by_space: Held = defaultdict(list)
+        for item in sorted(items, key=lambda item: item.key):
+            by_space[item.key.space].append(item)
+        return by_space
 
     async def restart(self) -> None:
         """Close everything and open it again. A store in memory is what it is: only its users start over."""
