@@ -149,22 +149,22 @@ MESSAGES = 48  # of a megabyte each, so that any answer with all of them is over
 @pytest.fixture(scope="module")
 def heavy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """A server with usual limits that holds a lot."""
-    folder: Path = tmp_path_factory.mktemp("heavy")
-    with process(folder / "agent.db") as started:
-        with strongroom.connect(started.url) as ctx:
-            session, run = ctx.sessions.open("s"), ctx.runs.create(objective="x", run_id="r")
-            for number in range(MESSAGES):
-                text = f"word {number} " + "x" * MIB
-                session.append([{"role": "user", "content": text}])
-                run.record("TOOL_RESULT", {"tool_name": "t", "ok": True, "result": text})
-                ctx.threads.append("t", text, from_id="a")
-                ctx.store.commit(Commit(new_id(), (), (Put(Key("default", "note", f"n{number}"), encode(text)),)))
-                if number < 12:
-                    ctx.files.write(f"/notes/{number}.md", text[:MIB])
-            run.attach(b"x" * (24 * MIB), type="text")
-            dense = ctx.sessions.open("dense")
-            for _ in range(24):
-                dense.append([{"role": "user", "content": DENSE}])
+    store = tmp_path_factory.mktemp("heavy") / "agent.db"
+    with strongroom.open(store) as ctx:  # not through the server, where each word would be looked at on both sides
+        session, run = ctx.sessions.open("s"), ctx.runs.create(objective="x", run_id="r")
+        for number in range(MESSAGES):
+            text = f"word {number} " + "x" * MIB
+            session.append([{"role": "user", "content": text}])
+            run.record("TOOL_RESULT", {"tool_name": "t", "ok": True, "result": text})
+            ctx.threads.append("t", text, from_id="a")
+            ctx.store.commit(Commit(new_id(), (), (Put(Key("default", "note", f"n{number}"), encode(text)),)))
+            if number < 12:
+                ctx.files.write(f"/notes/{number}.md", text[:MIB])
+        run.attach(b"x" * (24 * MIB), type="text")
+        dense = ctx.sessions.open("dense")
+        for _ in range(24):
+            dense.append([{"role": "user", "content": DENSE}])
+    with process(store) as started:
         yield started
 
 
