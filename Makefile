@@ -4,9 +4,11 @@ PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
+# Hundreds of tests start a Python; without bytecode each of them would compile the package again.
+export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser adapters check fix bench bench-peers bench-many bench-publish crash fuzz mcp-conformance coverage docs release image constraints clean
+.PHONY: help demo test browser adapters check check-mypy check-pyright check-ruff fix bench bench-peers bench-many bench-publish crash fuzz mcp-conformance coverage docs release image constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,7 +52,7 @@ demo: .venv/demo ## watch an agent work, crash and carry on (embedded store, not
 
 test: .venv/test ## run every test, with real Postgres and Valkey servers from wheels
 	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory browser || true; $(MAKE) --no-print-directory .mcp/installed || true; fi
-	$(PY) -m pytest -n $(WORKERS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 browser: ## get what the tests of the console need beyond wheels: Chromium (Debian, as root) and axe-core (npm)
 	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null)
@@ -74,10 +76,17 @@ adapters: .adapters/made .crewai/made ## run the tests of adapters that need env
 	.crewai/bin/python -m pytest tests/adapters/crewai tests/test_docs.py -k crewai -n $(WORKERS)
 
 check: .venv/test ## ruff and mypy --strict over src and tests, pyright over typical user code
+	@$(MAKE) --no-print-directory -j2 check-mypy check-pyright check-ruff
+
+check-mypy:
+	$(PY) -m mypy
+
+check-pyright:
+	$(PY) -m pyright --pythonpath $(PY)
+
+check-ruff:
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy
-	$(PY) -m pyright --pythonpath $(PY)
 
 fix: .venv/test ## format, and mend what can be mended
 	$(PY) -m ruff format .

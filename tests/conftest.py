@@ -31,7 +31,16 @@ settings.register_profile("ci", deadline=None, suppress_health_check=list(Health
 settings.load_profile("ci")
 
 STORES = ["memory", "sqlite", "postgres", "redis"]
-LONGEST = ("tests/repeats/", "tests/interleavings/")
+LONGEST = (
+    "tests/repeats/",
+    "tests/browser/",
+    "tests/crash/",
+    "tests/interleavings/",
+    "tests/typing/",
+    "tests/server/test_memory.py",
+    "tests/adapters/test_processes.py",
+    "tests/vectors/",
+)
 MODES = ["blocking", "async"]
 
 
@@ -102,8 +111,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is left with all of it at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    """Begin with what takes longest: files are dealt out whole, so that what a file needs is made once, and no worker
+    may be left with a long one at the end."""
+
+    def turn(item: pytest.Item) -> int:
+        return next((n for n, start in enumerate(LONGEST) if item.nodeid.startswith(start)), len(LONGEST))
+
+    items.sort(key=turn)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

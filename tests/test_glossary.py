@@ -26,7 +26,11 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
 
 
-SOURCES = {module_of(path): ast.parse(path.read_text()) for path in sorted(SRC.rglob("*.py"))}
+@pytest.fixture(scope="module")
+def sources() -> dict[str, ast.Module]:
+    return {module_of(path): ast.parse(path.read_text()) for path in sorted(SRC.rglob("*.py"))}
+
+
 HOMES = sorted({home for homes, _ in rows() for home in homes})
 REPLACED = {word for _, words in rows() for word in words}
 
@@ -40,11 +44,11 @@ def defined(tree: ast.Module) -> Iterator[str]:
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
-def test_a_name_of_the_glossary_is_defined_where_it_says_and_nowhere_else() -> None:
+def test_a_name_of_the_glossary_is_defined_where_it_says_and_nowhere_else(sources: dict[str, ast.Module]) -> None:
     named = {home.rpartition(".")[2] for home in HOMES}
     found = {
         f"{module}.{name}"
-        for module, tree in SOURCES.items()
+        for module, tree in sources.items()
         if module.split(".")[0] not in OTHERS_NAMES
         for name in defined(tree)
         if name in named
@@ -52,15 +56,15 @@ def test_a_name_of_the_glossary_is_defined_where_it_says_and_nowhere_else() -> N
     assert sorted(found) == HOMES
 
 
-def test_no_module_class_or_function_has_a_name_that_the_glossary_replaces() -> None:
+def test_no_module_class_or_function_has_a_name_that_the_glossary_replaces(sources: dict[str, ast.Module]) -> None:
     functions = {
         (module, node.name)
-        for module, tree in SOURCES.items()
+        for module, tree in sources.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    modules = {(module, module.rpartition(".")[2]) for module in SOURCES}
-    classes = {(module, name) for module, tree in SOURCES.items() for name in defined(tree) if not name.isupper()}
+    modules = {(module, module.rpartition(".")[2]) for module in sources}
+    classes = {(module, name) for module, tree in sources.items() for name in defined(tree) if not name.isupper()}
     assert {one for one in functions | modules | classes if REPLACED & {one[1].strip("_"), one[1].lower()}} == set()
 
 

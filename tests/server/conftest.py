@@ -11,6 +11,7 @@ import pytest
 from tests.server.serving import Served, served
 
 ROLES = ("reader", "writer", "reviewer", "admin")
+PATIENCE_SECONDS = 300  # a limit for what hangs, not for what is slow
 
 
 class Caller:
@@ -26,7 +27,7 @@ class Caller:
 
 def client(url: str, key: str | None = None) -> httpx.Client:
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30)
+    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module")
