@@ -125,7 +125,7 @@ async def test_order_holds_within_a_thread(ctx: Any, desk: Desk) -> None:
 
 
 async def test_threads_are_handled_side_by_side(ctx: Any, desk: Desk) -> None:
-    together = threading.Barrier(4, timeout=30)
+    together = threading.Barrier(4, timeout=300)
 
     @desk.handler("meet")
     def meet(payload: Any, call: Any) -> Any:

@@ -22,7 +22,7 @@ import mcp
 from strongroom.server import assistants
 from tests.mcp.conftest import MODES, call, refused
 from tests.mcp.test_tools import SHOWN
-from tests.server.serving import Served, served
+from tests.server.serving import PATIENCE_SECONDS, Served, served
 from tests.server.test_gate import ISSUER, claims, published, signer  # noqa: F401 - fixtures
 
 PROFILES = {"reader": "reader", "writer": "agent", "reviewer": "reviewer", "admin": "agent"}
@@ -56,11 +56,11 @@ async def connected(server: Served, key: str, mode: str = "2026-07-28", **more: 
 
 def post(server: Served, *, key: str | None = None, body: Any = HELLO, **headers: str) -> httpx.Response:
     sent = {**ACCEPT, **({"Authorization": f"Bearer {key}"} if key else {}), **headers}
-    return httpx.post(f"{server.url}/mcp", json=body, headers=sent, trust_env=False, timeout=30)
+    return httpx.post(f"{server.url}/mcp", json=body, headers=sent, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 def get(server: Served, path: str) -> httpx.Response:
-    return httpx.get(server.url + path, trust_env=False, timeout=30)
+    return httpx.get(server.url + path, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -160,7 +160,7 @@ async def test_the_stream_of_a_key_ends_when_it_is_revoked(tmp_path: Path, monke
         session = post(started, key=key).headers["mcp-session-id"]
         headers = {**ACCEPT, "Authorization": f"Bearer {key}", "Mcp-Session-Id": session}
         async with (
-            httpx.AsyncClient(base_url=started.url, trust_env=False, timeout=30) as http,
+            httpx.AsyncClient(base_url=started.url, trust_env=False, timeout=PATIENCE_SECONDS) as http,
             http.stream("GET", "/mcp", headers=headers) as listening,
         ):
             assert listening.status_code == 200

@@ -8,10 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.server.serving import Served, served
+from tests.server.serving import PATIENCE_SECONDS, Served, served
 
 ROLES = ("reader", "writer", "reviewer", "admin")
-PATIENCE_SECONDS = 300  # a limit for what hangs, not for what is slow
 
 
 class Caller:

@@ -25,7 +25,7 @@ from strongroom.server.keys import Keys
 from strongroom.server.running import Connection
 from strongroom.server.settings import Settings
 
-PATIENCE_SECONDS = 120  # a limit for what hangs, not for what is slow
+PATIENCE_SECONDS = 300  # a limit for what hangs, not for what is slow
 
 
 class Served:

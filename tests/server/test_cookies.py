@@ -16,7 +16,7 @@ from strongroom.server.router import Endpoint
 from strongroom.server.routes import ENDPOINTS
 from tests.server.conftest import ROLES, client
 from tests.server.samples import request
-from tests.server.serving import Served, served
+from tests.server.serving import PATIENCE_SECONDS, Served, served
 from tests.server.test_roles import name
 
 OTHER = "https://evil.example"
@@ -37,7 +37,7 @@ def signed_in(server: Served, key: str, origin: str | None = None) -> httpx.Clie
         answer = http.post("/sign-in", headers={"Origin": origin or server.url})
     assert answer.status_code == 200
     pair = answer.headers["set-cookie"].split(";")[0]
-    return httpx.Client(base_url=server.url, headers={"Cookie": pair}, trust_env=False, timeout=30)
+    return httpx.Client(base_url=server.url, headers={"Cookie": pair}, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module")

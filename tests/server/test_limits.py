@@ -27,7 +27,7 @@ from strongroom.server.responses import Refusal
 from strongroom.services.turns import parts
 from strongroom.store import Key, new_id
 from tests.server.conftest import client
-from tests.server.serving import Served, served
+from tests.server.serving import PATIENCE_SECONDS, Served, served
 
 LIMIT = 100_000
 
@@ -65,7 +65,7 @@ def test_a_body_that_hides_its_size_is_stopped_at_the_limit(http: httpx.Client) 
 
 def test_a_body_is_refused_before_it_arrives(small: Served) -> None:
     host, port = small.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as raw:
         raw.sendall(b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n")
         assert raw.recv(1000).startswith(b"HTTP/1.1 413")
 
@@ -73,7 +73,7 @@ def test_a_body_is_refused_before_it_arrives(small: Served) -> None:
 @pytest.mark.parametrize("length", ["-1", "1e3", "abc", "1, 2"])
 def test_a_length_that_is_no_number_is_refused(small: Served, length: str) -> None:
     host, port = small.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as raw:
         raw.sendall(f"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode())
         assert raw.recv(1000)[9:12] in (b"400", b"413")
 
@@ -187,7 +187,7 @@ def test_a_range_header_is_ignored(http: httpx.Client) -> None:
 
 def test_too_many_headers_are_refused_by_the_web_server(small: Served) -> None:
     host, port = small.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as raw:
         try:
             raw.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 100_000 + b"\r\n")
             answer = raw.recv(1000)

@@ -18,7 +18,7 @@ from strongroom.server.middleware import WithoutQuery
 from strongroom.server.telemetry import MOST_IN_ALL, Metrics
 from strongroom.services.runs.usage import MOST_MODELS, OTHERS
 from tests.server.conftest import client
-from tests.server.serving import Served, process, served
+from tests.server.serving import PATIENCE_SECONDS, Served, process, served
 
 SECRET = "xylophone"
 
@@ -169,7 +169,7 @@ def test_a_span_tells_the_route_and_the_outcome(admin: httpx.Client, monkeypatch
     monkeypatch.setattr(telemetry, "finish", lambda _, *told: seen.put(told))
     answer = admin.get("/runs/nobody", headers={"X-Request-Id": "the-one-asked"})
     # A span ends after its answer has left, so an earlier request's may come first.
-    while (told := seen.get(timeout=20))[-1] != "the-one-asked":
+    while (told := seen.get(timeout=PATIENCE_SECONDS))[-1] != "the-one-asked":
         pass
     assert answer.status_code == 404 and told == ("GET", "/runs/{run_id}", 404, "the-one-asked")
 
@@ -178,7 +178,7 @@ def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(request, "BODY_SECONDS", 0.05)
     with served() as started:
         host, port = started.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=20) as raw:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as raw:
             raw.sendall(b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
             assert raw.recv(1000).startswith(b"HTTP/1.1 408")
 
