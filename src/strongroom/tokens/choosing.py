@@ -30,7 +30,7 @@ PAIR_REACH = 64
 _TOOL_KEYS = frozenset({"tool_calls", "tool_call_id", "type"})
 
 
-class Item(Struct, frozen=True):
+class Item(Struct, frozen=True, gc=False):
     """What a decision needs to know about one message. `position` is its place in the history."""
 
     position: int
@@ -174,12 +174,14 @@ def newest_run(history: Sequence[Item], kept: frozenset[int], room: int) -> int:
     open_answers: set[str] = set()
     for place in range(len(history) - 1, -1, -1):
         one = history[place]
-        open_answers -= one.calls
+        if one.calls:
+            open_answers -= one.calls
         if one.position not in kept:
             room -= one.tokens
             if room < 0:
                 break
-            open_answers |= one.answers
+            if one.answers:
+                open_answers |= one.answers
         if not open_answers:
             best = place
     return best
@@ -218,7 +220,7 @@ def choose_recent(history: Sequence[Item], kept: frozenset[int], room: int, *, m
             limit=room,
             needed=needed,
         )
-    positions = kept.union(one.position for one in history[start:])
+    positions = kept.union([one.position for one in history[start:]])
     return Choice(tuple(sorted(positions)), _split(history, start, kept, room))
 
 
@@ -285,6 +287,8 @@ def _is_near(owner: tuple[int, int] | None, position: int) -> bool:
 
 def _split(history: Sequence[Item], start: int, kept: frozenset[int], room: int) -> dict[int, str]:
     """Name the messages just before the run that would have fitted, had they not been half of a tool call."""
+    if not start:
+        return {}
     room -= sum(one.tokens for one in history[start:] if one.position not in kept)
     reasons: dict[int, str] = {}
     for one in reversed(history[:start]):

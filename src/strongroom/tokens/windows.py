@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any
 
 from msgspec import Struct
@@ -99,11 +100,12 @@ class History(Struct, frozen=True):
 
 
 class Placed(Struct, frozen=True):
-    """A message of the window with its position (None for a summary) and cost."""
+    """A message of the window with its position (None for a summary) and cost, and whether it is known to be plain."""
 
     position: int | None
     message: Any
     tokens: int
+    plain: bool = False
 
 
 def frame(
@@ -159,11 +161,12 @@ def assemble(
     What a provider would refuse is left out here: half a tool call, and what comes before the role it starts with.
     """
     refused = _refused(framing, chosen, kept)
-    reasons = {**reasons, **refused}
-    chosen = [placed for placed in chosen if placed.position not in refused]
+    if refused:
+        reasons = {**reasons, **refused}
+        chosen = [placed for placed in chosen if placed.position not in refused]
     messages = [placed.message for placed in chosen]
-    tokens = sum(placed.tokens for placed in chosen)
-    positions = tuple(placed.position for placed in chosen if placed.position is not None)
+    tokens = sum([placed.tokens for placed in chosen])
+    positions = tuple([placed.position for placed in chosen if placed.position is not None])
     if len(positions) == history.messages:
         lead = list(chosen)
     else:
@@ -199,7 +202,7 @@ def assemble(
 
 def _refused(framing: Frame, chosen: Sequence[Placed], kept: frozenset[int]) -> dict[int, str]:
     """Return the positions of what may not be sent, and why."""
-    if framing.starts_with is None and all(is_plain(placed.message) for placed in chosen):
+    if framing.starts_with is None and all([placed.plain or is_plain(placed.message) for placed in chosen]):
         return {}
     left = {placed.position: placed for placed in chosen if placed.position is not None}
     refused: dict[int, str] = {}
@@ -228,12 +231,12 @@ def _left_out(
     found = {reason: LeftOut(reason, len(places), places[0], places[-1]) for reason, places in named.items()}
     accounted = chosen.union(reasons)
     if covered:
-        first = next(place for place in history.upward(0) if place not in accounted)
+        first = next(filterfalse(accounted.__contains__, history.upward(0)))
         found["summarized"] = LeftOut("summarized", covered, first, reach - 1)
     rest = history.messages - len(accounted) - covered
     if rest > 0:
         # Both walks pass over what is in the window at most, however long the history is.
-        first = next(place for place in history.upward(reach) if place not in accounted)
-        last = next(place for place in history.downward() if place not in accounted)
+        first = next(filterfalse(accounted.__contains__, history.upward(reach)))
+        last = next(filterfalse(accounted.__contains__, history.downward()))
         found["budget"] = LeftOut("budget", rest, first, last)
     return tuple(found[reason] for reason in sorted(found))

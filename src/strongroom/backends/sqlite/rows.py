@@ -35,6 +35,7 @@ EMPTY = Slice(0, 0, ())
 
 _pack = msgspec.msgpack.Encoder().encode
 _tags = msgspec.json.Decoder(dict[str, str])
+_EMPTY_OBJECT = Json(b"{}")  # the body of most messages
 _LAST = (1 << 63) - 1
 _FOUND = "SELECT h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"
 _LIVING = "h.space = ?1 AND h.kind = ?2 AND h.stream = 0 AND h.alive = 1"
@@ -117,8 +118,10 @@ def _tail(con: apsw.Connection, tail: Tail, base: int, first: int, length: int, 
     records: list[Record] = []
     room = math.inf if tail.max_weight is None else tail.max_weight
     newest_first = con.execute(_DOWN, (base + start, base + stop))
+    index = stop
     for row in newest_first:
-        record = to_record(tail.key, row, stop - 1 - len(records))  # its weight decides, so it must be sound first
+        index -= 1
+        record = to_record(tail.key, row, index)  # its weight decides, so it must be sound first
         room -= record.weight
         if room < 0 or (budget is not None and not budget.takes(record.body, record.text)):
             break
@@ -144,9 +147,9 @@ def to_record(key: Key, row: tuple[Any, ...], index: int) -> Record:
     pos, type_, body, weight, at, sender, receiver, text, commitment, chain, receipt, total = row
     if pos & MASK != index:
         raise Damaged(f"{key.kind} {key.id!r}: record {index} is missing", reason="gap")
-    if record_sum(row[:-2], receipt) != total:
+    if crc32(_pack(row[:-2] if receipt is None else row[:-1])) != total:  # `record_sum`, as often as there are records
         raise Damaged(f"{key.kind} {key.id!r}: record {index} does not match its checksum", reason="checksum")
-    stored = None if body is None else Json(body)
+    stored = _EMPTY_OBJECT if body == _EMPTY_OBJECT else None if body is None else Json(body)
     return Record(index, type_, stored, weight, at, sender, receiver, text, commitment, chain)
 
 

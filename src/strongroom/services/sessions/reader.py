@@ -65,7 +65,7 @@ class SessionReader(Handle):
             await learn(view, records)
         else:
             records = await backward(view, view.length, k)
-        return [view.message(record) for record in records]
+        return view.messages(records)
 
     async def page(self, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Listing[Message]:
         """Return a page of messages, from the oldest on, or with `reverse` from the newest back.
@@ -85,7 +85,7 @@ class SessionReader(Handle):
             records = await forward(view, edge or 0, limit + 1)
             page = records[:limit]
             following = page[-1].index + 1 if len(records) > limit else None
-        return Listing((view.message(record) for record in page), None if following is None else str(following))
+        return Listing(view.messages(page), None if following is None else str(following))
 
     async def get(self, message_id: str) -> Message:
         """Return one visible message, or raise `NotFound`."""

@@ -12,7 +12,7 @@ messages it is `{}`. A body that needs a note of its own is a pair `[rest, note]
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from msgspec import Struct
 from strongroom.codec import Json, encode
 from strongroom.errors import InvalidInput
 from strongroom.services.sessions.state import LONGEST_ID, Naming, State, check_id
-from strongroom.services.sessions.values import Message
+from strongroom.services.sessions.values import Message, plain_message
 from strongroom.store import Entry, Record
 from strongroom.tokens import Tokenizer, count_message
 from strongroom.tokens.counting import Absent
@@ -116,14 +116,6 @@ def message(
 
     Where the tokenizer is absent, the weight that another one counted has to do.
     """
-    if record.body == PLAIN and record.text is not None and state.counted_by == tokenizer.name and record.type in ROLES:
-        return Message(
-            {"role": record.type, "content": record.text},
-            id=naming.id(record.index),
-            index=record.index,
-            micros=record.at,
-            tokens=record.weight,
-        )
     value, note = opened(record)
     tokens = record.weight
     if note.get("by", state.counted_by) != tokenizer.name:
@@ -132,6 +124,19 @@ def message(
         elif type(tokenizer) is not Absent:
             tokens = count_message(value, tokenizer)
     return _message(record, value, note, naming, tokens)
+
+
+def messages(
+    records: Iterable[Record], state: State, naming: Naming, tokenizer: Tokenizer, recounted: Mapping[int, int]
+) -> list[Message]:
+    """Return the messages of many records, in one pass over those that are nothing but a role and a text."""
+    counted, name = state.counted_by == tokenizer.name, naming.id
+    return [
+        plain_message(one.type, one.text, name(one.index), one.index, one.at, one.weight)
+        if counted and one.body == PLAIN and one.text is not None and one.type in ROLES
+        else message(one, state, naming, tokenizer, recounted.get(one.index))
+        for one in records
+    ]
 
 
 def message_of(record: Record, naming: Naming, tokens: int) -> Message:

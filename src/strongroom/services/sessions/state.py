@@ -11,6 +11,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -191,13 +192,11 @@ def size(stretches: list[tuple[int, int]]) -> int:
 
 
 def upward(stretches: list[tuple[int, int]], start: int) -> Iterator[int]:
-    for low, high in stretches:
-        yield from range(max(low, start), high)
+    return chain.from_iterable(range(max(low, start), high) for low, high in stretches)
 
 
 def downward(stretches: list[tuple[int, int]]) -> Iterator[int]:
-    for low, high in reversed(stretches):
-        yield from reversed(range(low, high))
+    return chain.from_iterable(reversed(range(low, high)) for low, high in reversed(stretches))
 
 
 def below(ranges: Ranges, stop: int) -> list[tuple[int, int]]:

@@ -76,7 +76,7 @@ def _assembled(gathered: Gathered, run: set[int], messages: list[Message], progr
         micros=view.scope.clock(),
         tokens=summary.tokens,
     )
-    chosen = [gathered.placed(index) for index in sorted(gathered.kept | run)]
+    chosen = gathered.placed(sorted(gathered.kept | run))
     covered = size(below(view.state.visible, reach)) - sum(
         1 for index in {*gathered.kept, *run, *reasons} if index < reach
     )
@@ -119,7 +119,7 @@ async def _gap(gathered: Gathered, start: int, edge: int, share: Share) -> list[
         if not records:
             break
         start = records[-1].index + 1
-        for message in map(view.message, records):
+        for message in view.messages(records):
             # What is kept is sent as it is; half of a tool call is left out for a reason of its own.
             if message.index in gathered.kept or message.index in gathered.reasons:
                 continue

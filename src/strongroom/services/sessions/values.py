@@ -201,6 +201,22 @@ def when(micros: int) -> datetime:
     return datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000)
 
 
+def plain_message(role: str, text: str, id: str, index: int, micros: int, tokens: int) -> Message:
+    """Return a message that is nothing but a role and a text: most are, so it is made without copying a dict."""
+    made = _new(Message)
+    made["role"] = role
+    made["content"] = text
+    made.id = id
+    made.index = index
+    made.tokens = tokens
+    made.sidecar = None
+    made._micros = micros
+    return made
+
+
+_new = Message.__new__
+
+
 def _message(value: dict[str, Any], id: str, index: int, micros: int, tokens: int, sidecar: Any) -> Message:
     return Message(value, id=id, index=index, micros=micros, tokens=tokens, sidecar=sidecar)
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from strongroom.errors import Conflict, NotFound, StrongroomError
 from strongroom.scope import Scope
-from strongroom.services.sessions.records import message
+from strongroom.services.sessions.records import message, messages
 from strongroom.services.sessions.state import (
     COUNT,
     CUT,
@@ -87,6 +87,9 @@ class View(Struct, frozen=True):
 
     def message(self, record: Record) -> Message:
         return message(record, self.state, self.naming, self.tokenizer, self.recounted.get(record.index))
+
+    def messages(self, records: Iterable[Record]) -> list[Message]:
+        return messages(records, self.state, self.naming, self.tokenizer, self.recounted)
 
 
 async def look(

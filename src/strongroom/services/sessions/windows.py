@@ -14,11 +14,11 @@ from msgspec import Struct
 from strongroom.scope import Scope
 from strongroom.services.sessions.ids import locate
 from strongroom.services.sessions.records import PLAIN, opened
-from strongroom.services.sessions.state import KEPT, MESSAGE, downward, priority_kind, size, upward
+from strongroom.services.sessions.state import KEPT, MESSAGE, SESSION, downward, priority_kind, size, upward
 from strongroom.services.sessions.values import Message
-from strongroom.services.sessions.view import View, at, learn, look, stored_at
+from strongroom.services.sessions.view import View, at, learn, stored_at, view_of
 from strongroom.services.sessions.writes import PINNED
-from strongroom.store import Question, Range, Record, Slice, Tail
+from strongroom.store import Get, Question, Range, Record, Slice, Tail
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.choosing import (
     HIGHEST_PRIORITY,
@@ -49,6 +49,7 @@ class Reading:
     def __init__(self, view: View, where: Filter | None) -> None:
         self.view = view
         self.where = where
+        self.stretches = view.stretches
         self.messages: dict[int, Message] = {}
         self.items: dict[int, Item] = {}
         self.tokens: dict[int, int] = {}
@@ -56,18 +57,18 @@ class Reading:
 
     def take(self, records: Iterable[Record]) -> None:
         """Make these records known, unless they are hidden or filtered out."""
-        for record in records:
-            index = record.index
-            if index in self.tokens or not self.view.shows(index):
-                continue
-            message = self.view.message(record)
-            self.tokens[index] = message.tokens
+        low, high = self.stretches[-1] if self.stretches else (0, 0)
+        known, shows = self.tokens, self.view.shows
+        new = [one for one in records if one.index not in known and (low <= one.index < high or shows(one.index))]
+        for record, message in zip(new, self.view.messages(new), strict=True):
+            index, tokens = record.index, message.tokens
+            known[index] = tokens
             if self.where is not None and not self.where(message):
                 self.filtered.add(index)
             else:
                 self.messages[index] = message
                 plain = record.body == PLAIN  # nothing to call, answer or prefer
-                self.items[index] = Item(index, message.tokens) if plain else item(message, index, message.tokens)
+                self.items[index] = Item(index, tokens) if plain else item(message, index, tokens)
 
     async def read_near(self, indexes: Iterable[int]) -> None:
         """Make known what may belong to the tool calls of these messages."""
@@ -92,7 +93,7 @@ class Reading:
         by_weight = self.where is None and not self.view.mixed
         run: list[Item] = []
         begun = False  # whether the newest that costs anything is in
-        for low, high in reversed(self.view.stretches):
+        for low, high in reversed(self.stretches):
             edge = high
             while edge > low:
                 limit = room + sum(self.tokens[index] for index in free if low <= index < edge)
@@ -104,7 +105,10 @@ class Reading:
                     part = await self._tail(edge, 1, None)
                 found = [record for record in part.records if record.index >= low]
                 self.take(found)
-                for one in (self.items[record.index] for record in reversed(found) if record.index in self.items):
+                for record in reversed(found):
+                    one = self.items.get(record.index)
+                    if one is None:
+                        continue
                     if one.position not in free:
                         room -= one.tokens
                         if room < 0 and begun:
@@ -142,7 +146,7 @@ class Gathered(Struct, frozen=True):
 
     def history(self) -> History:
         """Tell about the whole session; what was not read is projected from what was."""
-        stretches = self.reading.view.stretches
+        stretches = self.reading.stretches
         total, read = size(stretches), len(self.reading.tokens)
         tokens = sum(self.reading.tokens.values())
         if total > read > 0:
@@ -151,9 +155,11 @@ class Gathered(Struct, frozen=True):
             total, tokens, total <= read, lambda start: upward(stretches, start), lambda: downward(stretches)
         )
 
-    def placed(self, index: int) -> Placed:
-        message = self.reading.messages[index]
-        return Placed(index, message, message.tokens)
+    def placed(self, positions: Iterable[int]) -> list[Placed]:
+        messages, items = self.reading.messages, [self.reading.items[index] for index in positions]
+        return [
+            Placed(one.position, messages[one.position], one.tokens, not one.calls and not one.answers) for one in items
+        ]
 
     def everything(self) -> Window | None:
         """The whole session, if it fits."""
@@ -163,8 +169,9 @@ class Gathered(Struct, frozen=True):
     def window(self, choice: Choice, *, fallback: str | None = None) -> Window:
         """Assemble the window of a choice."""
         reasons = self.reasons | dict.fromkeys(self.reading.filtered, "filtered") | choice.reasons
-        chosen = [self.placed(index) for index in choice.positions]
-        return assemble(self.framing, chosen, self.kept, self.history(), reasons, fallback=fallback)
+        return assemble(
+            self.framing, self.placed(choice.positions), self.kept, self.history(), reasons, fallback=fallback
+        )
 
 
 async def gather(
@@ -177,11 +184,13 @@ async def gather(
     beside: Sequence[Question[Any]] = (),
 ) -> Gathered:
     """Read what a window of this budget may need. `framed` makes the frame once the tokenizer is known."""
-    tail, kept_notes = (
+    document, newest, notes, *others = await scope.read(
+        Get(scope.key(SESSION, session_id)),
         Tail(scope.key(MESSAGE, session_id), max_weight=max_tokens),
         Tail(scope.key(KEPT, session_id), CHUNK),
+        *beside,
     )
-    view, (newest, notes, *others) = await look(scope, session_id, choose, tail, kept_notes, *beside)
+    view = view_of(scope, session_id, document, newest, choose)
     await learn(view, newest.records)
     framing = framed(required(view.tokenizer))
     reading = Reading(view, where)
