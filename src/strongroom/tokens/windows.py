@@ -202,7 +202,7 @@ def assemble(
 
 def _refused(framing: Frame, chosen: Sequence[Placed], kept: frozenset[int]) -> dict[int, str]:
     """Return the positions of what may not be sent, and why."""
-    if framing.starts_with is None and all([placed.plain or is_plain(placed.message) for placed in chosen]):
+    if framing.starts_with is None and all(placed.plain or is_plain(placed.message) for placed in chosen):
         return {}
     left = {placed.position: placed for placed in chosen if placed.position is not None}
     refused: dict[int, str] = {}

@@ -160,7 +160,14 @@ class AsyncPrompts:
         here = () if run is None else (Get(run._ref.key), Range(run._ref.ledger, limit=0))
         if session is not None:
             gathered = await gather(
-                self._scope, session.id, lambda _: asked.tokenizer, lambda _: framing, asked.max_tokens, None, here
+                self._scope,
+                session.id,
+                session._newest,
+                lambda _: asked.tokenizer,
+                lambda _: framing,
+                asked.max_tokens,
+                None,
+                here,
             )
             beside = gathered.beside
         else:

@@ -18,6 +18,7 @@ from strongroom.codec import Json
 from strongroom.errors import Conflict, NotFound
 from strongroom.operations import Operation, Plan, again, itself, nothing, perform
 from strongroom.scope import Scope
+from strongroom.services.sessions.newest import Newest
 from strongroom.services.sessions.recounts import recount
 from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION, Naming, Recount, State, bounded, parse, size
 from strongroom.services.sessions.values import Message, SessionInfo, when
@@ -43,6 +44,7 @@ class Handle:
         self._known = {one.name: one for one in (scope.tokenizer, *known)}
         self._meaning = meaning
         self._naming = Naming(id)
+        self._newest = Newest()
         # What appends need to know. They do not read it again: it only says who counts, and a record says so itself.
         self._state = state
         self._settled: Recount | None = None  # the recount that is known to be finished

@@ -145,7 +145,7 @@ class SessionReader(Handle):
                 starts_with=starts_with,
             )
 
-        gathered = await gather(self._scope, self.id, self._counter, framed, max_tokens, where)
+        gathered = await gather(self._scope, self.id, self._newest, self._counter, framed, max_tokens, where)
         await self._go_on(gathered.reading.view)
         whole = gathered.everything()
         if whole is not None:

@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from strongroom.scope import Scope
 from strongroom.services.sessions.ids import locate
+from strongroom.services.sessions.newest import Newest
 from strongroom.services.sessions.records import PLAIN, opened
-from strongroom.services.sessions.state import KEPT, MESSAGE, SESSION, downward, priority_kind, size, upward
+from strongroom.services.sessions.state import KEPT, downward, priority_kind, size, upward
 from strongroom.services.sessions.values import Message
 from strongroom.services.sessions.view import View, at, learn, stored_at, view_of
 from strongroom.services.sessions.writes import PINNED
-from strongroom.store import Get, Question, Range, Record, Slice, Tail
+from strongroom.store import Question, Range, Record, Slice, Tail
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.choosing import (
     HIGHEST_PRIORITY,
@@ -39,6 +40,7 @@ from strongroom.tokens.counting import required
 from strongroom.tokens.windows import Frame, History, Placed, Window, assemble
 
 CHUNK = 64
+NOTES = 32  # of kept messages, read at once: few enough for an event loop to read them itself
 
 Filter = Callable[[Mapping[str, Any]], bool]
 
@@ -177,6 +179,7 @@ class Gathered(Struct, frozen=True):
 async def gather(
     scope: Scope,
     session_id: str,
+    end: Newest,
     choose: Callable[[str], Tokenizer],
     framed: Callable[[Tokenizer], Frame],
     max_tokens: int,
@@ -184,12 +187,8 @@ async def gather(
     beside: Sequence[Question[Any]] = (),
 ) -> Gathered:
     """Read what a window of this budget may need. `framed` makes the frame once the tokenizer is known."""
-    document, newest, notes, *others = await scope.read(
-        Get(scope.key(SESSION, session_id)),
-        Tail(scope.key(MESSAGE, session_id), max_weight=max_tokens),
-        Tail(scope.key(KEPT, session_id), CHUNK),
-        *beside,
-    )
+    kept_notes = Tail(scope.key(KEPT, session_id), NOTES)
+    document, newest, (notes, *others) = await end.read(scope, session_id, max_tokens, kept_notes, *beside)
     view = view_of(scope, session_id, document, newest, choose)
     await learn(view, newest.records)
     framing = framed(required(view.tokenizer))
