@@ -14,6 +14,7 @@ TALK = (
 )
 WORDS = TALK.split()
 BUDGET = 4_000
+TURN = (5, 7)  # the numbers of two messages that are together as long as others: a window holds as many after any turn
 SYNCED = "WAL, synchronous=FULL"  # what most rows are measured with, on both sides
 NOT_DURABLE = "none, on both sides"
 

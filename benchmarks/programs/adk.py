@@ -12,7 +12,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
 
-from benchmarks.workload import message
+from benchmarks.workload import TURN, message
 
 NAMES: Any = {"app_name": "bench", "user_id": "u", "session_id": "s"}
 
@@ -61,7 +61,7 @@ def operations(service: Any, length: int) -> dict[str, Callable[[], Any]]:
     async def turn() -> None:
         found = await service.get_session(**NAMES)
         assert found is not None and len(found.events) >= length
-        for number in (1, 2):
+        for number in range(*TURN):
             await service.append_event(found, event(number))
 
     async def append() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.memory import SQLiteSession
 
-from benchmarks.workload import messages, require_synced
+from benchmarks.workload import TURN, messages, require_synced
 
 
 @asynccontextmanager
@@ -24,7 +24,7 @@ async def conversation(path: str, length: int, fitting: int) -> AsyncIterator[di
 
     async def turn(limit: int | None = None) -> None:
         await session.get_items(limit)
-        await session.add_items(messages(1, 3))
+        await session.add_items(messages(*TURN))
 
     async def limited() -> None:
         await turn(fitting)

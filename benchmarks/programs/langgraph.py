@@ -9,7 +9,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import empty_checkpoint
 
-from benchmarks.workload import messages, require_synced
+from benchmarks.workload import TURN, messages, require_synced
 
 
 class Thread:
@@ -35,7 +35,7 @@ class Thread:
         self._config = self._saver.put(self._config, checkpoint, {"source": "loop", "step": self._step}, versions)
 
     def turn(self) -> None:
-        self.put([*self.get(), *messages(1, 3)])
+        self.put([*self.get(), *messages(*TURN)])
 
 
 @contextmanager

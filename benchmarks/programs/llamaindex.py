@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
-from benchmarks.workload import message
+from benchmarks.workload import TURN, message
 
 
 def said(number: int) -> ChatMessage:
@@ -25,6 +25,6 @@ async def conversation(path: str, length: int) -> AsyncIterator[dict[str, Callab
 
     async def turn() -> None:
         assert len(await store.get_messages("s")) >= length
-        await store.add_messages("s", [said(1), said(2)])
+        await store.add_messages("s", [said(number) for number in range(*TURN)])
 
     yield {"turn": turn}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import strongroom
-from benchmarks.workload import BUDGET, message, messages
+from benchmarks.workload import BUDGET, TURN, message, messages
 
 
 @contextmanager
@@ -22,13 +22,13 @@ def conversation(address: str, length: int, durability: str = "") -> Iterator[di
 
         def turn() -> None:
             session.window(max_tokens=BUDGET)
-            session.append(messages(1, 3))
+            session.append(messages(*TURN))
 
         async def async_turn() -> None:
             if not awaited:
                 awaited.append(await ctx.awaitable.sessions.open("s"))
             await awaited[0].window(max_tokens=BUDGET)
-            await awaited[0].append(messages(1, 3))
+            await awaited[0].append(messages(*TURN))
 
         async def async_append() -> None:
             if not awaited:

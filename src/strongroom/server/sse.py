@@ -22,7 +22,9 @@ from strongroom.server.gate import REMEMBER_SECONDS
 from strongroom.server.request import Request, natural
 from strongroom.server.shutdown import end
 
-HEARTBEAT_SECONDS = REMEMBER_SECONDS  # and as often a stream that is silent asks whether its caller may stay
+HEARTBEAT_SECONDS = REMEMBER_SECONDS  # as often a stream that is silent asks whether its caller may stay
+BEATS = 3  # of these until it says that it is there, which costs more than to ask
+LOOK_SECONDS = 60.0  # that a stream waits for news, before it looks whether what it shows is still there
 Shown = AsyncIterator[tuple[int | str, str, Any]]  # id, name, data
 
 
@@ -59,6 +61,7 @@ async def _lines(
 ) -> AsyncGenerator[bytes, None]:
     stopping = asyncio.ensure_future(begun.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(_next(shown))
+    silent = 0
     try:
         yield b"retry: 1000\n\n"
         while not stopping.done():
@@ -66,7 +69,9 @@ async def _lines(
             if not await admitted():
                 return
             if not coming.done():
-                yield b": still here\n\n"
+                silent += 1
+                if silent % BEATS == 0:
+                    yield b": still here\n\n"
                 continue
             if (one := coming.result()) is None:
                 return

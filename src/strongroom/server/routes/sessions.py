@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from strongroom.operations import is_ours
 from strongroom.server.request import Limit, Natural, Request
 from strongroom.server.router import Endpoints
-from strongroom.server.sse import HEARTBEAT_SECONDS, Shown, Stream, last_seen
+from strongroom.server.sse import LOOK_SECONDS, Shown, Stream, last_seen
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import MESSAGE
 from strongroom.services.sessions.values import Cut, ErasedMessages, Message, SessionInfo
@@ -253,7 +253,7 @@ async def follow(request: Request[None, FollowQuery]) -> Stream:
                 start = message.index + 1
             if page.next is None:
                 start = max(start, end.length)
-                await store.wait(key, start, HEARTBEAT_SECONDS)
+                await store.wait(key, start, LOOK_SECONDS)
 
     return Stream(request, shown())
 
