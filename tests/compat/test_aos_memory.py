@@ -12,6 +12,7 @@ from qdrant_client import QdrantClient, models
 from strongroom.compat.aos_context.memory import InMemoryMemoryStore, MemoryStore, StoredMemory
 from strongroom.compat.aos_context.memory_qdrant import QdrantMemoryStore
 from strongroom.compat.aos_context.validation import ValidationError, validate_instance
+from strongroom.errors import Conflict
 from tests.compat.aos_samples import item, mcr
 
 
@@ -146,6 +147,47 @@ def test_an_item_can_be_added_as_it_is(memory: StoredMemory, status: str, found:
     assert len(memory.search("sky", filters={})) == found
 
 
+@pytest.mark.parametrize("status", ["active", "deprecated", "inactive"])
+def test_an_item_comes_back_as_it_was_added(memory: StoredMemory, status: str) -> None:
+    given = item(
+        status=status,
+        scope="user",
+        user_id="u1",
+        project_id=None,
+        supersedes=["mem_gone"],
+        source_refs=["a page", "mem_elsewhere"],
+        created_at="2024-02-03T04:05:06+09:00",
+        updated_at="2025-02-03T04:05:06Z",
+    )
+    memory.add_memory_item(given)
+    assert memory.search("sky", filters={"status": status, "user_id": "u1"}) == [given]
+    assert memory._mem["mem_one"] == given
+
+
+def test_an_item_may_be_added_again_and_not_changed(memory: StoredMemory) -> None:
+    memory.add_memory_item(item())
+    memory.add_memory_item(item())
+    with pytest.raises(Conflict, match="mem_one"):
+        memory.add_memory_item(item(content="Grass is green"))
+    assert memory._mem["mem_one"] == item() | {"user_id": None, "project_id": None, "supersedes": []}
+
+
+def test_the_times_of_a_request_are_those_of_its_item(memory: StoredMemory) -> None:
+    [id] = known(memory, mcr(created_at="2024-01-01T00:00:00Z", updated_at="2024-06-01T00:00:00Z"))
+    [found] = memory.search("sky", filters={})
+    assert (found["created_at"], found["updated_at"]) == ("2024-01-01T00:00:00Z", "2024-06-01T00:00:00Z")
+    known(memory, mcr("no longer", op="deprecate", target_memory_id=id))
+    [ended] = memory.search("sky", filters={"status": "deprecated"})
+    assert ended["created_at"] == "2024-01-01T00:00:00Z" < "2026" < ended["updated_at"]
+
+
+def test_a_staged_request_is_shown_in_the_words_of_its_schema(memory: StoredMemory) -> None:
+    staged = memory.propose([mcr(created_at="2024-01-01T00:00:00Z")], scope_filters={})
+    assert staged.batch_id is not None
+    [request] = memory._batches[staged.batch_id]
+    assert validate_instance("mcr", request).ok and request["created_at"] == "2024-01-01T00:00:00Z"
+
+
 def test_what_is_no_item_cannot_be_added(memory: StoredMemory) -> None:
     with pytest.raises(ValidationError):
         memory.add_memory_item({"content": "only"})
@@ -230,6 +272,15 @@ def test_a_batch_is_committed_although_it_cannot_be_indexed(tmp_path: Path, capl
     known(memory, mcr("aaaa"))
     assert contents(memory.get_all()) == ["aaaa"]
     assert "not indexed yet" in caplog.text
+    client.close()
+
+
+def test_all_that_is_active_is_listed(tmp_path: Path) -> None:
+    client = QdrantClient(":memory:")
+    memory = QdrantMemoryStore(client, "memories", embed, address=tmp_path / "m.db")
+    [old] = known(memory, mcr("aaaa"))
+    known(memory, mcr("bbbb", op="supersede", supersedes=[old]))
+    assert contents(memory.get_all()) == ["bbbb"]
     client.close()
 
 

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 from strongroom.blocking import Context
 from strongroom.blocking.memories import Memories
+from strongroom.compat.aos_context._items import as_item
 from strongroom.services.memories.keys import MEMORY, load
-from strongroom.services.memories.values import Memory
+from strongroom.services.memories.values import Memory, Request
 from strongroom.store import Scan, ask
 from strongroom.values import plain
 
@@ -65,7 +66,7 @@ class MemoryView(_View):
 
     def _items(self) -> dict[str, dict[str, Any]]:
         with self._owner.using() as ctx:
-            return {memory.id: memory.to_dict() for memory in everything(ctx) if memory.status != "revoked"}
+            return {memory.id: as_item(memory) for memory in everything(ctx) if memory.status != "revoked"}
 
     def __setitem__(self, id: str, item: dict[str, Any]) -> None:
         self._owner.add_memory_item({**item, "memory_id": id})
@@ -86,7 +87,7 @@ class BatchView(_View):
             while True:
                 page = self._owner.memories(ctx).pending(after=after)
                 for batch in page:
-                    found[batch.id] = [plain(proposal.request) for proposal in batch.proposals]
+                    found[batch.id] = [_request(proposal.request) for proposal in batch.proposals]
                 after = page.next
                 if after is None:
                     return found
@@ -99,3 +100,8 @@ class BatchView(_View):
         self[id]
         with self._owner.using() as ctx:
             self._owner.memories(ctx).reject(id, reason=REASON, reviewer="aos_context")
+
+
+def _request(request: Request) -> dict[str, Any]:
+    """Return a request in the words of version 2.1, which knows no metadata."""
+    return {name: value for name, value in plain(request).items() if name != "metadata"}

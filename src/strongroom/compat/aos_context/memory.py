@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import strongroom
 from strongroom.blocking import Context
 from strongroom.blocking.memories import Memories
+from strongroom.bridge import run as drive
+from strongroom.compat.aos_context._items import as_item, as_memory, given_times
 from strongroom.compat.aos_context._views import BatchView, MemoryView
 from strongroom.compat.aos_context.validation import assert_valid, validate_instance
-from strongroom.errors import InvalidInput, NotFound, StrongroomError
+from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError
 from strongroom.services.memories import screening
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.search import Filters
 from strongroom.services.memories.values import Committed, Memory, Status
 from strongroom.stemming import words
+from strongroom.store import Commit, new_id
 
 # Here whoever proposes may also commit: the two steps are a rhythm, not a review.
 # Version 2.1 knows memories of scope `user` without a user: they are everybody's.
@@ -87,16 +91,15 @@ class StoredMemory(MemoryStore):
     def add_memory_item(self, item: dict[str, Any]) -> None:
         """Make a memory item known as it is. Raise if it is not one, or if another one has its id."""
         assert_valid("memory_item", item)
-        common = ("_schema_version", "type", "scope", "confidence", *OWNERS)
-        mcr: Any = {name: item[name] for name in common if item.get(name) is not None}
-        mcr |= {"content": item["content"], "rationale": "added as an item", "source_refs": item["source_refs"]}
         with self.using() as ctx:
             memories = self.memories(ctx)
-            known = mcr | {"op": "add", "memory_id": item["memory_id"]}
-            memories.commit(memories.propose(known, proposer=ACTOR), reviewer=ACTOR)
-            if item["status"] != "active":
-                gone = mcr | {"op": "deprecate", "target_memory_id": item["memory_id"]}
-                memories.commit(memories.propose(gone, proposer=ACTOR), reviewer=ACTOR)
+            try:
+                found = drive(memories._async.unpack_writes([as_memory(item, ACTOR, datetime.now(UTC))], new=True))
+                ctx.store.commit(Commit(new_id(), found.expects, found.writes))
+            except Conflict:
+                there = as_item(memories.get(item["memory_id"]))
+                if any(there[name] != value for name, value in item.items()):
+                    raise
 
     def search(self, query: str, *, filters: dict[str, Any] | None = None, top_k: int = 8) -> list[dict[str, Any]]:
         """Return the items that answer a query best. An empty query lists; `status` may be any of the three."""
@@ -107,9 +110,9 @@ class StoredMemory(MemoryStore):
         with self.using() as ctx:
             memories = self.memories(ctx)
             if status == "active" and query.strip():
-                return [hit.memory.to_dict() for hit in memories.search(query, top_k, **narrowed)]
+                return [as_item(hit.memory) for hit in memories.search(query, top_k, **narrowed)]
             found = listed(memories, STATUSES[status], **narrowed)
-            return [memory.to_dict() for memory in found if _shares_a_word(query, memory)][:top_k]
+            return [as_item(memory) for memory in found if _shares_a_word(query, memory)][:top_k]
 
     def propose(
         self, mcrs: list[dict[str, Any]], *, scope_filters: dict[str, Any] | None = None, run_id: str | None = None
@@ -200,4 +203,5 @@ def _scoped(mcr: Any, filters: dict[str, Any]) -> Any:
     wrong = [name for name, value in filters.items() if value is not None and owned.get(name, value) != value]
     if wrong:
         raise InvalidInput(f"{wrong[0]} is {owned[wrong[0]]!r:.60}, and scope_filters says {filters[wrong[0]]!r:.60}")
-    return {name: value for name, value in owned.items() if value is not None}
+    told = {name: value for name, value in owned.items() if value is not None}
+    return {**told, "metadata": times} if (times := given_times(mcr)) else told

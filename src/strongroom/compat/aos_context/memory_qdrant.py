@@ -19,6 +19,7 @@ import strongroom
 from strongroom.blocking import Context
 from strongroom.blocking.memories import Memories
 from strongroom.compat.aos_context import _locations
+from strongroom.compat.aos_context._items import as_item
 from strongroom.compat.aos_context._views import everything
 from strongroom.compat.aos_context.environment import STORE, qdrant, runs_root
 from strongroom.compat.aos_context.memory import POLICY, CommitResult, StoredMemory
@@ -60,9 +61,9 @@ class IndexedMemory(StoredMemory):
             self.memories(ctx).index()
 
     def get_all(self) -> list[dict[str, Any]]:
-        """Return every memory item, whatever its status."""
+        """Return every memory item that is active."""
         with self.using() as ctx:
-            return [memory.to_dict() for memory in everything(ctx)]
+            return [as_item(memory) for memory in everything(ctx) if memory.status == "active"]
 
 
 class QdrantMemoryStore(IndexedMemory):
