@@ -10,6 +10,7 @@ import pytest
 import strongroom
 from tests.cli.commands import CASES
 from tests.cli.conftest import Type
+from tests.compat.aos_samples import USUAL, old_folder
 from tests.server.serving import served
 
 MAKING = {
@@ -116,6 +117,20 @@ def test_a_server_makes_the_folder_that_an_older_variable_names(
     assert folder.is_dir()
     assert started_with[0]["STRONGROOM_URL"] == str(folder / "strongroom.db")
     assert started_with[0]["STRONGROOM_SNAPSHOTS"] == str(folder / "snapshots")
+
+
+def test_a_server_takes_in_the_runs_of_the_folder_that_an_older_variable_names(
+    empty: Path, type_in: Type, started_with: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_folder(empty / "runs" / "run_old", run_id="run_old")
+    (old_folder(empty / "runs" / "run_bad", run_id="run_bad") / USUAL).write_text("{")
+    monkeypatch.setenv("AOS_RUNS_ROOT", str(empty / "runs"))
+    said = type_in("serve")
+    assert said.code == 0 and len(started_with) == 1
+    assert "took 1 of the runs" in said.err and "run_bad could not be taken in" in said.err
+    with strongroom.open(empty / "runs" / "strongroom.db") as ctx:
+        assert ctx.runs.get("run_old").seq == 41
+    assert "took" not in type_in("serve").err
 
 
 def test_a_server_that_cannot_use_qdrant_for_want_of_an_embedder_says_so(

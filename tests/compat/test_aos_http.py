@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from strongroom.blocking.runs import Runs
 from strongroom.compat.aos_context.api import main
 from strongroom.compat.aos_context.ledger import FileLedger
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
+from strongroom.compat.importing_aos import import_runs
 from strongroom.errors import Unavailable
 from tests.compat.aos_samples import INITIAL, USUAL, event, lines_of, mcr, old_folder, old_pack_folder, patch, sliding
 
@@ -366,10 +368,27 @@ def test_a_snapshot_is_loaded_under_a_new_id(client: TestClient, run_id: str) ->
     assert client.get(f"/runs/{run_id}/ws").json()["_update_seq"] == 0
 
 
+@pytest.mark.parametrize("task_id", ["task_123", "123"])
+def test_the_pack_of_a_snapshot_is_called_as_documented(client: TestClient, task_id: str) -> None:
+    run_id = client.post("/runs", json={"objective": "Research AI", "task_id": task_id}).json()["run_id"]
+    answer = client.post(f"/runs/{run_id}/snapshot").json()
+    assert answer["ok"] and re.fullmatch(r"task_123_resume_\d{8}_\d{6}_[0-9a-f]+\.zip", Path(answer["pack_path"]).name)
+    assert Path(answer["pack_path"]).is_file()
+
+
+def test_without_an_id_a_snapshot_becomes_a_new_run(client: TestClient, run_id: str) -> None:
+    made = client.post(f"/runs/{run_id}/resume/snapshot", json={}).json()
+    step(client, run_id, 0, status="BUSY")
+    loaded = client.post("/runs/resume/load", json={"pack_path": made["pack_zip"]}).json()
+    assert loaded["ok"] and loaded["run_id"] != run_id and re.fullmatch("run_[0-9a-f]{32}", loaded["run_id"])
+    assert client.get(f"/runs/{loaded['run_id']}/ws").json() == loaded["ws"]
+    assert (loaded["ws"]["status"], client.get(f"/runs/{run_id}/ws").json()["status"]) == ("BOOT", "BUSY")
+
+
 def test_a_run_that_is_there_is_not_loaded_over(client: TestClient, run_id: str) -> None:
     made = client.post(f"/runs/{run_id}/resume/snapshot", json={}).json()
     step(client, run_id, 0, status="BUSY")
-    answer = client.post("/runs/resume/load", json={"pack_path": made["pack_zip"]})
+    answer = client.post("/runs/resume/load", json={"pack_path": made["pack_zip"], "new_run_id": run_id})
     assert (answer.status_code, answer.json()["ok"]) == (409, False)
     assert client.get(f"/runs/{run_id}/ws").json()["_update_seq"] == 1
 
@@ -522,6 +541,53 @@ def test_what_the_server_made_a_class_sees_and_changes(root: Path) -> None:
         assert manager.apply_patch(patch(0, status="BUSY")).ok
         assert FileLedger(root / run_id / "ledger" / "run.v2.1.jsonl").append(event(run_id=run_id)).ok
         assert client.get(f"/runs/{run_id}").json()["status"] == "BUSY"
+
+
+OLD_LINE = json.dumps(event("old", sequence_id=1, run_id="run_old")) + "\n"
+
+
+@pytest.mark.parametrize("first", ["class", "app"])
+def test_whoever_comes_first_takes_a_whole_run_folder_in(root: Path, first: str) -> None:
+    folder = old_folder(root / "run_old", lines=(OLD_LINE,), run_id="run_old")
+    manager = WorkingSetManager(folder / USUAL)
+    with TestClient(main.app) as client:
+        if first == "class":
+            assert manager.apply_patch(patch(41, status="BUSY")).ok
+        else:
+            assert step(client, "run_old", 41, status="BUSY").status_code == 200
+        assert client.get("/runs/run_old").json() == manager.load()
+    assert manager.load()["_update_seq"] == 42
+    with strongroom.open(root / "strongroom.db") as ctx:
+        told = [each.type for each in ctx.runs.get("run_old").events()]
+    assert told == ["TOOL_CALL", "RESTORED", "WS_UPDATE_APPLIED"]
+    assert [path.name for path in root.rglob("*.db")] == ["strongroom.db"]
+
+
+@pytest.mark.parametrize("first", ["class", "app", "command"])
+def test_a_run_that_had_a_store_of_its_own_comes_into_that_of_the_root(
+    root: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    with monkeypatch.context() as without:
+        without.delenv("AOS_RUNS_ROOT")
+        manager = WorkingSetManager(root / "my_task" / USUAL)
+        manager.create_initial(**INITIAL)
+        manager.apply_patch(patch(0, status="BUSY"))
+        assert FileLedger(root / "my_task" / "ledger" / "run.v2.1.jsonl").append(event()).ok
+    assert (root / "my_task" / "state" / "strongroom.db").exists()
+    with TestClient(main.app) as client:
+        if first == "class":
+            assert manager.apply_patch(patch(1, status="DONE")).ok
+        elif first == "app":
+            assert step(client, "my_task", 1, status="DONE").status_code == 200
+        else:
+            assert import_runs(root, root / "strongroom.db").ok
+            assert step(client, INITIAL["run_id"], 1, status="DONE").status_code == 200
+        told = [client.get(f"/runs/{name}").json() for name in ("my_task", INITIAL["run_id"])]
+    assert told == [manager.load()] * 2 and manager.load()["status"] == "DONE"
+    with strongroom.open(root / "strongroom.db") as ctx:
+        run = ctx.runs.get(INITIAL["run_id"])
+        assert (run.at(1).status, run.verify().ok) == ("BUSY", True)
+        assert "TOOL_CALL" in [each.type for each in run.events()]
 
 
 # ---- Qdrant ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from hashlib import sha256
@@ -48,7 +49,7 @@ def old_pack(path: Path, **entries: str) -> Path:
 def test_a_pack_is_named_after_its_task_and_holds_the_working_set(tmp_path: Path) -> None:
     manager = started(tmp_path / "run")
     pack = manager.create_resume_pack(tmp_path / "packs")
-    assert pack.match("task_1_resume_*.zip")
+    assert pack.match("task_task_1_resume_*.zip")
     with zipfile.ZipFile(pack) as archive:
         assert json.loads(archive.read("working_set.json")) == manager.load()
         assert "run.jsonl" in archive.namelist()
@@ -127,8 +128,22 @@ def test_a_snapshot_comes_back_from_its_zip_and_from_its_folder(tmp_path: Path, 
     assert manifest["pack_id"] == made.pack_id
     assert manifest["pointers"]["note"] == "mine"
     assert manifest["compatible_engine_versions"] == ["aos-context/2.1.0"]
-    loaded = load_resume_pack(pack_path=getattr(made, which), target_run_dir=tmp_path / "to")
-    assert (loaded.ok, loaded.run_id, loaded.ws) == (True, "run_1", manager.load())
+    loaded = load_resume_pack(pack_path=getattr(made, which), target_run_dir=tmp_path / "to", new_run_id="to")
+    assert (loaded.ok, loaded.run_id, loaded.ws) == (True, "to", {**manager.load(), "run_id": "to"})
+
+
+def test_without_an_id_a_pack_becomes_a_new_run_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    manager = started(tmp_path / "run_1")
+    made = snapshot_resume_pack(run_dir=tmp_path / "run_1", output_dir=tmp_path / "run_1" / "resume")
+    manager.apply_patch(patch(0, status="BUSY"))
+    assert made.pack_zip is not None
+    found = [load_resume_pack(pack_path=made.pack_zip, target_run_dir=tmp_path / "run_1") for _ in range(2)]
+    assert len({loaded.run_id for loaded in found}) == 2
+    for loaded in found:
+        assert loaded.run_id is not None and loaded.ws is not None, loaded.error
+        assert re.fullmatch("run_[0-9a-f]{32}", loaded.run_id) and loaded.ws["status"] == "BOOT"
+        assert WorkingSetManager(tmp_path / loaded.run_id / USUAL).load() == loaded.ws
+    assert manager.load()["status"] == "BUSY"
 
 
 def test_a_snapshot_need_not_be_a_zip(tmp_path: Path) -> None:
@@ -143,17 +158,36 @@ def test_a_new_run_id_is_in_the_working_set_too(tmp_path: Path) -> None:
     assert made.pack_zip is not None
     loaded = load_resume_pack(pack_path=made.pack_zip, target_run_dir=tmp_path / "to", new_run_id="run_2")
     assert loaded.ws is not None and (loaded.run_id, loaded.ws["run_id"]) == ("run_2", "run_2")
-    assert WorkingSetManager(tmp_path / "to" / USUAL).load()["run_id"] == "run_2"
+    assert WorkingSetManager(tmp_path / "run_2" / USUAL).load()["run_id"] == "run_2"
 
 
-def test_loading_over_a_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    started(tmp_path / "run")
-    victim = started(tmp_path / "victim", objective="mine")
-    made = snapshot_resume_pack(run_dir=tmp_path / "run", output_dir=tmp_path / "out")
+def test_loading_under_the_id_of_a_run_takes_it_back_and_keeps_its_history(tmp_path: Path) -> None:
+    manager = started(tmp_path / "run_1")
+    made = snapshot_resume_pack(run_dir=tmp_path / "run_1", output_dir=tmp_path / "out")
+    manager.apply_patch(patch(0, status="BUSY"))
     assert made.pack_zip is not None
-    loaded = load_resume_pack(pack_path=made.pack_zip, target_run_dir=tmp_path / "victim")
-    assert not loaded.ok and "never reset" in str(loaded.error)
+    loaded = load_resume_pack(pack_path=made.pack_zip, target_run_dir=tmp_path / "run_1", new_run_id="run_1")
+    assert (loaded.ok, loaded.run_id, loaded.ws) == (True, "run_1", manager.load())
+    assert (manager.load()["status"], manager.load()["_update_seq"]) == ("BOOT", 2)
+    with strongroom.open(tmp_path / "run_1" / "state" / "strongroom.db") as ctx:
+        assert ctx.runs.get("run_1").at(1).status == "BUSY"
+
+
+def test_loading_over_another_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    started(tmp_path / "run_1")
+    victim = started(tmp_path / "victim", objective="mine", run_id="victim")
+    made = snapshot_resume_pack(run_dir=tmp_path / "run_1", output_dir=tmp_path / "out")
+    assert made.pack_zip is not None
+    loaded = load_resume_pack(pack_path=made.pack_zip, target_run_dir=tmp_path / "victim", new_run_id="victim")
+    assert not loaded.ok and "another run" in str(loaded.error)
     assert victim.load()["objective"] == "mine"
+
+
+@pytest.mark.parametrize("run_id", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "a\\b"])
+def test_a_new_run_id_cannot_lead_out_of_the_folder(tmp_path: Path, run_id: str) -> None:
+    plain_pack(tmp_path / "made.zip", working_set())
+    assert not load_resume_pack(pack_path=tmp_path / "made.zip", target_run_dir=tmp_path / "to", new_run_id=run_id).ok
+    assert [path.name for path in tmp_path.iterdir()] == ["made.zip"]
 
 
 def test_loading_a_zip_leaves_the_folder_of_its_name_alone(tmp_path: Path) -> None:
@@ -174,7 +208,7 @@ def test_a_link_in_a_pack_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "working_set.json").write_text(json.dumps(working_set()))
     (tmp_path / "pack" / "run.jsonl").symlink_to(tmp_path / "secret.jsonl")
-    assert load_resume_pack(pack_path=tmp_path / "pack", target_run_dir=tmp_path / "to").ok
+    assert load_resume_pack(pack_path=tmp_path / "pack", target_run_dir=tmp_path / "to", new_run_id="to").ok
     assert "secret" not in (tmp_path / "to" / "ledger" / "run.v2.1.jsonl").read_text()
 
 
@@ -184,7 +218,7 @@ def test_a_link_in_a_pack_folder_is_not_followed(tmp_path: Path) -> None:
 def test_an_old_pack_comes_in_with_its_ledger(tmp_path: Path) -> None:
     ledger = json.dumps(event("old", sequence_id=1)) + "\n"
     pack = old_pack(tmp_path / "old.zip", **{"ledger/run.v2.1.jsonl": ledger})
-    loaded = load_resume_pack(pack_path=pack, target_run_dir=tmp_path / "to")
+    loaded = load_resume_pack(pack_path=pack, target_run_dir=tmp_path / "to", new_run_id="to")
     assert loaded.ws is not None and loaded.ws["_update_seq"] == 7
     assert lines_of(tmp_path / "to" / "ledger" / "run.v2.1.jsonl")[0]["event_id"] == "old"
 
@@ -202,10 +236,11 @@ def test_a_pack_as_the_old_system_wrote_it_comes_in_whole(tmp_path: Path, kind: 
         pack = tmp_path / "made.zip"
     loaded = load_resume_pack(pack_path=pack, target_run_dir=tmp_path / "to", new_run_id=run_id)
     assert loaded.ok and loaded.ws is not None, loaded.error
-    assert (loaded.run_id, loaded.ws["_update_seq"]) == (run_id or "run_1", 7)
-    assert lines_of(tmp_path / "to" / "ledger" / "run.v2.1.jsonl")[0]["event_id"] == "old"
-    brought = json.loads((tmp_path / "to" / "episodes" / "ep_0a.v2.1.json").read_text())
-    assert (brought["summary"], brought["ws_after"]["run_id"]) == ("as it was", run_id or "run_1")
+    assert (loaded.run_id, loaded.ws["_update_seq"]) == (run_id or loaded.ws["run_id"], 7)
+    folder = tmp_path / str(loaded.run_id)
+    assert lines_of(folder / "ledger" / "run.v2.1.jsonl")[0]["event_id"] == "old"
+    brought = json.loads((folder / "episodes" / "ep_0a.v2.1.json").read_text())
+    assert (brought["summary"], brought["ws_after"]["run_id"]) == ("as it was", loaded.run_id)
 
 
 def test_an_old_pack_whose_episode_was_altered_is_refused(tmp_path: Path) -> None:

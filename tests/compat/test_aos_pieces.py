@@ -267,4 +267,4 @@ def test_the_demo_runs_and_leaves_a_run_behind(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["demo", "--root", str(tmp_path / "runs")])
     assert done.exit_code == 0, done.output
     assert "LOCK_ERROR expected_seq=0 current_seq=1" in done.output
-    assert len(list((tmp_path / "runs").glob("run_*/resume/task_demo_resume_*.zip"))) == 1
+    assert len(list((tmp_path / "runs").glob("run_*/resume/pack_*.zip"))) == 1

@@ -13,6 +13,7 @@ from strongroom.cli.keys import with_keys
 from strongroom.cli.output import as_json, as_json_line, done, hide_secrets, say, wants_json
 from strongroom.cli.root import URL, address, cli, is_server, is_there, options, searching, space
 from strongroom.compat.aos_context import environment as aos
+from strongroom.compat.importing_aos import import_runs, run_folders
 from strongroom.console.sample import fill
 from strongroom.demo import play
 from strongroom.dispatch.worker import load, work
@@ -71,11 +72,23 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
 
 
 def _prepare_runs_root(url: str) -> None:
-    """Make the folder in which AoS had its runs, if the data is there, and let packs be written where it wrote them."""
+    """Make the folder in which AoS had its runs, if the data is there, and let packs be written where it wrote them.
+
+    Run folders that are there are taken into the store. What is wrong with one is told, and does not stop the others.
+    """
     root = aos.runs_root()
-    if root is not None and url == aos.store_in(root):
-        root.mkdir(parents=True, exist_ok=True)
-        os.environ.setdefault("STRONGROOM_SNAPSHOTS", str(aos.snapshots_in(root)))
+    if root is None or url != aos.store_in(root):
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("STRONGROOM_SNAPSHOTS", str(aos.snapshots_in(root)))
+    if not run_folders(root):
+        return
+    found = import_runs(root, url).runs
+    if brought := [run for run in found if run.outcome == "imported"]:
+        click.echo(f"took {len(brought)} of the runs in {root} into its store", err=True)
+    for run in found:
+        if run.outcome == "refused":
+            click.echo(f"{run.folder} could not be taken in: {'; '.join(run.notes)}", err=True)
 
 
 @cli.command()

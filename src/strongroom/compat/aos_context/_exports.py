@@ -37,9 +37,9 @@ def export_working_set(run: Run, path: Path) -> None:
             fresh.unlink(missing_ok=True)
 
 
-def export_ledger(run: Run, path: Path) -> None:
-    """Add to a ledger file the events of a run that are not in it yet."""
-    extend(path, lambda after: (as_given(told.to_dict(), told.detail) for told in _events(run, after)))
+def export_ledger(run: Run, path: Path, *, anew: bool = False) -> None:
+    """Add to a ledger file the events of a run that are not in it yet; `anew` writes all of them."""
+    extend(path, lambda after: (as_given(told.to_dict(), told.detail) for told in _events(run, after)), anew=anew)
 
 
 def as_given(event: dict[str, Any], detail: dict[str, Any] | None) -> dict[str, Any]:

@@ -4,12 +4,13 @@ A working set at `<folder>/<name>.json` is a run in `<folder>/strongroom.db`. Ea
 that two files beside each other may hold runs of the same id; the usual name is the default space. Below the folder
 that `AOS_RUNS_ROOT` names, and below one that a server has used, all runs, and the memories they share, are in the one
 store at that root, and the files of each run are copies: what a server, the command line or a class made, the others
-see.
+see. A run folder that was there before, with a store of its own or without one, is taken in when it is first needed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -31,6 +32,7 @@ SPACE = "default"
 WORKING_SET = "working_set.v2.1.json"
 LEDGER = "run.v2.1.jsonl"
 FILE = "working_set_file"
+SAFE_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")  # an id that can name a folder
 
 _tokenizer = tokenizer(estimate_tokens)
 
@@ -73,21 +75,26 @@ class Location(Struct, frozen=True):
 def of_working_set(path: Path) -> Location:
     """Return where the run of a working-set file is, or is to be."""
     path = path.absolute()
-    beside = Location(path.parent / STORE, SPACE if path.name == WORKING_SET else path.name, path.name)
+    own = Location(path.parent / STORE, SPACE if path.name == WORKING_SET else path.name, path.name)
     usual = path.name == WORKING_SET and path.parent.name == "state"
-    return (_at_root(path) if usual and not beside.made else None) or beside
+    return (_at_root(path) if usual else None) or own
+
+
+def beside(folder: Path) -> Location:
+    """Return where the run of a run folder is, or was, if it is in no store at a root."""
+    return Location(folder.absolute() / "state" / STORE)
 
 
 def of_ledger(path: Path) -> Location:
     """Return where the events of a ledger file are, or are to be: with its run, where files lie as they usually do."""
     path = path.absolute()
     usual = path.parent.name == "ledger"
-    beside = Location((path.parent.parent / "state" if usual else path.parent) / STORE)
-    found = _at_root(path) if usual and not beside.made else None
+    own = beside(path.parents[1]) if usual else Location(path.parent / STORE)
+    found = _at_root(path) if usual else None
     if found is None or not found.made:
-        return beside
+        return own
     with using(found) as ctx:
-        return beside if found.run(ctx) is None else found
+        return own if found.run(ctx) is None else found
 
 
 def _at_root(path: Path) -> Location | None:

@@ -9,6 +9,7 @@ import click
 
 from strongroom.compat.aos_context import _locations
 from strongroom.compat.aos_context.context_brief import render_context_brief
+from strongroom.compat.aos_context.resume_pack import snapshot_resume_pack
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 
 
@@ -37,7 +38,10 @@ def demo(root: str) -> None:
     click.echo(f"first update: {'applied' if manager.apply_patch(patch).ok else 'refused'}")
     click.echo(f"the same again: {manager.apply_patch(patch).error}")
     click.echo(render_context_brief(manager.load()))
-    click.echo(f"resume pack: {manager.create_resume_pack(folder / 'resume')}")
+    made = snapshot_resume_pack(run_dir=folder, output_dir=folder / "resume")
+    if not made.ok:
+        raise click.ClickException(str(made.error))
+    click.echo(f"resume pack: {made.pack_dir}, and as one file {made.pack_zip}")
 
 
 if __name__ == "__main__":

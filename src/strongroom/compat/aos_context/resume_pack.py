@@ -62,18 +62,26 @@ def snapshot_resume_pack(
 
 
 def load_resume_pack(*, pack_path: Path, target_run_dir: Path, new_run_id: str | None = None) -> LoadResumePackResult:
-    """Bring a run back from a pack, zip or folder, into a run folder that holds none, under a new id if one is given.
+    """Bring a run back from a pack, zip or folder, as a new run, in a folder of its id beside `target_run_dir`.
 
-    Nothing is written before the whole pack has been checked, and nothing that is there is changed.
+    Given the id of a run that is there, that run goes back to what the pack holds, as an update, so its history stays.
+    Nothing is written before the whole pack has been checked.
     """
-    target = Path(target_run_dir)
+    run_id = new_run_id or new_run()
     try:
+        if not _locations.SAFE_ID.fullmatch(run_id):
+            raise ValueError("a run id is letters, digits, '.', '_' and '-'; nothing changed")
+        folder = Path(target_run_dir).absolute().parent / run_id
         with _legacy.restorable(Path(pack_path)) as pack:
-            ledger = target / "ledger" / _locations.LEDGER
-            ws = WorkingSetManager(_working_set(target)).restore(pack, new_run_id, ledger)
+            ws = WorkingSetManager(_working_set(folder)).restore(pack, run_id, folder / "ledger" / _locations.LEDGER)
     except (OSError, ValueError, RuntimeError, StrongroomError) as problem:
         return LoadResumePackResult(False, error=str(problem))
     return LoadResumePackResult(True, ws["run_id"], ws)
+
+
+def new_run() -> str:
+    """Return an id that no run has."""
+    return f"run_{os.urandom(16).hex()}"
 
 
 def _working_set(run_dir: Path) -> Path:

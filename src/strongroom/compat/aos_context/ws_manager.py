@@ -17,11 +17,13 @@ from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
 from strongroom.compat.aos_context import _legacy, _locations
 from strongroom.compat.aos_context._episodes import episodes_beside, export_episodes, take_in
+from strongroom.compat.aos_context._errors import WSExistsError, WSLockError, WSSizeError, refusals, taken
 from strongroom.compat.aos_context._exports import export_ledger, export_working_set
 from strongroom.compat.aos_context._patches import ApplyPatchResult, lock_error, patched, run_config
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG, ContextConfig
 from strongroom.compat.aos_context.validation import ValidationError, validate_instance
-from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
+from strongroom.compat.importing_aos import import_run
+from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.services.runs.working_set import IMMUTABLE, MUTABLE
 
 __all__ = ["ApplyPatchResult", "WSExistsError", "WSLockError", "WSSizeError", "WorkingSetManager"]
@@ -37,18 +39,6 @@ START: dict[str, Any] = {
     "pinned_context": [],
     "sliding_context": [],
 }
-
-
-class WSLockError(RuntimeError):
-    """Somebody else has changed the run, or it is already there."""
-
-
-class WSExistsError(WSLockError, FileExistsError):
-    """There is another run of this id at this path, and what a run is about never changes."""
-
-
-class WSSizeError(RuntimeError):
-    """What never leaves a working set takes more tokens than the whole may."""
 
 
 class WorkingSetManager:
@@ -112,7 +102,7 @@ class WorkingSetManager:
             "current_stage": current_stage,
         }
         location = _locations.of_working_set(self.ws_path)
-        with _locations.using(location) as ctx, _refusals(self.ws_path):
+        with _locations.using(location) as ctx, refusals(self.ws_path):
             run = location.run(ctx) or (self._adopt(ctx, location) if self.ws_path.exists() else None)
             if run is not None and run.id != run_id and not location.rooted:
                 run = _found(ctx, run_id)  # one that this file has shown before
@@ -128,13 +118,13 @@ class WorkingSetManager:
             return patched(run, patch, self.ws_path)
 
     def create_resume_pack(self, output_dir: Path) -> Path:
-        """Write everything of the run to a zip of its own name in a folder, and return its path."""
+        """Write everything of the run to `task_<task_id>_resume_<time>_<random>.zip` in a folder; return its path."""
         with self._run() as run:
             if self.ws_path.absolute().parent.name == "state":
                 take_in(run, episodes_beside(self.ws_path))
             task = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in run.working_set.task_id)
             stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
-            name = f"task_{task.removeprefix('task_')[:80]}_resume_{stamp}_{os.urandom(4).hex()}.zip"
+            name = f"task_{task[:80]}_resume_{stamp}_{os.urandom(4).hex()}.zip"
             path = Path(output_dir) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             run.export(path)
@@ -142,28 +132,24 @@ class WorkingSetManager:
 
     @classmethod
     def restore_from_pack(cls, zip_path: Path, target_dir: Path) -> WorkingSetManager:
-        """Bring a run back into a folder: all of it, or, if the pack is refused, nothing.
-
-        A run of that id that is in the folder goes back to what the pack holds: as an update, so its history stays.
-        """
+        """Bring a run back into a folder: all of it, or, if the pack is refused, nothing."""
         manager = cls(Path(target_dir) / "working_set.json")
         try:
             with _legacy.restorable(Path(zip_path)) as pack:
-                manager.restore(pack, over=True)
+                manager.restore(pack)
         except InvalidInput as problem:
             raise ValueError(f"Invalid working set schema: {problem}") from None
         return manager
 
-    def restore(
-        self, pack: Path, run_id: str | None = None, ledger: Path | None = None, *, over: bool = False
-    ) -> dict[str, Any]:
-        """Bring a run back from a checked pack to this path, with its ledger's copy beside it."""
-        if self.exists() and not over:
-            raise WSExistsError(f"there is a run at {self.ws_path} already, and a run is never reset; nothing changed")
+    def restore(self, pack: Path, run_id: str | None = None, ledger: Path | None = None) -> dict[str, Any]:
+        """Bring a run back from a checked pack to this path, with its ledger's copy beside it.
+
+        One of that id that is here goes back to what the pack holds: as an update, so its history stays.
+        """
         location = _locations.of_working_set(self.ws_path)
-        with _locations.using(location) as ctx, _refusals(self.ws_path):
-            state = _legacy.packed_state(pack)
-            run = _found(ctx, run_id or state["run_id"])
+        with _locations.using(location) as ctx, refusals(self.ws_path):
+            state = _legacy.packed_state(pack) | ({"run_id": run_id} if run_id else {})
+            run = _found(ctx, state["run_id"])
             if run is None:
                 run = ctx.runs.restore(pack, run_id=run_id)
             else:
@@ -184,7 +170,13 @@ class WorkingSetManager:
             yield location.run(ctx) or self._adopt(ctx, location)
 
     def _adopt(self, ctx: Context, location: _locations.Location) -> Run:
-        """Take in a file that was there before its store."""
+        """Take in what was there before its store: a file, and below a root the whole run folder."""
+        if location.rooted:
+            told = import_run(self.ws_path.absolute().parents[1], ctx, config=self.config)
+            if told.outcome == "refused":
+                raise ValidationError(told.notes[-1])
+            location.choose(ctx, run := ctx.runs.get(told.run_id))
+            return run
         try:
             state = _legacy.working_set(self.ws_path.read_bytes())
         except FileNotFoundError:
@@ -200,10 +192,10 @@ class WorkingSetManager:
     def _replace(self, run: Run, ws: dict[str, Any]) -> None:
         now = run.working_set.to_dict()
         if any(now[name] != ws[name] for name in IMMUTABLE if name != "_update_seq"):
-            raise _taken(self.ws_path)
+            raise taken(self.ws_path)
         if ws["_update_seq"] not in (run.seq, run.seq + 1):
             raise WSLockError(lock_error(ws["_update_seq"], run.seq))
-        with _refusals(self.ws_path):
+        with refusals(self.ws_path):
             try:
                 run.update(expected_seq=run.seq, **{name: ws[name] for name in MUTABLE})
             except Conflict as lost:
@@ -213,7 +205,7 @@ class WorkingSetManager:
         """Make this the next state of a run, whatever it was. The last one to say so wins; its history has them all."""
         now = run.working_set.to_dict()
         if any(now[name] != told for name, told in identity.items()):
-            raise _taken(self.ws_path)
+            raise taken(self.ws_path)
         if any(now[name] != told for name, told in state.items()):
             run.update_with(lambda _: state)
 
@@ -228,23 +220,3 @@ def _found(ctx: Context, run_id: str) -> Run | None:
         return ctx.runs.get(run_id)
     except NotFound:
         return None
-
-
-@contextmanager
-def _refusals(path: Path) -> Iterator[None]:
-    """Tell why a state is refused by the names of this package."""
-    try:
-        yield
-    except BudgetExceeded as problem:
-        raise WSSizeError(f"WS_SIZE_ERROR: {problem}") from None
-    except Conflict:
-        raise _taken(path) from None
-    except InvalidInput as problem:
-        raise ValidationError(str(problem)) from None
-
-
-def _taken(path: Path) -> WSExistsError:
-    return WSExistsError(
-        f"there is another run at {path}: of this id, and with another objective, task or thread, which are fixed; "
-        "choose another run_id or path; nothing changed"
-    )

@@ -37,12 +37,12 @@ from strongroom.compat.aos_context.api.models import (
     ResumeSnapshotResponse,
     global_exception_handler,
 )
-from strongroom.compat.aos_context.api.root import SAFE_ID, Root, Tokens
+from strongroom.compat.aos_context.api.root import Root, Tokens
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG
 from strongroom.compat.aos_context.context_brief import render_context_brief
 from strongroom.compat.aos_context.ledger import FileLedger
 from strongroom.compat.aos_context.memory_qdrant import memory_of_server
-from strongroom.compat.aos_context.resume_pack import snapshot_resume_pack
+from strongroom.compat.aos_context.resume_pack import new_run, snapshot_resume_pack
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
 
 __all__ = ["MEMORY", "MILESTONE_TOKENS", "RUNS_ROOT", "TOKEN_TTL_SECONDS", "app", "global_exception_handler"]
@@ -214,14 +214,14 @@ def resume_snapshot(run_id: str, req: ResumeSnapshotRequest) -> ResumeSnapshotRe
 
 @app.post("/runs/resume/load")
 def resume_load(req: ResumeLoadRequest) -> ResumeLoadResponse:
-    """Bring a run back from a pack under the root, under its own id or a new one. A run that is there stays."""
+    """Bring a run back from a pack under the root, as a new run. One that is there stays as it is."""
     path = Path(req.pack_path).resolve()
     if not path.is_relative_to(RUNS_ROOT.resolve()):
         raise HTTPException(400, "pack_path must be a pack under the runs root; nothing changed")
     try:
         with _legacy.restorable(path) as pack, _locations.using(ROOT.location) as ctx:
-            run_id = req.new_run_id or _legacy.check(pack)
-            if not SAFE_ID.fullmatch(run_id):
+            run_id = new_run() if req.new_run_id is None else req.new_run_id
+            if not _locations.SAFE_ID.fullmatch(run_id):
                 raise HTTPException(400, "a run id is letters, digits, '.', '_' and '-'; nothing changed")
             if _run_dir(run_id).exists():
                 raise HTTPException(409, f"there is a run {run_id!r} already; nothing changed")

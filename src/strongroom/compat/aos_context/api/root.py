@@ -6,7 +6,6 @@ store too, so that every worker knows them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -24,7 +23,6 @@ from strongroom.errors import NotFound
 from strongroom.store import Commit, Delete, Get, Key, Put, Scan, ask, new_id
 
 KIND = "milestone_token"
-SAFE_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
 class Root:
@@ -51,7 +49,7 @@ class Root:
             yield ctx
 
     def folder(self, run_id: str) -> Path:
-        if not SAFE_ID.fullmatch(run_id):
+        if not _locations.SAFE_ID.fullmatch(run_id):
             raise HTTPException(404, f"there is no run {run_id!r:.80}")
         return self._path().absolute() / run_id
 
@@ -77,9 +75,9 @@ class Root:
                 run = ctx.runs.get(run_id)
             except NotFound:
                 taken = importing_aos.import_run(folder, ctx) if old else None
-                if taken is None or taken.run_id != run_id or taken.outcome == "refused":
+                if taken is None or taken.outcome == "refused":
                     raise HTTPException(404, f"there is no run {run_id!r}") from None
-                run = ctx.runs.get(run_id)
+                run = ctx.runs.get(taken.run_id)  # a folder may be called otherwise than its run
             before = run.head().length
             try:
                 yield run

@@ -29,7 +29,7 @@ from strongroom.compat.aos_context.api.models import (
     UpdateRequest,
     UpdateResponse,
 )
-from strongroom.compat.aos_context.api.root import SAFE_ID, Root
+from strongroom.compat.aos_context.api.root import Root
 from strongroom.compat.aos_context.config import DEFAULT_CONFIG
 from strongroom.compat.aos_context.environment import snapshots_in
 from strongroom.compat.aos_context.ws_manager import WorkingSetManager
@@ -50,7 +50,7 @@ def routes(root: Root) -> APIRouter:
 
     @router.post("/runs")
     def start(req: StartRequest) -> StartResponse:
-        if req.run_id is not None and not SAFE_ID.fullmatch(req.run_id):
+        if req.run_id is not None and not _locations.SAFE_ID.fullmatch(req.run_id):
             raise HTTPException(400, "a run id is letters, digits, '.', '_' and '-'; nothing changed")
         with _locations.using(root.location) as ctx:
             run = ctx.runs.create(**req.model_dump(), config=run_config(DEFAULT_CONFIG), actor=SERVICE)
@@ -75,6 +75,9 @@ def routes(root: Root) -> APIRouter:
     def snapshot(run_id: str) -> SnapshotResponse:
         with root.run(run_id):
             manager = WorkingSetManager(root.working_set(run_id))
-            return SnapshotResponse(ok=True, pack_path=str(manager.create_resume_pack(snapshots_in(root.path))))
+            made = manager.create_resume_pack(snapshots_in(root.path))
+            # As documented here, and not with the prefix that ids of tasks begin with already.
+            told = made.replace(made.with_name(made.name.replace("task_task_", "task_", 1)))
+            return SnapshotResponse(ok=True, pack_path=str(told))
 
     return router
