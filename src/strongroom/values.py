@@ -68,13 +68,13 @@ def place_of(after: Cursor) -> int:
 # ---- the working set ------------------------------------------------------------------------------------------------
 
 
-class ArtifactRef(Struct, frozen=True, kw_only=True):
-    """A pointer from a working set to stored content."""
+class ArtifactRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pointer from a working set to stored content, or, without a `sha256`, to something kept elsewhere."""
 
     type: str
     id: str
-    path: str
-    sha256: str
+    path: str = ""
+    sha256: str = ""
 
 
 class PinnedItem(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class PinnedItem(Struct, frozen=True, kw_only=True):
 
     id: str
     content: str
-    source_ref: str
+    source_ref: str = ""
 
 
 class SlidingItem(Struct, frozen=True, kw_only=True):

@@ -141,6 +141,15 @@ def test_a_filter_that_does_not_exist_is_an_error(memory: StoredMemory) -> None:
         memory.search("sky", filters={"status": "asleep"})
 
 
+@pytest.mark.parametrize("name", ["memory_id", "type", "content", "confidence", "created_at", "updated_at"])
+def test_a_filter_may_name_any_field_of_an_item(memory: StoredMemory, name: str) -> None:
+    times = {"created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-06-01T00:00:00Z"}
+    memory.add_memory_item(item("mem_a", content="The sky is grey", type="decision", confidence=0.5, **times))
+    memory.add_memory_item(item("mem_b"))
+    wanted = memory._mem["mem_a"]
+    assert memory.search("sky", filters={name: wanted[name]}) == [wanted]
+
+
 @pytest.mark.parametrize(("status", "found"), [("active", 1), ("deprecated", 0)])
 def test_an_item_can_be_added_as_it_is(memory: StoredMemory, status: str, found: int) -> None:
     memory.add_memory_item(item(status=status))

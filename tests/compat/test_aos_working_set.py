@@ -380,3 +380,23 @@ def test_a_file_that_cannot_be_written_is_a_warning_and_the_update_stands(tmp_pa
     with pytest.warns(RuntimeWarning, match="could not be brought up to date"):
         assert manager.apply_patch(patch(0, status="BUSY")).ok
     assert manager.load()["_update_seq"] == 1
+
+
+def test_what_points_elsewhere_need_not_say_more_than_what_it_is(tmp_path: Path) -> None:
+    wsm = started(tmp_path)
+    refs = [{"type": "file", "id": "a"}, {"type": "file", "id": "b", "path": "b.txt"}]
+    result = wsm.apply_patch(patch(0, artifact_refs=refs, pinned_context=[{"id": "p", "content": "words"}]))
+    assert result.ok, result.error
+    assert wsm.load()["artifact_refs"] == refs
+    assert wsm.load()["pinned_context"] == [{"id": "p", "content": "words", "source_ref": ""}]
+    restored = WorkingSetManager.restore_from_pack(wsm.create_resume_pack(tmp_path / "packs"), tmp_path / "restored")
+    assert restored.load() == wsm.load()
+
+
+def test_an_old_file_with_such_pointers_is_taken_in(tmp_path: Path) -> None:
+    ws = working_set(artifact_refs=[{"type": "file", "id": "a"}], pinned_context=[{"id": "p", "content": "words"}])
+    (tmp_path / "state").mkdir()
+    (tmp_path / USUAL).write_text(json.dumps(ws))
+    assert WorkingSetManager(tmp_path / USUAL).load()["artifact_refs"] == ws["artifact_refs"]
+    with strongroom.open(tmp_path / "state" / "strongroom.db") as ctx:
+        assert ctx.runs.get("run_1").fork().working_set.artifact_refs[0].sha256 == ""

@@ -34,6 +34,8 @@ STATUSES: dict[str, tuple[Status, ...]] = {
     "inactive": ("superseded", "expired", "revoked"),
 }
 OWNERS = ("user_id", "project_id")
+# What else of an item a filter may name: it must be equal.
+FIELDS = ("memory_id", "content", "confidence", "created_at", "updated_at")
 
 
 @dataclass
@@ -107,12 +109,14 @@ class StoredMemory(MemoryStore):
         status = narrowed.pop("status", "active")
         if status not in STATUSES:
             raise InvalidInput(f"status must be one of {', '.join(STATUSES)}, not {status!r:.60}", path="status")
+        exact = {name: narrowed.pop(name) for name in FIELDS if name in narrowed}
         with self.using() as ctx:
             memories = self.memories(ctx)
-            if status == "active" and query.strip():
+            if status == "active" and query.strip() and not exact:
                 return [as_item(hit.memory) for hit in memories.search(query, top_k, **narrowed)]
-            found = listed(memories, STATUSES[status], **narrowed)
-            return [as_item(memory) for memory in found if _shares_a_word(query, memory)][:top_k]
+            known = listed(memories, STATUSES[status], **narrowed)
+            found = [as_item(memory) for memory in known if _shares_a_word(query, memory)]
+            return [item for item in found if all(item[name] == value for name, value in exact.items())][:top_k]
 
     def propose(
         self, mcrs: list[dict[str, Any]], *, scope_filters: dict[str, Any] | None = None, run_id: str | None = None

@@ -254,6 +254,8 @@ async def copy_writes(
     writes: list[Write] = []
     copied: list[Attached] = []
     for pointer in pointers:
+        if not pointer.sha256:
+            continue
         use, known = await scope.read(
             Get(use_key(scope, from_run, pointer.id)), Get(artifact_key(scope, pointer.sha256))
         )

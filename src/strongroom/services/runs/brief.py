@@ -109,7 +109,7 @@ def lines_of(state: WorkingSetJson) -> list[Line]:
     lines += _items(CONSTRAINTS, _item_line, state["constraints"], 5)
     pinned = state["pinned_context"]
     lines += [
-        Line(PINNED, item["id"], _pinned_line(item["content"], item["source_ref"]), (7, len(pinned) - place))
+        Line(PINNED, item["id"], _pinned_line(item["content"], item.get("source_ref", "")), (7, len(pinned) - place))
         for place, item in enumerate(pinned)
     ]
     leaving = {place: turn for turn, place in enumerate(ranked(state["sliding_context"]))}
@@ -126,7 +126,7 @@ def lines_of(state: WorkingSetJson) -> list[Line]:
     if older:
         lines.append(Line(STATUS, "artifacts", _older_line(older), (2, -1)))
     return lines + [
-        Line(STATUS, ref["id"], _artifact_line(ref["id"], ref["type"], ref["path"]), (2, turn))
+        Line(STATUS, ref["id"], _artifact_line(ref["id"], ref["type"], ref.get("path", "")), (2, turn))
         for turn, ref in enumerate(shown)
     ]
 
@@ -144,11 +144,11 @@ def fixed_parts(state: WorkingSetJson) -> list[tuple[Any, ...]]:
     parts += [(_item_line, item) for item in state["acceptance_criteria"]]
     parts += [(_item_line, item) for item in state["constraints"]]
     parts += [(_blocker_line, item) for item in state["blockers"]]
-    parts += [(_pinned_line, item["content"], item["source_ref"]) for item in state["pinned_context"]]
+    parts += [(_pinned_line, item["content"], item.get("source_ref", "")) for item in state["pinned_context"]]
     shown, older = _shown(state["artifact_refs"])
     if older:
         parts.append((_older_line, older))
-    return parts + [(_artifact_line, ref["id"], ref["type"], ref["path"]) for ref in shown]
+    return parts + [(_artifact_line, ref["id"], ref["type"], ref.get("path", "")) for ref in shown]
 
 
 def render(lines: Sequence[Line]) -> str:
@@ -231,7 +231,8 @@ def _blocker_line(blocker: str) -> str:
 
 
 def _artifact_line(id: str, type: str, path: str) -> str:
-    return f"- artifact {_flat(id)}: {_flat(type)} {_flat(path)}\n"
+    where = f" {_flat(path)}" if path else ""
+    return f"- artifact {_flat(id)}: {_flat(type)}{where}\n"
 
 
 def _older_line(older: int) -> str:

@@ -202,7 +202,7 @@ def data(value: Any, depth: int = 0) -> Any:
     What is too deep to be stored stays as it is, for `encode` to refuse.
     """
     if isinstance(value, (ArtifactRef, PinnedItem, SlidingItem)):
-        return msgspec.structs.asdict(value)
+        return msgspec.to_builtins(value)
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, (list, tuple)):
