@@ -142,8 +142,10 @@ def open(
     `embedder` is what is searched by meaning with: a function, an `Embedder`, or a name such as `wordllama` or
     `https://host/v1#MODEL` (with `embedder_key`); `qdrant_url` and `qdrant_collection` name an index to share.
     """
+    from strongroom.errors import hidden
     from strongroom.public import open_context
 
+    key = hidden(key)
     options = _given(
         read_only=read_only,
         durability=durability,
@@ -186,8 +188,10 @@ def aopen(
 
     The options are those of `open`.
     """
+    from strongroom.errors import hidden
     from strongroom.public import open_async_context
 
+    key = hidden(key)
     options = _given(
         read_only=read_only,
         durability=durability,

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
-from strongroom.errors import InvalidInput, shown
+from strongroom.errors import InvalidInput, hidden, shown
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -41,6 +41,11 @@ def checked(target: T) -> T:
         if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
             setattr(target, name, _checked(method))
     return target
+
+
+def secrets_of(method: Callable[..., Any]) -> list[str]:
+    """Return the names of arguments that open something, whose values nothing may show."""
+    return [name for name, kind in method.__annotations__.items() if "Secret" in str(kind)]
 
 
 def check_fields(value: Struct) -> None:
@@ -73,9 +78,13 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     quick: dict[str, frozenset[type]] | None = None  # once they are known, because annotations may name what is to come
     order: list[str] = []
     told = ""
+    secrets = secrets_of(method)
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         nonlocal quick, told
+        for name in secrets:
+            if name in kwargs:
+                kwargs[name] = hidden(kwargs[name])  # in the frame of our caller, too: it is the same mapping
         if quick is None:
             rules.update(_rules(method))
             order[:] = inspect.signature(method).parameters

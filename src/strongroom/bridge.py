@@ -24,6 +24,8 @@ from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
+from strongroom.arguments import secrets_of
+from strongroom.errors import hidden
 from strongroom.store import (
     Answer,
     AnyQuestion,
@@ -85,8 +87,13 @@ def blocking(
     of blocking names only.
     """
 
+    secrets = secrets_of(method)
+
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        for name in secrets:
+            if name in kwargs:
+                kwargs[name] = hidden(kwargs[name])
         try:
             result = run(method(self._async, *args, **kwargs))
         except TypeError:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import threading
+import time
 import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from strongroom.errors import InvalidInput, Unavailable
+from strongroom.errors import InvalidInput, Unavailable, hidden
 
 Secret: TypeAlias = str | bytes | Callable[[], str | bytes]
 
@@ -29,6 +31,7 @@ MAX_BYTES = 4096
 COMMAND_SECONDS = 60
 
 _HEX = "hex:"
+_MOST_PRINTED = MAX_BYTES + 2  # and a line's end
 _WRONG = f"a key is a passphrase of 1 to {MAX_BYTES} bytes, {KEY_BYTES} bytes, or a function that returns one of them"
 
 
@@ -44,6 +47,7 @@ def fetched(secret: Secret) -> str | bytes:
     else:
         fits = isinstance(found, bytes) and len(found) == KEY_BYTES
     if not fits:
+        del found, secret  # or a trace could show them
         raise InvalidInput(f"{_WRONG}, and this is none; nothing was opened", path="key")
     return found
 
@@ -60,8 +64,8 @@ def from_environment(name: str = VARIABLE, environ: Mapping[str, str] = os.envir
         )
     if len(named) > 1:
         raise InvalidInput(f"{' and '.join(named)} are both set, and one key is enough; nothing was opened")
-    value, fetch = environ[named[0]], _SOURCES[named[0].removeprefix(name)]
-    return lambda: _parsed(fetch(named[0], value), named[0])
+    value, fetch = hidden(environ[named[0]]), _SOURCES[named[0].removeprefix(name)]
+    return lambda: _parsed(fetch(named[0], value()), named[0])
 
 
 def _parsed(text: str, variable: str) -> str | bytes:
@@ -70,13 +74,14 @@ def _parsed(text: str, variable: str) -> str | bytes:
     try:
         return bytes.fromhex(text.removeprefix(_HEX))
     except ValueError:
+        del text
         raise InvalidInput("after hex: come 64 hexadecimal digits; nothing was opened", path=variable) from None
 
 
 def _from_file(variable: str, value: str) -> str:
     try:
         with Path(value).open("rb") as file:
-            return _text(file.read(MAX_BYTES + 2), variable)
+            return _text(file.read(_MOST_PRINTED), variable)
     except OSError as problem:
         raise InvalidInput(
             f"the file it names cannot be read ({problem.strerror}); nothing was opened", path=variable
@@ -84,21 +89,49 @@ def _from_file(variable: str, value: str) -> str:
 
 
 def _from_command(variable: str, value: str) -> str:
+    deadline = time.monotonic() + COMMAND_SECONDS
     try:
-        done = subprocess.run(
-            shlex.split(value), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=COMMAND_SECONDS, check=False
-        )
+        process = subprocess.Popen(shlex.split(value), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     except (OSError, ValueError) as problem:
         raise InvalidInput(
             f"the command it names cannot be run ({problem}); nothing was opened", path=variable
         ) from None
-    except subprocess.TimeoutExpired:
+    try:
+        printed = _first_bytes(process, deadline)
+        if printed is not None and len(printed) > _MOST_PRINTED:
+            raise InvalidInput(f"the command it names prints more than any key has; {_WRONG}", path=variable)
+        try:
+            code = process.wait(max(0.0, deadline - time.monotonic())) if printed is not None else None
+        except subprocess.TimeoutExpired:
+            code = None
+    finally:
+        process.kill()
+        process.wait()
+    if printed is None or code is None:
         raise Unavailable(
             f"the command of {variable} took more than {COMMAND_SECONDS} seconds; nothing was opened", reason="key"
-        ) from None
-    if done.returncode:
-        raise Unavailable(f"the command of {variable} ended with {done.returncode}; nothing was opened", reason="key")
-    return _text(done.stdout, variable)
+        )
+    if code:
+        raise Unavailable(f"the command of {variable} ended with {code}; nothing was opened", reason="key")
+    return _text(printed, variable)
+
+
+def _first_bytes(process: subprocess.Popen[bytes], deadline: float) -> bytes | None:
+    """Return what a command prints, no more than can be a key and a byte; None if it has not ended by then.
+
+    In a thread, because a read cannot be given up: one that others keep from ending is left behind.
+    """
+    found: list[bytes] = []
+
+    def read() -> None:
+        assert process.stdout is not None
+        with process.stdout as out:
+            found.append(out.read(_MOST_PRINTED + 1))
+
+    reader = threading.Thread(target=read, name="strongroom-key", daemon=True)
+    reader.start()
+    reader.join(max(0.0, deadline - time.monotonic()))
+    return found[0] if found else None
 
 
 def _text(raw: bytes, variable: str) -> str:

@@ -26,6 +26,26 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} that cannot be shown"
 
 
+class _Hidden:
+    """A secret that is fetched like any other and shown by nothing, a trace with the values of its frames included."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: str | bytes) -> None:
+        self._secret = secret
+
+    def __call__(self) -> str | bytes:
+        return self._secret
+
+    def __repr__(self) -> str:
+        return "<a key>"
+
+
+def hidden(secret: Any) -> Any:
+    """Return the same secret, for a name that a trace may show. What is none is left as it is, to be refused."""
+    return _Hidden(secret) if isinstance(secret, str | bytes) else secret
+
+
 class StrongroomError(Exception):
     """The root of everything Strongroom raises on purpose.
 

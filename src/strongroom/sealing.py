@@ -39,8 +39,10 @@ def sealing(file: BinaryIO, key: Secret | None) -> Iterator[BinaryIO]:
         return
     secret = fetched(key)
     header = MAGIC + bytes([isinstance(secret, str), LOG_N]) + os.urandom(SALT_BYTES)
+    cipher = _cipher(secret, header)
+    del key, secret  # or the trace of whatever goes wrong below could show them
     file.write(header)
-    sealed = _Sealed(file, header, _cipher(secret, header))
+    sealed = _Sealed(file, header, cipher)
     yield cast("BinaryIO", sealed)
     sealed.finish()
 
@@ -56,13 +58,17 @@ def unsealed(file: BinaryIO, key: Secret | None) -> Iterator[BinaryIO]:
             raise InvalidInput("this file is encrypted: pass its key=; nothing changed", path="key")
         yield file
         return
-    secret = fetched(key)
     if not is_sealed:
         raise InvalidInput("this file is not encrypted, and a key was given; nothing changed", path="key")
-    if len(header) < HEADER_BYTES or header[len(MAGIC)] != isinstance(secret, str) or header[len(MAGIC) + 1] != LOG_N:
+    if len(header) < HEADER_BYTES or header[len(MAGIC) + 1] != LOG_N:
+        raise _refused()
+    secret = fetched(key)
+    cipher = _cipher(secret, header) if header[len(MAGIC)] == isinstance(secret, str) else None
+    del key, secret  # or the trace of whatever goes wrong below could show them
+    if cipher is None:
         raise _refused()
     size = _content_size(file.seek(0, io.SEEK_END))
-    sealed = _Sealed(file, header, _cipher(secret, header), size)
+    sealed = _Sealed(file, header, cipher, size)
     sealed.check()
     yield cast("BinaryIO", sealed)
 

@@ -87,10 +87,30 @@ def test_a_person_may_open_an_address_that_only_reads(said: dict[str, str], brow
 
 
 def test_what_the_browser_says_of_the_page_decides_where_a_proxy_renames_the_host(
-    browsers: dict[str, httpx.Client],
+    shared: Served, roles: dict[str, httpx.Client]
 ) -> None:
     said = {"Origin": "https://shop.example", "Sec-Fetch-Site": "same-origin"}
-    assert browsers["writer"].post("/runs", json={"objective": "x"}, headers=said).status_code == 200
+    pair = kept(roles["writer"], **said)[0]
+    with client(shared.url) as browser:
+        answer = browser.post("/runs", json={"objective": "x"}, headers={**said, "Cookie": pair})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"Origin": "https://shop.example", "Host": "shop.example"},
+        {"X-Forwarded-Proto": "https"},
+        {"Host": "shop.example", "Sec-Fetch-Site": "same-origin"},
+    ],
+    ids=str,
+)
+def test_over_https_a_cookie_that_a_neighbour_could_have_set_is_not_taken(shared: Served, said: dict[str, str]) -> None:
+    key, named = shared.key("default", "reader"), "strongroom" if "Host" in said else cookie_name(shared)
+    with client(shared.url) as browser:
+        tossed = browser.get("/me", headers={**said, "Cookie": f"{named}={key}"})
+        own = browser.get("/me", headers={**said, "Cookie": f"__Host-{named}={key}"})
+    assert (tossed.status_code, own.status_code) == (401, 200)
 
 
 def test_a_header_counts_more_than_a_cookie(shared: Served, browsers: dict[str, httpx.Client]) -> None:

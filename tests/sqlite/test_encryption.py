@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import os
 import shlex
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ import apsw
 import pytest
 
 import strongroom
+from strongroom import encryption as secrets
 from strongroom.backends.sqlite import ReadOnlyStore, SqliteStore, encryption, open_file
+from strongroom.backends.sqlite.rekeying import rekey
 from strongroom.codec import encode
 from strongroom.encryption import Secret, fetched, from_environment
 from strongroom.errors import InvalidInput, SchemaMismatch, StrongroomError, Unavailable
@@ -280,6 +284,7 @@ BAD: list[tuple[dict[str, str], type[StrongroomError]]] = [
     ({"STRONGROOM_KEY_COMMAND": "'"}, InvalidInput),
     ({"STRONGROOM_KEY_COMMAND": "false"}, Unavailable),
     ({"STRONGROOM_KEY_COMMAND": "true"}, InvalidInput),
+    ({"STRONGROOM_KEY_COMMAND": f"yes {CANARY}"}, InvalidInput),  # more than any key has, and no end
 ]
 
 
@@ -296,6 +301,15 @@ def test_a_key_that_cannot_be_had_is_an_error_without_it(environ: dict[str, str]
     with pytest.raises(kind) as error:
         fetched(found)
     assert CANARY not in str(error.value)
+
+
+def test_a_command_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "COMMAND_SECONDS", 0.05)
+    for command in ("sleep 600", "sh -c 'exec >&-; sleep 600'"):
+        found = from_environment(environ={"STRONGROOM_KEY_COMMAND": command})
+        assert found is not None
+        with pytest.raises(Unavailable, match="took more than"):
+            fetched(found)
 
 
 def test_two_keys_at_once_are_refused() -> None:
@@ -350,3 +364,46 @@ def test_errors_with_the_key_wrong_leave_it_out_of_tracebacks(path: Path) -> Non
             print(repr(error), repr(error.__cause__), repr(error.__context__), file=told)
     assert CANARY not in told.getvalue()
     assert told.getvalue().count("does not open") == 3
+
+
+def test_no_trace_with_the_values_of_its_frames_shows_a_key(path: Path) -> None:
+    SqliteStore(path, key=PASSPHRASE).close()
+    pack, nowhere, raw = path.with_name("pack"), path.parent / "nowhere" / "a", CANARY.encode().ljust(32, b".")
+    wrong: dict[str, Callable[[], Any]] = {"text": lambda: CANARY, "bytes": lambda: raw}
+    with strongroom.open(path, key=PASSPHRASE) as ctx, SqliteStore(path, key=PASSPHRASE) as store:
+        run = ctx.runs.create(objective="x")
+        run.export(pack, key=PASSPHRASE)
+        attempts: list[Callable[[Callable[[], Any]], object]] = [
+            lambda key: SqliteStore(path, key=key()),
+            lambda key: ReadOnlyStore(path, key=key()),
+            lambda key: strongroom.open(path, key=key()),
+            lambda key: strongroom.open(path, key=key() * 1000),
+            lambda key: asyncio.run(_enter(strongroom.aopen(path, key=key()))),
+            lambda key: strongroom.open(nowhere, key=key()),
+            lambda key: store.backup(nowhere, new_key=key()),
+            lambda key: rekey(path, key=key(), new_key=None),
+            lambda key: rekey(nowhere, key=None, new_key=key()),
+            lambda key: run.export(nowhere, key=key()),
+            lambda key: ctx.runs.restore(pack, key=key()),
+            lambda key: ctx.export(nowhere, key=key()),
+            lambda key: ctx.restore(pack, key=key()),
+            lambda key: fetched(_required(from_environment(environ={"STRONGROOM_KEY": f"hex:{CANARY}"}))),
+        ]
+        for attempt in attempts:
+            for key in wrong.values():
+                with pytest.raises(StrongroomError) as refused:
+                    attempt(key)
+                trace = traceback.TracebackException.from_exception(refused.value, capture_locals=True)
+                told = "".join(trace.format())
+                for shown in (CANARY, CANARY.encode().hex()):
+                    assert shown not in told.replace(f"CANARY = {CANARY!r}", "")
+
+
+async def _enter(opening: Any) -> None:
+    async with opening:
+        pass
+
+
+def _required(secret: Secret | None) -> Secret:
+    assert secret is not None
+    return secret

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from strongroom.encryption import Secret, from_environment
-from strongroom.errors import InvalidInput
+from strongroom.errors import InvalidInput, hidden
 
 if TYPE_CHECKING:  # rich is imported by whoever prints with it: a program that reads JSON need not wait for it
     from rich.console import Console
@@ -227,7 +227,8 @@ def secret(variable: str, what: str, *, confirm: bool = False) -> Secret:
         return found
     if not sys.stdin.isatty():
         raise InvalidInput(f"{what} is missing: name it by {variable}, {variable}_FILE or {variable}_COMMAND")
-    return str(click.prompt(what.capitalize(), hide_input=True, confirmation_prompt=confirm, err=True))
+    asked: Secret = hidden(click.prompt(what.capitalize(), hide_input=True, confirmation_prompt=confirm, err=True))
+    return asked
 
 
 def hide_secrets(address: str) -> str:

@@ -5,7 +5,8 @@ Rules
 1. The server stores nothing about it. The cookie holds the key itself, so it ends when the key does, and whoever signs
    out has the browser drop it.
 2. No script can read it (`HttpOnly`), and no page of another site has it sent along (`SameSite=Strict`). Over https it
-   is sent over https alone (`Secure`, and a name with `__Host-`, which no other host of the domain can give out).
+   is sent over https alone (`Secure`, and a name with `__Host-`, which no other host of the domain can give out),
+   and no other name is taken.
 3. A browser adds it by itself, so a request must also come from a page of this server. What the browser says in
    `Sec-Fetch-Site` decides, and where it says nothing (plain http to another machine) `Origin` against `Host`; a
    request that could change something has to say one of the two. Neighbours on the same domain are another site, and
@@ -20,6 +21,8 @@ import re
 
 from starlette.requests import HTTPConnection
 
+from strongroom.server.settings import is_loopback
+
 NAME = "strongroom"
 SECURE = "__Host-"
 KEPT_SECONDS = 7 * 24 * 60 * 60
@@ -31,7 +34,8 @@ PORT = re.compile(r":([0-9]{1,5})$")
 def kept_key(request: HTTPConnection) -> str | None:
     """Return the key that the browser keeps for this server; None if there is none, or more than one."""
     text = request.headers.get("cookie", "")
-    for name in (SECURE + _name(request), _name(request)):
+    plain = () if _is_https(request) else (_name(request),)  # any neighbour on the domain could have given that one out
+    for name in (SECURE + _name(request), *plain):
         found = [value for each, _, value in (part.strip().partition("=") for part in text.split(";")) if each == name]
         if found:
             return found[0] if len(found) == 1 and KEY.fullmatch(found[0]) else None
@@ -51,8 +55,7 @@ def is_from_this_server(request: HTTPConnection, *, must_say: bool) -> bool:
 
 def keep(request: HTTPConnection, key: str) -> str:
     """Return the header that has the browser keep a key."""
-    secure = request.headers.get("origin", "").lower().startswith("https://") or request.url.scheme == "https"
-    return _cookie(request, secure, key, KEPT_SECONDS)
+    return _cookie(request, _is_https(request), key, KEPT_SECONDS)
 
 
 def drop(request: HTTPConnection) -> list[str]:
@@ -64,6 +67,20 @@ def _cookie(request: HTTPConnection, secure: bool, value: str, seconds: int) -> 
     name = (SECURE if secure else "") + _name(request)
     flags = "HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
     return f"{name}={value}; Path=/; Max-Age={seconds}; {flags}"
+
+
+def _is_https(request: HTTPConnection) -> bool:
+    """Tell whether the browser speaks https, be it to a proxy.
+
+    It says of which site a page is over https alone, and to its own machine.
+    """
+    headers = request.headers
+    if request.url.scheme == "https" or headers.get("x-forwarded-proto", "").lower().startswith("https"):
+        return True
+    if headers.get("origin", "").lower().startswith("https://") and is_from_this_server(request, must_say=True):
+        return True
+    host = PORT.sub("", headers.get("host", "")).lower()
+    return "sec-fetch-site" in headers and not (is_loopback(host.strip("[]")) or host.endswith(".localhost"))
 
 
 def _name(request: HTTPConnection) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Protocol, TypeVar
 
@@ -88,6 +88,10 @@ class Committer:
             raise copy(self.failed)  # of its own: one that is raised for ever keeps the trace of every time
 
     def close(self) -> None:
+        if self.failed is None:  # else whoever closes the file last would copy what is left of a log that was cut
+            with suppress(Damaged, apsw.Error):
+                self._log.measure(self._store.anchor)
+                self._require_whole_log()
         self._identity.close()
         self._log.close()
 
@@ -316,6 +320,7 @@ class Committer:
                 time.sleep(0.0002)
 
     def _make_durable(self, writer: Writer) -> None:
+        self._require_whole_log()
         self._ending = True
         self.about_to_wait()
         try:
@@ -325,12 +330,8 @@ class Committer:
             raise translate_commit(error) from error
         writer.committed()
         if self._log.is_cut(writer.con):
-            self.failed = Damaged(
-                "the log was cut short by something else than SQLite while the store was open, and what was only in it "
-                "is gone. Writing has stopped. Stop every process that uses the file, and restore a backup",
-                reason="cut",
-            )
-            raise self.failed
+            self._log.empty()
+            raise self._cut()
         try:
             self._stamp = self._identity.check()
         except Damaged as damage:
@@ -342,6 +343,19 @@ class Committer:
             raise _NotKeptError from None
         self._log.look(writer.con)
 
+    def _require_whole_log(self) -> None:
+        """Raise `Damaged` if the log is shorter than what it holds: what comes after that would never be read."""
+        if self._log.is_short(self._store.anchor):
+            raise self._cut()
+
+    def _cut(self) -> Damaged:
+        self.failed = Damaged(
+            "the log was cut short by something else than SQLite while the store was open, and what was only in it "
+            "is gone. Writing has stopped. Stop every process that uses the file, and restore a backup",
+            reason="cut",
+        )
+        return self.failed
+
     def _replace_log(self, removed: LogRemovedError, writing: Writer | None = None) -> None:
         """Begin a new log, if everything that was acknowledged is in the file; else stop.
 
@@ -352,7 +366,7 @@ class Committer:
             if writing is None:
                 self._log.measure(anchor)
             if not self._log.is_in_file(anchor):
-                self.failed = self._identity.replaced(str(removed))
+                self.failed = self._identity.replaced(str(removed), rescued=self._log.rescue(anchor))
                 raise self.failed
             self._reconnecting = True
         writer, self._writer = self._writer, None
@@ -377,6 +391,7 @@ class Committer:
             raise self.failed
 
     def _clean(self, writer: Writer, *, patient: bool = False, rewrite: bool = False) -> None:
+        self._require_whole_log()
         try:
             self._cleaner.clean(writer.con, patient=patient, rewrite=rewrite)
         except apsw.Error:

@@ -36,11 +36,11 @@ class Cipher:
     """How the connections of a store are unlocked; one without a secret leaves them as they are."""
 
     def __init__(self, path: Path, secret: Secret | None) -> None:
+        self.is_on = secret is not None
         self._path = path
         self._secret = None if secret is None else fetched(secret)
         self._salt = b""
         self._key = ""
-        self.is_on = secret is not None
         self.is_new = False  # whether there is no file yet, and so no salt that others agree on
         if self.is_on:
             require_encryption()

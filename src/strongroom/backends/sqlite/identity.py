@@ -89,13 +89,18 @@ class Identity:
             )
         return stamp
 
-    def replaced(self, name: str) -> Damaged:
-        """Return what to tell of a file that is not ours any more."""
+    def replaced(self, name: str, *, rescued: bool = False) -> Damaged:
+        """Return what to tell of a file that is not ours any more; `rescued`: and nothing of what it held is lost."""
         happened = "replaced" if Path(name).exists() else "deleted"
+        found = "missing from the file. Stop every process that uses it, restore a backup, and open it again"
         return Damaged(
             f"{name} was {happened} while the store was open; it has stopped writing, so that what is "
-            "there now is not damaged further. Commits acknowledged before this may be missing from the "
-            "file. Stop every process that uses it, restore a backup, and open it again",
+            "there now is not damaged further. "
+            + (
+                "What it held is in the database; open it again"
+                if rescued
+                else f"Commits acknowledged before this may be {found}"
+            ),
             reason="replaced",
         )
 

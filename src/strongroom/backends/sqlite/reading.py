@@ -27,7 +27,7 @@ from strongroom.backends.sqlite.rekeying import write_copy
 from strongroom.backends.sqlite.rows import answer
 from strongroom.backends.sqlite.watch import PAUSE_SECONDS, Version, Watch
 from strongroom.encryption import Secret
-from strongroom.errors import Closed, InvalidInput, Unavailable
+from strongroom.errors import Closed, InvalidInput, Unavailable, hidden
 from strongroom.files import path_of
 from strongroom.store import Answer, AnyQuestion, Budget, ExportPage, Get, Key, Part, Range, ReceiptOf, Slice, within
 
@@ -105,6 +105,7 @@ class Reader(ABC):
 
         It has the same key, or `new_key`; with `decrypt` it has none.
         """
+        new_key = hidden(new_key)
         self._check_usable()
         if decrypt and new_key is not None:
             raise InvalidInput("a backup has a new key or none, not both; nothing was written")

@@ -24,9 +24,10 @@ from strongroom.backends.sqlite.encryption import SALT_BYTES, Cipher, header_of,
 from strongroom.backends.sqlite.failures import translated
 from strongroom.backends.sqlite.files import Queue, refuse_folder, refuse_hard_link, refuse_network, rights_beside
 from strongroom.encryption import Secret, fetched
-from strongroom.errors import Damaged, InvalidInput, SchemaMismatch, Unavailable
+from strongroom.errors import Damaged, InvalidInput, SchemaMismatch, Unavailable, hidden
 from strongroom.files import path_of
 
+Target = Callable[[], str]
 Progress = Callable[[int, int], None]  # how many bytes are written, of about how many
 
 PAUSE_SECONDS = 0.05  # between two looks whether everybody else is gone
@@ -46,6 +47,7 @@ def rekey(
     progress: Progress = lambda done, total: None,
 ) -> None:
     """Give a store another key: from None encrypts it, to None decrypts it. Needs room for a second copy."""
+    key, new_key = hidden(key), hidden(new_key)
     file = path_of(path).resolve()
     if not header_of(file):
         raise InvalidInput(f"there is no store at {file}; nothing changed")
@@ -94,11 +96,13 @@ def write_copy(con: apsw.Connection, partial: Path, new_key: Secret | None) -> N
     _write(con, partial, _target(new_key), lambda done, total: None)
 
 
-def _target(new_key: Secret | None) -> str:
+def _target(new_key: Secret | None) -> Target:
+    """Return how the new file is told its key: a function, because a trace shows values."""
     if new_key is None:
-        return _PLAIN_KEY
+        return lambda: _PLAIN_KEY
     require_encryption()
-    return pragma(fetched(new_key), os.urandom(SALT_BYTES))
+    target: Target = hidden(pragma(fetched(new_key), os.urandom(SALT_BYTES)))
+    return target
 
 
 def _connect(path: Path, cipher: Cipher) -> apsw.Connection:
@@ -149,7 +153,7 @@ def _foreign() -> SchemaMismatch:
     return SchemaMismatch("this file is no store of Strongroom; nothing was changed", reason="foreign")
 
 
-def _write(con: apsw.Connection, partial: Path, key: str, progress: Progress) -> None:
+def _write(con: apsw.Connection, partial: Path, key: Target, progress: Progress) -> None:
     """Write everything to a new file under a key. On failure leave nothing."""
     partial.unlink(missing_ok=True)
     total = con.pragma("page_count") * con.pragma("page_size")
@@ -162,8 +166,7 @@ def _write(con: apsw.Connection, partial: Path, key: str, progress: Progress) ->
     try:
         make_like(Path(con.filename), partial)  # VACUUM INTO takes an empty file
         con.set_progress_handler(look, _STEPS)
-        name = f"file:{quote(str(partial))}?" + (f"hexkey={key.encode().hex()}" if key else "key=")
-        con.execute("VACUUM INTO ?", (name,))
+        con.execute("VACUUM INTO ?", (_address(partial, key()),))
         sync(partial)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -173,11 +176,15 @@ def _write(con: apsw.Connection, partial: Path, key: str, progress: Progress) ->
     progress(total, total)
 
 
-def _require_same(con: apsw.Connection, partial: Path, key: str) -> None:
+def _address(partial: Path, key: str) -> str:
+    return f"file:{quote(str(partial))}?" + (f"hexkey={key.encode().hex()}" if key else "key=")
+
+
+def _require_same(con: apsw.Connection, partial: Path, key: Target) -> None:
     new = apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        if key:
-            new.pragma("key", key)
+        if key():
+            new.pragma("key", key())
         whole = new.pragma("integrity_check") == "ok"
         if not whole or digest(new) != digest(con):
             raise Damaged(
@@ -186,7 +193,7 @@ def _require_same(con: apsw.Connection, partial: Path, key: str) -> None:
             )
     finally:
         new.close()
-    if kind_of(header_of(partial)) != ("encrypted" if key else "plain"):
+    if kind_of(header_of(partial)) != ("encrypted" if key() else "plain"):
         raise Damaged("the new file is not under its key; the store stays as it is", reason="corrupt")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cache
 
 import apsw
 
@@ -168,15 +169,24 @@ def stamp(con: apsw.Connection) -> None:
 
 def differences(con: apsw.Connection) -> Iterator[str]:
     """Return what a file's tables and indexes are called that are not as they were made."""
-    fresh = apsw.Connection(":memory:")
-    try:
-        fresh.execute(TABLES)
-        expected, found = ({row[:3]: row[3] for row in each.execute(_SCHEMA).fetchall()} for each in (fresh, con))
-    finally:
-        fresh.close()
+    expected, found = _as_made(), _as_found(con)
     for name in sorted({*expected, *found}, key=repr):  # in a damaged file a name may be anything
         if expected.get(name) != found.get(name):
             yield f"{name[0]} {name[1]!r}"
+
+
+@cache
+def _as_made() -> dict[tuple[object, ...], object]:
+    con = apsw.Connection(":memory:")
+    try:
+        con.execute(TABLES)
+        return _as_found(con)
+    finally:
+        con.close()
+
+
+def _as_found(con: apsw.Connection) -> dict[tuple[object, ...], object]:
+    return {row[:3]: row[3] for row in con.execute(_SCHEMA).fetchall()}
 
 
 def _use_log(con: apsw.Connection, deadline: float) -> None:
