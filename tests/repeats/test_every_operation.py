@@ -150,6 +150,23 @@ async def two_at_once_are_one(house: House, row: Row, space: str) -> Looking:
     assert await row.call(ctx, state, ID) == answers[0]
 
 
+async def a_session_opened_anew_is_another_target(house: House, row: Row, space: str) -> None:
+    if not (row.name.startswith("session.") or row.name == "context.turn") or row.name == "session.delete":
+        pytest.skip("it names no session, or what it does to one is its end")
+    await called(house, row, f"{space}-once")
+    once = shape(await house.held(f"{space}-once"))
+    ctx, _, _ = await called(house, row, space)
+    for info in await ctx.sessions.list():
+        await ctx.sessions.delete(info.id)
+    state = await row.prepare(ctx)
+    again = await row.call(ctx, state, ID)
+    after = await house.held(space)
+    kinds = [kind for kind in once if kind.startswith(("session", "message"))]
+    assert {kind: shape(after)[kind] for kind in kinds} == {kind: once[kind] for kind in kinds}, "it was not done"
+    assert await row.call(ctx, state, ID) == again
+    assert await house.held(space) == after, "something changed"
+
+
 # ---- asked of all rows ----------------------------------------------------------------------------------------------
 
 
@@ -167,6 +184,10 @@ async def test_the_same_id_for_another_target_is_another_operation(house: House)
 
 async def test_the_same_id_for_another_operation_is_another_operation(house: House) -> None:
     assert await broken(house, another_operation_is_another_one) == {}
+
+
+async def test_an_id_says_nothing_of_a_session_that_was_deleted_and_opened_anew(house: House) -> None:
+    assert await broken(house, a_session_opened_anew_is_another_target) == {}
 
 
 async def test_a_repeat_after_a_restart_gives_the_first_answer(house: House) -> None:

@@ -13,7 +13,7 @@ from tests.turning import raw, turned
 
 
 async def a_run_and_a_session(ctx: Any) -> list[str]:
-    return [(await ctx.runs.create(objective="o")).id, (await ctx.sessions.open("s")).id]
+    return [(await ctx.runs.open("r", objective="o")).id, (await ctx.sessions.open("s")).id]
 
 
 async def _turn(ctx: Any, state: Any, commit_id: str | None, text: str = "x") -> Any:

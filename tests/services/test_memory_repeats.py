@@ -99,3 +99,17 @@ async def test_the_largest_batch_that_a_policy_can_allow_is_remembered_with_its_
 def test_a_policy_cannot_allow_more_than_a_receipt_remembers() -> None:
     with pytest.raises(InvalidInput, match="max_items must be 10,000 or less"):
         Policy(max_items=MOST_ITEMS + 1)
+
+
+@pytest.mark.parametrize("proposer", [None, "agent-7"])
+async def test_a_repeat_of_what_was_erased_since_says_so_and_brings_nothing_back(
+    ctx: Any, proposer: str | None
+) -> None:
+    async def add() -> Any:
+        return await ctx.memories.add("likes tea", user_id="ana", proposer=proposer, commit_id="import:1")
+
+    first = await add()
+    await ctx.erase(user_id="ana")
+    again = await add()
+    assert (again.id, again.status) == (first.id, "erased")
+    assert list(await ctx.memories.list(user_id="ana")) == [] == list(await ctx.memories.pending())

@@ -195,6 +195,28 @@ async def test_the_same_id_with_other_parts_is_refused(ctx: Any) -> None:
     assert await seen(ctx) == ALL
 
 
+def saying(session: Any) -> Callable[[Any], None]:
+    return lambda turn: turn.append(raw(session), HELLO)
+
+
+async def test_the_same_turn_in_a_session_that_was_opened_anew_is_made(ctx: Any) -> None:
+    for _ in range(2):
+        session = await ctx.sessions.open("t-1")
+        for _ in range(2):
+            await turned(ctx, saying(session), "t-1:1")
+        assert len(await session.load()) == 1
+        await ctx.sessions.delete("t-1")
+
+
+async def test_other_parts_are_refused_in_a_session_that_was_opened_anew_too(ctx: Any) -> None:
+    await turned(ctx, saying(await ctx.sessions.open("t-1")), "t-1:1")
+    await ctx.sessions.delete("t-1")
+    session = await ctx.sessions.open("t-1")
+    with pytest.raises(InvalidInput, match="t-1:1"):
+        await turned(ctx, lambda turn: turn.append(raw(session), {"role": "user", "content": "other"}), "t-1:1")
+    assert await session.load() == []
+
+
 async def test_a_handle_goes_on_from_what_the_turn_made(ctx: Any) -> None:
     run, session = await world(ctx)
     await turned(ctx, everything(run, session))

@@ -66,7 +66,7 @@ def _add(ctx: Context, id: str, wanted: dict[str, Any], told: Imported) -> None:
         # An id for this text: what waits for a reviewer does not wait twice.
         written = ctx.memories.add(**wanted, memory_id=id, commit_id=f"mem0:{digest(id, wanted['content'])}")
         told.pending += written.status == "pending"
-        told.skipped += written.status == "known"
+        told.skipped += written.status in ("known", "erased")
     else:
         told.skipped += 1
 

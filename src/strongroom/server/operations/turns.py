@@ -16,8 +16,18 @@ from strongroom.scope import Scope
 from strongroom.server.keys import Right
 from strongroom.server.operations.invocation import Invocation, Make, Row, named, understood
 from strongroom.services.turns.overlay import Overlay
-from strongroom.services.turns.parts import MAX_PARTS, Made, Part, PlanPart, plan, require_size, size_of, target_of
-from strongroom.store import Receipt
+from strongroom.services.turns.parts import (
+    MAX_PARTS,
+    Made,
+    Part,
+    PlanPart,
+    made_before,
+    made_once,
+    plan,
+    require_size,
+    size_of,
+    target_of,
+)
 
 PARTS = ("session.append", "run.update", "run.record", "threads.append", "memories.propose")
 
@@ -42,7 +52,7 @@ class TurnRow(Row, frozen=True):
     def needs(self, op: Invocation) -> set[Right]:
         rights: set[Right] = {"write"}
         try:
-            return rights.union(*(row.needs(part) for row, part in _parts(self.rows, op)))
+            return rights.union(*(row.needs(part) for row, part, _ in _parts(self.rows, op)))
         except (InvalidInput, BudgetExceeded):
             return rights  # what is wrong with it is said to whoever has the right
 
@@ -72,21 +82,23 @@ def _making(table: Mapping[str, Row]) -> Make:
             except Conflict:
                 raise Undecided from None
 
-        async def replay(receipt: Receipt) -> Made:
-            return Made(receipt)
-
         decides_anew = op.name == "turn_with"
         content = NOTHING if decides_anew else op.content
         operation = Operation(op.name, target_of(scope), content, op.commit_id)
-        parts = [Part(operation, _call(op.ctx, row, part)) for row, part in _parts(table, op)]
+        parts = [
+            Part(msgspec.structs.replace(operation, life=life), _call(op.ctx, row, part))
+            for row, part, life in _parts(table, op)
+        ]
         over = msgspec.structs.replace(scope, store=Overlay(scope.store))
-        return await perform(scope, operation, attempt, replay)
+        if decides_anew:
+            return await perform(scope, operation, attempt, made_before)
+        return await made_once(scope, operation, attempt)
 
     return made
 
 
-def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocation]]:
-    """Return what a turn is made of, as if each had been asked for alone."""
+def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocation, str]]:
+    """Return what a turn is made of, as if each had been asked for alone, and in which life of its target."""
     if op.name == "turn_with":
         if op.besides is None:
             return []
@@ -101,14 +113,14 @@ def _parts(table: Mapping[str, Row], op: Invocation) -> list[tuple[Row, Invocati
     if len(parts) != len(besides):
         raise InvalidInput("something is said besides of each part, or nothing; nothing changed", path="besides")
     found, size = [], 0
-    for (name, id, _, arguments), more in zip(parts, besides, strict=True):
+    for (name, id, life, arguments), more in zip(parts, besides, strict=True):
         if name not in table:
             raise InvalidInput(f"a turn has no part {name!r:.60}; nothing changed", path="parts")
         content = encode(arguments)
         size += size_of(content, None if more is None else encode(more))
         require_size(size)
         one = msgspec.structs.replace(op, name=name, id=id, content=content, arguments=arguments, besides=more)
-        found.append((table[name], named(table[name], one)))
+        found.append((table[name], named(table[name], one), life))
     return found
 
 

@@ -16,6 +16,7 @@ from strongroom.arguments import checked
 from strongroom.errors import NotFound
 from strongroom.scope import Scope
 from strongroom.services.memories.batches import waits_in
+from strongroom.services.memories.erasure import GONE
 from strongroom.services.memories.values import Batch, Memory, ScopeName, Trust, Type, Written
 
 _KEPT = ("type", "scope", "confidence", "user_id", "project_id", "tags", "metadata", "expires_at", "source_refs")
@@ -156,6 +157,8 @@ def _written(batch: Batch) -> Written:
     """Say what became of a batch of one request."""
     [proposal] = batch.proposals
     id, flags = proposal.duplicate_of or proposal.memory_id or "", proposal.flags
+    if (proposal.request.content, proposal.request.rationale) == (GONE, GONE):
+        return Written(id=id, status="erased", batch_id=batch.id)
     if batch.status != "committed":
         return Written(id=id, status="pending", batch_id=batch.id, flags=flags)
     known = proposal.outcome == "duplicate"

@@ -244,11 +244,12 @@ class Committed(Struct, frozen=True):
 
 class Written(Struct, frozen=True, kw_only=True):
     """What became of a change in one line: known now (`active`, `deprecated`), `pending` in a batch that waits for a
-    reviewer, or `known` already, as the memory `id`. `flags` say what kept it from being committed at once.
+    reviewer, or `known` already, as the memory `id`. `flags` say what kept it from being committed at once. A repeat of
+    what was `erased` since says so, and changes nothing.
     """
 
     id: str
-    status: Literal["active", "deprecated", "pending", "known"]
+    status: Literal["active", "deprecated", "pending", "known", "erased"]
     batch_id: str
     flags: tuple[str, ...] = ()
 

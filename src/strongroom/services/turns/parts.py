@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, StrongroomError
-from strongroom.operations import Operation, Plan, Prepared, again, attempted
+from strongroom.operations import Operation, Plan, Prepared, again, attempted, identify, made_here, perform
 from strongroom.scope import Scope
 from strongroom.services.turns.overlay import Overlay, Span
-from strongroom.store import MAX_ANSWER, AnyQuestion, Key, Receipt, Write, new_id
+from strongroom.store import MAX_ANSWER, AnyQuestion, Key, Receipt, ReceiptOf, Write, new_id
 
 T = TypeVar("T")
 
@@ -87,6 +87,33 @@ def content_of(parts: Sequence[Part]) -> tuple[Json, Json]:
     return pack({"parts": said}), pack({"parts": besides})
 
 
+async def made_once(scope: Scope, operation: Operation, attempt: Callable[[], Awaitable[Plan[Made]]]) -> Made:
+    """Make a turn once, however often it is asked for: once in each life of its sessions."""
+    try:
+        return await perform(scope, operation, attempt, made_before)
+    except InvalidInput as refusal:
+        used = refusal.path == "commit_id" and made_here(scope)
+        anew = await _in_another_life(scope, operation) if used else None
+        if anew is None:
+            raise
+    return await perform(scope, anew, attempt, made_before)
+
+
+async def _in_another_life(scope: Scope, operation: Operation) -> Operation | None:
+    """Return a turn whose id was used before, if that was for the same turn in sessions that were deleted since: what
+    was done in those says nothing of the sessions that have their names now."""
+    id, _ = identify(operation)
+    receipt = await scope.get(ReceiptOf(scope.space, id))
+    told = None if receipt is None or receipt.answer is None else receipt.answer.load()
+    lives, parts = (told or {}).get("lives", []), operation.content.load()["parts"]
+    if receipt is None or len(lives) != len(parts):
+        return None
+    before = [[name, target, life, said] for (name, target, _, said), life in zip(parts, lives, strict=True)]
+    if identify(replace(operation, content=pack({"parts": before})))[1] != receipt.digest:
+        return None
+    return replace(operation, life=encode([life for _, _, life, _ in parts]).decode())
+
+
 async def plan(
     over: Scope, parts: Sequence[Part], moved: Conflict | None, lost: Callable[[Conflict], None]
 ) -> Plan[Made]:
@@ -109,7 +136,7 @@ async def plan(
         # What nobody expected, such as a name that somebody else claims, is no race: it would be lost again.
         return None if conflict.key in expected else conflict
 
-    answer = _answer([store.spans[id] for id in ids])
+    answer = _answer([store.spans[id] for id in ids], [part.operation.life for part in parts])
     return Plan(expects, writes, lambda receipt: Made(receipt, writes), answer, refusal)
 
 
@@ -128,14 +155,15 @@ def part_of(receipt: Receipt, start: int, stop: int) -> Receipt:
     return Receipt(receipt.id, receipt.versions[start:stop])
 
 
-def _answer(spans: Sequence[Span]) -> Json:
+def _answer(spans: Sequence[Span], lives: Sequence[str]) -> Json:
     """Return what the receipt of a turn tells of its parts. Of long ones their records tell instead."""
+    besides = {"lives": lives} if any(lives) else {}
     for longest in (MAX_ANSWER, 4096, 512):
         told = [
             [span.start, span.stop, Raw(span.answer) if span.answer and len(span.answer) <= longest else None]
             for span in spans
         ]
-        answer = pack({"parts": told})
+        answer = pack({"parts": told, **besides})
         if len(answer) <= MAX_ANSWER:
             return answer
     raise InvalidInput("this is more than one turn can answer for; make several; nothing changed")

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from strongroom.arguments import checked
 from strongroom.entering import EnteredAsync
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, StrongroomError
-from strongroom.operations import Operation, Plan, Prepared, made_here, perform, unchanged
+from strongroom.operations import Operation, Plan, Prepared, made_here, unchanged
 from strongroom.scope import Scope
 from strongroom.services.memories.keys import decided_by
 from strongroom.services.memories.memories import AsyncMemories
@@ -49,7 +49,7 @@ from strongroom.services.turns.parts import (
     Part,
     PlanPart,
     content_of,
-    made_before,
+    made_once,
     part_of,
     plan,
     planned,
@@ -265,7 +265,7 @@ class AsyncTurn(EnteredAsync):
         content, besides = content_of(self._parts)
         operation = Operation("turn", target_of(self._scope), content, self._commit_id, besides)
         await self._check_states()
-        await self._finish(await perform(self._scope, operation, attempt, made_before))
+        await self._finish(await made_once(self._scope, operation, attempt))
 
     async def _plan(self, moved: Conflict | None, lost: Callable[[Conflict], None]) -> Plan[Made]:
         self._left.clear()
