@@ -15,15 +15,14 @@ import httpx
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 from tests.server.serving import process
 
-import strongroom
-from strongroom.console.sample import fill
+from strongroom.console.sample import write_day
 
 SCREENS = Path(__file__).parent / "screens"
 SHOWN = {
     "overview": ("overview", "need a person"),
     "review": ("review", "Reads like an instruction"),
     "run": ("runs/invoices-q3", "State now"),
-    "session": ("sessions/support-7?budget=700", "The next prompt"),
+    "session": ("sessions/support-7?budget=500", "The next prompt"),
     "memory": ("memory/bank-speed", "Where it comes from"),
     "threads": ("threads", "Threads and workers"),
 }
@@ -81,8 +80,7 @@ def main() -> None:
         raise SystemExit("there is no chromium here: make browser")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         store = Path(folder) / "agent.db"
-        with strongroom.open(store) as ctx:
-            fill(ctx)
+        write_day(str(store))
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         with process(store) as server:
             operate(server.url)

@@ -302,12 +302,13 @@ class ModelUsage(Struct, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """What models and tools came to in a run, by its events: all of them, and by model."""
+    """What models and tools came to in a run, by its events: all of them, by model, and by tool."""
 
     model_actions: int = 0
     tool_results: int = 0
     total: ModelUsage = ModelUsage()
     models: dict[str, ModelUsage] = {}
+    tools: dict[str, ModelUsage] = {}
 
 
 class Head(Struct, frozen=True):

@@ -20,6 +20,8 @@ def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context) -> None:
     run = ctx.runs.create(objective=MARKUP, run_id="odd")
     run.update(expected_seq=0, next_action=TURNED, blockers=[LONG[:1_500], MARKUP])
     run.record("TOOL_CALL", {"tool_name": MARKUP, "arguments": {TURNED: MARKUP}})
+    run.record("TOOL_RESULT", {"tool_name": MARKUP, "ok": False, "result": LONG[:60_000]}, actor=MARKUP)
+    run.record("ERROR", {"error_type": MARKUP, "message": TURNED}, actor=MARKUP)
     run.attach(b"<script>1</script>", type=MARKUP, path=TURNED)
     ctx.sessions.open("odd", title=MARKUP).append([
         {"role": "user", "content": MARKUP},
@@ -38,9 +40,12 @@ def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context) -> None:
         "runs",
         "runs/odd",
         "runs/odd?tab=artifacts",
+        "runs/odd?tab=usage",
         "sessions",
         "sessions/odd",
         "memory",
+        "threads",
+        "overview",
     ):
         page.evaluate("where => { location.hash = '#/' + where; }", where)
         page.locator("main :is(h1, h2)").first.wait_for()

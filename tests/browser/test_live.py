@@ -35,7 +35,7 @@ def test_a_message_of_another_process_shows_up_by_itself(visit: Visit, ctx: Cont
 @one_store
 def test_a_proposal_of_another_process_shows_up_by_itself(visit: Visit, ctx: Context) -> None:
     page = visit("review")
-    page.get_by_text("1 of 5").wait_for()
+    page.get_by_text("1 of 6").wait_for()
     page.get_by_text("Live", exact=True).first.wait_for()
     ctx.memories.propose(
         {"op": "add", "type": "fact", "scope": "global", "content": "The shop closes at six", "rationale": "its door",

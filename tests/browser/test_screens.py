@@ -159,7 +159,7 @@ def test_a_check_tells_that_all_is_well_and_how_large_each_space_is(visit: Visit
     page.get_by_role("button", name="Check now").click()
     page.get_by_text("Everything is as it was written").wait_for()
     row = page.get_by_role("group", name="Spaces").get_by_role("row", name="default")
-    assert row.get_by_role("cell").nth(1).inner_text() == "5"
+    assert row.get_by_role("cell").nth(1).inner_text() == "6"
     page.evaluate("location.hash = '#/overview'")
-    page.get_by_text("5 runs, 4 sessions and 8 memories").wait_for()
-    page.get_by_text("5 ledgers verified").wait_for()
+    page.get_by_text("6 runs, 5 sessions and 8 memories").wait_for()
+    page.get_by_text("6 ledgers verified").wait_for()

@@ -65,6 +65,8 @@ QUERIES: dict[str, dict[str, Any]] = {
     "GET /memories/revoke/preview": {"source_ref": "anything"},
     "GET /memories/sources": {"ref": "anything"},
     "GET /search": {"q": "anything"},
+    "GET /figures/runs": {"id": "anything"},
+    "GET /figures/sessions": {"id": "anything"},
     "GET /runs/{run_id}/memory/search": {"q": "anything"},
     "GET /sessions/search": {"q": "anything"},
     "GET /sessions/{session_id}/search": {"q": "anything"},

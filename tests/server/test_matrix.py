@@ -374,7 +374,11 @@ POST /sign-in                                 yes     yes     yes       yes
 POST /sign-out                                yes     yes     yes       yes
 GET /runs/{run_id}/head                       yes     yes     yes       yes
 GET /runs/{run_id}/usage                      yes     yes     yes       yes
+GET /runs/{run_id}/artifacts                  yes     yes     yes       yes
 GET /runs/{run_id}/artifacts/{artifact_id}    yes     yes     yes       yes
+GET /figures/runs                             yes     yes     yes       yes
+GET /figures/sessions                         yes     yes     yes       yes
+GET /activity                                 yes     yes     yes       yes
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from strongroom.opening import open_store
 from strongroom.server.telemetry import Figures, Metrics
+from strongroom.server.upkeep import Known, LastCheck, Size, with_check
 from tests.conftest import STORES
 from tests.server.conftest import client
 from tests.server.serving import Served, served
@@ -48,6 +50,18 @@ def test_a_check_counts_what_each_space_holds(address: str) -> None:
     assert (large["space"], large["runs"], large["sessions"], large["memories"]) == ("default", 1, 1, 1)
     assert (small["space"], small["runs"], small["sessions"], small["memories"]) == ("tenant", 1, 0, 0)
     assert large["bytes"] > 10_000 > small["bytes"] > 0 and told["more_spaces"] == 0
+
+
+def test_how_each_space_grew_is_kept_for_as_many_checks_as_a_line_shows(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server, client(server.url) as http:
+        for number in range(2):
+            http.post("/runs", json={"objective": "x" * 1_000, "run_id": f"r{number}"})
+            told = done(server, http, "check")
+        first, second = (one["spaces"]["default"] for one in told["sizes"])
+        assert second > first > 1_000 and told["check"]["spaces"][0]["bytes"] == second
+    known = Known(sizes=tuple(Size(datetime(2026, 1, day, tzinfo=UTC), {}) for day in range(1, 31)))
+    after = with_check(known, LastCheck(datetime(2026, 2, 1, tzinfo=UTC), 1.0, ok=True))
+    assert [one.at.day for one in after.sizes] == [*range(2, 31), 1]
 
 
 def test_a_backup_is_a_store_that_opens(tmp_path: Path) -> None:

@@ -144,3 +144,17 @@ async def test_a_restored_run_knows_its_usage_and_an_erased_one_has_none(ctx: An
     assert await back.usage() == await run.usage()
     await ctx.runs.erase("r", reason="asked to")
     assert await run.usage() == Usage()
+
+
+def test_a_tools_name_that_goes_on_and_on_is_cut_in_the_sums() -> None:
+    sums = usage.told(Usage(), "TOOL_RESULT", {"tool_name": "t" * 100_000, "ok": True})
+    assert list(sums.tools) == ["t" * usage.LONGEST_NAME]
+
+
+def test_sums_that_were_kept_before_tools_were_told_apart_are_made_anew() -> None:
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="x", run_id="r")
+        run.record("TOOL_RESULT", {"tool_name": "rows", "ok": True, "latency_ms": 5})
+        old = pack({"upto": 2, "usage": {"tool_results": 1, "total": {"calls": 1, "latency_ms": 5}}})
+        ctx.store.commit(Commit("c", (), (Put(Key("default", usage.KIND, "r"), old),)))
+        assert run.usage().tools["rows"].calls == 1

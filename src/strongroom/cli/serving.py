@@ -8,13 +8,12 @@ from pathlib import Path
 
 import click
 
-import strongroom
 from strongroom.cli.keys import with_keys
 from strongroom.cli.output import as_json, as_json_line, done, hide_secrets, say, wants_json
 from strongroom.cli.root import URL, address, cli, is_server, is_there, options, searching, space
 from strongroom.compat.aos_context import environment as aos
 from strongroom.compat.importing_aos import import_runs, run_folders
-from strongroom.console.sample import fill
+from strongroom.console.sample import write_day
 from strongroom.demo import play
 from strongroom.dispatch.worker import load, work
 from strongroom.errors import InvalidInput
@@ -128,7 +127,6 @@ def _serve_sample(command: click.Context, port: int) -> None:
     """Serve a store in a temporary folder, which goes when the server ends."""
     with tempfile.TemporaryDirectory(prefix="strongroom-demo-") as folder:
         url = str(Path(folder) / "agent.db")
-        with strongroom.open(url, space=space()) as ctx:
-            fill(ctx)
+        write_day(url, space=space())
         command.meta[URL] = url
         command.invoke(serve, host="127.0.0.1", port=port, workers=1, log_level="warning", no_keys=False)

@@ -34,6 +34,14 @@ class LeaseInfo(Struct, frozen=True):
     until: datetime
 
 
+class WaitingThread(Struct, frozen=True):
+    """A thread with a message that its handler has yet to take; `attempts` that failed so far."""
+
+    thread_id: str
+    handler: str
+    attempts: int
+
+
 class Queues(Struct, frozen=True):
     """`complete` is false if more threads wait than were looked at; `dead_letters` ends at a hundred."""
 
@@ -41,6 +49,7 @@ class Queues(Struct, frozen=True):
     leases: list[LeaseInfo]
     dead_letters: int
     complete: bool
+    waiting: list[WaitingThread]
 
 
 class _Waiting(Struct, frozen=True):
@@ -52,9 +61,9 @@ async def waiting(scope: Scope, limit: int = MOST_WAITING) -> Queues:
     """Return the queues of a space. What it costs depends on what waits, not on how many threads there are."""
     flags, dead = await scope.get_all([Scan(scope.space, MAIL, limit=limit), Scan(scope.space, DEAD, limit=100)])
     raised = [_Waiting(each.tags["receiver"], each.value.load()["thread_id"]) for each in flags.documents]
-    threads = list(dict.fromkeys(each.thread_id for each in raised))
-    documents = await scope.get_all([Get(scope.key(DELIVERY, thread_id)) for thread_id in threads])
-    states = {thread_id: read_delivery(document) for thread_id, document in zip(threads, documents, strict=True)}
+    ids = list(dict.fromkeys(each.thread_id for each in raised))
+    documents = await scope.get_all([Get(scope.key(DELIVERY, thread_id)) for thread_id in ids])
+    states = {thread_id: read_delivery(document) for thread_id, document in zip(ids, documents, strict=True)}
     first: dict[str, _Waiting] = {}
     for each in raised:
         first.setdefault(each.handler, each)
@@ -79,7 +88,12 @@ async def waiting(scope: Scope, limit: int = MOST_WAITING) -> Queues:
         for thread_id, state in states.items()
         if state.owner is not None and state.until > now
     ]
-    return Queues(queues, leases, len(dead.documents), flags.next is None)
+    threads = [WaitingThread(each.thread_id, each.handler, _failed(states[each.thread_id])) for each in raised]
+    return Queues(queues, leases, len(dead.documents), flags.next is None, threads)
+
+
+def _failed(state: Delivery) -> int:
+    return 0 if state.failing is None else state.failing.attempts
 
 
 def _is_put_off(state: Delivery, now: int) -> bool:

@@ -91,10 +91,16 @@ def _origin(text: str) -> str:
 def folders(settings: Settings) -> list[str]:
     """Return where this server keeps things, which is nobody else's business."""
     known = [Path(settings.snapshots), Path(settings.backups), Path(tempfile.gettempdir())]
-    scheme, mark, rest = settings.url.partition("://")
+    scheme, mark, _ = settings.url.partition("://")
     if not mark or scheme in ("sqlite", "file"):
-        known.append(Path(unquote(rest.removeprefix("/")) if mark else settings.url).parent)
+        known.append(file_of(settings.url).parent)
     return [str(path) for each in known for path in (each, each.resolve()) if path.is_absolute()]
+
+
+def file_of(url: str) -> Path:
+    """Return the file of a SQLite store's address."""
+    _, mark, rest = url.partition("://")
+    return Path(unquote(rest.removeprefix("/")) if mark else url)
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:

@@ -8,6 +8,8 @@ import logging
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import disk_usage
+from sqlite3 import sqlite_version
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +22,7 @@ from strongroom.errors import InvalidInput, StrongroomError
 from strongroom.opening import open_store
 from strongroom.scope import Scope
 from strongroom.server.responses import Refusal
-from strongroom.server.settings import Settings
+from strongroom.server.settings import Settings, file_of
 from strongroom.store import AsyncStore, Commit, Get, Key, Put, new_id
 
 log = logging.getLogger("strongroom.server")
@@ -30,6 +32,8 @@ KNOWN = Key(SPACE, "upkeep", "known")
 MOST_PROBLEMS = 20
 MOST_BACKUPS = 20
 MOST_SPACES = 100
+MOST_GROWING = 20  # spaces whose growth is kept
+MOST_SIZES = 30  # checks
 
 Work = Literal["check", "backup"]
 
@@ -59,9 +63,27 @@ class Backup(Struct, frozen=True):
     ok: bool
 
 
+class Size(Struct, frozen=True):
+    """How many bytes the largest spaces held at a check."""
+
+    at: datetime
+    spaces: dict[str, int]
+
+
 class Known(Struct, frozen=True):
+    """`sizes` are those of the last checks, the oldest first."""
+
     check: LastCheck | None = None
     backups: tuple[Backup, ...] = ()
+    sizes: tuple[Size, ...] = ()
+
+
+class Place(Struct, frozen=True):
+    """Where a store is: on what, the name of its file without its folder, and how much room is left there."""
+
+    kind: str
+    file: str | None = None
+    free_bytes: int | None = None
 
 
 class Upkeep:
@@ -76,6 +98,9 @@ class Upkeep:
     async def known(self) -> Known:
         found = await Scope(self._store, SPACE).get(Get(KNOWN))
         return Known() if found is None else msgspec.json.decode(found.value, type=Known)
+
+    async def place(self) -> Place:
+        return await asyncio.to_thread(_place, self._settings.url)
 
     def start(self, work: Work) -> None:
         """Begin, and return at once; `known` tells what came of it."""
@@ -95,7 +120,7 @@ class Upkeep:
         try:
             known = await self.known()
             if work == "check":
-                known = replace(known, check=await asyncio.to_thread(_check, self._settings.url))
+                known = with_check(known, await asyncio.to_thread(_check, self._settings.url))
             else:
                 made = await asyncio.to_thread(_backup, self._settings.url, Path(self._settings.backups))
                 known = replace(known, backups=(made, *known.backups)[:MOST_BACKUPS])
@@ -104,6 +129,20 @@ class Upkeep:
             log.error("a %s could not be made: %s", work, type(problem).__name__)
         finally:
             self.running = None
+
+
+def with_check(known: Known, made: LastCheck) -> Known:
+    """Return what is known after one more check."""
+    size = Size(made.at, {each.space: each.bytes for each in made.spaces[:MOST_GROWING]})
+    return replace(known, check=made, sizes=(*known.sizes, size)[-MOST_SIZES:])
+
+
+def _place(url: str) -> Place:
+    scheme, mark, _ = url.partition("://")
+    if not mark or scheme in ("sqlite", "file"):
+        path = file_of(url)
+        return Place(f"SQLite {sqlite_version}", path.name, disk_usage(path.parent).free if path.exists() else None)
+    return Place({"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "memory": "memory"}.get(scheme, "Redis"))
 
 
 def _check(url: str) -> LastCheck:

@@ -5,6 +5,7 @@ from strongroom.server.routes import (
     changes,
     classic,
     console,
+    figures,
     files,
     keys,
     memories,
@@ -18,5 +19,21 @@ from strongroom.server.routes import (
     threads,
 )
 
-GROUPS = (runs, sessions, store, memories, threads, files, changes, search, prompt, classic, packs, keys, ops, console)
+GROUPS = (
+    runs,
+    sessions,
+    store,
+    memories,
+    threads,
+    files,
+    changes,
+    search,
+    prompt,
+    classic,
+    packs,
+    keys,
+    ops,
+    console,
+    figures,
+)
 ENDPOINTS: list[Endpoint] = [each for group in GROUPS for each in group.endpoint]

@@ -12,7 +12,7 @@ from strongroom.server.meaning import Meaning
 from strongroom.server.request import Request
 from strongroom.server.responses import Refusal, Whole
 from strongroom.server.router import Endpoints
-from strongroom.server.upkeep import Backup, Known, LastCheck, Work
+from strongroom.server.upkeep import Backup, LastCheck, Place, Size, Upkeep, Work
 from strongroom.services.memories.values import SearchHealth
 from strongroom.store import Durability, Scan
 
@@ -82,12 +82,14 @@ class Calls(Struct, frozen=True):
 
 
 class UpkeepPage(Struct, frozen=True):
-    """`running` is what this worker is at."""
+    """`running` is what this worker is at; `sizes` are those of the last checks, the oldest first."""
 
     durability: Durability
     check: LastCheck | None
     backups: tuple[Backup, ...]
     running: str | None
+    sizes: tuple[Size, ...]
+    place: Place
 
 
 class Begun(Struct, frozen=True):
@@ -115,8 +117,10 @@ async def calls(request: Request[None, None]) -> Calls:
 @endpoint("GET /upkeep", "admin", "The last check, and the backups")
 async def upkeep(request: Request[None, None]) -> UpkeepPage:
     _require_operator(request)
-    known: Known = await request.app.state.upkeep.known()
-    return UpkeepPage(request.ctx.durability, known.check, known.backups, request.app.state.upkeep.running)
+    kept: Upkeep = request.app.state.upkeep
+    known = await kept.known()
+    place = await kept.place()
+    return UpkeepPage(request.ctx.durability, known.check, known.backups, kept.running, known.sizes, place)
 
 
 @endpoint("POST /upkeep/check", "admin", "Check the whole store, beside everything else")

@@ -29,15 +29,17 @@ from strongroom.values import ModelUsage, Usage
 KIND = "run_usage"
 BLOCK = 256
 TYPES = ("MODEL_ACTION", "TOOL_RESULT")
-MOST_MODELS = 100
+MOST_MODELS = 100  # and as many tools
+LONGEST_NAME = 200
 OTHERS = "(others)"
 
 
 class Sums(Struct, frozen=True):
-    """The stored form: what the first `upto` events of the ledger come to."""
+    """The stored form: what the first `upto` events of the ledger come to, and whether that is told `by_tool` too."""
 
     upto: int = 0
     usage: Usage = Usage()
+    by_tool: bool = False
 
 
 def usage_key(ref: Ref) -> Key:
@@ -83,7 +85,8 @@ def _sums(document: Document | None) -> Sums:
     if document is None:
         return Sums()
     try:
-        return msgspec.json.decode(document.value, type=Sums)
+        sums = msgspec.json.decode(document.value, type=Sums)
+        return sums if sums.by_tool else Sums()  # kept before tools were told apart: the ledger knows better
     except msgspec.ValidationError:  # an infinite sum was kept, and JSON has none: the ledger knows better
         return Sums()
 
@@ -97,7 +100,7 @@ async def _upto(ref: Ref, sums: Sums, tail: Slice, length: int) -> Sums:
     for record in tail.records:
         if record.index >= sums.upto:
             made = added(made, record)
-    return Sums(length, made)
+    return Sums(length, made, by_tool=True)
 
 
 def added(sums: Usage, record: Record) -> Usage:
@@ -112,19 +115,22 @@ def told(sums: Usage, type: str, payload: Mapping[str, Any]) -> Usage:
     fields = {name: payload.get(name) or 0 for name in ModelUsage.__struct_fields__ if name not in ("calls", "errors")}
     failed = payload.get("error") is not None or payload.get("ok") is False
     one = ModelUsage(calls=1, errors=int(failed), **fields)
+    made = msgspec.structs.replace(sums, total=summed([sums.total, one]))
     if type == "TOOL_RESULT":
-        return msgspec.structs.replace(_plus(sums, one), tool_results=sums.tool_results + 1)
-    name = payload.get("model")
-    if name is None:
-        return msgspec.structs.replace(_plus(sums, one), model_actions=sums.model_actions + 1)
-    if name not in sums.models and len(sums.models) >= MOST_MODELS:
+        tools = _with(sums.tools, payload.get("tool_name"), one)
+        return msgspec.structs.replace(made, tool_results=sums.tool_results + 1, tools=tools)
+    models = _with(sums.models, payload.get("model"), one)
+    return msgspec.structs.replace(made, model_actions=sums.model_actions + 1, models=models)
+
+
+def _with(known: dict[str, ModelUsage], name: Any, one: ModelUsage) -> dict[str, ModelUsage]:
+    """Return the sums by name with one more; of what has no name there are none. Names that go on and on are cut."""
+    if not isinstance(name, str):
+        return known
+    name = name[:LONGEST_NAME]
+    if name not in known and len(known) >= MOST_MODELS:
         name = OTHERS
-    models = {**sums.models, name: summed([sums.models.get(name, ModelUsage()), one])}
-    return msgspec.structs.replace(_plus(sums, one), model_actions=sums.model_actions + 1, models=models)
-
-
-def _plus(sums: Usage, one: ModelUsage) -> Usage:
-    return msgspec.structs.replace(sums, total=summed([sums.total, one]))
+    return {**known, name: summed([known.get(name, ModelUsage()), one])}
 
 
 def summed(parts: Iterable[ModelUsage]) -> ModelUsage:

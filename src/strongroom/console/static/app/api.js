@@ -47,6 +47,14 @@ export const post = async (address, body = {}, method = "POST") => answered(awai
 export const keep = async () => { await answered(await fetch("sign-in", { method: "POST", headers: headers() })); key = null; };
 export const drop = async () => answered(await fetch("sign-out", { method: "POST" }));
 
+/** The first bytes of a file as text; null if they are none. */
+export const beginning = async (address, first) => {
+  const response = await fetch(url(address, { first }), { headers: headers() });
+  if (!response.ok) await answered(response);
+  const text = new TextDecoder().decode(new Uint8Array(await response.arrayBuffer()), { stream: true });
+  return /[\u0000\ufffd]/.test(text) ? null : text;
+};
+
 /** Bytes for a download, as a file of the browser's. */
 export const download = async (address, name) => {
   const response = await fetch(address, { headers: headers() });

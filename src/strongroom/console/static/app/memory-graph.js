@@ -5,7 +5,7 @@ import { href } from "./router.js";
 const W = 140, H = 40, GAP_X = 24, GAP_Y = 12, FAR = 2;
 const cut = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
 
-const parents = (one) => [...one.derived_from, ...one.source_refs];
+const parents = (one) => [...new Set([...one.derived_from, ...one.source_refs])];
 
 /** Columns: negative ones are sources, 0 is the memory, positive ones follow from it. */
 const place = (one, all) => {

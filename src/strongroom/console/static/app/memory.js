@@ -5,7 +5,8 @@ import { Button, Empty, Line, Skeleton, Status, Trust, useKeys } from "./ui.js";
 import { go, href, set } from "./router.js";
 import { path } from "./api.js";
 import { can } from "./state.js";
-import { useList, usePage, useQuery } from "./query.js";
+import { number, plural } from "./format.js";
+import { useCounted, useList, usePage, useQuery } from "./query.js";
 import { MemoryDetail } from "./memory-detail.js";
 
 const TYPES = ["fact", "preference", "policy", "decision", "invariant"];
@@ -48,11 +49,12 @@ export const Memory = ({ id, params }) => {
   const status = params.status ?? "active", { hits, loaded, degraded, next, more, busy } = useFound(params, status);
   const direct = useQuery(id && !hits.some((hit) => hit.memory.id === id) ? path("memories", id) : null, {}, ["memories"]).data;
   const chosen = id ? hits.find((hit) => hit.memory.id === id)?.memory ?? direct : null, shown = chosen ?? (id ? null : hits[0]?.memory);
+  const counted = useCounted();
   usePage(shown ? path("memories", shown.id) : null);
   const at = hits.findIndex((hit) => hit.memory.id === shown?.id);
   const move = (step) => hits[at + step] && go("memory", hits[at + step].memory.id, params);
   useKeys({ j: () => move(1), k: () => move(-1) });
-  useEffect(() => { document.querySelector(".inbox-row.current")?.scrollIntoView({ block: "nearest" }); }, [shown?.id]);
+  useEffect(() => { document.querySelector(".inbox-row.current")?.scrollIntoView({ block: "nearest" }); }, [shown?.id, loaded]);
   const filtered = params.q || params.type || params.scope || params.trust || params.user || params.as_of || status !== "active", past = endOf(params.as_of) !== null;
   if (loaded && !hits.length && !filtered && !id) return html`<div class="page">
     <${Empty} page icon="memory" title="Nothing is known yet" command='strongroom memories add "likes tea" --user u1'>Nothing becomes known by being written: it is proposed, reviewed and committed. Propose the first with <code>ctx.memories.propose(…)</code>.<//></div>`;
@@ -71,7 +73,7 @@ export const Memory = ({ id, params }) => {
       ${degraded && html`<p class="banner warn" role="status"><${Icon} name="alert" /><span>${degraded}</span></p>`}
       ${!loaded ? html`<${Skeleton} rows=${8} />` : html`<ul class="inbox">${hits.map((hit) => html`<${Row} key=${hit.memory.id} hit=${hit} current=${hit.memory.id === shown?.id} params=${params} />`)}</ul>`}
       ${loaded && !hits.length && html`<${Empty} icon="search" title="Nothing is known about this">Memories of a user or a project are found when it is named; with an embedder, search goes by meaning too.<//>`}
-      <div class="list-foot"><span>${hits.length} shown</span>${next && html`<${Button} small onClick=${more} disabled=${busy}>More<//>`}<span><kbd>j</kbd> <kbd>k</kbd> move</span></div></div>
-    ${shown ? html`<${MemoryDetail} key=${shown.id} one=${shown} />` : html`<div class="split-detail">${id && html`<${Empty} icon="memory" title="No such memory">No memory of this space has this id.<//>`}</div>`}
+      <div class="list-foot"><span>${next && counted ? `${number(hits.length)} of ${number(counted.memories)}` : plural(hits.length, "memory", "memories")}</span>${next && html`<${Button} small onClick=${more} disabled=${busy}>More<//>`}<span><kbd>j</kbd> <kbd>k</kbd> move</span></div></div>
+    ${shown ? html`<${MemoryDetail} key=${shown.id} one=${shown} params=${params} />` : html`<div class="split-detail">${id && html`<${Empty} icon="memory" title="No such memory">No memory of this space has this id.<//>`}</div>`}
   </div>`;
 };

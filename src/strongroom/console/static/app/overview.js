@@ -1,26 +1,25 @@
 // First: what needs a person. Then: what runs, what is promised, what just happened.
-import { html, cx, useState, useEffect } from "./lib.js";
+import { html, cx, useEffect, useRef } from "./lib.js";
 import { Icon, eventLook } from "./icons.js";
 import { Empty, Line, Section, Status, Time, Wide } from "./ui.js";
-import { bytes, exact, plural } from "./format.js";
+import { bytes, exact, money, number, plural } from "./format.js";
 import { href } from "./router.js";
 import { can, state, useApp } from "./state.js";
-import { useList, usePage, useQuery } from "./query.js";
-import { watch } from "./live.js";
+import { useCounted, useFigures, useList, usePage, useQuery } from "./query.js";
 import { usePending } from "./decisions.js";
 
 const Need = ({ tone, count, title, detail, to, verb }) => html`
   <li><a class=${cx("need", tone)} href=${to}><b class="need-count">${count}</b><span class="need-text"><strong><${Line} text=${title} max=${80} /></strong>
     <span><${Line} text=${detail} /></span></span><span class="need-go">${verb}<${Icon} name="right" /></span></a></li>`;
 
-const needs = (pending, runs, letters) => {
+const needs = (pending, runs, told, letters) => {
   const flagged = pending.filter((one) => one.flags.length).length, n = pending.length;
   const of = (status) => runs.filter((one) => one.status === status);
   return [
     n && { tone: flagged ? "warn" : "", count: n, title: n === 1 ? "Proposal waits for review" : "Proposals wait for review", detail: flagged ? `${flagged} flagged, the riskiest first` : "none flagged", to: href("review"), verb: "Review" },
-    ...of("FAILED").map((one) => ({ tone: "bad", count: 1, title: `Run ${one.run_id} failed`, detail: one.last_action_summary || one.next_action || one.objective, to: href("runs", one.run_id), verb: "Open" })),
+    ...of("FAILED").map((one) => ({ tone: "bad", count: 1, title: `Run ${one.run_id} failed`, detail: told[one.run_id]?.error || one.last_action_summary || one.next_action || one.objective, to: href("runs", one.run_id), verb: "Open" })),
     ...of("WAITING_INPUT").map((one) => ({ tone: "warn", count: 1, title: `Run ${one.run_id} waits for you`, detail: one.next_action || one.objective, to: href("runs", one.run_id), verb: "Answer" })),
-    letters.length && { tone: "bad", count: letters.length, title: letters.length === 1 ? "Dead letter" : "Dead letters", detail: letters[0].error, to: href("threads"), verb: "Look" },
+    letters.length && { tone: "bad", count: letters.length, title: letters.length === 1 ? "Dead letter" : "Dead letters", detail: `${letters[0].handler}: ${letters[0].error}`, to: href("threads"), verb: "Look" },
   ].filter(Boolean);
 };
 
@@ -34,51 +33,58 @@ const Promises = ({ upkeep }) => {
   const { data } = useQuery("durability");
   if (!data) return null;
   const survives = [data.survives_process_crash && "a process crash", data.survives_power_cut && "a power cut"].filter(Boolean).join(" and ");
-  return html`<ul class="promises"><li class=${data.name === "durable" ? "ok" : "warn"}><${Icon} name="shield" /><div><b>May lose ${data.may_lose}</b>
+  return html`<ul class="promises"><li class=${data.name === "durable" ? "ok" : "warn"}><${Icon} name="shield" /><div><b>${data.may_lose === "nothing" ? "Loses nothing" : `May lose ${data.may_lose}`}</b>
     <span>${survives ? `survives ${survives}` : "survives nothing"}</span></div></li>${upkeep && html`<${Proven} upkeep=${upkeep} />`}</ul>`;
 };
 
-const MEANS = {
-  run: (one) => ["WS_UPDATE_APPLIED", "Run", one.id, href("runs", one.id)], session: (one) => ["MESSAGE", "Session", one.id, href("sessions", one.id)],
-  memory: (one) => ["MEMORY_COMMITTED", "Memory", one.id, href("memory", one.id)], batch: (one) => ["MEMORY_PROPOSED", "Proposal", one.id, href("review")],
-  thread: (one) => ["TOOL_CALL", "Thread", one.id, href("threads")], file: (one) => ["SNAPSHOT", "File", one.id, href("overview")],
+/** What somebody did, in words: an event of a run, a message, or a change of memories. */
+const SAYS = {
+  RUN_START: (one) => `starts ${one.id}`, TOOL_CALL: (one) => `calls ${one.about} in ${one.id}`, TOOL_RESULT: (one) => `has the answer of ${one.about} in ${one.id}`,
+  MODEL_ACTION: (one) => `${one.about || "decides"}, in ${one.id}`, WS_UPDATE_APPLIED: (one) => `moves ${one.id} to step ${one.about}`, WS_UPDATE_REJECTED: (one) => `is refused in ${one.id}`,
+  ERROR: (one) => `fails in ${one.id}: ${one.about}`, MILESTONE: (one) => `${one.about}, in ${one.id}`, ROLLED_BACK: (one) => `rolls ${one.id} back, to step ${one.about}`, FORKED: (one) => `forks ${one.id}`,
+  MESSAGE: (one) => `${one.who === "user" ? "asks" : "answers"} in ${one.about}`, PROPOSED: () => "proposes memories", MEMORY_PROPOSED: (one) => `proposes memories in ${one.id}`,
+  COMMITTED: (one) => `accepts ${one.about}`, REJECTED: () => "rejects a proposal", REVOKED: (one) => `revokes ${one.about}`, ERASED: (one) => `erases ${one.about || "what was asked"}`,
 };
-const MOST = 12;
+const LOOK = { PROPOSED: "MEMORY_PROPOSED", COMMITTED: "MEMORY_COMMITTED", REJECTED: "MEMORY_REJECTED", REVOKED: "MEMORY_REJECTED" };
+const WHERE = { run: (one) => href("runs", one.id), session: (one) => href("sessions", one.id), memory: (one) => href("memory", one.id), batch: () => href("review") };
+const TOPICS = ["runs", "sessions", "memories", "review"], MOST = 10;
+const keyOf = (one) => `${one.at} ${one.kind} ${one.id} ${one.type}`;
 
-/** What changed while this page was open; the stream itself, read by people. */
+/** What happened last, and what happens while this page is open: that is marked for a moment. */
 const Feed = () => {
-  const [items, add] = useState([]);
-  useEffect(() => watch(["runs", "sessions", "memories", "review", "threads", "files"], (changes) => {
-    const fresh = changes.map((one) => ({ ...one, at: one.at ?? new Date().toISOString() })).reverse();
-    add((before) => [...fresh, ...before].slice(0, MOST));
-  }), []);
+  const { data } = useQuery("activity", { limit: MOST }, TOPICS), seen = useRef(null);
+  const items = data?.activity ?? [], known = seen.current;
+  useEffect(() => { if (data) seen.current = new Set(items.map(keyOf)); }, [data]);
   if (!items.length) return html`<p class="quiet-empty"><${Icon} name="clock" />What happens from now on shows up here.</p>`;
   return html`<ol class="feed">${items.map((one) => {
-    const [kind, what, id, to] = (MEANS[one.kind] ?? ((other) => ["", other.kind ?? other.topic, other.id ?? "", href("overview")]))(one);
-    const [icon, tone] = eventLook(kind);
-    return html`<li class="fresh" key=${`${one.at} ${id}`}><a href=${to}><span class=${cx("glyph", tone)}><${Icon} name=${icon} /></span>
-      <span class="feed-text"><b>${what}</b> <${Line} text=${id} max=${60} /></span><${Time} brief at=${one.at} /></a></li>`;
+    const [icon, tone] = eventLook(LOOK[one.type] ?? one.type);
+    return html`<li class=${cx(known && !known.has(keyOf(one)) && "fresh")} key=${keyOf(one)}><a href=${(WHERE[one.kind] ?? (() => href("overview")))(one)}><span class=${cx("glyph", tone)}><${Icon} name=${icon} /></span>
+      <span class="feed-text"><b><${Line} text=${one.who || "somebody"} max=${40} /></b> <${Line} text=${(SAYS[one.type] ?? (() => `records ${one.type} in ${one.id}`))(one)} max=${90} /></span><${Time} brief at=${one.at} /></a></li>`;
   })}</ol>`;
 };
 
 export const Overview = () => {
   const { connection } = useApp();
-  const pending = usePending(), runs = useList("runs", { limit: 50 }, "runs", ["runs"]);
+  const pending = usePending(), runs = useList("runs", { limit: 50, reverse: true }, "runs", ["runs"]);
   const letters = useQuery("threads/dead", { limit: 100 }, ["threads"]).data?.letters ?? [];
-  const { data: upkeep } = useQuery(can("keys") ? "upkeep" : null), size = upkeep?.check?.spaces.find((one) => one.space === state.me.space);
-  usePage("runs", { limit: 50 });
-  const list = needs(pending, runs.items, letters), active = runs.items.filter((one) => ["BUSY", "PAUSED", "WAITING_INPUT"].includes(one.status));
+  const { data: upkeep } = useQuery(can("keys") ? "upkeep" : null), size = useCounted();
+  const active = runs.items.filter((one) => ["BUSY", "PAUSED", "WAITING_INPUT"].includes(one.status));
+  const told = useFigures("runs", [...runs.items.filter((one) => one.status === "FAILED"), ...active].map((one) => one.run_id), "runs");
+  usePage("runs", { limit: 50, reverse: true });
+  const list = needs(pending, runs.items, told, letters);
   if (runs.loaded && !runs.items.length && !list.length) return html`<div class="page"><${Empty} page icon="overview" title="An empty strongroom" command="strongroom demo --serve">
     Nothing was written into this space yet. Fill a store with a day of agents at work, or open this one from your own program.<//></div>`;
   return html`<div class="page overview"><div class="columns">
     <div class="wide"><header class="page-head"><div><h1>${list.length ? `${plural(list.length, "thing")} ${list.length === 1 ? "needs" : "need"} a person` : "Nothing needs you"}</h1>
-      <p class="lead">${size && html`<span title=${`As counted ${exact(upkeep.check.at)}`}>${plural(size.runs, "run")}, ${plural(size.sessions, "session")} and ${plural(size.memories, "memory", "memories")}</span>`} in <b><${Line} text=${state.me.space} /></b></p></div></header>
+      <p class="lead">${size && html`<span title=${`As counted ${exact(size.at)}`}>${plural(size.runs, "run")}, ${plural(size.sessions, "session")} and ${plural(size.memories, "memory", "memories")}</span>`} in <b><${Line} text=${state.me.space} /></b></p></div></header>
       ${list.length ? html`<ul class="needs">${list.map((one) => html`<${Need} ...${one} />`)}</ul>`
         : html`<${Empty} icon="check" title="All quiet">Proposals, failed runs and dead letters show up here by themselves.<//>`}
       <${Section} id="active" title="Active runs" count=${active.length} aside=${html`<a href="#/runs">All runs</a>`}>
-        <${Wide} label="Active runs"><table class="table rows"><thead><tr><th>Run</th><th>Status</th><th>Next action</th><th class="num">Step</th></tr></thead>
+        <${Wide} label="Active runs"><table class="table rows"><thead><tr><th>Run</th><th>Status</th><th>Next action</th><th class="num">Step</th><th class="num">Cost</th><th class="num">Last</th></tr></thead>
           <tbody>${active.map((one) => html`<tr><td class="name"><a class="row-link" href=${href("runs", one.run_id)}><b><${Line} text=${one.run_id} max=${40} /></b></a></td>
-            <td><${Status} value=${one.status} /></td><td class="cut"><${Line} text=${one.next_action} /></td><td class="num">${one._update_seq}</td></tr>`)}</tbody></table><//><//>
+            <td><${Status} value=${one.status} /></td><td class="cut"><${Line} text=${one.next_action} /></td><td class="num">${number(one._update_seq)}</td>
+            <td class="num">${told[one.run_id] ? money(told[one.run_id].cost) : ""}</td><td class="num">${told[one.run_id] && html`<${Time} brief at=${told[one.run_id].last_at} />`}</td></tr>`)}</tbody></table><//>
+        ${runs.loaded && !active.length && html`<p class="quiet-empty"><${Icon} name="clock" />No run is at work, paused or waiting.</p>`}<//>
     </div>
     <div class="narrow"><${Section} id="promised" title="In force" aside=${html`<a href="#/operations">Operations</a>`}><${Promises} upkeep=${upkeep} /><//>
       <${Section} id="activity" title="Activity" aside=${html`<span class=${cx("live-dot", connection === "live" ? "live" : "lost")}>${connection === "live" ? "live" : "paused"}</span>`}><${Feed} /><//></div>

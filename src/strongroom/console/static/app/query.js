@@ -1,7 +1,7 @@
 // Asking and keeping: a component says what it shows, and has it again when the live stream says that it changed.
 import { useState, useEffect, useRef, useCallback } from "./lib.js";
 import { get, url } from "./api.js";
-import { change, complain } from "./state.js";
+import { can, change, complain, state } from "./state.js";
 import { watch } from "./live.js";
 
 const kept = new Map(); // the newest answers, so that going back shows something at once
@@ -48,12 +48,44 @@ export const useList = (path, query, name, topics = []) => {
   };
   const seen = new Set();
   const items = [...(first.data?.[name] ?? []), ...mine.items].filter((one) => {
-    const id = one.run_id ?? one.id ?? one.thread_id ?? one.path;
+    const id = one.episode_id ?? one.run_id ?? one.id ?? one.thread_id ?? one.path;
     if (seen.has(id)) return false;
     seen.add(id);
     return true;
   });
   return { items, next, more, busy: mine.busy, loaded: first.data !== undefined, error: first.error, again: first.again };
+};
+
+const MOST_AT_ONCE = 25;
+
+/** What the things of a list came to, by id, asked a few at a time once the list is there; again for those that changed. */
+export const useFigures = (kind, ids, topic) => {
+  const [found, set] = useState({}), shown = useRef([]), name = kind === "runs" ? "run_id" : "session_id";
+  shown.current = ids;
+  const ask = async (some, isAlive) => {
+    for (let at = 0; at < some.length && isAlive(); at += MOST_AT_ONCE) {
+      const query = some.slice(at, at + MOST_AT_ONCE).map((id) => `id=${encodeURIComponent(id)}`).join("&");
+      const told = await get(`figures/${kind}?${query}`).catch(() => null); // a list without figures is still a list
+      if (told && isAlive()) set((before) => ({ ...before, ...Object.fromEntries(told[kind].map((one) => [one[name], one])) }));
+    }
+  };
+  useEffect(() => {
+    let alive = true;
+    ask(ids.filter((id) => !(id in found)), () => alive);
+    return () => { alive = false; };
+  }, [ids.join("\n")]);
+  useEffect(() => {
+    let alive = true;
+    const stop = watch([topic], (changes) => ask(changes.length ? shown.current.filter((id) => changes.some((one) => one.id === id)) : shown.current, () => alive));
+    return () => { alive = false; stop(); };
+  }, [topic]);
+  return found;
+};
+
+/** How much the space held when everything was last looked at, for the server's own administrators. */
+export const useCounted = () => {
+  const { data } = useQuery(can("keys") ? "upkeep" : null), size = data?.check?.spaces.find((one) => one.space === state.me.space);
+  return size ? { ...size, at: data.check.at } : null;
 };
 
 /** Tell the shell which answer stands behind the page ("this page as JSON"). */

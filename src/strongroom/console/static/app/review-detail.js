@@ -44,19 +44,19 @@ const Said = ({ source }) => html`<ol class="excerpt">${source.messages.map((one
 
 /** The lowest of its sources decides; shown as links of a chain with the result at the end. */
 const Chain = ({ links, result }) => html`<ol class="chain">${links.map(([name, trust], i) => html`<li><span class="chain-role">
-  ${i === 0 ? "proposed by" : "derived from"}</span><b><${Line} text=${name} /></b><${Trust} value=${trust} />
+  ${i === 0 ? "proposed by" : "derived from"}</span><b><${Line} text=${name.replace(/^https?:\/\//, "")} max=${40} /></b>${trust ? html`<${Trust} value=${trust} />` : html`<span class="muted" title="What it says was not reviewed here, so it adds no trust">not a memory</span>`}
   </li>`)}<li class="result"><span class="chain-role">so it is</span><b>the lowest of these</b><${Trust} value=${result} /></li>
   </ol>`;
 
-export const Detail = ({ one, may, place, onAccept, onReject, onEdit }) => {
+export const Detail = ({ one, params, may, place, onAccept, onReject, onEdit }) => {
   const { request } = one, refs = (request.source_refs ?? []).slice(0, 20);
   const { data: known } = useQuery(refs.length ? `memories/sources?${refs.map((ref) => `ref=${encodeURIComponent(ref)}`).join("&")}` : null);
   const sources = known?.sources ?? [], source = sources.find((other) => other.kind === "message");
-  const chain = [[one.proposer, one.trust], ...sources.filter((other) => other.trust).slice(0, 3).map((other) => [other.ref, other.trust])];
+  const chain = [[one.proposer, one.trust], ...sources.slice(0, 3).map((other) => [other.ref, other.trust])];
   return html`<article class="split-detail review-detail" aria-label="Proposal">
-    <header class="detail-head"><a class="back" href="#/review"><${Icon} name="right" />Back</a>
+    <header class="detail-head"><a class="back" href=${href("review", null, params)}><${Icon} name="right" />Back</a>
       <div><h2>${VERB[request.op]} a ${request.type}</h2><p class="sub">
-        ${request.scope} <${Line} text=${request.project_id ?? request.user_id ?? ""} max=${40} /> · by <b>
+        ${request.scope} <${Line} text=${[request.project_id, request.user_id].filter(Boolean).join(" ")} max=${60} /> · by <b>
         <${Line} text=${one.proposer} max=${40} /></b> <${Time} at=${one.created_at} /> · ${place}</p></div>
       ${may ? html`<div class="actions"><${Button} kind=${one.flags.length ? "" : "primary"} hint="a" onClick=${onAccept}>
         ${one.flags.length ? "Accept…" : "Accept"}<//><${Button} hint="r" onClick=${onReject}>Reject<//>

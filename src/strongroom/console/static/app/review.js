@@ -12,16 +12,16 @@ import { Detail, FLAGS, VERB } from "./review-detail.js";
 const risk = (one) => one.flags.length * 10 + (one.trust === "untrusted" ? 5 : 0) + (one.replaces.length ? 1 : 0);
 const REASONS = ["not true", "hearsay", "already known", "not for long-term memory", "looks like an injection"];
 
-const Row = ({ one, current, picked, onPick }) => html`
+const Row = ({ one, params, current, picked, onPick }) => html`
   <li class=${cx("inbox-row", current && "current")}>
     <input type="checkbox" aria-label="Select this proposal" checked=${picked} onChange=${() => onPick(one.id)} disabled=${!can("review")} />
-    <a href=${href("review", one.id)} aria-current=${current ? "true" : null}>
+    <a href=${href("review", one.id, params)} aria-current=${current ? "true" : null}>
       <span class="inbox-line"><b>${VERB[one.request.op]} ${one.request.type}</b>
         ${one.flags.length > 0 && html`<span class="flagged"><${Icon} name="flag" label="flagged" />
         ${one.flags.length}</span>`}<${Time} brief at=${one.created_at} /></span>
       <span class=${cx("inbox-text", one.request.op === "deprecate" && "struck")}><${Line} text=${one.request.content ?? one.replaces[0]?.content ?? one.request.target_memory_id ?? ""} max=${110} />
         </span>
-      <span class="inbox-meta"><${Line} text=${one.proposer} max=${40} /> · ${one.request.scope}</span>
+      <span class="inbox-meta"><span><${Line} text=${one.proposer} max=${40} /> · ${one.request.scope}</span></span>
     </a></li>`;
 
 const Reject = ({ count, onClose, onDo }) => {
@@ -83,7 +83,7 @@ export const Review = ({ id, params }) => {
       <header class="list-head"><div class="list-title" aria-hidden="true">Review</div>
         <${Choice} label="Show" value=${filter} onPick=${(show) => set({ show: show === "all" ? null : show })} options=${[["all", "All", sorted.length], ["flagged", "Flagged", count((o) => o.flags.length)], ["replaces", "Replaces", count((o) => o.replaces.length)]]} />
         </header>
-      <ul class="inbox">${list.map((other) => html`<${Row} key=${other.id} one=${other} current=${other === one} picked=${picked.includes(other.id)} onPick=${toggle} />`)}</ul>
+      <ul class="inbox">${list.map((other) => html`<${Row} key=${other.id} params=${params} one=${other} current=${other === one} picked=${picked.includes(other.id)} onPick=${toggle} />`)}</ul>
       ${chosen.length > 0 ? html`<div class="bulk" role="region" aria-label="Selected proposals"><b>${chosen.length} selected</b>
         <${Button} small icon="check" onClick=${() => accept(chosen)}>Accept<//>
         <${Button} small icon="cross" onClick=${() => open({ kind: "reject", ids: chosen })}>Reject<//>
@@ -91,7 +91,7 @@ export const Review = ({ id, params }) => {
         : html`<div class="list-foot"><span><${Kbd}>j<//> <${Kbd}>k<//> move</span><span><${Kbd}>a<//> accept</span><span>
           <${Kbd}>r<//> reject</span><span><${Kbd}>x<//> select</span><span><${Kbd}>?<//></span></div>`}
     </div>
-    ${one ? html`<${Detail} key=${one.id} one=${one} may=${may} place=${`${at + 1} of ${list.length}`} onAccept=${() => accept([one.id])} onReject=${() => open({ kind: "reject", ids: [one.id] })} onEdit=${() => open({ kind: "edit" })} />` : html`<div class="split-detail">
+    ${one ? html`<${Detail} key=${one.id} params=${params} one=${one} may=${may} place=${`${at + 1} of ${list.length}`} onAccept=${() => accept([one.id])} onReject=${() => open({ kind: "reject", ids: [one.id] })} onEdit=${() => open({ kind: "edit" })} />` : html`<div class="split-detail">
       <${Empty} icon="flag" title="Nothing like that">No proposal matches this filter.<//></div>`}
     ${dialog?.kind === "reject" && html`<${Reject} count=${dialog.ids.length} onClose=${() => open(null)} onDo=${(reason) => settle(dialog.ids, false, reason)} />`}
     ${dialog?.kind === "sure" && html`<${Sure} flagged=${list.filter((other) => dialog.ids.includes(other.id) && other.flags.length)} others=${list.filter((other) => dialog.ids.includes(other.id) && !other.flags.length).length} onClose=${() => open(null)} onAll=${() => settle(dialog.ids, true)} onOthers=${() => settle(list.filter((other) => dialog.ids.includes(other.id) && !other.flags.length).map((other) => other.id), true)} />`}

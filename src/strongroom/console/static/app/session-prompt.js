@@ -34,9 +34,13 @@ const partsOf = (win, info) => {
   return KINDS.map(([id, name]) => [id, name, sums[id].tokens, sums[id].count]).filter(([, , tokens]) => tokens > 0);
 };
 
-export const Prompt = ({ info, win, refused, budget, strategy, onBudget }) => {
+/** What is kept for the answer unless somebody says otherwise: a sixth. */
+export const usual = (budget) => Math.round(budget / 300) * 50;
+
+export const Prompt = ({ info, told, win, refused, budget, reserve, strategy, onBudget }) => {
   const [more, show] = useState(false), parts = partsOf(win, info), used = win?.total_tokens ?? 0;
-  const all = [...parts, ["free", "Free", Math.max(0, budget - used), 0]], unit = Math.max(budget, used, 1), receipt = win?.receipt;
+  const all = [...parts, ["reserve", "Kept for the answer", reserve, 0], ["free", "Free", Math.max(0, budget - reserve - used), 0]], unit = Math.max(budget, used + reserve, 1), receipt = win?.receipt;
+  const out = (receipt?.left_out ?? []).reduce((sum, one) => sum + one.count, 0), tokensOut = win && told ? told.tokens - used : 0;
   const copy = () => navigator.clipboard?.writeText(JSON.stringify(win.messages.map((one) => one.message), null, 2)).then(() => toast("Copied the prompt as JSON"), complain);
   return html`<aside class=${cx("prompt", more && "more")} aria-label="Prompt">
     <header><h2>The next prompt</h2><p class="muted">${win ? `${number(win.messages.length)} of ${number(info.messages)} messages` : "…"}</p></header>
@@ -51,7 +55,8 @@ export const Prompt = ({ info, win, refused, budget, strategy, onBudget }) => {
         <td class="num">${number(tokens)}</td><td class="num muted">${Math.round((tokens / unit) * 100)}%</td></tr>`)}</tbody></table>
     <label class="field row">Strategy<select value=${strategy} onChange=${(e) => set({ strategy: e.target.value })}>
       ${STRATEGIES.map(([id, name]) => html`<option value=${id} selected=${id === strategy}>${name}</option>`)}</select></label>
-    <h3>Left out <span class="count">${number((receipt?.left_out ?? []).reduce((sum, one) => sum + one.count, 0))}</span></h3>
+    <label class="field row">For the answer<input type="number" min="0" max=${budget} step="50" value=${reserve} onChange=${(e) => set({ reserve: e.target.value })} /></label>
+    <h3 class="left-head"><span>Left out <span class="count">${number(out)}</span></span>${out > 0 && tokensOut > 0 && html`<span class="muted num">${told.exact ? "" : "about "}${number(tokensOut)} tok</span>`}</h3>
     ${receipt?.left_out.length ? html`<ul class="left-out">${receipt.left_out.map((one) => html`<li><div><b>${(WHY_OUT[one.reason] ?? [one.reason])[0]}</b>
       <span class="num">${plural(one.count, "message")}</span></div><p>${one.first === one.last ? `Number ${one.first}` : `Numbers ${number(one.first)} to ${number(one.last)}`}${WHY_OUT[one.reason] ? `: ${WHY_OUT[one.reason][1]}` : ""}.</p></li>`)}</ul>`
       : win && html`<p class="muted">Nothing. The whole conversation fits.</p>`}

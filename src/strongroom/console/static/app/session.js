@@ -2,15 +2,15 @@
 import { html, cx, useState, useEffect, useRef } from "./lib.js";
 import { Icon } from "./icons.js";
 import { Button, Empty, Id, Json, Line, Safe, Skeleton, Tag, Time, useKeys } from "./ui.js";
-import { number, words } from "./format.js";
+import { ms, number, plural, words } from "./format.js";
 import { set } from "./router.js";
 import { get, path, url } from "./api.js";
 import { complain } from "./state.js";
-import { usePage, useQuery } from "./query.js";
+import { useFigures, usePage, useQuery } from "./query.js";
 import { useWatched, watch } from "./live.js";
-import { LARGEST, Prompt, SMALLEST } from "./session-prompt.js";
+import { LARGEST, Prompt, SMALLEST, usual } from "./session-prompt.js";
 
-const PAGE = 60;
+const FIRST = 20, NEWER = 60, OLDER = 100;
 
 /** The newest messages, older ones on demand; what arrives is added at the end. */
 const useMessages = (id) => {
@@ -20,10 +20,11 @@ const useMessages = (id) => {
     let alive = true;
     held.current = [];
     set(null);
-    const newest = () => get(url(at, { k: PAGE })).then((page) => {
+    const newest = () => get(url(at, { k: held.current.length ? NEWER : FIRST })).then((page) => {
       if (!alive) return;
-      const known = new Set(page.messages.map((one) => one.id)), first = page.messages[0]?.index ?? 0;
-      hold([...held.current.filter((one) => one.index < first && !known.has(one.id)), ...page.messages]);
+      const from = held.current[0]?.index ?? 0, read = page.messages.filter((one) => one.index >= from); // nothing moves down what is read
+      const known = new Set(read.map((one) => one.id)), first = read[0]?.index ?? 0;
+      hold([...held.current.filter((one) => one.index < first && !known.has(one.id)), ...read]);
     }, complain);
     newest();
     const stop = watch(["sessions"], (changes) => { if (!changes.length || changes.some((one) => one.id === id)) newest(); });
@@ -32,7 +33,7 @@ const useMessages = (id) => {
   const older = async () => {
     const first = held.current[0]?.index ?? 0;
     if (!first) return;
-    const page = await get(url(at, { after: String(Math.max(0, first - PAGE)), limit: PAGE })).catch(complain);
+    const page = await get(url(at, { after: String(Math.max(0, first - OLDER)), limit: OLDER })).catch(complain);
     if (page) hold([...page.messages.filter((one) => one.index < first), ...held.current]);
   };
   return { messages: messages ?? [], loaded: messages !== null, older };
@@ -45,10 +46,14 @@ const callsOf = (message) => (message.tool_calls ?? []).map((one) => ({ id: one.
 const Body = ({ text }) => text.split(/```/).map((part, i) => (i % 2 ? html`<${Json} value=${part.replace(/^\w*\n/, "").trimEnd()} label="Code" />`
   : part.split(/\n{2,}/).map((paragraph) => paragraph.trim() && html`<p><${Safe} text=${paragraph.trim()} max=${420} /></p>`)));
 
-const ToolCall = ({ call, answer, inside, open, onOpen }) => html`<li class=${cx("message tool", inside ? "in" : "out")}>
+/** Whether an answer says that the tool failed, in one of the ways that providers have for it. */
+const failed = (answer) => answer.message.is_error === true || answer.message.status === "error" || answer.message.ok === false;
+
+const ToolCall = ({ call, at, answer, inside, open, onOpen }) => html`<li class=${cx("message tool", inside ? "in" : "out")}>
   <button type="button" class="tool-row" aria-expanded=${open ? "true" : "false"} onClick=${onOpen}><${Icon} name="tool" /><b>
     <${Line} text=${call.name} max=${60} /></b><span class="cut muted"><${Line} text=${typeof call.arguments === "object" ? words(call.arguments) : String(call.arguments)} max=${80} /></span>
-    <span class=${cx("tool-state", answer ? "ok" : "bad")}><${Icon} name=${answer ? "check" : "clock"} label=${answer ? "answered" : "no answer"} /></span></button>
+    <span class=${cx("tool-state", answer && !failed(answer) ? "ok" : "bad")}><${Icon} name=${!answer ? "clock" : failed(answer) ? "cross" : "check"} label=${!answer ? "no answer" : failed(answer) ? "failed" : "answered"} />
+      ${answer && new Date(answer.at) > new Date(at) && ms(new Date(answer.at) - new Date(at))}</span></button>
   ${open && html`<div class="tool-more"><span class="label">Asked</span><${Json} value=${call.arguments} label="Arguments" />
     <span class="label">Answered</span><${Json} value=${answer ? plain(answer.message.content) : "no answer yet"} label="Answer" /></div>`}</li>`;
 
@@ -59,21 +64,24 @@ const Message = ({ one, inside, pinned, hit, target }) => html`<li id=${`msg-${o
   <div class="message-body prose"><${Body} text=${plain(one.message.content)} /></div>${hit && html`<p class="why">
     <${Icon} name="search" /><${Line} text=${hit.why} max=${120} /></p>`}</li>`;
 
+const RULES = ["system", "developer"];
+
 const Conversation = ({ messages, older, win, pinned, hits, at, all }) => {
   const [opened, open] = useState([]);
   const toggle = (id) => open(opened.includes(id) ? opened.filter((one) => one !== id) : [...opened, id]);
   const answers = Object.fromEntries(messages.filter((one) => one.message.role === "tool").map((one) => [one.message.tool_call_id, one]));
   const kept = new Set((win?.messages ?? []).map((one) => one.id)), first = messages[0]?.index ?? 0;
   const called = new Set(messages.flatMap((one) => callsOf(one.message).map((call) => call.id)));
-  const before = (win?.messages ?? []).filter((one) => one.index < first).length;
+  const early = (win?.messages ?? []).filter((one) => one.index < first), rules = early.filter((one) => RULES.includes(one.message.role)), before = early.length - rules.length, left = first - rules.length;
   return html`<ol class="conversation">
-    ${first > 0 && html`<li class=${cx("older", before && "in")}><button type="button" class="link" onClick=${older}>Show older messages</button>
-      <span class="muted">${number(first)} before these; ${before ? `${number(before)} of them ${before === 1 ? "is" : "are"} in the prompt` : "none of them is in the prompt"}</span></li>`}
+    ${rules.map((one) => html`<${Message} key=${one.id} one=${one} inside=${true} pinned=${pinned.includes(one.index)} target=${at === one.id} />`)}
+    ${left > 0 && html`<li class=${cx("older", before && "in")}><button type="button" class="link" onClick=${older}>Show ${left > OLDER ? `${OLDER} of ${plural(left, "older message")}` : plural(left, "older message")}</button>
+      <span class="muted">${before ? `${number(before)} of them ${before === 1 ? "is" : "are"} in the prompt` : "none of them is in the prompt"}</span></li>`}
     ${messages.filter((one) => one.message.role !== "tool" || !called.has(one.message.tool_call_id)).flatMap((one) => {
       const inside = !win || kept.has(one.id), calls = callsOf(one.message), text = plain(one.message.content);
       return [
         (text || !calls.length) && html`<${Message} key=${one.id} one=${one} inside=${inside} pinned=${pinned.includes(one.index)} hit=${hits.find((hit) => hit.message_id === one.id)} target=${at === one.id} />`,
-        ...calls.map((call) => html`<${ToolCall} key=${`${one.id} ${call.id}`} call=${call} answer=${answers[call.id]} inside=${inside} open=${all || opened.includes(call.id)} onOpen=${() => toggle(call.id)} />`),
+        ...calls.map((call) => html`<${ToolCall} key=${`${one.id} ${call.id}`} call=${call} at=${one.at} answer=${answers[call.id]} inside=${inside} open=${all || opened.includes(call.id)} onOpen=${() => toggle(call.id)} />`),
       ];
     })}</ol>`;
 };
@@ -81,11 +89,13 @@ const Conversation = ({ messages, older, win, pinned, hits, at, all }) => {
 export const Session = ({ id, params }) => {
   const [all, openAll] = useState(false), here = path("sessions", id);
   const { data: info, error } = useQuery(here, {}, ["sessions"]), { messages, loaded, older } = useMessages(id);
-  const budget = Number(params.budget ?? 3_600), strategy = params.strategy ?? "truncate_oldest", q = params.q ?? "";
+  const budget = Math.min(LARGEST, Math.max(SMALLEST, Number(params.budget) || 3_600)), strategy = params.strategy ?? "truncate_oldest", q = params.q ?? "";
+  const reserve = Math.min(budget, Math.max(0, Number(params.reserve ?? usual(budget)) || 0));
+  const told = useFigures("sessions", [id], "sessions")[id];
   const { data: found } = useQuery(q.trim() ? `${here}/search` : null, { q: q.trim(), k: 10 }), hits = q.trim() ? found?.hits ?? [] : [];
   const asks = strategy === "relevant" ? { q: q.trim() || lastAsked(messages) } : {};
-  const { data: win, error: refused } = useQuery(loaded ? `${here}/window` : null, { max_tokens: budget, strategy, ...asks }, ["sessions"]);
-  usePage(`${here}/window`, { max_tokens: budget, strategy, ...asks });
+  const { data: win, error: refused } = useQuery(loaded ? `${here}/window` : null, { max_tokens: budget, reserve_tokens: reserve, strategy, ...asks }, ["sessions"]);
+  usePage(`${here}/window`, { max_tokens: budget, reserve_tokens: reserve, strategy, ...asks });
   useWatched(`session:${id}`);
   const pick = (value) => set({ budget: Math.min(LARGEST, Math.max(SMALLEST, value)) });
   useKeys({ "[": () => pick(budget - 200), "]": () => pick(budget + 200), v: () => openAll(!all) });
@@ -97,7 +107,7 @@ export const Session = ({ id, params }) => {
   return html`<div class="page session">
     <header class="session-head"><div class="run-line"><a class="crumb" href="#/sessions">Sessions</a><${Icon} name="right" /><${Id} id=${id} />
       ${Object.entries({ ...info.tags, ...info.metadata }).slice(0, 4).map(([name, value]) => html`<${Tag}><${Line} text=${`${name} ${typeof value === "string" ? value : JSON.stringify(value)}`} max=${40} /><//>`)}</div>
-      <div class="run-title"><h1><${Line} text=${info.title || id} max=${160} /></h1></div><p class="run-sums"><span><b>${number(info.messages)}</b> messages</span>
+      <div class="run-title"><h1><${Line} text=${info.title || id} max=${160} /></h1></div><p class="run-sums"><span><b>${number(info.messages)}</b> messages</span>${told && html`<span><b>${told.exact ? "" : "~"}${number(told.tokens)}</b> tokens</span>`}
         <span>counted by <${Line} text=${info.tokenizer} max=${40} /></span>${newest && html`<span>last <${Time} at=${newest.at} /></span>`}</p></header>
     <div class="session-columns">
       <div class="talk">
@@ -109,7 +119,7 @@ export const Session = ({ id, params }) => {
         ${q.trim() && found && !hits.length && html`<p class="quiet-empty"><${Icon} name="search" />No message has these words.</p>`}
         <${Conversation} messages=${messages} older=${older} win=${win} pinned=${info.pinned ?? []} hits=${hits} at=${params.at} all=${all} />
       </div>
-      <${Prompt} info=${info} win=${win} refused=${refused} budget=${budget} strategy=${strategy} onBudget=${pick} />
+      <${Prompt} info=${info} told=${told} win=${win} refused=${refused} budget=${budget} reserve=${reserve} strategy=${strategy} onBudget=${pick} />
     </div></div>`;
 };
 const lastAsked = (messages) => plain(messages.filter((one) => one.message.role === "user").at(-1)?.message.content ?? "").slice(0, 400) || "what was said";

@@ -17,8 +17,9 @@ const PLACES = [
 ];
 const HELP = [
   ["Anywhere", [["/", "search"], ["g then o i r s m f t p", "go to a screen"], ["w", "saved views"], ["t", "dark or light"], ["?", "this list"], ["Esc", "close"]]],
-  ["Review", [["j  k", "next, previous"], ["a", "accept"], ["r", "reject with a reason"], ["e", "edit, then accept"], ["x", "select"], ["Shift a", "accept the selected"]]],
+  ["Review", [["j  k", "next, previous"], ["a", "accept"], ["r", "reject with a reason"], ["e", "propose another text"], ["x", "select"], ["Shift a", "accept the selected"]]],
   ["Run", [["[  ]", "one step back, forward"], ["n", "back to now"], ["f", "fork from here"]]],
+  ["Memory", [["j  k", "next, previous"]]],
   ["Session", [["[  ]", "smaller, larger budget"], ["v", "open all tool calls"]]],
 ];
 
@@ -37,8 +38,8 @@ const Nav = ({ screen, onMore, onWho }) => {
       ${name}</span>${count[id] > 0 && html`<b class=${cx("badge", id === "threads" && "bad")} title=${id === "threads" ? "dead letters" : "wait for review"}>
       ${count[id]}</b>`}</a></li>`)}
       <li class="more"><button type="button" onClick=${onMore}><${Icon} name="more" /><span>More</span></button></li></ul>
-    <button type="button" class="who" onClick=${onWho}><span class="avatar" aria-hidden="true">${state.me.name[0]}</span><div><b>
-      <${Line} text=${state.me.name} max=${24} /></b><span>${state.me.role} of <${Line} text=${state.me.space} max=${20} /></span></div></button>
+    <button type="button" class="who" onClick=${onWho}><span class="avatar" aria-hidden="true">${(state.me.label || state.me.name)[0]}</span><div><b>
+      <${Line} text=${state.me.label || state.me.name} max=${24} /></b><span>${state.me.role} of <${Line} text=${state.me.space} max=${20} /></span></div></button>
   </nav>`;
 };
 
@@ -100,7 +101,7 @@ const AsJson = ({ onClose }) => {
 
 const Who = ({ onClose }) => html`<${Dialog} title="Who you are" onClose=${onClose}><${WhoBody} /><//>`;
 const WhoBody = () => html`<p>${state.me.keyless ? "This server knows no keys yet: whoever is on this machine is its administrator." : html`Signed in as <b>
-  <${Line} text=${state.me.name} /></b>. The key opens <b><${Line} text=${state.me.space} /></b> as ${state.me.role}; what a role may not do is not shown, and the server refuses it anyway.`}</p>
+  <${Line} text=${state.me.label || state.me.name} /></b> with key <span class="id"><${Line} text=${state.me.name} max=${40} /></span>. It opens <b><${Line} text=${state.me.space} /></b> as ${state.me.role}; what a role may not do is not shown, and the server refuses it anyway.`}</p>
   ${!state.me.keyless && html`<${Button} onClick=${leave}>Sign out<//>`}`;
 
 const Drawer = ({ onClose }) => html`<${Dialog} title="Strongroom" onClose=${onClose}><ul class="drawer">
@@ -126,7 +127,7 @@ export const Shell = ({ screen, children }) => {
   };
   useKeys({
     "/": () => input.current.focus(), "?": () => open("help"), w: () => open("views"),
-    g: () => { waiting.current = true; setTimeout(() => (waiting.current = false), 900); },
+    g: () => { waiting.current = true; setTimeout(() => (waiting.current = false), 1_500); },
     ...Object.fromEntries(["o", "i", "r", "s", "m", "f", "p"].map((key) => [key, after(key)])), t: after("t", turn),
   }, true);
   return html`<div class="shell">

@@ -1,7 +1,7 @@
 // Small components every screen uses. Stored text only ever becomes a text node.
 import { html, cx, css, useState, useEffect, useRef } from "./lib.js";
 import { Icon } from "./icons.js";
-import { relative, exact, likeness, pieces, shortId, number, wordDiff } from "./format.js";
+import { relative, exact, likeness, pieces, plural, shortId, number, wordDiff } from "./format.js";
 import { toast } from "./state.js";
 
 const Part = (part) => (typeof part === "string" ? part : html`<span class="hidden-char" title=${part.name}>
@@ -43,8 +43,8 @@ export const Trust = ({ value }) => html`<span class=${cx("trust", value)} title
 export const Tag = ({ tone, children }) => html`<span class=${cx("tag", tone)}>${children}</span>`;
 
 export const Button = ({ kind, icon, hint, small, children, ...rest }) => html`
-  <button type="button" class=${cx("button", kind, small && "small")} ...${rest}>${icon && html`<${Icon} name=${icon} />`}<span>
-    ${children}</span>${hint && html`<${Kbd}>${hint}<//>`}</button>`;
+  <button type="button" class=${cx("button", kind, small && "small")} ...${rest}>${icon && html`<${Icon} name=${icon} />`}${children !== undefined && html`<span>
+    ${children}</span>`}${hint && html`<${Kbd}>${hint}<//>`}</button>`;
 
 export const Section = ({ title, count, aside, children, id, scrolls }) => html`
   <section class="section" aria-labelledby=${id} tabindex=${scrolls ? 0 : null}>
@@ -123,6 +123,11 @@ export const Dialog = ({ title, onClose, children, actions }) => {
       <button type="button" class="ghost" aria-label="Close" onClick=${onClose}><${Icon} name="cross" /></button></header>
     <div class="dialog-body">${children}</div>${actions && html`<footer>${actions}</footer>`}</div></dialog>`;
 };
+
+/** The end of a list: how much of it is seen, and how to see more. `counted` is how many there were at the last check. */
+export const Foot = ({ shown, loaded, next, more, busy, one, counted }) => html`<p class="page-foot">
+  ${shown < loaded ? `${number(shown)} of the ${plural(loaded, one)} that ${loaded === 1 ? "is" : "are"} loaded` : next && counted > loaded ? `${number(shown)} of ${plural(counted, one)}` : plural(shown, one)}${next ? ". " : "; there are no more."}
+  ${next && html`<button type="button" class="link" onClick=${more} disabled=${busy}>${busy ? "Loading…" : "Load older"}</button>`}</p>`;
 
 export const Facts = ({ items }) => html`<dl class="facts">${items.filter(Boolean).map(([name, value]) => html`<div><dt>${name}</dt>
   <dd>${value}</dd></div>`)}</dl>`;
