@@ -44,3 +44,9 @@ def test_no_screen_loads_a_whole_history(costs: dict[str, Cost], screen: str) ->
 @pytest.mark.parametrize("screen", SCREENS)
 def test_the_page_is_never_busy_for_long(costs: dict[str, Cost], screen: str) -> None:
     assert p95(costs[screen].tasks) < 50
+
+
+@pytest.mark.skipif(FOLDER is None, reason="times are taken at full size: STRONGROOM_LARGE=folder")
+@pytest.mark.parametrize("screen", SCREENS)
+def test_no_task_of_the_page_works_for_long(costs: dict[str, Cost], screen: str) -> None:
+    assert max(costs[screen].worked) < 50

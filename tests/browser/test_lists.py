@@ -113,6 +113,24 @@ def test_a_filter_stays_while_proposals_are_looked_at(visit: Visit) -> None:
 
 
 @one_store
+def test_a_proposal_is_found_by_its_words(visit: Visit) -> None:
+    page = visit("overview")
+    page.get_by_role("combobox", name="Search everything").fill("telephone calls")
+    page.get_by_role("option", name="what it proposes").click()
+    page.get_by_role("heading", name="Add a preference").wait_for()
+
+
+@one_store
+def test_whoever_may_only_read_is_told_so(visit: Visit, server: Any) -> None:
+    key = server.key(role="reader")
+    page = visit("memory/bank-speed")
+    page.get_by_role("textbox", name="Key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text("Your key may read, not change.").wait_for()
+    assert page.get_by_role("button", name="Correct").count() == 0
+
+
+@one_store
 def test_the_whole_state_of_an_update_is_told_as_what_it_changed(visit: Visit) -> None:
     page = visit("runs/invoices-q3?type=state")
     page.get_by_role("button", name="State 6").get_by_text("blockers, constraints").wait_for()

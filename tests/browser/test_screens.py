@@ -91,11 +91,25 @@ def violations(page: Any, axe: str) -> list[str]:
     return [f"{one['id']} at {one['nodes'][0]['html'][:120]}" for one in found]
 
 
+WHAT_TO_TYPE = {
+    "overview": "strongroom demo --serve",
+    "review": "strongroom memories pending",
+    "runs": "strongroom demo --serve",
+    "sessions": "strongroom demo --serve",
+    "memory": "strongroom memories add",
+    "files": "strongroom files write",
+    "threads": "strongroom worker program:dispatcher",
+}
+
+
 @one_store
 def test_an_empty_store_tells_what_to_type(visit: Visit, server: Any, tmp_path: Any) -> None:
     server.reset(str(tmp_path / "empty.db"))
     page = visit("overview")
-    page.get_by_text("strongroom demo --serve").wait_for()
+    for screen, command in WHAT_TO_TYPE.items():
+        page.evaluate("where => { location.hash = '#/' + where; }", screen)
+        page.locator(f"nav a.{screen}[aria-current]").wait_for()
+        page.get_by_text(command).wait_for()
 
 
 @one_store

@@ -168,6 +168,15 @@ def test_anything_is_found_by_its_id(http: httpx.Client) -> None:
     assert http.get("/search", params={"q": "batch-known"}).json()["hits"][0]["kind"] == "batch"
 
 
+def test_a_proposal_that_waits_is_found_by_its_words_until_it_is_decided(http: httpx.Client) -> None:
+    asked = [{**MCR, "memory_id": f"mem-{word}", "content": f"the {word} is green"} for word in ("drum", "Xylophone")]
+    http.post("/memories/propose", json={"requests": asked, "batch_id": "b"})
+    [found] = http.get("/search", params={"q": "xylophone green"}).json()["hits"]
+    assert (found["kind"], found["id"], found["place"], found["title"]) == ("batch", "b", 1, "the Xylophone is green")
+    http.post("/memories/batches/b/reject", json={"reviewer": "ana", "reason": "it is red"})
+    assert http.get("/search", params={"q": "xylophone green"}).json()["hits"] == []
+
+
 def test_anything_is_found_by_its_words_once(http: httpx.Client) -> None:
     http.post("/runs", json={"objective": "Count the xylophones", "run_id": "r"})
     http.post("/sessions/s/messages", json={"messages": [{"id": "m", "role": "user", "content": "a xylophone"}]})

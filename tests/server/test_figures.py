@@ -119,7 +119,9 @@ def test_a_session_without_a_message_has_no_last_one(http: httpx.Client, ctx: Co
 def test_what_happened_last_comes_first_and_says_who_did_it(http: httpx.Client, ctx: Context) -> None:
     run = ctx.runs.create(objective="Import parcels", run_id="import", actor="importer")
     ctx.sessions.open("s1", title="Parcels").append({"role": "user", "content": "Where is my parcel?"})
-    ctx.memories.commit(ctx.memories.propose([{**MCR, "memory_id": "tea-1"}], proposer="agent-7"), reviewer="ana")
+    ctx.memories.commit(
+        ctx.memories.propose([{**MCR, "memory_id": "tea-1"}], proposer="agent-7", run_id="import"), reviewer="ana"
+    )
     run.record("TOOL_CALL", {"tool_name": "rows", "arguments": {}}, actor="importer")
     told = http.get("/activity").json()["activity"]
     assert [(one["who"], one["type"], one["kind"], one["id"], one["about"]) for one in told] == [

@@ -78,7 +78,7 @@ class Known(Struct, frozen=True):
     sizes: tuple[Size, ...] = ()
 
 
-class Place(Struct, frozen=True):
+class Location(Struct, frozen=True):
     """Where a store is: on what, the name of its file without its folder, and how much room is left there."""
 
     kind: str
@@ -99,7 +99,7 @@ class Upkeep:
         found = await Scope(self._store, SPACE).get(Get(KNOWN))
         return Known() if found is None else msgspec.json.decode(found.value, type=Known)
 
-    async def place(self) -> Place:
+    async def place(self) -> Location:
         return await asyncio.to_thread(_place, self._settings.url)
 
     def start(self, work: Work) -> None:
@@ -137,12 +137,12 @@ def with_check(known: Known, made: LastCheck) -> Known:
     return replace(known, check=made, sizes=(*known.sizes, size)[-MOST_SIZES:])
 
 
-def _place(url: str) -> Place:
+def _place(url: str) -> Location:
     scheme, mark, _ = url.partition("://")
     if not mark or scheme in ("sqlite", "file"):
         path = file_of(url)
-        return Place(f"SQLite {sqlite_version}", path.name, disk_usage(path.parent).free if path.exists() else None)
-    return Place({"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "memory": "memory"}.get(scheme, "Redis"))
+        return Location(f"SQLite {sqlite_version}", path.name, disk_usage(path.parent).free if path.exists() else None)
+    return Location({"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "memory": "memory"}.get(scheme, "Redis"))
 
 
 def _check(url: str) -> LastCheck:

@@ -188,6 +188,7 @@ async def _events(request: Request[Any, Any]) -> list[Happened]:
         Happened(each.at, "run", run.id, each.type, each.actor, _about(each))
         for run in found.values()
         for each in await _newest(request, run, LATEST)
+        if not each.type.startswith("MEMORY_")  # which the log of memories tells
     ]
 
 

@@ -12,7 +12,7 @@ from strongroom.server.meaning import Meaning
 from strongroom.server.request import Request
 from strongroom.server.responses import Refusal, Whole
 from strongroom.server.router import Endpoints
-from strongroom.server.upkeep import Backup, LastCheck, Place, Size, Upkeep, Work
+from strongroom.server.upkeep import Backup, LastCheck, Location, Size, Upkeep, Work
 from strongroom.services.memories.values import SearchHealth
 from strongroom.store import Durability, Scan
 
@@ -89,7 +89,7 @@ class UpkeepPage(Struct, frozen=True):
     backups: tuple[Backup, ...]
     running: str | None
     sizes: tuple[Size, ...]
-    place: Place
+    place: Location
 
 
 class Begun(Struct, frozen=True):

@@ -10,23 +10,29 @@ from msgspec import Meta, Struct
 from strongroom.errors import InvalidInput, NotFound, StrongroomError
 from strongroom.server.request import Request
 from strongroom.server.router import Endpoints
+from strongroom.services.memories.keys import BATCH, load
+from strongroom.services.memories.values import Batch
+from strongroom.store import Scan
 
 endpoint = Endpoints("search")
 
 RUNS = 200  # the newest ones, whose objectives are looked through
+BATCHES = 100  # the newest ones that wait
 SHORT = 300
 
 Kind = Literal["run", "session", "message", "memory", "batch", "thread", "file"]
 
 
 class Anything(Struct, frozen=True):
-    """Something that was found. `title` is what it says or is about, cut short; `session_id` is a message's."""
+    """Something that was found. `title` is what it says or is about, cut short; `session_id` is a message's, `place`
+    says which of a batch's proposals it is."""
 
     kind: Kind
     id: str
     title: str
     why: str
     session_id: str | None = None
+    place: int | None = None
 
 
 class Everything(Struct, frozen=True):
@@ -46,7 +52,13 @@ async def search(request: Request[None, SearchQuery]) -> Everything:
     query, k = request.query.q.strip(), request.query.k
     hits = [hit for looked in _by_id(request, query) if (hit := await _found(looked)) is not None]
     degraded: list[str] = []
-    for name, words in (("runs", _runs), ("memories", _memories), ("messages", _messages), ("files", _files)):
+    for name, words in (
+        ("runs", _runs),
+        ("memories", _memories),
+        ("proposals", _proposals),
+        ("messages", _messages),
+        ("files", _files),
+    ):
         try:
             hits += await words(request, query, k)
         except InvalidInput:
@@ -101,6 +113,23 @@ async def _runs(request: Request[Any, Any], query: str, k: int) -> list[Anything
 async def _memories(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
     found = await request.fewer(k, lambda k: request.ctx.memories.search(query, k))
     return [Anything("memory", hit.memory.id, _short(hit.memory.content), hit.why) for hit in found]
+
+
+async def _proposals(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+    """Of those that wait, the newest: once decided, they are memories or nothing."""
+    words, scope = query.casefold().split(), request.ctx.scope
+
+    async def waiting(limit: int) -> list[Batch]:
+        scan = Scan(scope.space, BATCH, {"status": "pending"}, limit=limit, reverse=True)
+        found, _, _ = await scope.listed(scan, lambda document: load(document, Batch))
+        return found
+
+    return [
+        Anything("batch", batch.id, _short(each.request.content), "what it proposes", place=place)
+        for batch in await request.fewer(BATCHES, waiting)
+        for place, each in enumerate(batch.proposals)
+        if all(word in each.request.content.casefold() for word in words)
+    ][:k]
 
 
 async def _messages(request: Request[Any, Any], query: str, k: int) -> list[Anything]:

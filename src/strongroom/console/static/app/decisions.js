@@ -24,7 +24,8 @@ export const usePending = () => {
   const { data } = useQuery("memories/pending", { limit: MOST }, ["review"]);
   return flat(data?.batches ?? []).filter((one) => !made.has(one.id));
 };
-export const useLoaded = () => useQuery("memories/pending", { limit: MOST }).data !== undefined;
+/** Whether it is known what waits, and whether more waits than is shown. */
+export const useLoaded = () => { const { data } = useQuery("memories/pending", { limit: MOST }); return { loaded: data !== undefined, more: Boolean(data?.next) }; };
 
 const send = async (batch) => {
   sending.delete(batch.id);

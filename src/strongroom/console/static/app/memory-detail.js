@@ -102,7 +102,8 @@ export const MemoryDetail = ({ one, params = {} }) => {
       ${one.status === "active" && (can("review") || can("write")) && html`<div class="actions">
         ${can("write") && html`<${Button} icon="edit" onClick=${() => open("correct")}>Correct<//>`}
         ${can("review") && html`<${Button} kind="danger quiet" icon="cross" onClick=${() => open("revoke")}>Revoke${falls ? ` ${falls + 1}` : ""}<//>`}
-        ${can("erase") && html`<${Button} kind="danger quiet" icon="erase" aria-label="Erase" title="Erase for good" onClick=${() => open("erase")} />`}</div>`}</header>
+        ${can("erase") && html`<${Button} kind="danger quiet" icon="erase" aria-label="Erase" title="Erase for good" onClick=${() => open("erase")} />`}</div>`}
+      ${!can("review") && !can("write") && html`<p class="no-right">Your key may read, not change.</p>`}</header>
     <p class=${cx("statement", one.status !== "active" && "ended")}><${Safe} text=${one.content} /></p>
     <${Facts} items=${[["Trust", html`<${Trust} value=${one.trust} />`], ["Confidence", html`<span class="num">
       ${Math.round(one.confidence * 100)}%</span>`], ["Because", html`<${Safe} text=${one.rationale ?? ""} />`], one.run_id && ["Run", html`<a href=${href("runs", one.run_id)}>

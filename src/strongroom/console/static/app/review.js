@@ -54,10 +54,10 @@ const Edit = ({ one, onClose, onDone }) => {
 export const Review = ({ id, params }) => {
   const [picked, pick] = useState([]), [dialog, open] = useState(null);
   const filter = params.show ?? "all";
-  const pending = usePending(), loaded = useLoaded(), sorted = [...pending].sort((a, b) => risk(b) - risk(a) || a.created_at.localeCompare(b.created_at));
+  const pending = usePending(), { loaded, more } = useLoaded(), sorted = [...pending].sort((a, b) => risk(b) - risk(a) || a.created_at.localeCompare(b.created_at));
   usePage("memories/pending", { limit: 100 });
   const list = sorted.filter((one) => filter === "all" || (filter === "flagged" ? one.flags.length > 0 : one.replaces.length > 0));
-  const at = Math.max(0, list.findIndex((one) => one.id === id)), one = list[at];
+  const at = Math.max(0, list.findIndex((one) => one.id === id || one.batch.id === id)), one = list[at];
   const move = (step) => list[at + step] && go("review", list[at + step].id, params);
   const toggle = (which) => pick(picked.includes(which) ? picked.filter((other) => other !== which) : [...picked, which]);
   const settle = (ids, accepted, reason) => {
@@ -83,7 +83,8 @@ export const Review = ({ id, params }) => {
       <header class="list-head"><div class="list-title" aria-hidden="true">Review</div>
         <${Choice} label="Show" value=${filter} onPick=${(show) => set({ show: show === "all" ? null : show })} options=${[["all", "All", sorted.length], ["flagged", "Flagged", count((o) => o.flags.length)], ["replaces", "Replaces", count((o) => o.replaces.length)]]} />
         </header>
-      <ul class="inbox">${list.map((other) => html`<${Row} key=${other.id} params=${params} one=${other} current=${other === one} picked=${picked.includes(other.id)} onPick=${toggle} />`)}</ul>
+      <ul class="inbox">${list.map((other) => html`<${Row} key=${other.id} params=${params} one=${other} current=${other === one} picked=${picked.includes(other.id)} onPick=${toggle} />`)}
+        ${more && html`<li class="quiet-empty"><${Icon} name="clock" />More wait. They show up here as these are decided.</li>`}</ul>
       ${chosen.length > 0 ? html`<div class="bulk" role="region" aria-label="Selected proposals"><b>${chosen.length} selected</b>
         <${Button} small icon="check" onClick=${() => accept(chosen)}>Accept<//>
         <${Button} small icon="cross" onClick=${() => open({ kind: "reject", ids: chosen })}>Reject<//>

@@ -44,8 +44,8 @@ const Nav = ({ screen, onMore, onWho }) => {
 };
 
 const PLACE = { run: "runs", session: "sessions", message: "sessions", memory: "memory", batch: "review", thread: "threads", file: "files" };
-const where = (hit) => (hit.kind === "message" ? href("sessions", hit.session_id, { at: hit.id }) : href(PLACE[hit.kind] ?? "overview", hit.id));
-const WAIT = 180;
+const where = (hit) => (hit.kind === "message" ? href("sessions", hit.session_id, { at: hit.id }) : hit.kind === "batch" && typeof hit.place === "number" ? href("review", `${hit.id}:${hit.place}`) : href(PLACE[hit.kind] ?? "overview", hit.id));
+const WAIT = 180, NEXT_KEY = 1_500;
 
 /** What anybody wrote under these words or this id; asked when typing has paused. */
 const useHits = (query) => {
@@ -115,19 +115,20 @@ const Toasts = () => html`<div class="toasts" role="status" aria-live="polite">
 
 export const Shell = ({ screen, children }) => {
   useApp();
-  const input = useRef(), waiting = useRef(false);
+  const input = useRef(), waiting = useRef(null); // the time that is left for the key after g
   const [dialog, open] = useState(null);
   const jump = Object.fromEntries(PLACES.map(([id, , key]) => [key, id]));
   const turn = () => setTheme(state.theme === "dark" ? "light" : "dark");
   const after = (key, otherwise) => () => {
     if (!waiting.current) return otherwise?.();
-    waiting.current = false;
+    clearTimeout(waiting.current);
+    waiting.current = null;
     go(jump[key]);
     return true;
   };
   useKeys({
     "/": () => input.current.focus(), "?": () => open("help"), w: () => open("views"),
-    g: () => { waiting.current = true; setTimeout(() => (waiting.current = false), 1_500); },
+    g: () => { clearTimeout(waiting.current); waiting.current = setTimeout(() => (waiting.current = null), NEXT_KEY); },
     ...Object.fromEntries(["o", "i", "r", "s", "m", "f", "p"].map((key) => [key, after(key)])), t: after("t", turn),
   }, true);
   return html`<div class="shell">
