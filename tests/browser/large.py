@@ -133,9 +133,7 @@ def look(browser: Any, url: str, *, timed: bool = False) -> Iterator[Cost]:
 def _tasks(trace: Any, url: str) -> list[Any]:
     """Return the tasks of the main thread of the page. The browser's own pages (a new tab is one) are others."""
     events = trace["traceEvents"]
-    shown = {
-        each["pid"] for each in events if each["name"] == "CommitLoad" and each["args"]["data"]["url"].startswith(url)
-    }
+    shown = {each["pid"] for each in events if _url(each).startswith(url)}
     main = {
         (each["pid"], each["tid"])
         for each in events
@@ -147,6 +145,12 @@ def _tasks(trace: Any, url: str) -> list[Any]:
         for each in events
         if each.get("ph") == "X" and "RunTask" in each["name"] and (each["pid"], each["tid"]) in main
     ]
+
+
+def _url(event: Any) -> str:
+    """Return the address that an event is about: of a page, of what it loads, of a script that runs."""
+    data = event.get("args", {}).get("data")
+    return str(data.get("url", "")) if isinstance(data, dict) else ""
 
 
 def _size(request: Any) -> int:

@@ -90,7 +90,7 @@ def test_a_decision_can_be_undone_before_it_is_sent(visit: Visit, ctx: Context) 
     page.keyboard.press("Enter")
     page.get_by_text("Rejecting 1 proposal").wait_for()
     page.get_by_role("button", name="Undo").click()
-    page.get_by_text("1 of 3").wait_for()
+    page.get_by_text("2 of 3").wait_for()  # it is back, before the one that came next
     assert pending(ctx) == before
 
 
