@@ -107,6 +107,49 @@ async def test_a_write_that_has_begun_ends_although_it_is_cancelled(session: Str
     assert await session.get_items() == [*found, *ITEMS[:1]]
 
 
+async def test_what_others_do_to_a_session_shows_at_once(every_address: str) -> None:
+    with StrongroomSession("s", every_address) as session:
+        said: list[Any] = [{"role": "user", "content": f"{number}"} for number in range(100)]
+        await session.add_items(said)
+        assert await session.get_items() == said
+        same = session.opened.ctx.sessions.get("s")
+        same.append([{"role": "user", "content": "100"}])
+        assert await session.get_items(2) == [said[-1], {"role": "user", "content": "100"}]
+        same.append([{"role": "user", "content": f"{number}"} for number in range(101, 150)])
+        assert [item["content"] for item in cast("Any", await session.get_items())] == [f"{n}" for n in range(150)]
+        messages = same.load()
+        same.erase([messages[3].id])
+        assert len(await session.get_items()) == 149 and said[3] not in await session.get_items()
+        same.truncate_from(messages[10].id)
+        assert await session.get_items() == [*said[:3], *said[4:10]] and await session.get_items(3) == said[7:10]
+        same.restore()
+        assert len(await session.get_items()) == 149
+        session.opened.ctx.sessions.delete("s")
+        assert await session.get_items() == []
+
+
+async def test_who_gets_items_may_change_them(session: StrongroomSession) -> None:
+    await session.add_items(ITEMS)
+    for _ in range(2):
+        found = cast("Any", await session.get_items())
+        assert found == ITEMS
+        found[1]["content"][0]["text"] = "changed"
+        found.clear()
+
+
+async def test_a_longer_conversation_than_one_read_comes_whole(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strongroom.adapters.items.PAGE", 7)
+    said: list[Any] = [{"role": "user", "content": f"{number}"} for number in range(40)]
+    with StrongroomSession("s", address) as session:
+        await session.add_items(said)
+        same = session.opened.ctx.sessions.get("s")
+        same.erase([same.load()[20].id])
+        shown = [*said[:20], *said[21:]]
+        assert await session.get_items() == shown and await session.get_items(23) == shown[-23:]
+        with StrongroomSession("s", session.opened.ctx) as other:
+            assert await other.get_items(23) == shown[-23:] and await other.get_items() == shown
+
+
 # ---- the SDK's own runner --------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ except ModuleNotFoundError as missing:
 
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.exact import messages_of, restored
+from strongroom.adapters.items import Seen, kept, see
 from strongroom.errors import Closed, Conflict, NotFound
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.values import Message
@@ -51,13 +52,23 @@ class StrongroomSession(Closing):
         self.session_settings: SessionSettings | None = session_settings or SessionSettings()
         self.opened = Opened(where, options)
         self._session: AsyncSession | None = None
+        self._seen: Seen | None = None
         self._closed = False
 
     async def get_items(self, limit: int | None = None) -> Items:
         """Return the newest `limit` items, or all of them, the oldest first."""
-        most = resolve_session_limit(limit, self.session_settings)
-        session = await self._open()
-        return [_item(one) for one in await session.load(None if most is None or most < 0 else most)]
+        given = resolve_session_limit(limit, self.session_settings)
+        most = None if given is None or given < 0 else given
+        await self._open()
+        scope = self.opened.awaitable
+        try:
+            seen = await see(scope, self.session_id, self._seen, most)
+        except NotFound:  # somebody deleted it: begin anew
+            self._session = None
+            await self._open()
+            seen = await see(scope, self.session_id, None, most)
+        self._seen = kept(seen, most)
+        return cast("Items", seen.newest(most))
 
     async def add_items(self, items: Items) -> None:
         """Add items to the end: all of them or none."""
