@@ -39,11 +39,12 @@ STEP_BY_STEP = (
     300  # above, threads are begun in longer steps; the peers', which write all messages at each step, in one
 )
 LONG_STEP = 100
+LISTED = 10
 LONG = pick(10_000, 1_000)
 BRIEF = SECONDS * 0.6
 JOURNAL = f"ours: {SYNCED}; theirs: a rollback journal, synced"
 WAL = "the server's WAL, fsync on"
-GROWN = f"begun by steps of {LONG_STEP} messages, theirs by one step"
+GROWN = f"begun by steps of {LONG_STEP} messages, theirs by one step, then ten of two"
 LATEST: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
@@ -73,8 +74,10 @@ class Thread:
         self._saver, self._config, self._history = saver, LATEST, list[Any]()
 
     def grow(self, size: int, long_step: int) -> Thread:
+        """Fill the thread; the last ten steps are ordinary ones, so that ten checkpoints can be listed."""
         while len(self._history) < size:
-            self.step(long_step if size > STEP_BY_STEP else 2)
+            left = size - len(self._history) - 2 * LISTED
+            self.step(min(long_step, left) if size > STEP_BY_STEP and left > 0 else 2)
         return self
 
     def step(self, new: int = 2) -> None:
@@ -100,15 +103,16 @@ class Thread:
         assert self._saver.get_tuple({"configurable": {"thread_id": "t"}}) is not None
 
     def ten(self) -> None:
-        assert list(self._saver.list({"configurable": {"thread_id": "t"}}, limit=10))
+        assert list(self._saver.list({"configurable": {"thread_id": "t"}}, limit=LISTED))
 
 
 def rows(where: str, size: int, one: Thread, other: Thread, durability: str) -> Iterator[Result]:
     note = GROWN if size > STEP_BY_STEP else ""
+    # Steps come last: whoever makes more of them in the same time would have a longer list to read.
     for name, ours, peer in (
-        ("a superstep", one.step, other.step),
         ("get latest", one.latest, other.latest),
         ("list 10", one.ten, other.ten),
+        ("a superstep", one.step, other.step),
     ):
         yield row(f"LangGraph, {where}: {name} at {size:,}", ours, peer, durability=durability, note=note)
 

@@ -14,6 +14,8 @@ from strongroom.tokens.choosing import HIGHEST_PRIORITY
 Writes = tuple[type[Write], ...]
 
 OWN: dict[str, Writes] = {
+    "adapter_large": (Put, Delete),
+    "adapter_large_piece": (Append, Delete),
     "langgraph_line": (Put, Delete),
     "langgraph_checkpoint": (Append, Truncate),
     "langgraph_writes": (Append, Delete),
@@ -30,6 +32,8 @@ OWN: dict[str, Writes] = {
     "adk_artifact_version": (Append, Truncate),
     "pydantic_ai_conversation": (Put, Delete),
     "pydantic_ai_entry": (Put, Delete),
+    "pydantic_ai_memory": (Put, Delete),
+    "pydantic_ai_memory_operation": (Put,),
     "llama_index_archive": (Put,),
     "agent_framework_checkpoint": (Put, Delete),
     "crewai_memory": (Put, Delete),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +24,14 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 import strongroom
+from strongroom.adapters import large
 from strongroom.adapters.adk import (
     StrongroomArtifactService,
     StrongroomMemoryService,
     StrongroomSessionService,
     register,
 )
+from strongroom.store import Scan, ask
 
 APP: Any = {"app_name": "A", "user_id": "u"}
 ONE: Any = {**APP, "session_id": "x"}
@@ -257,6 +261,19 @@ async def kept(service: Any) -> list[Any]:
 
 async def test_artifacts_are_as_in_memory(ctx: Any) -> None:
     assert await kept(StrongroomArtifactService(ctx)) == await kept(InMemoryArtifactService())
+
+
+async def test_fifty_megabytes_are_an_artifact_and_go_with_it(tmp_path: Path) -> None:
+    data = os.urandom(50_000_000)
+    with StrongroomArtifactService(tmp_path / "agent.db") as service:
+        part = types.Part(inline_data=types.Blob(mime_type="video/mp4", data=data))
+        assert await service.save_artifact(**ONE, filename="film", artifact=part) == 0
+        assert await service.load_artifact(**ONE, filename="film") == part
+        newest = await service.get_artifact_version(**ONE, filename="film")
+        assert newest is not None and newest.mime_type == "video/mp4"
+        await service.delete_artifact(**ONE, filename="film")
+        ctx = service.opened.ctx
+        assert ask(ctx.store, Scan(ctx.space, large.KIND)).documents == ()
 
 
 async def test_what_an_artifact_may_not_be_is_refused(ctx: Any) -> None:

@@ -427,3 +427,21 @@ def test_wrong_ways_to_open_are_refused() -> None:
         StrongroomSaver(ctx).close()
         assert ctx.sessions.list() == ()  # a context that somebody else opened stays open
         assert ctx.store.read([Scan("default", "langgraph_line")])
+
+
+def test_messages_that_a_task_wrote_come_back_as_they_were(every_address: str) -> None:
+    call = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
+    given: list[Any] = [
+        [AIMessage("hi", id="m1", tool_calls=[call]), HumanMessage("zero \0", name="ana")],
+        [HumanMessage([{"type": "text", "text": "x" * 100_000}])],
+        [AIMessage("a", id="1", response_metadata={"model": "m"}), HumanMessage("b")],
+        [],
+        AIMessage("alone"),
+    ]
+    with StrongroomSaver(every_address) as saver:
+        checkpoint = empty_checkpoint()
+        at = saver.put(config("t", checkpoint_ns=""), checkpoint, {}, {})
+        saver.put_writes(at, [("messages", value) for value in given], "task")
+        found = saver.get_tuple(config("t"))
+        assert found is not None and found.pending_writes is not None
+        assert [value for _, _, value in found.pending_writes] == given

@@ -13,6 +13,7 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, BaseArti
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
+from strongroom.adapters import large
 from strongroom.adapters.adk.sessions import digest
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.codec import encode
@@ -45,7 +46,7 @@ DEEPEST = 10  # references that lead to references
 class StrongroomArtifactService(BaseArtifactService, Closing):
     """Keep artifacts in a Strongroom store: `Runner(artifact_service=StrongroomArtifactService("agent.db"), ...)`.
 
-    One version holds about 12 MiB.
+    One version holds up to 256 MiB.
     """
 
     def __init__(self, where: Where, **options: Any) -> None:
@@ -69,8 +70,9 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
         part = ensure_part(artifact)
         mime_type = self._mime_type(part, app_name, user_id, session_id)
         place = "" if is_users(filename) else f"/sessions/{session_id}"
+        told = await large.named(self._scope, key.id, part.model_dump_json(exclude_none=True))
         body = {
-            "part": part.model_dump_json(exclude_none=True),
+            "part": told.texts[0],
             "mime_type": mime_type,
             "metadata": custom_metadata or {},
             "uri": f"strongroom://apps/{app_name}/users/{user_id}{place}/artifacts/{filename}/versions/",
@@ -80,10 +82,11 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
         for _ in attempts(f"artifact {filename!r:.80}"):
             document, end = await self._scope.read(Get(key), Range(stream, 0, 0))
             base = end.length if document is None else document.value.load()["base"]
-            expects = [Expect(key, 0 if document is None else document.version)]
+            expects = [Expect(key, 0 if document is None else document.version), *told.expects]
             writes: list[Write] = [
                 Append(stream, (entry,)),
                 Put(key, encode({"filename": filename, "base": base}), tags),
+                *told.writes,
             ]
             try:
                 receipt = await self._scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes)))
@@ -106,7 +109,7 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
             found = await self._version(app_name, user_id, filename, session_id, version)
             if found is None:
                 return None
-            part = types.Part.model_validate_json(found[1]["part"])
+            part = types.Part.model_validate_json(await large.whole(self._scope, found[1]["part"]))
             if not artifact_util.is_artifact_ref(part):
                 return None if part == types.Part() or is_tombstone(part) else part
             file = part.file_data
@@ -136,7 +139,8 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
     ) -> None:
         key, stream = self._keys(app_name, user_id, filename, session_id)
         end = await self._scope.get(Range(stream, 0, 0))
-        await self._scope.store.commit(Commit(new_id(), (), (Delete(key), Truncate(stream, end.length))))
+        gone = large.dropping(self._scope, await large.owned(self._scope, key.id))
+        await self._scope.store.commit(Commit(new_id(), (), (Delete(key), Truncate(stream, end.length), *gone)))
 
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None

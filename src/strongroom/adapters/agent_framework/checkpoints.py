@@ -11,6 +11,7 @@ from typing import Any
 
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
+from strongroom.adapters import large
 from strongroom.adapters.agent_framework.plain import dumped, loaded, named
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.names import digest
@@ -42,20 +43,23 @@ class StrongroomCheckpointStorage(Closing):
         """Store a checkpoint, durably when this returns, and return its id."""
         text = json.dumps(dumped(checkpoint.to_dict(), self._types))
         loaded(json.loads(text), self._types)  # what could not be restored is refused now
-        value = {"codec": CODEC, "id": checkpoint.checkpoint_id, "at": checkpoint.timestamp, "json": text}
-        tags = {"workflow": digest(checkpoint.workflow_name)}
-        put = Put(self._scope.key(KIND, digest(checkpoint.checkpoint_id)), encode(value), tags)
-        await self._scope.store.commit(Commit(new_id(), (), (put,)))
+        name = digest(checkpoint.checkpoint_id)
+        told = await large.named(self._scope, name, text)
+        earlier = await large.owned(self._scope, name) if told.writes else []
+        value = {"codec": CODEC, "id": checkpoint.checkpoint_id, "at": checkpoint.timestamp, "json": told.texts[0]}
+        put = Put(self._scope.key(KIND, name), encode(value), {"workflow": digest(checkpoint.workflow_name)})
+        writes = (put, *told.writes, *large.dropping(self._scope, earlier))
+        await self._scope.store.commit(Commit(new_id(), told.expects, writes))
         return checkpoint.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
         document = await self._scope.get(Get(self._scope.key(KIND, digest(checkpoint_id))))
         if document is None:
             raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
-        return self._checkpoint(document)
+        return await self._checkpoint(document)
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
-        return [self._checkpoint(one) for one in await self._all(workflow_name)]
+        return [await self._checkpoint(one) for one in await self._all(workflow_name)]
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
         return [one.value.load()["id"] for one in await self._all(workflow_name)]
@@ -64,13 +68,14 @@ class StrongroomCheckpointStorage(Closing):
         found = await self._all(workflow_name)
         if not found:
             return None
-        return self._checkpoint(max(found, key=lambda one: datetime.fromisoformat(one.value.load()["at"])))
+        return await self._checkpoint(max(found, key=lambda one: datetime.fromisoformat(one.value.load()["at"])))
 
     async def delete(self, checkpoint_id: str) -> bool:
         """Remove a checkpoint; tell whether there was one."""
         key = self._scope.key(KIND, digest(checkpoint_id))
+        gone = large.dropping(self._scope, await large.owned(self._scope, key.id))
         try:
-            await self._scope.store.commit(Commit(new_id(), (Expect(key, EXISTS),), (Delete(key),)))
+            await self._scope.store.commit(Commit(new_id(), (Expect(key, EXISTS),), (Delete(key), *gone)))
         except Conflict:
             return False
         return True
@@ -80,5 +85,6 @@ class StrongroomCheckpointStorage(Closing):
         scan = Scan(self._scope.space, KIND, {"workflow": digest(workflow_name)}, limit=PAGE)
         return [one async for page in self._scope.pages(scan) for one in page]
 
-    def _checkpoint(self, document: Document) -> WorkflowCheckpoint:
-        return WorkflowCheckpoint.from_dict(loaded(json.loads(document.value.load()["json"]), self._types))
+    async def _checkpoint(self, document: Document) -> WorkflowCheckpoint:
+        text = await large.whole(self._scope, document.value.load()["json"])
+        return WorkflowCheckpoint.from_dict(loaded(json.loads(text), self._types))

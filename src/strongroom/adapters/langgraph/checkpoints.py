@@ -16,10 +16,11 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from strongroom.adapters import large
 from strongroom.adapters.exact import is_exact
 from strongroom.adapters.langgraph.lines import CHECKPOINT, EARLY, RUN, Line, Stored, digest, look, named, session_id
-from strongroom.adapters.langgraph.lists import Known, Ranges, changed, is_list
-from strongroom.adapters.langgraph.messages import Pair, dumped
+from strongroom.adapters.langgraph.lists import Known, Ranges, changed
+from strongroom.adapters.langgraph.messages import Pair, dumped, is_list, written
 from strongroom.adapters.langgraph.reading import Reading, config_of, covering, where
 from strongroom.codec import encode
 from strongroom.errors import Conflict
@@ -40,12 +41,12 @@ class Checkpoints(Reading, frozen=True):
         thread, ns = where(config)
         parent = config["configurable"].get("checkpoint_id")
         told = get_checkpoint_metadata(config, metadata)
-        line = self.lines.get(digest(thread, ns))
+        line, staged = self.lines.get(digest(thread, ns)), dict[tuple[str, ...], large.Named]()
         for _ in attempts(f"thread {thread!r:.80}"):
             if line is None:
                 line = await look(self.scope, named(thread, ns))
             try:
-                self.lines.keep(await self._put(line, checkpoint, told, new, parent))
+                self.lines.keep(await self._put(line, checkpoint, told, new, parent, staged))
             except Conflict:
                 line = None  # what was remembered is no longer so
                 continue
@@ -53,7 +54,13 @@ class Checkpoints(Reading, frozen=True):
         raise AssertionError("attempts() raises when it is enough")
 
     async def _put(
-        self, line: Line, checkpoint: Checkpoint, metadata: Any, new: ChannelVersions, parent: str | None
+        self,
+        line: Line,
+        checkpoint: Checkpoint,
+        metadata: Any,
+        new: ChannelVersions,
+        parent: str | None,
+        staged: dict[tuple[str, ...], large.Named],
     ) -> Line:
         before = await self.find(line, parent) if parent else None
         expects, writes = line.unchanged(self.scope), list[Write]()
@@ -79,6 +86,12 @@ class Checkpoints(Reading, frozen=True):
                     expects, writes = [*expects, *more], [*writes, *made]
                 at[channel], lists[channel] = change.known.ranges, change.known
         id = checkpoint["id"]
+        names = tuple(held)
+        if names not in staged:  # else this is another attempt, and they are there
+            staged[names] = await large.named(self.scope, line.id, *[text for _, text in held.values()])
+        apart = staged[names]
+        held = {name: [held[name][0], text] for name, text in zip(names, apart.texts, strict=True)}
+        expects, writes = [*expects, *apart.expects], [*writes, *apart.writes]
         body = encode(self._body(checkpoint, metadata, parent, at, held))
         ordered, gone = line.ordered and id > line.last, line.gone
         if not ordered and (twice := await self.find(line, id)) is not None and line.lists_checkpoint(twice.index):
@@ -147,11 +160,11 @@ class Checkpoints(Reading, frozen=True):
     async def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> None:
-        """Add what a task wrote to a checkpoint, whether or not that is there yet. Never conflicts."""
+        """Add what a task wrote to a checkpoint, whether or not that is there yet. Never conflicts with others."""
         if not writes:
             return
         told = [
-            [WRITES_IDX_MAP.get(channel, number), channel, *dumped(self.serde, value)]
+            [WRITES_IDX_MAP.get(channel, number), channel, *written(self.serde, value)]
             for number, (channel, value) in enumerate(writes)
         ]
         await self.add_writes(where(config), str(config["configurable"]["checkpoint_id"]), told, task_id, task_path)
@@ -161,13 +174,15 @@ class Checkpoints(Reading, frozen=True):
     ) -> None:
         """Add what a task wrote, each with its number, its channel and what the serializer made of it."""
         line = self.lines.get(digest(*place)) or await look(self.scope, named(*place))
-        body = encode({"task": task_id, "path": task_path, "writes": told})
+        apart = await large.named(self.scope, line.id, *[text for *_, text in told])
+        rows = [[*row[:-1], text] for row, text in zip(told, apart.texts, strict=True)]
+        body = encode({"task": task_id, "path": task_path, "writes": rows})
         made: list[Write] = [Append(line.writes(self.scope, id), (Entry("writes", body, at=self.scope.clock()),))]
         if line.last != id:
             made.append(Append(line.key(self.scope, EARLY), (Entry("id", encode(id)),)))
         if not line.version:
             made.append(line.put(self.scope))
-        await self.scope.store.commit(Commit(new_id(), (), tuple(made)))
+        await self.scope.store.commit(Commit(new_id(), apart.expects, (*made, *apart.writes)))
         if not line.version:
             self.lines.pop(line.id, None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -23,6 +24,8 @@ from strongroom.store import Record
 MOST_RANGES = 32  # a list in more pieces than this is stored anew
 
 Ranges = list[list[int]]
+
+_extra = attrgetter("model_extra")
 
 
 class Item:
@@ -56,7 +59,7 @@ class Item:
         if type(message) is not type(mine):
             return False
         # A list is compared whole at each step: this says what `==` does of these classes, in a fifth of the time.
-        if type(mine) in DEFAULTS and vars(message) == vars(mine) and not (message.model_extra or mine.model_extra):
+        if type(mine) in DEFAULTS and vars(message) == vars(mine) and not message.model_extra:
             return True
         return bool(message == mine)
 
@@ -76,18 +79,9 @@ class Change(Struct, frozen=True):
     known: Known
 
 
-def is_list(value: Any) -> bool:
-    """Tell whether a value is a list of messages."""
-    return type(value) is list and bool(value) and all(isinstance(one, BaseMessage) for one in value)
-
-
 def changed(known: Known, value: Sequence[BaseMessage], serde: SerializerProtocol) -> Change:
     """Find the places of messages that are stored already, and give the others the next ones."""
-    kept = 0
-    for message, item in zip(value, known.items, strict=False):
-        if not item.is_same(message, serde):
-            break
-        kept += 1
+    kept = _kept(known.items, value, serde)
     left: dict[str | None, list[tuple[int, Item]]] = {}
     if kept < len(known.items):  # else it has only grown
         for place, item in islice(zip(places_of(known.ranges), known.items, strict=True), kept, None):
@@ -104,6 +98,25 @@ def changed(known: Known, value: Sequence[BaseMessage], serde: SerializerProtoco
     if len(ranges) > MOST_RANGES:
         return changed(Known([], (), known.length), value, serde)
     return Change(new, Known(ranges, items, known.length + len(new)))
+
+
+def _kept(items: Sequence[Item], value: Sequence[BaseMessage], serde: SerializerProtocol) -> int:
+    """Return how many messages at the beginning are still the stored ones."""
+    begin = value[: len(items)]
+    mine = [item.mine(serde) for item in items]
+    kinds = list(map(type, mine))
+    # As a rule a list has only grown: then all are compared at once, in a third of the time of one by one.
+    if (
+        DEFAULTS.keys() >= set(kinds)
+        and list(map(type, begin)) == kinds
+        and list(map(vars, begin)) == list(map(vars, mine))
+        and not any(map(_extra, begin))
+    ):
+        return len(items)
+    for kept, (message, item) in enumerate(zip(begin, items, strict=False)):
+        if not item.is_same(message, serde):
+            return kept
+    return len(begin)
 
 
 def spelled(places: Iterable[int]) -> Ranges:

@@ -8,12 +8,12 @@ from typing import Any, cast
 import msgspec
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, PendingWrite, get_checkpoint_id, writes_sort_key
-from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from strongroom.adapters import large
 from strongroom.adapters.langgraph.finding import Finding
 from strongroom.adapters.langgraph.lines import CHECKPOINT, Line, Stored, digest, look, named
 from strongroom.adapters.langgraph.lists import Item, Known, Ranges, places_of, spelled
-from strongroom.adapters.langgraph.messages import loaded
+from strongroom.adapters.langgraph.messages import loaded, loaded_written
 from strongroom.store import Key, Range, Record, Slice
 
 FEW = 16  # checkpoints that a list puts together at once
@@ -116,8 +116,9 @@ class Reading(Finding, frozen=True):
         held = {stored.index: stored.seen["new"] for stored in found}
         held |= {part.records[0].index: part.records[0].body.load()["new"] for part in others if part.records[0].body}
         parents = await self._parents(line, found)
+        items = {channel: dict(zip(places_of(one.ranges), one.items, strict=True)) for channel, one in known.items()}
         made = [
-            self._tuple(line, stored, known, held, pending(part.records, self.serde), parents)
+            await self._tuple(line, stored, items, held, await self.pending(part.records), parents)
             for stored, part in zip(found, writes, strict=True)
         ]
         return made, msgspec.structs.replace(line, lists=known) if len(found) == 1 else line
@@ -133,19 +134,18 @@ class Reading(Finding, frozen=True):
         parents = [await self.find(line, stored.parent) for stored in found if stored.parent]
         return {one.id for one in parents if one is not None and line.lists_checkpoint(one.index)}
 
-    def _tuple(
-        self, line: Line, stored: Stored, lists: Mapping[str, Known], held: Any, writes: Any, parents: set[str] | None
+    async def _tuple(
+        self, line: Line, stored: Stored, lists: Mapping[str, Any], held: Any, writes: Any, parents: set[str] | None
     ) -> CheckpointTuple:
         rest, metadata = self._opened(stored)
         values: dict[str, Any] = {}
         for channel in rest["channel_versions"]:
             at = stored.at.get(channel)
             if isinstance(at, list):
-                known = lists[channel]
-                items = dict(zip(places_of(known.ranges), known.items, strict=True))
+                items = lists[channel]
                 values[channel] = [items[place].fresh(self.serde) for place in places_of(at) if place in items]
             elif at is not None:
-                values[channel] = loaded(self.serde, held[stored.index if at == -1 else at][channel])
+                values[channel] = await self._value(held[stored.index if at == -1 else at][channel])
         parent = stored.parent if parents is None or stored.parent in parents else None
         return CheckpointTuple(
             config_of(line, stored.id),
@@ -154,6 +154,14 @@ class Reading(Finding, frozen=True):
             config_of(line, parent) if parent else None,
             writes,
         )
+
+    async def _value(self, blob: Sequence[Any]) -> Any:
+        kind, text = blob
+        return loaded_written(self.serde, [kind, await large.whole(self.scope, text)])
+
+    async def pending(self, records: Sequence[Record]) -> list[PendingWrite]:
+        """Return what tasks wrote, in LangGraph's order."""
+        return [(task, channel, await self._value(blob)) for task, channel, blob in winners(records)]
 
     def _opened(self, stored: Stored) -> tuple[dict[str, Any], Any]:
         """Return a checkpoint without its values, and its metadata, as fresh objects."""
@@ -194,9 +202,9 @@ def items_of(records: Sequence[Record], *, is_session: bool) -> dict[int, Item]:
     return {one.index: Item(one if is_session else one.body) for one in records if one.body is not None}
 
 
-def pending(records: Sequence[Record], serde: SerializerProtocol) -> list[PendingWrite]:
-    """Return what tasks wrote, in LangGraph's order. Of two at one place the first counts, of special ones the last."""
-    won: dict[tuple[str, int], tuple[str, str, int, str, list[str]]] = {}
+def winners(records: Sequence[Record]) -> list[tuple[str, str, list[Any]]]:
+    """Return whose writes count, in LangGraph's order: of two at one place the first, of special ones the last."""
+    won: dict[tuple[str, int], tuple[str, str, int, str, list[Any]]] = {}
     for record in records:
         if record.body is None:
             continue
@@ -206,7 +214,7 @@ def pending(records: Sequence[Record], serde: SerializerProtocol) -> list[Pendin
             if number < 0 or place not in won:
                 won[place] = (body["path"], body["task"], number, channel, blob)
     ordered = sorted(won.values(), key=lambda one: writes_sort_key(one[0], one[1], one[2]))
-    return [(task, channel, loaded(serde, blob)) for _, task, _, channel, blob in ordered]
+    return [(task, channel, blob) for _, task, _, channel, blob in ordered]
 
 
 def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:

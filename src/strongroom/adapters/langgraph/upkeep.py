@@ -13,6 +13,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory, get_checkpoint_id
 
+from strongroom.adapters import large
 from strongroom.adapters.langgraph.checkpoints import Checkpoints, visible
 from strongroom.adapters.langgraph.finding import PAGE
 from strongroom.adapters.langgraph.lines import (
@@ -28,7 +29,7 @@ from strongroom.adapters.langgraph.lines import (
     session_id,
 )
 from strongroom.adapters.langgraph.lists import Known, outside, places_of, spelled
-from strongroom.adapters.langgraph.reading import covering, items_of, pending, where
+from strongroom.adapters.langgraph.reading import covering, items_of, where
 from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound, Unavailable
 from strongroom.retry import attempts
@@ -46,7 +47,6 @@ from strongroom.store import (
     Get,
     Put,
     Range,
-    Record,
     Scan,
     Truncate,
     Write,
@@ -92,6 +92,7 @@ class Upkeep(Checkpoints, frozen=True):
                 for channel, end in zip(sorted(channels), ends, strict=True)
                 if not line.is_session(channel)
             ],
+            *large.dropping(scope, await large.owned(scope, line.id)),
         ]
         await self._commit(line.unchanged(scope), writes)
         self.lines.pop(line.id, None)
@@ -157,6 +158,7 @@ class Upkeep(Checkpoints, frozen=True):
         gone = outside(kept, first, line.length)
         key = line.key(scope, CHECKPOINT)
         writes: list[Write] = [line.put(scope, gone=gone), Truncate(key, first)]
+        writes += large.dropping(scope, await self._unnamed(line, [by_index[index] for index in sorted(needed)]))
         erasures = [Erase(key, start, stop) for start, stop in outside(needed, first, line.length)]
         for channel, end in zip(lists, ends, strict=True):
             places = {place for index in needed for place in _indexes(by_index[index], channel)}
@@ -175,6 +177,16 @@ class Upkeep(Checkpoints, frozen=True):
         self.lines.pop(line.id, None)
         dropped = {one.id for one in stored if one.index not in needed} - {by_index[index].id for index in needed}
         await self._drop_writes(line, dropped)
+
+    async def _unnamed(self, line: Line, needed: Sequence[Stored]) -> list[str]:
+        """Return the large values of a line that none of the needed checkpoints names, nor what was written to them."""
+        owned = await large.owned(self.scope, line.id)  # first: what is named from now on is not among them
+        if not owned:
+            return []
+        parts = await self.scope.get_all([Range(line.writes(self.scope, one.id)) for one in needed])
+        bodies = [record.body.load() for part in parts for record in part.records if record.body is not None]
+        named = large.ids_in([*bodies, *[one.seen["new"] for one in needed]])
+        return [id for id in owned if id not in named]
 
     def _needed(self, stored: Sequence[Stored], kept: set[int]) -> set[int]:
         """Return the kept ones, those that their delta channels are rebuilt from, and those that hold their values."""
@@ -217,11 +229,23 @@ class Upkeep(Checkpoints, frozen=True):
         for one in stored:
             body = one.raw.load()
             body["at"] = {channel: _moved(at, moved, places.get(channel, {})) for channel, at in body["at"].items()}
+            apart = await self._apart(target, [text for _, text in body["new"].values()])
+            body["new"] = {
+                channel: [blob[0], text] for (channel, blob), text in zip(body["new"].items(), apart.texts, strict=True)
+            }
+            expects, writes = [*expects, *apart.expects], [*writes, *apart.writes]
             entries.append(Entry(one.id, encode(body), at=scope.clock()))
         parts = await scope.get_all([Range(line.writes(scope, one.id)) for one in stored])
         for one, part in zip(stored, parts, strict=True):
-            if part.records:
-                writes.append(Append(target.writes(scope, one.id), tuple(map(_again, part.records))))
+            again = list[Entry]()
+            for record in part.records:
+                body = {"task": "", "path": "", "writes": []} if record.body is None else record.body.load()
+                apart = await self._apart(target, [text for *_, text in body["writes"]])
+                body["writes"] = [[*row[:-1], text] for row, text in zip(body["writes"], apart.texts, strict=True)]
+                again.append(Entry(record.type, encode(body), at=record.at))
+                expects, writes = [*expects, *apart.expects], [*writes, *apart.writes]
+            if again:
+                writes.append(Append(target.writes(scope, one.id), tuple(again)))
         gone = spelled(sorted(moved[one.index] for one in stored if not line.lists_checkpoint(one.index)))
         ordered = line.ordered and target.ordered and not (stored and stored[0].id <= target.last)
         writes.append(target.put(scope, gone=[*target.gone, *gone], ordered=ordered))
@@ -229,6 +253,12 @@ class Upkeep(Checkpoints, frozen=True):
             writes.append(Append(target.key(scope, CHECKPOINT), tuple(entries)))
         await self._commit(expects, writes)
         self.lines.pop(target.id, None)
+
+    async def _apart(self, target: Line, texts: Sequence[Any]) -> large.Named:
+        """Return texts for a copy, which has large ones of its own."""
+        if not large.ids_in(list(texts)):
+            return large.Named(list(texts))
+        return await large.named(self.scope, target.id, *[await large.whole(self.scope, text) for text in texts])
 
     async def _copied_items(
         self, line: Line, target: Line, channel: str, stored: Sequence[Stored]
@@ -274,7 +304,7 @@ class Upkeep(Checkpoints, frozen=True):
                 left -= one.at.keys()
         parts = await self.scope.get_all([Range(line.writes(self.scope, one.id)) for one, _ in chain])
         for (one, wanted), part in zip(chain, parts, strict=True):
-            written = pending(part.records, self.serde)
+            written = await self.pending(part.records)
             for channel in wanted:
                 told[channel]["writes"][:0] = [write for write in written if write[1] == channel]
             seeds = wanted & one.at.keys()
@@ -304,7 +334,3 @@ def _moved(at: Any, checkpoints: Mapping[int, int], items: Mapping[int, int]) ->
     if isinstance(at, list):
         return spelled(items[place] for place in places_of(at) if place in items)
     return at if at == -1 else checkpoints[at]
-
-
-def _again(record: Record) -> Entry:
-    return Entry(record.type, record.body or encode({}), at=record.at)

@@ -1,0 +1,130 @@
+"""Texts that are too large for a record: kept in pieces, and named where they would have stood.
+
+First the pieces are staged, each a commit of its own, so that none is larger than a server takes. A document says whose
+they are, and that nobody names them yet. The commit that names them, which is the adapter's own, expects that document
+and writes it anew: so a text is there whole or not at all. What was staged and never named, because somebody was
+killed, is swept a day later by whoever stages something next. Its owner drops it with what named it.
+
+| kind | shape | holds |
+|---|---|---|
+| `adapter_large` | document for each text | since when it is there; its tags say whose it is, and that it is staged |
+| `adapter_large_piece` | stream for each text | a record for each piece |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct
+
+from strongroom.codec import encode
+from strongroom.errors import Conflict, Damaged, InvalidInput, NotFound
+from strongroom.scope import Scope
+from strongroom.store import Append, Commit, Delete, Entry, Expect, Put, Range, Scan, Write, new_id
+
+KIND = "adapter_large"
+PIECE = "adapter_large_piece"
+OWNER = "owner"
+STAGED = {"staged": "yes"}
+
+INLINE = 4 * 1024 * 1024  # characters that stay in their record
+PIECE_LENGTH = 1024 * 1024  # characters; in JSON at most half of what a server takes at once
+MOST = 384 * 1024 * 1024  # characters: 256 MiB of bytes and more, in base64
+DAY = 24 * 3600 * 1_000_000
+SWEPT_AT_ONCE = 10
+PAGE = 500
+
+
+class Named(Struct, frozen=True):
+    """What stands for texts in a record, and what the commit that stores it has to hold besides."""
+
+    texts: list[Any]
+    expects: tuple[Expect, ...] = ()
+    writes: tuple[Write, ...] = ()
+
+
+async def named(scope: Scope, owner: str, *texts: Any) -> Named:
+    """Stage the largest of a record's texts until the rest of them fits into it; return what stands for all of them.
+
+    What is not a text stands for itself.
+    """
+    sizes = [len(text) if isinstance(text, str) else 0 for text in texts]
+    total, large = sum(sizes), dict[int, dict[str, Any]]()
+    for place in sorted(range(len(texts)), key=lambda one: -sizes[one]):
+        if total <= INLINE:
+            break
+        if not large:
+            await _sweep(scope)
+        large[place] = await _stage(scope, owner, texts[place])
+        total -= sizes[place]
+    keys = [scope.key(KIND, one["large"]) for one in large.values()]
+    there = encode({"at": scope.clock()})
+    return Named(
+        [large.get(place, text) for place, text in enumerate(texts)],
+        tuple(Expect(key, 1) for key in keys),
+        tuple(Put(key, there, {OWNER: owner}) for key in keys),
+    )
+
+
+async def whole(scope: Scope, text: Any) -> Any:
+    """Return a text, wherever it is, or what stands for itself."""
+    if not isinstance(text, dict):
+        return text
+    id = text["large"]
+    part = await scope.get(Range(scope.key(PIECE, id)))
+    if len(part.records) != text["pieces"]:
+        raise NotFound("a large value was deleted with what it belonged to", kind=KIND, id=id)
+    found = "".join([record.body.load() for record in part.records if record.body is not None])
+    if _digest(found) != text["sha256"]:
+        raise Damaged("a large value does not match its checksum", reason="checksum", id=id)
+    return found
+
+
+async def owned(scope: Scope, owner: str) -> list[str]:
+    """Return the ids of an owner's large texts. One that is still staged is about to be named, or will be swept."""
+    found = Scan(scope.space, KIND, {OWNER: owner}, limit=PAGE)
+    return [one.key.id async for page in scope.pages(found) for one in page if not one.tags.items() >= STAGED.items()]
+
+
+def dropping(scope: Scope, ids: Iterable[str]) -> list[Write]:
+    """Return what removes large texts."""
+    return [Delete(scope.key(kind, id)) for id in ids for kind in (KIND, PIECE)]
+
+
+def ids_in(value: Any) -> set[str]:
+    """Return the ids of all large texts that are named in a value."""
+    if isinstance(value, Mapping):
+        own = {value["large"]} if value.keys() == {"large", "pieces", "sha256"} else set()
+        return own.union(*map(ids_in, value.values()))
+    return set().union(*map(ids_in, value)) if isinstance(value, list) else set()
+
+
+async def _stage(scope: Scope, owner: str, text: str) -> dict[str, Any]:
+    """Store the pieces of a text; return its name."""
+    if len(text) > MOST:
+        raise InvalidInput(f"a value of {len(text)} characters is over the limit of {MOST}; nothing changed")
+    id, starts = new_id(), range(0, len(text), PIECE_LENGTH)
+    staged: list[Write] = [Put(scope.key(KIND, id), encode({"at": scope.clock()}), {OWNER: owner, **STAGED})]
+    for start in starts:
+        piece = Append(scope.key(PIECE, id), (Entry("piece", encode(text[start : start + PIECE_LENGTH])),))
+        await scope.store.commit(Commit(new_id(), (), (*staged, piece)))
+        staged = []
+    return {"large": id, "pieces": len(starts), "sha256": _digest(text)}
+
+
+async def _sweep(scope: Scope) -> None:
+    """Remove a few texts that were staged long ago and never named."""
+    page = await scope.get(Scan(scope.space, KIND, STAGED, limit=SWEPT_AT_ONCE))
+    for one in page.documents:
+        if one.value.load()["at"] < scope.clock() - DAY:
+            try:
+                expects = (Expect(one.key, one.version),)
+                await scope.store.commit(Commit(new_id(), expects, tuple(dropping(scope, [one.key.id]))))
+            except Conflict:
+                pass  # it was named after all, or somebody else sweeps
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
