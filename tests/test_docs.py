@@ -17,7 +17,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md",
 
 
 # Pages about what cannot be installed beside the rest.
-NEEDS = {"adk.md": "google.adk", "llama-index.md": "llama_index.core", "crewai.md": "crewai"}
+NEEDS = {
+    "adk.md": "google.adk",
+    "llama-index.md": "llama_index.core",
+    "crewai.md": "crewai",
+    "pydantic-ai-harness.md": "pydantic_ai_harness",
+}
 
 
 def blocks(text: str) -> Iterator[str]:

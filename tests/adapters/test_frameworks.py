@@ -16,6 +16,7 @@ ELSEWHERE = {
     "llama_index.core": "make adapters",
     "crewai": "make adapters",
     "mem0": "make adapters",
+    "pydantic_ai_harness": "make adapters",
 }
 # What each adapter imports first, and the extra that brings it.
 NEEDED = {
@@ -27,6 +28,7 @@ NEEDED = {
     "crewai": ("crewai", "crewai"),
     "llama_index": ("llama_index", "llama-index"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+    "pydantic_ai_harness": ("pydantic_ai_harness", "pydantic-ai-harness"),
 }
 
 
