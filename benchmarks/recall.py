@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from strongroom.errors import Unavailable
 from strongroom.services.memories.policy import Policy
 
 K = 10
+AT = "%I:%M %p on %d %B, %Y"
 KS = (1, 2, 3, 5, 10, 20, 50)
 CONVERSATIONS = pick(10**9, 1)
 Ranks = list[int | None]  # for each turn that is evidence, at which place among the hits it was, if it was
@@ -74,7 +76,7 @@ def from_session(conversation: dict[str, Any], embedder: Embedder | None) -> Ite
 
 
 def from_memories(conversation: dict[str, Any], embedder: Embedder | None) -> Iterator[Ranks]:
-    """Yield the same for memories: one for each turn, which says who said what."""
+    """Yield the same for memories: one for each turn, which says who said what, in which sitting, and when."""
     policy = Policy(review_own=True, max_items=1_000)
     with strongroom.open("memory://") as ctx:
         memories = ctx.memories.using(policy=policy, embedder=embedder)
@@ -85,7 +87,8 @@ def from_memories(conversation: dict[str, Any], embedder: Embedder | None) -> It
                 "scope": "global",
                 "confidence": 1.0,
                 "rationale": "said",
-                "source_refs": [],
+                "source_refs": [f"session:{conversation['id']}-{turn['id'].partition(':')[0]}"],
+                "happened_at": datetime.strptime(turn["at"], AT).replace(tzinfo=UTC),
                 "memory_id": f"turn-{turn['id']}",
                 "content": f"{turn['speaker']}: {shown(turn)}",
             }

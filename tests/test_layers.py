@@ -25,6 +25,7 @@ RANK = {
     "dates": 0,
     "told_days": 1,
     "stemming": 1,
+    "telling": 1,
     "retrieval": 2,
     "sealing": 2,
     "tokens": 3,

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strongroom.dates import Day, day_named, nearness
-from strongroom.retrieval import AROUND, Asked, Position, Text, asks, name_like, promising, rank
+from strongroom.retrieval import RANKED, Asked, Position, Text, promising, rank
 from strongroom.stemming import words
+from strongroom.telling import asks, name_like
 
 
 def ranked(query: str, texts: list[str], **more: Any) -> list[int]:
@@ -68,9 +69,9 @@ def test_an_answer_is_found_wherever_it_stands_in_a_long_history() -> None:
         assert ranked("where is the passport", texts)[0] == place
 
 
-def test_neighbours_are_read_of_a_bounded_number_of_candidates() -> None:
+def test_a_bounded_number_of_candidates_gets_a_second_look() -> None:
     texts: dict[Position, Text] = {("row", 7 * n): Text("tea", ("tea",)) for n in range(5_000)}
-    assert len(promising(Asked.of("tea"), texts, 5_000, {"tea": 5_000})) == AROUND
+    assert len(promising(Asked.of("tea"), texts, 5_000, {"tea": 5_000})) == RANKED
 
 
 def test_texts_alone_in_their_rows_have_no_neighbours() -> None:
@@ -89,3 +90,20 @@ def test_the_order_in_which_texts_are_given_changes_nothing(texts: list[str], qu
     one = rank(Asked.of(query), rows, len(rows), counts)
     other = rank(Asked.of(query), dict(reversed(rows.items())), len(rows), counts)
     assert {place: opinion.score for place, opinion in one.items()} == {p: o.score for p, o in other.items()}
+
+
+def test_how_close_an_embedder_finds_all_texts_changes_nothing() -> None:
+    rows: dict[Position, Text] = {("row", n): Text("tea", ("tea",)) for n in range(6)}
+    cosines = [0.1, 0.6, 0.2, 0.3, 0.1, 0.4]
+    scores = []
+    for floor in (0.0, 0.7):
+        meaning: dict[Position, float] = {("row", n): floor + (1 - floor) * cosine for n, cosine in enumerate(cosines)}
+        opinions = rank(Asked.of("milk"), rows, 6, {}, meaning)
+        scores.append([round(opinions["row", n].meaning, 6) for n in range(6)])
+    assert scores[0] == scores[1] and scores[0][1] == 1.0
+
+
+def test_the_only_text_that_is_near_is_as_near_as_can_be() -> None:
+    rows: dict[Position, Text] = {(name, 0): Text("tea", ("tea",)) for name in "ab"}
+    opinions = rank(Asked.of("milk"), rows, 2, {}, {("a", 0): 0.2})
+    assert opinions["a", 0].meaning == 1.0 and opinions["a", 0].found and not opinions["b", 0].found

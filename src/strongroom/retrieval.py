@@ -13,8 +13,9 @@ Six cheap opinions are added up, each between 0 and 1 or a small constant, so th
 5. when it was said, if the question names a date;
 6. how much it tells, whatever the question: names, rare words; that it asks, that it answers.
 
-A memory has neither neighbours nor a speaker: 2, 3 and 4 are silent there. Nothing here looks at more than the texts it
-is given, which are the candidates and what stands beside the best of them, so a query costs the same in any history.
+Memories stand in a row if they come from one source; one that is alone has no neighbours, and 2 and 3 are silent.
+Nothing here looks at more than the texts it is given, which are the best candidates and what stands beside them, so a
+query costs the same in any history.
 Weights and constants were fitted on conversations and rounded; docs/retrieval.md has the figures.
 """
 
@@ -24,14 +25,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TypeVar
 
 from msgspec import Struct
 
-from strongroom.caching import cached_if_short
 from strongroom.dates import Day, day_named, nearness
 from strongroom.stemming import words
+from strongroom.telling import tells
 
 Spot = TypeVar("Spot", bound=Hashable)
 # A text in a row of texts: the row's name, and its place there. Rows of one text have no neighbours.
@@ -46,23 +47,23 @@ MOST_PLACES = 10_000
 K1, B = 0.8, 0.3
 LONG_K1, LONG_B = 1.2, 0.5
 
-# What a turn lends to the turns one, two and three places away.
+# What a turn lends to the turns one, two and three places away: of its words, and of its meaning, which spreads less.
 NEIGHBOURS = (0.6, 0.4, 0.2)
+NEAR_IN_MEANING = (0.3, 0.15)
 WINDOW = 3
 BLOCK = 20
-# Of how many candidates the neighbours are read, too.
-AROUND = 128
+# How many candidates get more than a look at their words, and of how many the neighbours are read, too.
+RANKED, AROUND = 192, 64
 
-TURN, IN_WINDOW, IN_BLOCK, SPEAKER, DATE, MEANING = 1.0, 0.8, 0.4, 0.75, 1.5, 1.0
+TURN, IN_WINDOW, IN_BLOCK, SPEAKER, DATE, MEANING = 1.0, 0.8, 0.4, 0.75, 1.5, 0.75
 NAMES, RARE, ASKS, ANSWERS = 0.15, 0.15, -0.2, 0.15
 RECENT = 1.0
-_MOST_NAMES = 3
+_NO_CLOSER = 1e-6  # what counts as a difference between cosines
 _RAREST = 6.0  # a mean rarity above this says no more
 
 _WORD = re.compile(r"[^\W_]+")
+_LONGEST_NAME = 41  # with its colon
 _SPOKEN = re.compile(r"([^\W\d_][\w .'-]{0,39}):\s+")
-_ENDINGS = ".!?\u2026\u3002\uff01\uff1f\u061f\u0964"
-_QUESTIONS = "?\uff1f\u061f"
 _SAYS_I = frozenset(("i", "my", "me", "mine", "myself"))
 _SAYS_YOU = frozenset(("you", "your", "yours", "yourself"))
 
@@ -101,7 +102,13 @@ class Opinions(Struct, frozen=True):
     speaker: str
     date: float
     telling: float
+    near: bool
     meaning: float
+
+    @property
+    def found(self) -> bool:
+        """Who speaks and when it was said order what was found; they find nothing by themselves."""
+        return self.near or self.words > 0 or self.meaning > 0
 
     @property
     def score(self) -> float:
@@ -110,14 +117,14 @@ class Opinions(Struct, frozen=True):
             by_words + SPEAKER * bool(self.speaker) + DATE * self.date + MEANING * self.meaning + self.telling, 9
         )
 
-    def why(self, shared: Sequence[str] = ()) -> str:
+    def why(self, shared: Sequence[str] = (), what: str = "message") -> str:
         """Say what speaks for it, the best reason first. `shared` are the words it has in common with the query."""
         said = []
         if self.own:
             said.append(" ".join(["words", *([", ".join(shared)] if shared else []), f"({self.words:.3f})"]))
         elif self.words > 0:
-            said.append("beside a message that was found")
-        if self.meaning > 0:
+            said.append(f"beside a {what} that was found")
+        if self.near or self.meaning > 0:
             said.append(f"meaning ({self.meaning:.3f})")
         if self.speaker:
             said.append(f"said by {self.speaker}")
@@ -133,7 +140,7 @@ def recency(age_days: float, half_life_days: float) -> float:
 
 def spoken(text: str) -> tuple[str, str]:
     """Return who says a text, if it begins with a name and a colon, and what is said."""
-    found = _SPOKEN.match(text)
+    found = _SPOKEN.match(text) if ":" in text[:_LONGEST_NAME] else None
     return (found[1], text[found.end() :]) if found else ("", text)
 
 
@@ -181,29 +188,39 @@ def rank(
     meaning: Mapping[Position, float] | None = None,
 ) -> dict[Position, Opinions]:
     """Say what speaks for each of these texts. `meaning` holds cosines, of any of them."""
-    named = _named(asked, texts.values())
+    places = sorted(texts)
+    spots = _spots(places)
+    row = dict(zip(spots, map(texts.__getitem__, places), strict=True))
+    named = _named(asked, row.values())
     weights = _weights(wanted(asked, named), total, counts)
-    held = {place: found for place, text in texts.items() if (found := _held(text.words, weights))}
-    average = _average(len(text.words) for text in texts.values())
-    own = {place: _bm25(weights, n, len(texts[place].words) / average, K1, B) for place, n in held.items()}
-    turns = _best_is_one(_lent(own, texts))
-    windows = _best_is_one(_windows(own, texts, held, weights, average))
-    blocks = _best_is_one(_blocks(own, held, weights, total, counts))
-    near = _best_is_one(_lent({place: max(cosine, 0.0) for place, cosine in (meaning or {}).items()}, texts))
-    telling = _telling(texts)
+    held = {spot: found for spot, text in row.items() if (found := _held(text.words, weights))}
+    average = _average(len(text.words) for text in row.values())
+    own = {spot: _bm25(weights, n, len(row[spot].words) / average, K1, B) for spot, n in held.items()}
+    turns = _best_is_one(_lent(own, row, NEIGHBOURS))
+    blocks: dict[Position, float] = {}
+    windows = _best_is_one(_windows(own, row, held, weights, average))
+    stretches = dict(zip(spots, ((name, index // BLOCK) for name, index in places), strict=True))
+    if windows:
+        blocks = _best_is_one(_blocks(stretches, held, weights, total, counts))
+    cosines = (
+        {spot: meaning[place] for spot, place in zip(spots, places, strict=True) if place in meaning} if meaning else {}
+    )
+    near = _best_is_one(_lent(_above(cosines), row, NEAR_IN_MEANING))
+    telling = _telling(row)
     speaker = named[0] if len(named) == 1 else ""
     return {
         place: Opinions(
-            own=place in own,
-            words=turns.get(place, 0.0),
-            window=windows.get(place, 0.0),
-            block=blocks.get((place[0], place[1] // BLOCK), 0.0) if windows else 0.0,
-            speaker=speaker if speaker and speaker in (text.speaker, text.role) else "",
-            date=nearness(text.day, asked.day) if asked.day is not None and text.day is not None else 0.0,
-            telling=telling[place],
-            meaning=near.get(place, 0.0),
+            spot in own,
+            turns.get(spot, 0.0),
+            windows.get(spot, 0.0),
+            blocks.get(stretches[spot], 0.0),
+            speaker if speaker and speaker in (text.speaker, text.role) else "",
+            nearness(text.day, asked.day) if asked.day is not None and text.day is not None else 0.0,
+            telling[spot],
+            cosines.get(spot, 0.0) > 0,
+            near.get(spot, 0.0),
         )
-        for place, text in texts.items()
+        for place, (spot, text) in zip(places, row.items(), strict=True)
     }
 
 
@@ -221,11 +238,9 @@ def without_names(asked: Asked, texts: Iterable[Text]) -> str:
 
 
 def promising(
-    asked: Asked, texts: Mapping[Position, Text], total: int, counts: Mapping[str, int], most: int = AROUND
+    asked: Asked, texts: Mapping[Position, Text], total: int, counts: Mapping[str, int], most: int = RANKED
 ) -> list[Position]:
-    """Return the candidates whose neighbours are worth a look: those with the best words."""
-    if len(texts) <= most:
-        return list(texts)
+    """Return the candidates that are worth a second look, those with the best words first."""
     chosen = wanted(asked, _named(asked, texts.values()))
     scores = dict(zip(texts, bm25(chosen, [text.words for text in texts.values()], total, counts), strict=True))
     return sorted(scores, key=lambda place: (-scores[place], place[0], -place[1]))[:most]
@@ -251,41 +266,63 @@ def _named(asked: Asked, texts: Iterable[Text]) -> list[str]:
     return found
 
 
-def _lent(own: Mapping[Position, float], texts: Mapping[Position, Text]) -> dict[Position, float]:
-    lent = {place: score for place, score in own.items() if score > 0}
-    for (row, index), score in list(lent.items()):
-        for distance, part in enumerate(NEIGHBOURS, 1):
-            for neighbour in ((row, index - distance), (row, index + distance)):
-                if neighbour in texts:
-                    lent[neighbour] = lent.get(neighbour, 0.0) + part * score
-    return lent
+def _spots(places: Sequence[Position]) -> list[int]:
+    """Number sorted places, so that neighbours are as far apart as in their row, and all others farther than that."""
+    apart = max(len(NEIGHBOURS), WINDOW) + 1
+    spots: list[int] = []
+    last, spot = ("", 0), 0
+    for place in places:
+        spot += min(place[1] - last[1], apart) if place[0] == last[0] else apart
+        spots.append(spot)
+        last = place
+    return spots
+
+
+def _lent(own: Mapping[int, float], row: Mapping[int, Text], lent: Sequence[float]) -> dict[int, float]:
+    total = {spot: score for spot, score in own.items() if score > 0}
+    for spot, score in list(total.items()):
+        for distance, part in enumerate(lent, 1):
+            for neighbour in (spot - distance, spot + distance):
+                if neighbour in row:
+                    total[neighbour] = total.get(neighbour, 0.0) + part * score
+    return total
+
+
+def _above(cosines: Mapping[int, float]) -> dict[int, float]:
+    """Return how much closer than usual each text is: some embedders find all texts close to each other."""
+    usual = _average(cosines.values()) if cosines else 0.0
+    if max(cosines.values(), default=0.0) - usual < _NO_CLOSER:
+        usual = 0.0
+    return {spot: cosine - usual for spot, cosine in cosines.items() if cosine > usual}
 
 
 def _windows(
-    own: Mapping[Position, float],
-    texts: Mapping[Position, Text],
-    held: Mapping[Position, Mapping[str, int]],
+    own: Mapping[int, float],
+    row: Mapping[int, Text],
+    held: Mapping[int, Mapping[str, int]],
     weights: Mapping[str, float],
     average: float,
-) -> dict[Position, float]:
+) -> dict[int, float]:
     """Read each three consecutive texts as one; each of them gets the score of the best it is in."""
-    best: dict[Position, float] = {}
-    if all((row, index + 1) not in texts for row, index in texts):
+    best: dict[int, float] = {}
+    if all(spot + 1 not in row for spot in row):
         return best
-    starts = {(row, index - back) for row, index in own for back in range(WINDOW)}
-    for row, start in starts:
-        inside = [place for place in ((row, start + n) for n in range(WINDOW)) if place in texts]
-        counted = _added(held[place] for place in inside if place in held)
-        length = sum(len(texts[place].words) for place in inside) / (WINDOW * average)
+    lengths = {spot: len(text.words) for spot, text in row.items()}
+    for start in {spot - back for spot in own for back in range(WINDOW)}:
+        inside = [spot for spot in range(start, start + WINDOW) if spot in lengths]
+        holding = [held[spot] for spot in inside if spot in held]
+        counted = holding[0] if len(holding) == 1 else _added(holding)
+        length = sum([lengths[spot] for spot in inside]) / (WINDOW * average)
         score = _bm25(weights, counted, length, LONG_K1, LONG_B)
-        for place in inside:
-            best[place] = max(best.get(place, 0.0), score)
+        for spot in inside:
+            if score > best.get(spot, 0.0):
+                best[spot] = score
     return best
 
 
 def _blocks(
-    own: Mapping[Position, float],
-    held: Mapping[Position, Mapping[str, int]],
+    stretches: Mapping[int, Position],
+    held: Mapping[int, Mapping[str, int]],
     weights: Mapping[str, float],
     total: int,
     counts: Mapping[str, int],
@@ -294,50 +331,29 @@ def _blocks(
     blocks = max(math.ceil(total / BLOCK), 1)
     rare = {word: rarity(blocks, blocks * (1 - (1 - 1 / blocks) ** counts.get(word, 0))) for word in weights}
     inside: dict[Position, list[Mapping[str, int]]] = {}
-    for row, index in own:
-        inside.setdefault((row, index // BLOCK), []).append(held[row, index])
+    for spot, found in held.items():
+        inside.setdefault(stretches[spot], []).append(found)
     return {place: _bm25(rare, _added(block), 1.0, LONG_K1, 0.0) for place, block in inside.items()}
 
 
-def _telling(texts: Mapping[Position, Text]) -> dict[Position, float]:
+def _telling(row: Mapping[int, Text]) -> dict[int, float]:
     """Say how much each text tells, whatever the question. Rare is what few of these texts say."""
-    words_of = {place: set(text.words) for place, text in texts.items()}
-    holding = Counter(chain.from_iterable(words_of.values()))
-    rarities = {count: rarity(len(texts), count) for count in set(holding.values())}
+    words_of = [set(text.words) for text in row.values()]
+    holding = Counter(chain.from_iterable(words_of))
+    by_count = {count: rarity(len(row), count) for count in set(holding.values())}
+    rarities = {word: by_count[count] for word, count in holding.items()}
     told = {}
-    for (row, index), text in texts.items():
-        said = words_of[row, index]
-        rare = math.fsum([rarities[holding[word]] for word in said]) / len(said) if said else 0.0
-        before = texts.get((row, index - 1))
-        answers = before is not None and _other(before, text) and any(sign in before.text for sign in _QUESTIONS)
-        told[row, index] = (
-            NAMES * min(name_like(text.text), _MOST_NAMES)
-            + RARE * min(rare, _RAREST)
-            + ASKS * asks(text.text)
-            + ANSWERS * answers
-        )
+    for (spot, text), said in zip(row.items(), words_of, strict=True):
+        rare = math.fsum(map(rarities.__getitem__, said)) / len(said) if said else 0.0
+        names, asking, _ = tells(text.text)
+        before = row.get(spot - 1)
+        answers = before is not None and tells(before.text)[2] and _other(before, text)
+        told[spot] = NAMES * names + RARE * min(rare, _RAREST) + ASKS * asking + ANSWERS * answers
     return told
 
 
 def _other(one: Text, another: Text) -> bool:
     return (one.speaker or one.role) != (another.speaker or another.role)
-
-
-@cached_if_short(maxsize=16_384)
-def name_like(text: str) -> int:
-    """Count the words written like names inside of sentences. In scripts without capitals there are none."""
-    return sum(
-        len(token) > 1 and token[1].islower() and before[-1] not in _ENDINGS and before[-1] != ":"
-        for before, token in pairwise(text.split())
-        if token[0].isupper()
-    )
-
-
-@cached_if_short(maxsize=16_384)
-def asks(text: str) -> bool:
-    """Tell whether the last sentence that is ended by a sign is a question."""
-    last = next((letter for letter in reversed(text) if letter in _ENDINGS), "")
-    return last != "" and last in _QUESTIONS
 
 
 def _weights(query: Iterable[str], total: float, counts: Mapping[str, int]) -> dict[str, float]:
@@ -347,6 +363,8 @@ def _weights(query: Iterable[str], total: float, counts: Mapping[str, int]) -> d
 def _held(text: Iterable[str], weights: Mapping[str, float]) -> dict[str, int]:
     """Count those words of a text that have a weight."""
     found: dict[str, int] = {}
+    if weights.keys().isdisjoint(text):
+        return found
     for word in text:
         if word in weights:
             found[word] = found.get(word, 0) + 1
@@ -367,12 +385,12 @@ def _bm25(weights: Mapping[str, float], held: Mapping[str, int], length: float, 
     return math.fsum([weights[word] * n * (k1 + 1) / (n + norm) for word, n in held.items()])
 
 
-def _average(lengths: Iterable[int]) -> float:
+def _average(lengths: Iterable[float]) -> float:
     found = list(lengths)
     return (sum(found) / len(found) if found else 0.0) or 1.0
 
 
-def _best_is_one(scores: Mapping[Position, float]) -> dict[Position, float]:
+def _best_is_one(scores: Mapping[Spot, float]) -> dict[Spot, float]:
     best = max(scores.values(), default=0.0)
     return {place: score / best for place, score in scores.items()} if best > 0 else dict(scores)
 

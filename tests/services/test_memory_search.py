@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from strongroom.errors import InvalidInput
+from strongroom.services.memories.ranking import LONGEST_ROW
 from tests.services.memory_samples import contents, known, mcr
 
 OWNED = [
@@ -124,3 +125,45 @@ async def test_a_reranker_has_the_last_word_and_its_failure_is_told(ctx: Any) ->
     assert first.memory.content.endswith("sharp") and first.why.startswith("reranked (")
     hits = await ctx.memories.search("tea", rerank=lambda query, texts: [])
     assert len(hits) == 2 and hits.degraded.startswith("not reranked: ")
+
+
+TOLD = ["Where did Ana spend the summer?", "In Lisbon, by the sea.", "Her bicycle was stolen.", "It was insured."]
+
+
+async def test_what_was_learnt_beside_it_from_the_same_source_is_found_too(ctx: Any) -> None:
+    await known(ctx, *[mcr(text, source_refs=["session:chat"]) for text in TOLD])
+    await known(ctx, mcr("Nobody asked for this.", source_refs=["session:other"]))
+    hits = await ctx.memories.search("where was the summer spent", k=2)
+    assert [hit.content for hit in hits] == TOLD[:2]
+    assert hits[1].why == "beside a memory that was found"
+
+
+async def test_memories_without_a_source_stand_alone(ctx: Any) -> None:
+    await known(ctx, *[mcr(text) for text in TOLD])
+    assert await contents(ctx, "summer") == TOLD[:1]
+
+
+async def test_what_others_learnt_from_the_same_source_helps_nobody(ctx: Any) -> None:
+    whose = ["u1", "u2", "u1"]
+    about = [
+        mcr(text, source_refs=["session:chat"], scope="user", user_id=user)
+        for text, user in zip(TOLD, whose, strict=False)
+    ]
+    await known(ctx, *about)
+    assert set(await contents(ctx, "summer", user_id="u1")) == {TOLD[0], TOLD[2]}
+    assert set(await contents(ctx, "Lisbon", user_id="u2")) == {TOLD[1]}
+
+
+async def test_what_is_deleted_is_not_found_beside_others(ctx: Any) -> None:
+    committed = await known(ctx, *[mcr(text, source_refs=["session:chat"]) for text in TOLD])
+    await ctx.memories.delete(committed.memory_ids[1])
+    assert TOLD[1] not in await contents(ctx, "summer")
+    assert TOLD[2] in await contents(ctx, "summer")
+
+
+async def test_of_a_source_a_bounded_number_of_memories_is_read(ctx: Any) -> None:
+    more = [mcr(f"filler number {n}", source_refs=["session:chat"]) for n in range(LONGEST_ROW)]
+    await known(ctx, *more[: LONGEST_ROW // 2])
+    await known(ctx, *more[LONGEST_ROW // 2 :])
+    await known(ctx, *[mcr(text, source_refs=["session:chat"]) for text in TOLD])
+    assert await contents(ctx, "summer") == TOLD[:1]

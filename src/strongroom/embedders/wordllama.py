@@ -1,8 +1,6 @@
 """Embed with wordllama's table of word vectors, which comes inside its package: no download, no network runtime.
 
-A text becomes two vectors side by side: the plain mean of its word vectors, and a mean of the same that gives rare
-words more weight after what all words have in common was taken away. How rare a word is follows from its place in the
-vocabulary, where frequent ones come first. (Extra `wordllama`.)
+A text becomes the mean of the vectors of its words. (Extra `wordllama`.)
 """
 
 from __future__ import annotations
@@ -10,15 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strongroom.embedders import Embedder, unit
+from strongroom.embedders import Embedder
 from strongroom.errors import Unavailable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-# Before this place in the vocabulary stand signs and single bytes; from there on words get rarer.
-_FIRST_WORD, _SCALE = 258, 50.0
 
 
 def wordllama() -> Embedder:
@@ -29,7 +24,7 @@ def wordllama() -> Embedder:
         raise Unavailable("wordllama is not installed; pip install 'strongroom[wordllama]'", reason="missing") from None
     # Its own default looks for the files where the package does not put them, and then for the network.
     loaded = package.WordLlama.load(cache_dir=Path(package.__file__).parent, disable_download=True)
-    return Embedder(_Table(loaded).embed, name="wordllama", revision="2", batch_size=256)
+    return Embedder(_Table(loaded).embed, name="wordllama", revision="3", batch_size=256)
 
 
 class _Table:
@@ -37,18 +32,14 @@ class _Table:
         import numpy as np
 
         self.vectors: NDArray[np.float32] = np.asarray(loaded.embedding, np.float32)
-        self.centred = self.vectors - self.vectors.mean(axis=0)
-        places = np.arange(len(self.vectors), dtype=np.float32)
-        self.rarity = np.log1p(np.maximum(places - _FIRST_WORD, 0) / _SCALE)[:, None]
         self.tokenizer = loaded.tokenizer
         self.tokenizer.no_padding()
 
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
         import numpy as np
 
-        rows = np.zeros((len(texts), 2 * self.vectors.shape[1]), np.float32)
+        rows = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
         for row, found in zip(rows, self.tokenizer.encode_batch(texts, add_special_tokens=False), strict=True):
             if found.ids:
-                plain, rare = self.vectors[found.ids].sum(0), (self.rarity[found.ids] * self.centred[found.ids]).sum(0)
-                row[:] = np.concatenate(unit(np.stack([plain, rare])))
+                row[:] = self.vectors[found.ids].mean(0)
         return rows

@@ -19,15 +19,15 @@ from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
-from strongroom.dates import Day
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.folding import folded
-from strongroom.retrieval import RERANKED, Asked, Reranker, Text, judged
+from strongroom.retrieval import RERANKED, Asked, Reranker, judged
 from strongroom.scope import Scope
-from strongroom.services.memories import keys, screening
+from strongroom.services.memories import keys, ranking, screening
 from strongroom.services.memories.conditions import Test, condition
 from strongroom.services.memories.decisions import expired
 from strongroom.services.memories.keys import load
+from strongroom.services.memories.ranking import LONGEST_ROW, Row, row_of
 from strongroom.services.memories.requests import replaced
 from strongroom.services.memories.values import (
     Batch,
@@ -59,7 +59,6 @@ ALIKE, CLOSE = 0.4, 0.8
 # As if there were so many more memories: among a few, what all of them say is not yet said all the time.
 SMOOTHED = 100
 
-_PUNCTUATION = ".,;:!?()[]{}\"'"
 PAGE = 500
 
 
@@ -202,7 +201,8 @@ class Search:
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
         total, counts, found = await self._by_words(asked, k, lens) if mode != "vector" else (0, {}, {})
-        hits = _rank(asked, total, counts, found, near)
+        beside = await self._beside(ranking.rows(asked, total, counts, found, near), lens)
+        hits = ranking.ranked(asked, total, counts, found, near, beside)
         if recent is not None:
             days, now = recent[0], recent[1] or moment(self._scope.clock())
             hits = [_fresher(hit, days, now) for hit in hits]
@@ -260,6 +260,19 @@ class Search:
             if len(kept) >= 2 * k or len(near) < limit or limit >= MOST_CANDIDATES:
                 return kept
             limit *= 4
+
+    async def _beside(self, rows: Sequence[Row], lens: Lens) -> list[list[Memory]]:
+        """Read what the same owners know from the same sources, in the order in which it became known."""
+        now = moment(self._scope.clock())
+        scans = [
+            Scan(self._scope.space, keys.MEMORY, {"status": "active", "owner": owner, source: "1"}, limit=LONGEST_ROW)
+            for owner, source in rows
+        ]
+        found = []
+        for row, page in zip(rows, await self._scope.get_all(scans) if scans else [], strict=True):
+            memories = [load(document, Memory) for document in page.documents]
+            found.append([memory for memory in memories if row_of(memory) == row and lens.shows(memory, now)])
+        return found
 
     async def _memories(self, ids: Sequence[str]) -> dict[str, Memory]:
         documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
@@ -426,28 +439,6 @@ async def _find(scope: Scope, wanted: Sequence[str], carried: dict[str, str], li
     return Found(total, {word: len(held) for word, held in newest.items()}, matches)
 
 
-def _rank(
-    asked: Asked,
-    total: int,
-    counts: Mapping[str, int],
-    found: Mapping[str, Memory],
-    near: Mapping[str, tuple[Memory, float]],
-) -> list[Hit]:
-    """Put candidates in order. Equal scores are ordered by id, so the order never depends on an index."""
-    memories = dict(sorted({**found, **{id: memory for id, (memory, _) in near.items()}}.items()))
-    texts = {(id, 0): _text(memory, asked) for id, memory in memories.items()}
-    meaning = {(id, 0): cosine for id, (_, cosine) in near.items()}
-    opinions = retrieval.rank(asked, texts, total, counts, meaning)
-    # Said in the query's own spelling: a stem such as "deploi" would puzzle a reader.
-    spelled = {stem: token.strip(_PUNCTUATION) for token in asked.query.split() for stem in words(token)}
-    hits = []
-    for place, opinion in opinions.items():
-        said = set(texts[place].words)
-        shared = list(dict.fromkeys(token for stem, token in spelled.items() if stem in said))
-        hits.append(Hit(memories[place[0]], opinion.score, opinion.why(shared)))
-    return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
-
-
 def _likeness(said: Sequence[str], other: Sequence[str], found: Found) -> float:
     """Return the greater of two shares: of the words of one text that stand in the other, by how rare they are.
 
@@ -465,15 +456,3 @@ def _fresher(hit: Hit, days: float, now: datetime) -> Hit:
     age = (now - hit.memory.told_at).total_seconds() / 86_400
     more = retrieval.recency(age, days)
     return replace(hit, score=round(hit.score + more, 9), why=f"{hit.why}; {age:.0f} days old (+{more:.3f})")
-
-
-def _text(memory: Memory, asked: Asked) -> Text:
-    speaker, said = retrieval.spoken(screening.plain(memory.content))
-    at = memory.told_at
-    # A name before the text stays one of its words: here it is the content, and not a note about it.
-    return Text(
-        said,
-        words(screening.plain(memory.content)),
-        speaker,
-        day=Day(at.year, at.month, at.day) if asked.day is not None else None,
-    )

@@ -16,7 +16,7 @@ import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.dates import Day, day_named
 from strongroom.errors import InvalidInput, Unavailable
-from strongroom.retrieval import AROUND, NEIGHBOURS, RERANKED, Asked, Opinions, Position, Reranker, Text
+from strongroom.retrieval import AROUND, NEIGHBOURS, RANKED, RERANKED, Asked, Position, Reranker, Text
 from strongroom.scope import Scope
 from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import MESSAGE, SESSION
@@ -71,24 +71,25 @@ class Finder(Struct, frozen=True):
                 if mode == "vector":
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
-        centres = retrieval.promising(asked, texts, found.total, found.counts)
-        near = sorted(vector, key=lambda place: (-vector[place], place))[: max(AROUND, 2 * k)]
-        around = await self._near([*centres, *near], views)
+        first = retrieval.promising(asked, texts, found.total, found.counts, max(RANKED, 2 * k))
+        texts = {place: texts[place] for place in first}
+        near = sorted(vector, key=lambda place: (-vector[place], place))[: max(2 * AROUND, 2 * k)]
+        around = await self._near([*first[:AROUND], *near], views)
         texts |= {place: _text(record, asked) for place, record in around.items() if place not in texts}
         records |= around
-        opinions = retrieval.rank(asked, dict(sorted(texts.items())), found.total, found.counts, vector)
-        scores = {place: one.score for place, one in opinions.items() if _found(one)}
+        opinions = retrieval.rank(asked, texts, found.total, found.counts, vector)
+        scores = {place: one.score for place, one in opinions.items() if one.found}
         best = sorted(scores, key=lambda place: (-scores[place], place[0], -place[1]))
         noted: dict[Position, str] = {}
         if rerank is not None and best:
-            first = best[: max(RERANKED, k)]
-            judged = await retrieval.judged(rerank, query, [texts[place].text for place in first])
+            reranked = best[: max(RERANKED, k)]
+            judged = await retrieval.judged(rerank, query, [texts[place].text for place in reranked])
             if isinstance(judged, str):
                 degraded = judged
             else:
-                scores = dict(zip(first, judged, strict=True))
-                best = sorted(first, key=lambda place: -scores[place])
-                noted = {place: f"reranked ({scores[place]:.3f}); " for place in first}
+                scores = dict(zip(reranked, judged, strict=True))
+                best = sorted(reranked, key=lambda place: -scores[place])
+                noted = {place: f"reranked ({scores[place]:.3f}); " for place in reranked}
         hits = Hits(degraded=degraded)
         for place in best[:k]:
             message = views[place[0]].message(records[place])
@@ -176,11 +177,6 @@ class Finder(Struct, frozen=True):
             for name, document, end in zip(names, documents, ends, strict=True)
             if document is not None
         }
-
-
-def _found(one: Opinions) -> bool:
-    """Who speaks and when it was said order what was found; they find nothing by themselves."""
-    return one.words > 0 or one.meaning > 0
 
 
 def _text(record: Record, asked: Asked) -> Text:
