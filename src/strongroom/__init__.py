@@ -142,8 +142,7 @@ def open(
     `embedder` is what is searched by meaning with: a function, an `Embedder`, or a name such as `wordllama` or
     `https://host/v1#MODEL` (with `embedder_key`); `qdrant_url` and `qdrant_collection` name an index to share.
     """
-    from strongroom.errors import hidden
-    from strongroom.public import open_context
+    from strongroom.public import hidden, open_context
 
     key = hidden(key)
     options = _given(
@@ -188,8 +187,7 @@ def aopen(
 
     The options are those of `open`.
     """
-    from strongroom.errors import hidden
-    from strongroom.public import open_async_context
+    from strongroom.public import hidden, open_async_context
 
     key = hidden(key)
     options = _given(

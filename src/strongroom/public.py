@@ -15,6 +15,7 @@ from strongroom.context import AsyncContext as AsyncContext
 from strongroom.context import Opening as Opening
 from strongroom.embedders import Embedder as Embedder
 from strongroom.encryption import Secret as Secret
+from strongroom.errors import hidden as hidden
 from strongroom.meaning import split
 from strongroom.opening import open_async_store, open_store
 from strongroom.scope import Scope
