@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from strongroom.server import sse
 from strongroom.server.shutdown import end
 from tests.server.conftest import client
 from tests.server.serving import Process, Served, process
@@ -160,3 +161,25 @@ def test_a_task_that_misses_one_request_to_stop_hears_the_next() -> None:
         return heard
 
     assert asyncio.run(scene()) == 2
+
+
+async def test_a_silent_stream_asks_whether_it_may_go_on_more_often_than_it_speaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.01)
+    asked = 0
+
+    async def admitted() -> bool:
+        nonlocal asked
+        asked += 1
+        return True
+
+    async def silent() -> AsyncIterator[tuple[int, str, Any]]:
+        await asyncio.Event().wait()
+        yield 0, "message", None
+
+    lines = sse._lines(silent(), asyncio.Event(), admitted)
+    said = [await anext(lines), await anext(lines)]
+    await lines.aclose()
+    assert said == [b"retry: 1000\n\n", b": still here\n\n"]
+    assert asked == sse.BEATS

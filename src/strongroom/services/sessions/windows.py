@@ -267,6 +267,8 @@ async def _noted(reading: Reading, kind: str, room: int) -> list[int]:
 async def _noted_records(view: View, notes: Sequence[Record], known: dict[int, Record]) -> dict[int, Record]:
     """Return the visible records that notes are about. Each says where its record was expected, and its mark."""
     wanted: list[tuple[int, str]] = [note.body.load() for note in notes if note.body is not None]
+    if not wanted:
+        return {}
     known = known | await stored_at(view, {hint for hint, _ in wanted}.difference(known))
     found: dict[int, Record] = {}
     for hint, mark in wanted:
