@@ -50,6 +50,7 @@ from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart,
 from strongroom.services.runs.brief import HEADINGS, STATUS, Line, lines_of
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import Stored, stored_in
+from strongroom.services.sessions.newest import Newest
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import downward
 from strongroom.services.sessions.values import Message
@@ -162,7 +163,7 @@ class AsyncPrompts:
             gathered = await gather(
                 self._scope,
                 session.id,
-                session._newest,
+                Newest(),  # not the handle's: that may be of another space
                 lambda _: asked.tokenizer,
                 lambda _: framing,
                 asked.max_tokens,
