@@ -1,6 +1,7 @@
 """What becomes of a million memories and ten million messages in one space? Takes long, so `make bench-many` alone.
 
-Sizes shrink by STRONGROOM_MEMORIES and STRONGROOM_MESSAGES. The bare engine has the same texts in an FTS5 table.
+Sizes shrink by STRONGROOM_MEMORIES and STRONGROOM_MESSAGES. In the same run the bare engine gets the same texts: an
+FTS5 table beside the file, and a table with a GIN index beside Postgres, which ranks by `ts_rank`.
 """
 
 from __future__ import annotations
@@ -9,100 +10,174 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import apsw
+import psycopg
+from tests.servers.postgres import PostgresServer
 
 import strongroom
 from benchmarks.measuring import SEED, Result, compare, figure, micro, pick
 from benchmarks.processes import peak_megabytes
 from benchmarks.search import fact
 from benchmarks.workload import BUDGET, SYNCED, message, prose, questions
+from strongroom.stemming import words
 
-MEMORIES = int(os.environ.get("STRONGROOM_MEMORIES", pick(1_000_000, 5_000)))
+MEMORIES = int(os.environ.get("STRONGROOM_MEMORIES", pick(1_000_000, 4_000)))
 MESSAGES = int(os.environ.get("STRONGROOM_MESSAGES", pick(10_000_000, 20_000)))
 QUESTIONS = pick(200, 20)
 STEP = 5_000
 SMALL = 1_000
+WAL = "the server's WAL, fsync on"
+
+
+class Bare(Protocol):
+    """An engine with nothing of ours around it."""
+
+    name: str
+
+    def insert(self, texts: list[str]) -> None: ...
+
+    def ask(self, question: str) -> None: ...
+
+
+class FTS5:
+    name = "bare FTS5"
+
+    def __init__(self, path: Path) -> None:
+        self._con = apsw.Connection(str(path))
+        self._con.execute("PRAGMA journal_mode = WAL").fetchall()
+        self._con.execute("PRAGMA synchronous = NORMAL")
+        self._con.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize = 'porter')")
+
+    def insert(self, texts: list[str]) -> None:
+        with self._con:
+            self._con.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
+
+    def ask(self, question: str) -> None:
+        wanted = " OR ".join(f'"{word}"' for word in question.split())
+        self._con.execute("SELECT rowid, text FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (wanted,)).fetchall()
+
+
+class GIN:
+    name = "bare GIN"
+    _SQL = """WITH asked AS (SELECT %s::tsquery AS q)
+        SELECT id, text FROM t, asked WHERE words @@ q ORDER BY ts_rank(words, q) DESC LIMIT 10"""
+
+    def __init__(self, url: str) -> None:
+        self._con = psycopg.connect(url, autocommit=True)
+        self._con.execute("CREATE TABLE t (id bigserial PRIMARY KEY, text text, words tsvector)")
+        self._con.execute("CREATE INDEX ON t USING gin (words)")
+
+    def insert(self, texts: list[str]) -> None:
+        with self._con.cursor().copy("COPY t (text, words) FROM STDIN") as rows:
+            for text in texts:
+                rows.write_row((text, " ".join(sorted(set(words(text))))))
+
+    def ask(self, question: str) -> None:
+        self._con.execute(self._SQL, (" | ".join(words(question)),)).fetchall()
 
 
 def measure() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as name:
-        yield from many_memories(Path(name))
+        folder = Path(name)
+        yield from many_memories("", folder / "memories.db", FTS5(folder / "bare-memories.db"), SYNCED)
     with tempfile.TemporaryDirectory() as name:
-        yield from many_messages(Path(name))
+        folder = Path(name)
+        yield from many_messages("", folder / "messages.db", FTS5(folder / "bare-messages.db"), SYNCED)
+        yield from later(folder / "messages.db")
+    with closing(PostgresServer()) as server:
+        yield from many_memories("Postgres: ", server.new_database(), GIN(server.new_database()), WAL)
+        yield from many_messages("Postgres: ", server.new_database(), GIN(server.new_database()), WAL)
     peak = peak_megabytes()
-    yield figure("many", "peak memory, megabytes", peak, ours=f"{peak:.0f} MB", durability=SYNCED)
+    yield figure("many", "peak memory, megabytes", peak, ours=f"{peak:.0f} MB", durability="all of the above")
 
 
-def many_memories(folder: Path) -> Iterator[Result]:
-    con = _table(folder / "bare.db")
-    with strongroom.open(folder / "ours.db", durability="relaxed") as ctx:
-        start = time.monotonic()
-        for first in range(0, MEMORIES, 200):
-            some = [f"{prose(number)} {number}" for number in range(first, first + 200)]
-            ctx.memories.commit(ctx.memories.propose([fact(text) for text in some], proposer="a").id, reviewer="b")
-            _insert(con, some)
-        ctx.memories.search("lake", 1)
-        note = f"{MEMORIES:,} memories, found {time.monotonic() - start:.0f} s after the first was written"
-        yield from asked("memories by words", con, lambda text: ctx.memories.search(text, 10, mode="lexical"), note)
-    con.close()
+def many_memories(where: str, address: Path | str, bare: Bare, durability: str) -> Iterator[Result]:
+    with opened(address) as ctx:
+
+        def write(texts: list[str]) -> None:
+            for first in range(0, len(texts), 200):
+                requests = [fact(text) for text in texts[first : first + 200]]
+                ctx.memories.commit(ctx.memories.propose(requests, proposer="a").id, reviewer="b")
+
+        def find(question: str) -> list[str]:
+            return [hit.content for hit in ctx.memories.search(question, 10, mode="lexical")]
+
+        texts = (f"{prose(number)} {number}" for number in range(MEMORIES))
+        yield from built(f"{where}memories", bare, texts, MEMORIES, write, find, durability)
 
 
-def many_messages(folder: Path) -> Iterator[Result]:
-    con = _table(folder / "bare.db")
-    with strongroom.open(folder / "ours.db", durability="relaxed") as ctx:
+def many_messages(where: str, address: Path | str, bare: Bare, durability: str) -> Iterator[Result]:
+    with opened(address) as ctx:
         small, large = ctx.sessions.open("small"), ctx.sessions.open("large")
-        small.append(
-            [{"role": "user", "content": prose(n)} for n in range(MESSAGES - SMALL, MESSAGES)]
-        )  # the same newest messages, so the same window
-        start = time.monotonic()
-        for first in range(0, MESSAGES, STEP):
-            some = [{"role": "user", "content": prose(n)} for n in range(first, min(first + STEP, MESSAGES))]
-            large.append(some)
-            _insert(con, [one["content"] for one in some])
-        large.search("lake", k=1)
-        note = f"{MESSAGES:,} messages, found {time.monotonic() - start:.0f} s after the first was written"
-        yield from asked("messages by words", con, lambda text: large.search(text, k=10), note)
-    with strongroom.open(folder / "ours.db") as ctx:
+        # The same newest messages, so the same window.
+        small.append([{"role": "user", "content": prose(n)} for n in range(MESSAGES - SMALL, MESSAGES)])
+
+        def write(texts: list[str]) -> None:
+            large.append([{"role": "user", "content": text} for text in texts])
+
+        def find(question: str) -> list[str]:
+            return [str(hit.message.content) for hit in large.search(question, k=10)]
+
+        texts = (prose(number) for number in range(MESSAGES))
+        yield from built(f"{where}messages", bare, texts, MESSAGES, write, find, durability)
+
+
+def later(path: Path) -> Iterator[Result]:
+    """Ask whether a history of millions makes the next message or the next prompt slower."""
+    with strongroom.open(path) as ctx:
         small, large = ctx.sessions.open("small"), ctx.sessions.open("large")
+        note = f"{MESSAGES:,} messages and {SMALL:,}"
         pair = compare(lambda: large.append([message(1)]), lambda: small.append([message(1)]))
         yield pair.row("many", "append at 10,000,000 / at 1,000", durability=SYNCED, note=note)
         pair = compare(lambda: large.window(max_tokens=BUDGET), lambda: small.window(max_tokens=BUDGET))
         yield pair.row("many", "window at 10,000,000 / at 1,000", durability="a read", note=note)
-    con.close()
 
 
-def asked(name: str, con: apsw.Connection, ours: Callable[[str], Any], note: str) -> Iterator[Result]:
-    """Ask the same questions in turn, and compare the middle and the slow ones."""
-    mine, theirs = [], []
+def opened(address: Path | str) -> Any:
+    return strongroom.open(address, **({"durability": "relaxed"} if isinstance(address, Path) else {}))
+
+
+def built(
+    what: str,
+    bare: Bare,
+    texts: Iterator[str],
+    size: int,
+    write: Callable[[list[str]], None],
+    find: Callable[[str], list[str]],
+    durability: str,
+) -> Iterator[Result]:
+    """Fill both with the same texts in turn, then ask both the same questions in turn."""
+    ours = theirs = 0.0
+    done = 0
+    while done < size:
+        some = [next(texts) for _ in range(min(STEP, size - done))]
+        begun = time.perf_counter()
+        write(some)
+        between = time.perf_counter()
+        bare.insert(some)
+        ours, theirs = ours + between - begun, theirs + time.perf_counter() - between
+        done += len(some)
+    begun = time.perf_counter()
+    find("lake")  # takes into the index what is not there yet
+    ours += time.perf_counter() - begun
+    note = f"{size:,} {what.rpartition(' ')[2]}"
+    values = {"ours": f"{ours:.0f} s", "peer": f"{theirs:.0f} s", "durability": durability, "note": note}
+    yield figure("many", f"{what}, build and index / {bare.name}", ours / theirs, **values)
+    write(["the quokka is found at once"])
+    assert "the quokka is found at once" in find("quokka")
+    mine, others = [], []
     for question in questions(QUESTIONS, SEED):
         begun = time.perf_counter()
-        ours(question)
+        find(question)
         between = time.perf_counter()
-        _bm25(con, question)
+        bare.ask(question)
         mine.append(between - begun)
-        theirs.append(time.perf_counter() - between)
+        others.append(time.perf_counter() - between)
     for told, place in (("p50", len(mine) // 2), ("p95", len(mine) * 95 // 100)):
-        one, other = sorted(mine)[place], sorted(theirs)[place]
+        one, other = sorted(mine)[place], sorted(others)[place]
         values = {"ours": micro(one), "peer": micro(other), "durability": "a read", "note": note}
-        yield figure("many", f"{name}, {told} / bare FTS5", one / other, **values)
-
-
-def _table(path: Path) -> apsw.Connection:
-    con = apsw.Connection(str(path))
-    con.execute("PRAGMA journal_mode = WAL").fetchall()
-    con.execute("PRAGMA synchronous = NORMAL")
-    con.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize = 'porter')")
-    return con
-
-
-def _insert(con: apsw.Connection, texts: list[str]) -> None:
-    with con:
-        con.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
-
-
-def _bm25(con: apsw.Connection, question: str) -> None:
-    wanted = " OR ".join(f'"{word}"' for word in question.split())
-    con.execute("SELECT rowid, text FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (wanted,)).fetchall()
+        yield figure("many", f"{what} by words, {told} / {bare.name}", one / other, **values)

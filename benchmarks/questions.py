@@ -33,5 +33,5 @@ QUESTIONS = {
     "threads": Question("How fast are messages handed on?", 40, 10),
     "idle": Question("What does doing nothing cost?", 130, 20),
 }
-ALONE = {"many": Question("What becomes of a million memories and ten million messages?", 7_200, 60)}
+ALONE = {"many": Question("What becomes of a million memories and ten million messages?", 14_400, 120)}
 MOST_SECONDS, MOST_QUICK_SECONDS = 1_170.0, 115.0  # for all of them

@@ -25,18 +25,18 @@ LONGEST_ROW = 64
 _PUNCTUATION = ".,;:!?()[]{}\"'"
 
 # The tag of an owner, and the tag of a source.
-Row = tuple[str, str]
-Found = Mapping[str, Memory]
-Near = Mapping[str, tuple[Memory, float]]
+SourceRow = tuple[str, str]
+Candidates = Mapping[str, Memory]
+Nearest = Mapping[str, tuple[Memory, float]]
 
 
-def row_of(memory: Memory) -> Row | None:
+def row_of(memory: Memory) -> SourceRow | None:
     if not memory.source_refs:
         return None
     return keys.owner(memory.user_id, memory.project_id), keys.source_tag(memory.source_refs[0])
 
 
-def rows(asked: Asked, total: int, counts: Mapping[str, int], found: Found, near: Near) -> list[Row]:
+def rows(asked: Asked, total: int, counts: Mapping[str, int], found: Candidates, near: Nearest) -> list[SourceRow]:
     """Return the rows that are worth reading: those of the best candidates by words, and by meaning."""
     cited = {id: memory for id, memory in found.items() if memory.source_refs}
     texts: dict[Position, Text] = {(id, 0): _text(memory, asked) for id, memory in sorted(cited.items())}
@@ -50,8 +50,8 @@ def ranked(
     asked: Asked,
     total: int,
     counts: Mapping[str, int],
-    found: Found,
-    near: Near,
+    found: Candidates,
+    near: Nearest,
     beside: Sequence[Sequence[Memory]] = (),
 ) -> list[Hit]:
     """Put candidates, and what stands beside them, in order.

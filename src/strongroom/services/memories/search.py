@@ -27,7 +27,7 @@ from strongroom.services.memories import keys, ranking, screening
 from strongroom.services.memories.conditions import Test, condition
 from strongroom.services.memories.decisions import expired
 from strongroom.services.memories.keys import load
-from strongroom.services.memories.ranking import LONGEST_ROW, Row, row_of
+from strongroom.services.memories.ranking import LONGEST_ROW, SourceRow, row_of
 from strongroom.services.memories.requests import replaced
 from strongroom.services.memories.values import (
     Batch,
@@ -261,7 +261,7 @@ class Search:
                 return kept
             limit *= 4
 
-    async def _beside(self, rows: Sequence[Row], lens: Lens) -> list[list[Memory]]:
+    async def _beside(self, rows: Sequence[SourceRow], lens: Lens) -> list[list[Memory]]:
         """Read what the same owners know from the same sources, in the order in which it became known."""
         now = moment(self._scope.clock())
         scans = [
