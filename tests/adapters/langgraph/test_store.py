@@ -15,6 +15,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
+import strongroom
 from strongroom import Context
 from strongroom.adapters.langgraph import StrongroomStore
 from tests.server.serving import served
@@ -154,3 +155,19 @@ def test_an_address_of_a_server_is_opened_with_a_key(tmp_path: Path) -> None:
         store.put(("users", "u1"), "food", {"likes": "tea"})
         found = store.get(("users", "u1"), "food")
         assert found is not None and found.value == {"likes": "tea"}
+
+
+def test_what_others_did_to_an_item_is_what_an_update_replaces(every_address: str) -> None:
+    with strongroom.open(every_address) as ctx:
+        one, other = StrongroomStore(ctx), StrongroomStore(ctx)
+        one.put(("u",), "k", {"n": 1})
+        other.put(("u",), "k", {"n": 2})
+        one.put(("u",), "k", {"n": 3})
+        assert [item.value for item in one.search(("u",))] == [{"n": 3}]
+        other.delete(("u",), "k")
+        one.put(("u",), "k", {"n": 4})
+        [item] = other.search(("u",))
+        assert item.value == {"n": 4} and item.created_at == item.updated_at
+        other.delete(("u",), "k")
+        one.delete(("u",), "k")
+        assert other.get(("u",), "k") is None and one.search(("u",)) == []

@@ -39,7 +39,7 @@ from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.stemming import words
-from strongroom.store import MOST_WORDS, Commit, Delete, Document, Find, Found, Put, Scan, Write, new_id
+from strongroom.store import MOST_WORDS, Commit, Delete, Document, Expect, Find, Found, Key, Put, Scan, Write, new_id
 from strongroom.values import iso, moment
 
 ITEM = "langgraph_stored"
@@ -47,6 +47,7 @@ NAMESPACE = "langgraph_namespace"
 PLACE = "=place"
 PAGE = 200
 POOL = 500
+MOST_PLACES = 10_000
 
 Namespace = tuple[str, ...]
 ItemKey = tuple[Namespace, str]
@@ -59,13 +60,14 @@ class StrongroomStore(BaseStore, Closing):
     With `index=IndexConfig(...)` a query goes by meaning, without it by words.
     """
 
-    __slots__ = ("_embeddings", "_paths", "_seen", "opened")
+    __slots__ = ("_embeddings", "_paths", "_places", "_seen", "opened")
 
     def __init__(self, where: Where, *, index: IndexConfig | None = None, **options: Any) -> None:
         self.opened = Opened(where, options)
         self._embeddings = ensure_embeddings(index.get("embed")) if index else None
         self._paths = list((index or {}).get("fields") or ["$"])
         self._seen: set[Namespace] = set()
+        self._places: dict[ItemKey, Place] = {}
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         async def embed(texts: Sequence[str]) -> list[list[float]]:
@@ -82,7 +84,20 @@ class StrongroomStore(BaseStore, Closing):
         return await self._items(self.opened.awaitable, embed).batch(list(ops))
 
     def _items(self, scope: Scope, embed: Embed) -> Items:
-        return Items(scope, self._paths, self._seen, embed if self._embeddings is not None else None)
+        embedder = embed if self._embeddings is not None else None
+        return Items(scope, self._paths, self._seen, self._places, embedder)
+
+
+class Place(Struct, frozen=True):
+    """Which document is an item, and since when there is one. Every write expects it, so it may be remembered."""
+
+    key: Key
+    version: int
+    created: str
+
+    @classmethod
+    def of(cls, document: Document) -> Place:
+        return cls(document.key, document.version, document.value.load()["created"])
 
 
 class Items(Struct, frozen=True):
@@ -91,6 +106,7 @@ class Items(Struct, frozen=True):
     scope: Scope
     paths: Sequence[str]
     seen: set[Namespace]
+    places: dict[ItemKey, Place]
     embed: Embed | None
 
     async def batch(self, ops: Sequence[Op]) -> list[Result]:
@@ -173,41 +189,57 @@ class Items(Struct, frozen=True):
         texts = {place: self._texts(op) for place, op in puts.items()}
         vectors = await self._vectors(texts)
         for _ in attempts("the items of a batch"):
-            before = dict(zip(puts, await self._at(list(puts)), strict=True))
-            writes = [
-                write
-                for place, op in puts.items()
-                for write in self._writes(op, before[place], texts[place], vectors.get(place))
-            ]
+            before = {place: known for place in puts if (known := self.places.get(place)) is not None}
+            unknown = [place for place in puts if place not in before]
+            found = zip(unknown, await self._at(unknown), strict=True)
+            before |= {place: Place.of(document) for place, document in found if document is not None}
+            after, writes = dict[ItemKey, Place](), list[Write]()
+            for place, op in puts.items():
+                made, new = self._writes(op, before.get(place), texts[place], vectors.get(place))
+                writes += made
+                if new is not None:
+                    after[place] = new
             if not writes:
                 return
+            expects = tuple(Expect(one.key, one.version) for one in before.values())
             try:
-                await self.scope.store.commit(Commit(new_id(), (), tuple(writes)))
+                await self.scope.store.commit(Commit(new_id(), expects, tuple(writes)))
             except Conflict:
+                for place in puts:
+                    self.places.pop(place, None)
                 continue  # somebody else has put one of them: it is theirs that is replaced
             self.seen.update(op.namespace for op in puts.values() if op.value is not None)
+            for place in puts:
+                self.places.pop(place, None)
+            if len(self.places) > MOST_PLACES:
+                self.places.clear()
+            self.places.update(after)
             return
 
-    def _writes(self, op: PutOp, before: Document | None, texts: Sequence[str], vectors: Any) -> list[Write]:
+    def _writes(
+        self, op: PutOp, before: Place | None, texts: Sequence[str], vectors: Any
+    ) -> tuple[list[Write], Place | None]:
+        """Return what puts an item in its place, and which document it then is."""
         writes: list[Write] = [] if before is None else [Delete(before.key)]
         if op.value is None:
-            return writes
+            return writes, None
         now = iso(moment(self.scope.clock()))
+        place = Place(self.scope.key(ITEM, new_id()), 1, now if before is None else before.created)
         value = {
             "namespace": list(op.namespace),
             "key": op.key,
             "value": op.value,
-            "created": now if before is None else before.value.load()["created"],
+            "created": place.created,
             "updated": now,
         }
         depths = {str(depth): digest(*op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)}
         tags = depths | {"in": digest(*op.namespace), PLACE: digest(*op.namespace, "", op.key)}
         text = "\n".join(texts).replace("\0", "") or None
         body = encode(value if vectors is None else value | {"vectors": vectors})
-        writes.append(Put(self.scope.key(ITEM, new_id()), body, tags, text))
+        writes.append(Put(place.key, body, tags, text))
         if op.namespace not in self.seen:
             writes.append(Put(self.scope.key(NAMESPACE, digest(*op.namespace)), encode(list(op.namespace))))
-        return writes
+        return writes, place
 
     def _texts(self, op: PutOp) -> list[str]:
         """Return what an item is found by."""
