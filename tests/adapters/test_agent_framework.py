@@ -322,3 +322,12 @@ async def test_another_process_goes_on_where_a_workflow_waits_for_an_answer(ever
     again = workflow(StrongroomCheckpointStorage(everywhere, types=TYPES))
     result = await again.run(responses={request: True}, checkpoint_id=latest.checkpoint_id)
     assert result.get_outputs() == ["TEA: True"]
+
+
+async def test_history_is_erased_with_its_user() -> None:
+    with strongroom.open("memory://") as ctx:
+        provider = StrongroomHistoryProvider(ctx, user_id="ana")
+        for _ in range(2):
+            await provider.save_messages("s", [Message("user", ["I am Ana"])])
+            assert ctx.erase(user_id="ana").sessions == 1
+            assert await provider.get_messages("s") == []

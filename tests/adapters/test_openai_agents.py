@@ -281,3 +281,15 @@ async def test_a_server_keeps_a_conversation_for_a_writer(tmp_path: Path) -> Non
     ):
         await session.add_items(ITEMS)
         assert await session.get_items() == ITEMS and await session.pop_item() == ITEMS[-1]
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_live_session_that_was_erased_is_empty_and_begins_anew_for_the_same_user(given: bool) -> None:
+    with strongroom.open("memory://") as ctx:
+        if not given:
+            ctx.sessions.open("s-7", user_id="ana")
+        session = StrongroomSession("s-7", ctx, user_id="ana" if given else None)
+        for _ in range(2):
+            await session.add_items([{"role": "user", "content": "I am Ana"}])
+            assert ctx.erase(user_id="ana").sessions == 1
+            assert await session.get_items() == []

@@ -337,3 +337,17 @@ def test_blocking_code_uses_the_same_object_in_a_loop_of_its_own(store: Strongro
 
         asyncio.run(turn())
     assert len(texts(store, "c")) == 4
+
+
+async def test_a_conversation_is_erased_with_the_user_that_is_its_scope() -> None:
+    with strongroom.open("memory://") as ctx:
+        store = StrongroomConversationStore(ctx)
+        record = ConversationRecord(conversation_id="c", head_id=None, scope="ana", revision="1")
+        await store.write_record(record, expected_revision=None)
+        assert ctx.erase(user_id="ana").sessions == 1
+        assert await store.read_record("c") is None and await store.read_records() == []
+        left: Any = ctx.store
+        kinds = {one.key.kind for one in left.unload(None, 1000).items if one.alive and not one.stream}
+        assert not {kind for kind in kinds if kind.startswith("pydantic_ai")}
+        with pytest.raises(ConversationConflict):
+            await store.write_record(record, expected_revision="1")

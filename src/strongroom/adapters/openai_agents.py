@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from strongroom.adapters.extras import without
 
@@ -24,9 +24,11 @@ from strongroom.adapters.exact import messages_of, restored
 from strongroom.adapters.items import Seen, kept, see
 from strongroom.errors import Closed, Conflict, NotFound
 from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.state import OWNER
 from strongroom.services.sessions.values import Message
 
 Items = list[TResponseInputItem]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,20 @@ class StrongroomSession(Closing):
     """One conversation: `Runner.run(agent, "Hi", session=StrongroomSession("support-7", "agent.db"))`.
 
     `where` is a context of `strongroom.open` or `strongroom.connect`, or an address. Use it from any event loop; the
-    same conversation is `ctx.sessions.get(session_id)`.
+    same conversation is `ctx.sessions.get(session_id)`. `user_id` says whose it is, which `ctx.erase` goes by.
     """
 
     def __init__(
-        self, session_id: str, where: Where, *, session_settings: SessionSettings | None = None, **options: Any
+        self,
+        session_id: str,
+        where: Where,
+        *,
+        session_settings: SessionSettings | None = None,
+        user_id: str | None = None,
+        **options: Any,
     ) -> None:
         self.session_id = session_id
+        self.user_id = user_id
         self.session_settings: SessionSettings | None = session_settings or SessionSettings()
         self.opened = Opened(where, options)
         self._session: AsyncSession | None = None
@@ -72,26 +81,17 @@ class StrongroomSession(Closing):
 
     async def add_items(self, items: Items) -> None:
         """Add items to the end: all of them or none."""
-        session = await self._open()
-        if items:
-            await self._append(session, items)
-
-    async def _append(self, session: AsyncSession, items: Items) -> None:
         messages, sidecars = messages_of(cast("Any", items))
-        try:
-            await session.append(messages, sidecars=sidecars, ids="repeat")
-        except NotFound:  # somebody deleted it: begin anew
-            self._session = None
-            await (await self._open()).append(messages, sidecars=sidecars, ids="repeat")
+        await self._with(lambda session: session.append(messages, sidecars=sidecars, ids="repeat"))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item out and return it."""
-        popped = await (await self._open()).pop()
+        popped = await self._with(lambda session: session.pop())
         return None if popped is None else _item(popped)
 
     async def clear_session(self) -> None:
         """Hide all items. `ctx.sessions.delete(session_id)` removes them for good."""
-        await (await self._open()).replace([])
+        await self._with(lambda session: session.replace([]))
 
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
@@ -99,7 +99,7 @@ class StrongroomSession(Closing):
         """Let the SDK's own compaction replace what it has read, and nothing that came since."""
         if prune_prefix is not None:
             return None  # what an encrypting session takes for expired is not ours to drop
-        session = await self._open()
+        session = await self._with(_itself)
         revision = (await session.info()).revision
         found = await session.load(limit + 1)
         shown = found[-limit:] if limit else []
@@ -123,12 +123,26 @@ class StrongroomSession(Closing):
         self._closed = True
         super().close()
 
+    async def _with(self, call: Callable[[AsyncSession], Awaitable[T]]) -> T:
+        """Call the session. If somebody has deleted or erased it, it begins anew, for the same user."""
+        try:
+            return await call(await self._open())
+        except NotFound:
+            self._session = None
+            return await call(await self._open())
+
     async def _open(self) -> AsyncSession:
         if self._closed:
             raise Closed(f"session {self.session_id!r} was closed; nothing changed")
         if self._session is None:
-            self._session = await self.opened.ctx.awaitable.sessions.open(self.session_id)
+            opened = await self.opened.ctx.awaitable.sessions.open(self.session_id, user_id=self.user_id)
+            self._session, self.user_id = opened, (await opened.info()).tags.get(OWNER, self.user_id)
         return self._session
+
+
+async def _itself(session: AsyncSession) -> AsyncSession:
+    await session.info()
+    return session
 
 
 def _item(message: Message) -> TResponseInputItem:

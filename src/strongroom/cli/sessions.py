@@ -113,13 +113,14 @@ def show_window(session_id: str, max_tokens: int, strategy: Any, query: str | No
 @SESSION
 @click.option("--message", "message_ids", multiple=True, help="This message; may be repeated.")
 @click.option("--before", help="All that came before this message.")
+@click.option("--all", "all_", is_flag=True, help="The whole session: its title and metadata too.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def erase_messages(session_id: str, message_ids: tuple[str, ...], before: str | None, yes: bool) -> None:
-    """Leave nothing of messages but their places and times."""
+def erase_messages(session_id: str, message_ids: tuple[str, ...], before: str | None, all_: bool, yes: bool) -> None:
+    """Leave nothing of messages but their places and times, or of a session but its name."""
     with context() as ctx:
         session = ctx.sessions.get(session_id)
-        confirm(f"Erase messages of session {session_id!r} for good?", yes=yes)
-        made = session.erase(message_ids, before=before)
+        confirm(f"Erase {'all' if all_ else 'messages'} of session {session_id!r} for good?", yes=yes)
+        made = session.erase(message_ids, before=before, all=all_)
     done(made, "erased: {} messages{}", made.messages,
          "" if made.complete else f"; the files are not clean yet: {made.pending}")  # fmt: skip
 

@@ -84,8 +84,8 @@ def _state(write: Put) -> State:
     bounds = [-1 if place is None else place for stretch in state.visible for place in stretch]
     if not bounds or bounds.pop() != -1 or min(bounds) < 0 or sorted(bounds) != bounds:
         raise InvalidInput("what a session shows ascends, and its end is open; nothing changed")
-    if write.tags != {"by": adapter_of(write.key.id)} or write.text is not None:
-        raise InvalidInput("a session of an adapter has its name as its one tag; nothing changed")
+    if write.tags.get("by") != adapter_of(write.key.id) or write.text is not None:
+        raise InvalidInput("a session of an adapter has the adapter's name as its tag 'by'; nothing changed")
     return state
 
 

@@ -28,6 +28,7 @@ from strongroom.services.memories import keys
 from strongroom.services.memories.erasure import Cleared, Target, noted, recalled
 from strongroom.services.memories.learning import session_source
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.erasure import close, remove
 from strongroom.services.sessions.state import OWNER, SESSION
 from strongroom.store import Delete, Document, Receipt, Scan, require_name
@@ -72,6 +73,7 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
         at = scope.clock()
         sessions = messages = 0
         cleared = list[Cleared]()
+        owned = Taking(scope, keys.log_key(scope.space))
         while (found := await _sessions(scope, user_id)) or not cleared:
             for id in found:
                 await close(scope, id)
@@ -80,6 +82,7 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
             for id in found:
                 await _forget_learning(scope, id)
                 messages += await remove(scope, id)
+            await owned.of_owner(user_id)
             sessions += len(found)
         memories = tuple(dict.fromkeys(id for one in cleared for id in one.memories))
         told = ErasedPerson(

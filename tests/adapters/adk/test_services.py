@@ -301,3 +301,35 @@ def test_services_are_opened_by_their_address(tmp_path: Any) -> None:
     made = registry.create_session_service(f"strongroom://{tmp_path}/agent.db", agents_dir="")
     assert isinstance(made, StrongroomSessionService)
     made.close()
+
+
+async def test_erasing_a_user_leaves_nothing_of_sessions_states_memories_and_artifacts() -> None:
+    with strongroom.open("memory://") as ctx:
+        sessions, memories = StrongroomSessionService(ctx), StrongroomMemoryService(ctx)
+        artifacts = StrongroomArtifactService(ctx)
+        live = await sessions.create_session(**ONE, state={"user:name": "Ana", "app:kept": 1})
+        await sessions.append_event(live, event(1))
+        await memories.add_session_to_memory(live)
+        await artifacts.save_artifact(**ONE, filename="a.txt", artifact=types.Part(text="text number 2"))
+        await artifacts.save_artifact(**APP, filename="user:b.txt", artifact=types.Part(text="text number 3"))
+        assert ctx.erase(user_id="u").sessions == 1
+        assert await sessions.get_session(**ONE) is None
+        with pytest.raises(ValueError, match="not found"):
+            await sessions.append_event(live, event(4))
+        store: Any = ctx.store
+        items = [one for one in store.unload(None, 1000).items if one.key.kind.startswith(("adk", "message"))]
+        left = [one.value or b"" for one in items] + [one.body or b"" for item in items for one in item.records]
+        assert [one for one in left if b"text" in one or b"Ana" in one] == []
+        assert any(b"kept" in one for one in left)  # the app's is nobody's
+
+
+async def test_an_event_that_was_erased_from_its_session_is_no_longer_read() -> None:
+    with strongroom.open("memory://") as ctx:
+        sessions = StrongroomSessionService(ctx)
+        live = await sessions.create_session(**ONE)
+        for number in (1, 2):
+            await sessions.append_event(live, event(number))
+        talk = ctx.sessions.get("adk/A/u/x")
+        talk.erase([talk.load()[0].id])
+        found = await sessions.get_session(**ONE)
+        assert found is not None and [one.id for one in found.events] == ["e2"]

@@ -13,6 +13,7 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock,
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
+import strongroom
 from strongroom import InvalidInput
 from strongroom.adapters.llama_index import StrongroomChatStore
 from tests.adapters.processes import TURNS, both, lines_of, started
@@ -163,3 +164,13 @@ def test_the_frameworks_own_store_keeps_what_it_acknowledged_in_the_same_test(tm
     running = [started("their_chat", address, name, TURNS) for name in ("one", "two")]
     told = sum(len(process.communicate(timeout=600)[0].split()) for process in running)
     assert told <= asyncio.run(count()) <= 2 * TURNS
+
+
+async def test_messages_are_erased_with_their_user_and_the_next_ones_are_the_same_users() -> None:
+    with strongroom.open("memory://") as ctx:
+        store = StrongroomChatStore(ctx, user_id="ana")
+        for _ in range(2):
+            await store.add_messages("k", [user("I am Ana"), user("again")])
+            await store.archive_oldest_messages("k", 1)
+            assert ctx.erase(user_id="ana").sessions == 1
+            assert await store.get_messages("k", None) == []

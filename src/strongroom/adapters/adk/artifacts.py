@@ -19,6 +19,7 @@ from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
+from strongroom.services.sessions.beside import owned_by
 from strongroom.store import (
     Append,
     Commit,
@@ -79,6 +80,7 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
         }
         entry = Entry("version", encode(body), at=self._scope.clock())
         tags = {"scope": self._scope_tag(app_name, user_id, None if is_users(filename) else session_id)}
+        tags |= owned_by(user_id)
         for _ in attempts(f"artifact {filename!r:.80}"):
             document, end = await self._scope.read(Get(key), Range(stream, 0, 0))
             base = end.length if document is None else document.value.load()["base"]

@@ -7,7 +7,7 @@ whole, and called again after an interruption an import goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +24,9 @@ from strongroom.bridge import Inline, run
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.scope import Scope
+from strongroom.services.sessions.beside import owned_by
 from strongroom.services.sessions.state import SESSION, parse
-from strongroom.store import Commit, Expect, Get, Key, Put, Range, Write, new_id
+from strongroom.store import Commit, Expect, Get, Put, Range, Write, new_id
 
 BATCH = 200
 TABLES = {"sessions", "events", "app_states", "user_states"}
@@ -63,7 +64,7 @@ async def _copied(source: Source, scope: Scope | None) -> Imported:
     told = Imported()
     for *whose, state in [*source.rows(APPS), *source.rows(USERS)]:
         told.states += 1
-        if scope is not None and not await _shared(scope, scope.key(SHARED, digest(*whose)), loaded(state)):
+        if scope is not None and not await _shared(scope, whose, loaded(state)):
             told.skipped += 1
     for app, user, id, state, updated in source.pages(SESSIONS):
         events = list(_events(source, app, user, id))
@@ -79,10 +80,11 @@ async def _copied(source: Source, scope: Scope | None) -> Imported:
     return told
 
 
-async def _shared(scope: Scope, key: Key, state: Any) -> bool:
+async def _shared(scope: Scope, whose: Sequence[str], state: Any) -> bool:
     """Put the state of an app or a user, unless there is some."""
+    key, tags = scope.key(SHARED, digest(*whose)), owned_by(whose[1]) if len(whose) > 1 else {}
     try:
-        await scope.store.commit(Commit(new_id(), (Expect(key, 0),), (Put(key, encode(state)),)))
+        await scope.store.commit(Commit(new_id(), (Expect(key, 0),), (Put(key, encode(state), tags),)))
     except Conflict:
         return False
     return True
@@ -100,7 +102,7 @@ async def _session(scope: Scope, value: dict[str, Any], events: list[Event]) -> 
         part = [(event, event.model_dump_json(exclude_none=True)) for event in left[start : start + BATCH]]
         writes: list[Write] = saying(scope, key.id, part, state, length)
         if talk is None and start == 0:
-            writes.append(opening(scope, key.id, state))
+            writes.append(opening(scope, key.id, state, value["user"]))
         if start + BATCH >= len(left):
             writes.append(put(key, value))
         await scope.store.commit(Commit(new_id(), (Expect(stream, length), Expect(key, 0)), tuple(writes)))

@@ -20,6 +20,7 @@ from strongroom.adapters.adk.sessions import digest, spoken
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.bridge import can_search
 from strongroom.codec import encode
+from strongroom.services.sessions.beside import owned_by
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Commit, Delete, Document, Find, Found, Get, Key, Put, Scan, Write, new_id
 
@@ -93,7 +94,7 @@ class StrongroomMemoryService(BaseMemoryService, Closing):
         scan = Scan(self._scope.space, KIND, tags, limit=PAGE)
         found = [one.key async for page in self._scope.pages(scan) for one in page]
         if found:
-            mark = Put(self._deleted(app_name, user_id, memory_id), encode({}))
+            mark = Put(self._deleted(app_name, user_id, memory_id), encode({}), owned_by(user_id))
             await self._commit([*map(Delete, found), mark])
 
     def _tags(self, app: str, user: str, session: str) -> dict[str, str]:
@@ -116,7 +117,7 @@ class StrongroomMemoryService(BaseMemoryService, Closing):
                     "at": datetime.fromtimestamp(event.timestamp, UTC).isoformat(),
                     "content": event.content.model_dump_json(exclude_none=True),
                 }
-                tags = self._tags(app, user, session) | {"event": digest(id)}
+                tags = self._tags(app, user, session) | {"event": digest(id)} | owned_by(user)
                 key = self._scope.key(KIND, digest(app, user, session, id))
                 puts.append(Put(key, encode(told), tags, spoken(event).replace("\0", "") or None))
         return puts

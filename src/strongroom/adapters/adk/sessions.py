@@ -36,6 +36,7 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
+from strongroom.services.sessions.beside import owned_by
 from strongroom.services.sessions.records import Draft, draft, opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending
@@ -120,8 +121,8 @@ class StrongroomSessionService(BaseSessionService, Closing):
                 raise AlreadyExistsError(f"Session with id {id} already exists.")
             end = await self._scope.get(Range(stream, 0, 0))
             value = {"app": app_name, "user": user_id, "id": id, "state": own, "updated": time.time()}
-            expects, writes = sharing(shared_keys, before, shared)
-            writes += [put(key, value), opening(self._scope, key.id, begun(self._scope, id, end.length))]
+            expects, writes = sharing(shared_keys, before, shared, user_id)
+            writes += [put(key, value), opening(self._scope, key.id, begun(self._scope, id, end.length), user_id)]
             try:
                 await self._commit([Expect(key, 0), *expects], writes)
             except Conflict:
@@ -141,7 +142,7 @@ class StrongroomSessionService(BaseSessionService, Closing):
         document, app, user = documents
         if document is None:
             return None
-        events = [event_of(record) for record in tail.records]
+        events = [event_of(record) for record in tail.records if record.body is not None]
         if config is not None and config.after_timestamp is not None:
             events = [event for event in events if event.timestamp >= config.after_timestamp]
         return session_of(document, app, user, events)
@@ -187,10 +188,10 @@ class StrongroomSessionService(BaseSessionService, Closing):
             seen = revision_of(session, document, value)
             value["state"] |= own
             value["updated"] = event.timestamp
-            expects, writes = sharing(shared_keys, before, shared)
+            expects, writes = sharing(shared_keys, before, shared, session.user_id)
             if talk is None:  # somebody deleted what the events are to others
                 state = begun(self._scope, session.id, end.length)
-                writes.append(opening(self._scope, key.id, state))
+                writes.append(opening(self._scope, key.id, state, session.user_id))
             else:
                 state = parse(talk.value)
             writes = [put(key, value), *writes, *saying(self._scope, key.id, [(event, text)], state, end.length)]
@@ -222,8 +223,8 @@ def begun(scope: Scope, title: str, start: int) -> State:
     return State(title, scope.clock(), scope.tokenizer.name, scope.tokenizer.name, ((start, None),))
 
 
-def opening(scope: Scope, name: str, talk: State) -> Put:
-    return Put(scope.key(SESSION, name), dump(talk), {"by": "adk"})
+def opening(scope: Scope, name: str, talk: State, user: str) -> Put:
+    return Put(scope.key(SESSION, name), dump(talk), {"by": "adk"} | owned_by(user))
 
 
 def saying(scope: Scope, name: str, events: Sequence[tuple[Event, str]], talk: State, length: int) -> list[Write]:
@@ -249,14 +250,14 @@ def put(key: Key, value: dict[str, Any]) -> Put:
 
 
 def sharing(
-    keys: Sequence[Key], before: Sequence[Document | None], deltas: Sequence[Mapping[str, Any]]
+    keys: Sequence[Key], before: Sequence[Document | None], deltas: Sequence[Mapping[str, Any]], user: str
 ) -> tuple[list[Expect], list[Write]]:
-    """Return what changes the state that sessions share, where it changes."""
+    """Return what changes the state that sessions share, the app's and the user's, where it changes."""
     expects, writes = list[Expect](), list[Write]()
-    for key, document, delta in zip(keys, before, deltas, strict=True):
+    for key, document, delta, tags in zip(keys, before, deltas, ({}, owned_by(user)), strict=True):
         if delta:
             expects.append(Expect(key, 0 if document is None else document.version))
-            writes.append(Put(key, encode({**({} if document is None else document.value.load()), **delta})))
+            writes.append(Put(key, encode({**({} if document is None else document.value.load()), **delta}), tags))
     return expects, writes
 
 

@@ -31,7 +31,7 @@ class StrongroomHistoryProvider(HistoryProvider, Closing):
 
     `where` is a context of `strongroom.open` or `strongroom.connect`, or an address. Messages that the framework's
     compaction has excluded are not loaded with `skip_excluded`. A session is also
-    `ctx.sessions.get("agent_framework/<session_id>")`.
+    `ctx.sessions.get("agent_framework/<session_id>")`. `user_id` says whose they are, which `ctx.erase` goes by.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class StrongroomHistoryProvider(HistoryProvider, Closing):
         source_id: str = "strongroom_history",
         *,
         skip_excluded: bool = False,
+        user_id: str | None = None,
         load_messages: bool = True,
         store_inputs: bool = True,
         store_context_messages: bool = False,
@@ -55,7 +56,7 @@ class StrongroomHistoryProvider(HistoryProvider, Closing):
             store_context_from=store_context_from,
             store_outputs=store_outputs,
         )
-        self.skip_excluded = skip_excluded
+        self.skip_excluded, self.user_id = skip_excluded, user_id
         self.opened = Opened(where, options)
 
     async def get_messages(
@@ -82,7 +83,8 @@ class StrongroomHistoryProvider(HistoryProvider, Closing):
         if not incoming:
             return
         for _ in attempts(f"session {name!r:.80}"):
-            session = await self.opened.ctx.awaitable.sessions.open(name, tags={"by": FRAMEWORK})
+            sessions = self.opened.ctx.awaitable.sessions
+            session = await sessions.open(name, user_id=self.user_id, tags={"by": FRAMEWORK})
             revision = (await session.info()).revision
             # A replay holds all that is stored, or begins with the end of it: no more has to be read than it holds.
             newest = await session.load(len(incoming) + 1)

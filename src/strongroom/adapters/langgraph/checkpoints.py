@@ -18,17 +18,31 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from strongroom.adapters import large
 from strongroom.adapters.exact import is_exact
-from strongroom.adapters.langgraph.lines import CHECKPOINT, EARLY, RUN, Line, Stored, digest, look, named, session_id
+from strongroom.adapters.langgraph.lines import (
+    CHECKPOINT,
+    EARLY,
+    LINE,
+    RUN,
+    Line,
+    Stored,
+    Talk,
+    digest,
+    look,
+    named,
+    session_id,
+    whose,
+)
 from strongroom.adapters.langgraph.lists import Known, Ranges, changed
 from strongroom.adapters.langgraph.messages import Pair, dumped, is_list, written
 from strongroom.adapters.langgraph.reading import Reading, config_of, covering, where
-from strongroom.codec import encode
-from strongroom.errors import Conflict
+from strongroom.codec import Json, encode
+from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
+from strongroom.services.sessions.beside import owned_by
 from strongroom.services.sessions.records import draft
-from strongroom.services.sessions.state import SESSION, State, dump, parse
+from strongroom.services.sessions.state import OWNER, SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending
-from strongroom.store import Append, Commit, Entry, Expect, Get, Put, Write, new_id
+from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Get, Put, Write, new_id
 
 
 class Checkpoints(Reading, frozen=True):
@@ -42,11 +56,12 @@ class Checkpoints(Reading, frozen=True):
         parent = config["configurable"].get("checkpoint_id")
         told = get_checkpoint_metadata(config, metadata)
         line, staged = self.lines.get(digest(thread, ns)), dict[tuple[str, ...], large.Named]()
+        user = self._user(config) or (None if line is None else line.owner)
         for _ in attempts(f"thread {thread!r:.80}"):
             if line is None:
                 line = await look(self.scope, named(thread, ns))
             try:
-                self.lines.keep(await self._put(line, checkpoint, told, new, parent, staged))
+                self.lines.keep(await self._put(line, checkpoint, told, new, parent, staged, user))
             except Conflict:
                 line = None  # what was remembered is no longer so
                 continue
@@ -61,8 +76,14 @@ class Checkpoints(Reading, frozen=True):
         new: ChannelVersions,
         parent: str | None,
         staged: dict[tuple[str, ...], large.Named],
+        user: str | None,
     ) -> Line:
         before = await self.find(line, parent) if parent else None
+        if parent and before is None and line.first:
+            raise removed(line)
+        owner = whose(line, user)
+        changes = not line.version or owner != line.owner
+        line = msgspec.structs.replace(line, owner=owner)
         expects, writes = line.unchanged(self.scope), list[Write]()
         at, held, lists, session = dict[str, Any](), dict[str, Any](), dict(line.lists), line.session
         for channel, version in checkpoint["channel_versions"].items():
@@ -96,7 +117,7 @@ class Checkpoints(Reading, frozen=True):
         ordered, gone = line.ordered and id > line.last, line.gone
         if not ordered and (twice := await self.find(line, id)) is not None and line.lists_checkpoint(twice.index):
             gone = [*gone, [twice.index, twice.index + 1]]  # the one that comes last counts
-        changes = not line.version or gone is not line.gone or ordered != line.ordered
+        changes |= gone is not line.gone or ordered != line.ordered
         if changes:
             writes.append(line.put(self.scope, gone=gone, ordered=ordered))
         run = str(metadata.get("run_id") or "")
@@ -109,7 +130,12 @@ class Checkpoints(Reading, frozen=True):
         return msgspec.structs.replace(
             line, version=line.version + changes, gone=gone, ordered=ordered, length=length, last=id,
             newest=Stored(length - 1, id, body), lists=lists, run=run, session=session,
+            owner=owner if session is None else session.tags.get(OWNER, owner),
         )  # fmt: skip
+
+    def _user(self, config: RunnableConfig) -> str | None:
+        user = config["configurable"].get("user_id", self.user_id)
+        return None if user is None else str(user)
 
     @property
     def _is_open(self) -> bool:
@@ -132,8 +158,8 @@ class Checkpoints(Reading, frozen=True):
         return self._learned(line, channel, ranges, part)
 
     async def _storing(
-        self, line: Line, channel: str, before: Known, after: Known, new: Sequence[Pair], session: Any
-    ) -> tuple[list[Expect], list[Write], Any]:
+        self, line: Line, channel: str, before: Known, after: Known, new: Sequence[Pair], session: Talk | None
+    ) -> tuple[list[Expect], list[Write], Talk | None]:
         """Return what appends messages; those of the outermost graph to a session that shows what the list holds."""
         scope, key, now = self.scope, line.items(self.scope, channel), self.scope.clock()
         expects = [Expect(key, before.length)] if before.length else []
@@ -144,18 +170,18 @@ class Checkpoints(Reading, frozen=True):
         document = scope.key(SESSION, id)
         if session is None:
             found = await scope.get(Get(document))
-            session = (0, None) if found is None else (found.version, parse(found.value))
-        version, state = session
+            session = Talk(0) if found is None else Talk(found.version, parse(found.value), found.tags)
         name = scope.tokenizer.name
-        state = State(line.thread, now, name, name) if state is None else state
+        state = State(line.thread, now, name, name) if session.state is None else session.state
         shown = msgspec.structs.replace(state, visible=visible(after))
+        tags = {"by": "langgraph"} | owned_by(line.owner) | session.tags  # it stays whose it is
         drafts = [draft(said, scope.tokenizer, sidecar=sidecar, named=False) for said, sidecar in new]
         batch = Batch(tuple(drafts), ids_repeat=True)
         writes = appending(scope, id, shown, scope.tokenizer, batch, before.length, now)
-        expects.append(Expect(document, version))
-        if version and shown == state:
+        expects.append(Expect(document, session.version))
+        if shown == session.state and tags == session.tags:
             return expects, writes, session
-        return expects, [*writes, Put(document, dump(shown), {"by": "langgraph"})], (version + 1, shown)
+        return expects, [*writes, Put(document, dump(shown), tags)], Talk(session.version + 1, shown, tags)
 
     async def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -167,24 +193,50 @@ class Checkpoints(Reading, frozen=True):
             [WRITES_IDX_MAP.get(channel, number), channel, *written(self.serde, value)]
             for number, (channel, value) in enumerate(writes)
         ]
-        await self.add_writes(where(config), str(config["configurable"]["checkpoint_id"]), told, task_id, task_path)
+        id = str(config["configurable"]["checkpoint_id"])
+        await self.add_writes(where(config), id, told, task_id, task_path, self._user(config))
 
     async def add_writes(
-        self, place: tuple[str, str], id: str, told: Sequence[Sequence[Any]], task_id: str, task_path: str
+        self,
+        place: tuple[str, str],
+        id: str,
+        told: Sequence[Sequence[Any]],
+        task_id: str,
+        task_path: str,
+        user: str | None = None,
     ) -> None:
         """Add what a task wrote, each with its number, its channel and what the serializer made of it."""
         line = self.lines.get(digest(*place)) or await look(self.scope, named(*place))
         apart = await large.named(self.scope, line.id, *[text for *_, text in told])
         rows = [[*row[:-1], text] for row, text in zip(told, apart.texts, strict=True)]
         body = encode({"task": task_id, "path": task_path, "writes": rows})
+        try:
+            await self._add_writes(line, id, body, apart, user)
+        except Conflict:
+            if id <= line.last:
+                raise removed(line) from None
+            await self._add_writes(await look(self.scope, named(*place)), id, body, apart, user)
+
+    async def _add_writes(self, line: Line, id: str, body: Json, apart: large.Named, user: str | None) -> None:
         made: list[Write] = [Append(line.writes(self.scope, id), (Entry("writes", body, at=self.scope.clock()),))]
         if line.last != id:
             made.append(Append(line.key(self.scope, EARLY), (Entry("id", encode(id)),)))
         if not line.version:
-            made.append(line.put(self.scope))
-        await self.scope.store.commit(Commit(new_id(), apart.expects, (*made, *apart.writes)))
+            made.append(msgspec.structs.replace(line, owner=whose(line, user)).put(self.scope))
+        # What is written to a line that was deleted or erased meanwhile, nobody would find again.
+        there = (Expect(line.key(self.scope, LINE), EXISTS),) if line.version else ()
+        expects = (*there, *apart.expects)
+        await self.scope.store.commit(Commit(new_id(), expects, (*made, *apart.writes)))
         if not line.version:
             self.lines.pop(line.id, None)
+
+
+def removed(line: Line) -> NotFound:
+    return NotFound(
+        f"what thread {line.thread!r:.80} goes on from was deleted or erased since it was read; nothing changed",
+        kind=LINE,
+        id=line.id,
+    )
 
 
 def versions_of(stored: Stored) -> Mapping[str, Any]:

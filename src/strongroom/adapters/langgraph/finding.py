@@ -34,6 +34,7 @@ class Finding(Struct, frozen=True):
     scope: Scope
     serde: SerializerProtocol
     lines: Lines
+    user_id: str | None = None  # whose the threads are, if a config does not say
 
     async def find(self, line: Line, id: str) -> Stored | None:
         """Return a checkpoint, listed or not."""

@@ -82,6 +82,8 @@ async def _copied(source: Source, ctx: Context | None) -> Imported:
             continue
         for task, path, rows in _by_task(writes):
             await target.add_writes((thread, ns), id, rows, task, path)
+        if parent and line.first and await target.find(line, parent) is None:
+            parent = None  # what a thread that was deleted here went on from does not come back
         new = {channel: version for channel, version in versions.items() if known.get(channel) != version}
         if source.is_postgres:
             checkpoint["channel_values"] = _values(source, thread, ns, checkpoint, new)

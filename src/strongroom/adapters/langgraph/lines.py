@@ -26,7 +26,8 @@ from msgspec import Struct
 from strongroom.adapters.langgraph.lists import Known, Ranges
 from strongroom.codec import Json, encode
 from strongroom.scope import Scope
-from strongroom.services.sessions.state import MESSAGE, State
+from strongroom.services.sessions.beside import owned_by
+from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION, State
 from strongroom.store import MAX_NAME, Document, Expect, Get, Key, Put, Record, Tail
 
 LINE = "langgraph_line"
@@ -83,6 +84,14 @@ class Stored:
         return parent
 
 
+class Talk(Struct, frozen=True):
+    """The document of the session that the messages of a thread are; version 0: there is none."""
+
+    version: int
+    state: State | None = None
+    tags: dict[str, str] = {}
+
+
 class Facts(Struct, frozen=True):
     """The value of a line's document."""
 
@@ -107,7 +116,8 @@ class Line(Struct, frozen=True):
     last: str = ""  # the id of the newest checkpoint, also if it was erased
     lists: dict[str, Known] = {}
     run: str = ""
-    session: tuple[int, State] | None = None
+    session: Talk | None = None
+    owner: str | None = None  # whose it is, or was when it was seen last
 
     def key(self, scope: Scope, kind: str) -> Key:
         return scope.key(kind, self.id)
@@ -136,7 +146,8 @@ class Line(Struct, frozen=True):
         facts = Facts(
             self.thread, self.ns, self.gone if gone is None else gone, self.ordered if ordered is None else ordered
         )
-        return Put(self.key(scope, LINE), encode(msgspec.to_builtins(facts)), {"thread": digest(self.thread)})
+        tags = {"thread": digest(self.thread)} | owned_by(self.owner)
+        return Put(self.key(scope, LINE), encode(msgspec.to_builtins(facts)), tags)
 
 
 def named(thread: str, ns: str) -> Line:
@@ -144,11 +155,23 @@ def named(thread: str, ns: str) -> Line:
     return Line(digest(thread, ns), thread, ns)
 
 
+def whose(line: Line, named: str | None) -> str | None:
+    """Return whose a line is: the user that it was begun for, also if that is only known by now."""
+    return (line.owner or named) if line.version else (named or line.owner)
+
+
 async def look(scope: Scope, line: Line) -> Line:
-    """Return a line as it is now; what is remembered of its lists and its session is checked by every put."""
-    document, tail = await scope.read(Get(line.key(scope, LINE)), Tail(line.key(scope, CHECKPOINT), 1))
+    """Return a line as it is now. What is remembered of its session and its lists is forgotten if somebody has changed
+    the session: messages may have been erased. Else it is checked by every put."""
+    talk = scope.key(SESSION, session_id(line.thread))
+    document, tail, session = await scope.read(
+        Get(line.key(scope, LINE)), Tail(line.key(scope, CHECKPOINT), 1), Get(talk)
+    )
     if document is None:
-        return Line(line.id, line.thread, line.ns, first=tail.first, length=tail.length)
+        return Line(line.id, line.thread, line.ns, first=tail.first, length=tail.length, owner=line.owner)
+    version, known = 0 if session is None else session.version, line.session
+    if known is not None and known.version != version:
+        line = msgspec.structs.replace(line, lists={}, session=None)
     facts = facts_of(document)
     newest = tail.records[0] if tail.records else None
     return msgspec.structs.replace(
@@ -160,6 +183,7 @@ async def look(scope: Scope, line: Line) -> Line:
         length=tail.length,
         newest=None if newest is None else Stored.of(newest),
         last="" if newest is None else newest.type,
+        owner=document.tags.get(OWNER, line.owner),
     )
 
 

@@ -27,6 +27,7 @@ class Reading(Finding, frozen=True):
         thread, ns = where(config)
         line = await look(self.scope, self.lines.get(digest(thread, ns)) or named(thread, ns))
         if not line.version:
+            self.lines.keep(line)  # what was known of it is no longer so
             return None
         id = get_checkpoint_id(config)
         stored = await self.find(line, id) if id else await self.newest(line)

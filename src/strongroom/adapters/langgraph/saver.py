@@ -29,21 +29,25 @@ class StrongroomSaver(BaseCheckpointSaver[str], Closing):
 
     `where` is a context of `strongroom.open` or `strongroom.connect` (with an admin's key), or an address. The messages
     of a thread are the session `langgraph/<thread_id>`. Loading makes no objects of types that were not allowed: pass
-    `serde=JsonPlusSerializer(allowed_msgpack_modules=[...])` for your own.
+    `serde=JsonPlusSerializer(allowed_msgpack_modules=[...])` for your own. A thread is its user's, who is named by the
+    config (`configurable["user_id"]`) or else by `user_id`: `ctx.erase` goes by that.
     """
 
-    def __init__(self, where: Where, *, serde: SerializerProtocol | None = None, **options: Any) -> None:
+    def __init__(
+        self, where: Where, *, serde: SerializerProtocol | None = None, user_id: str | None = None, **options: Any
+    ) -> None:
         super().__init__(serde=serde or serializer())
         self.opened = Opened(where, options)
         self._lines = Lines()
+        self._user_id = user_id
 
     @property
     def _blocking(self) -> Upkeep:
-        return Upkeep(self.opened.blocking, self.serde, self._lines)
+        return Upkeep(self.opened.blocking, self.serde, self._lines, self._user_id)
 
     @property
     def _awaitable(self) -> Upkeep:
-        return Upkeep(self.opened.awaitable, self.serde, self._lines)
+        return Upkeep(self.opened.awaitable, self.serde, self._lines, self._user_id)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version after `current`, also after one that another saver made."""

@@ -18,8 +18,6 @@ from strongroom.adapters.langgraph.checkpoints import Checkpoints, visible
 from strongroom.adapters.langgraph.finding import PAGE
 from strongroom.adapters.langgraph.lines import (
     CHECKPOINT,
-    EARLY,
-    LINE,
     RUN,
     Line,
     Stored,
@@ -33,6 +31,7 @@ from strongroom.adapters.langgraph.reading import covering, items_of, where
 from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound, Unavailable
 from strongroom.retry import attempts
+from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.records import draft
 from strongroom.services.sessions.state import SESSION, State, dump
@@ -62,41 +61,11 @@ class Upkeep(Checkpoints, frozen=True):
 
     async def delete_thread(self, thread: str) -> None:
         """Remove all lines of a thread, and the session that its messages are."""
-        for line in await self.lines_of(thread):
-            for _ in attempts(f"thread {thread!r:.80}"):
-                now = await look(self.scope, line)
-                try:
-                    await self._delete(now)
-                    break
-                except Conflict:
-                    continue
+        await Taking(self.scope).of_session(session_id(thread))
         try:
             await delete(self.scope, session_id(thread), None)
         except NotFound:
             pass
-
-    async def _delete(self, line: Line) -> None:
-        scope = self.scope
-        stored = [one async for one in self.walk(line)]
-        early = await scope.get(Range(line.key(scope, EARLY)))
-        ids = {one.id for one in stored} | {record.body.load() for record in early.records if record.body is not None}
-        channels = {channel for one in stored for channel, at in one.at.items() if isinstance(at, list)}
-        ends = await scope.get_all([Range(line.items(scope, channel), 0, 0) for channel in sorted(channels)])
-        writes: list[Write] = [
-            Delete(line.key(scope, LINE)),
-            Delete(line.key(scope, EARLY)),
-            # Truncated, not deleted: a deleted stream does not tell where the next record will stand.
-            Truncate(line.key(scope, CHECKPOINT), line.length),
-            *[
-                Truncate(line.items(scope, channel), end.length)
-                for channel, end in zip(sorted(channels), ends, strict=True)
-                if not line.is_session(channel)
-            ],
-            *large.dropping(scope, await large.owned(scope, line.id)),
-        ]
-        await self._commit(line.unchanged(scope), writes)
-        self.lines.pop(line.id, None)
-        await self._drop_writes(line, ids)
 
     async def _drop_writes(self, line: Line, ids: Iterable[str]) -> None:
         dropped = sorted(ids)
@@ -280,9 +249,12 @@ class Upkeep(Checkpoints, frozen=True):
         known = Known(spelled(shown), (), end.length + len(pairs))
         state = State(target.thread, now, name, name, visible=visible(known))
         batch = Batch(tuple(draft(one, scope.tokenizer, sidecar=beside, named=False) for one, beside in pairs))
-        document = await scope.get(Get(scope.key(SESSION, id)))
+        document, source = await scope.read(
+            Get(scope.key(SESSION, id)), Get(scope.key(SESSION, session_id(line.thread)))
+        )
         expects.append(Expect(scope.key(SESSION, id), 0 if document is None else document.version))
-        session = Put(scope.key(SESSION, id), dump(state), {"by": "langgraph"})
+        like = document or source  # a copy is of the same user
+        session = Put(scope.key(SESSION, id), dump(state), {"by": "langgraph"} | ({} if like is None else like.tags))
         return there, expects, [*appending(scope, id, state, scope.tokenizer, batch, end.length, now), session]
 
     # ---- delta channels ---------------------------------------------------------------------------------------------

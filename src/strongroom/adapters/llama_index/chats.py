@@ -41,14 +41,17 @@ class StrongroomChatStore(AsyncDBChatStore):
     """Keep messages in a Strongroom store: `Memory.from_defaults(session_id="7", chat_store=StrongroomChatStore(ctx))`.
 
     `where` is a context of `strongroom.open` or `strongroom.connect`, or an address. Use it from any event loop; the
-    messages of a key are also `ctx.sessions.get("llama_index/<key>")`.
+    messages of a key are also `ctx.sessions.get("llama_index/<key>")`. `user_id` says whose they are, which `ctx.erase`
+    goes by.
     """
 
     _opened: Opened = PrivateAttr()
+    _user_id: str | None = PrivateAttr(default=None)
 
-    def __init__(self, where: Where, **options: Any) -> None:
+    def __init__(self, where: Where, *, user_id: str | None = None, **options: Any) -> None:
         super().__init__()
         self._opened = Opened(where, options)
+        self._user_id = user_id
 
     @classmethod
     def class_name(cls) -> str:
@@ -144,7 +147,11 @@ class StrongroomChatStore(AsyncDBChatStore):
 
     async def _open(self, key: str) -> AsyncSession:
         session: AsyncSession = await self._sessions.open(
-            session_name(FRAMEWORK, key), title=key or None, metadata={"key": key}, tags={"by": FRAMEWORK}
+            session_name(FRAMEWORK, key),
+            user_id=self._user_id,
+            title=key or None,
+            metadata={"key": key},
+            tags={"by": FRAMEWORK},
         )
         return session
 

@@ -43,6 +43,7 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
+from strongroom.services.sessions.beside import owned_by
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, joined, parse, show
 from strongroom.services.sessions.writes import DELETED_AT_ONCE, Batch, appending, deleting
 from strongroom.store import (
@@ -99,7 +100,7 @@ class StrongroomConversationStore(ConversationStore, Closing):
     """Keep conversations in a Strongroom store: `store = StrongroomConversationStore("agent.db")`.
 
     `where` is a context of `strongroom.open` or `strongroom.connect`, or an address. Use it from any event loop; a
-    conversation is also `ctx.sessions.get("pydantic_ai/<conversation_id>")`.
+    conversation is also `ctx.sessions.get("pydantic_ai/<conversation_id>")`, of the user that is its `scope`.
     """
 
     def __init__(self, where: Where, **options: Any) -> None:
@@ -229,7 +230,7 @@ class StrongroomConversationStore(ConversationStore, Closing):
                     raise LookupError(f"{line.name} was deleted")
                 expects.append(Expect(source.key, source.version))
                 entries = [*linked(entries_of(line.found)), *new]
-            tags = {"by": FRAMEWORK} if stored.session is None else stored.session.tags
+            tags = owned_by(record.scope) | ({"by": FRAMEWORK} if stored.session is None else stored.session.tags)
             writes.append(Put(scope.key(SESSION, name), dump(state), tags))
         else:
             state = parse(stored.session.value)

@@ -91,10 +91,11 @@ class Truncation(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Erasing(Struct, frozen=True, forbid_unknown_fields=True):
-    """The messages named, and all that came before one of them."""
+    """The messages named, and all that came before one of them; or `all`, which leaves nothing of the session."""
 
     message_ids: list[str] = []
     before: str | None = None
+    all: bool = False
 
 
 class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -223,10 +224,11 @@ async def restore(request: Request[None, None]) -> Cut:
     return await (await _session(request)).restore(commit_id=request.commit_id)
 
 
-@endpoint("POST /sessions/{session_id}/erase", "admin", "Leave nothing of messages")
+@endpoint("POST /sessions/{session_id}/erase", "admin", "Leave nothing of messages, or of a session")
 async def erase(request: Request[Erasing, None]) -> ErasedMessages:
     wanted = request.content
-    return await (await _session(request)).erase(wanted.message_ids, before=wanted.before, commit_id=request.commit_id)
+    session, which = await _session(request), wanted.message_ids
+    return await session.erase(which, before=wanted.before, all=wanted.all, commit_id=request.commit_id)
 
 
 @endpoint("DELETE /sessions/{session_id}", "write", "Delete a session")

@@ -22,9 +22,22 @@ from msgspec import structs
 
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown
-from strongroom.operations import NOTHING, OURS, Operation, Plan, again, erasing_step, itself, made_here, perform, step
+from strongroom.operations import (
+    NOTHING,
+    OURS,
+    Operation,
+    Plan,
+    again,
+    erasing_step,
+    itself,
+    made_here,
+    perform,
+    step,
+    traces,
+)
 from strongroom.scope import Scope
 from strongroom.services.sessions import writes
+from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.ids import find_any
 from strongroom.services.sessions.records import own_id
 from strongroom.services.sessions.state import (
@@ -56,6 +69,7 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
     async def attempt() -> Plan[Receipt]:
         document, end = await scope.read(*both(scope, session_id))
         if document is not None:
+            await Taking(scope).of_session(session_id)
             return Plan([Expect(key, EXISTS)], writes.deleting(scope, session_id, end.first), itself)
         if end.first == end.length:
             raise missing(session_id)
@@ -70,6 +84,17 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
     except CommitUnknown as problem:
         problem.commit_id = OURS + receipt.id if commit_id is None else commit_id
         raise
+
+
+async def erase_all(scope: Scope, session_id: str) -> Plan[Receipt]:
+    """Take a session away in steps, and say what pays for all of them: nothing is left of it but its name."""
+    stream = scope.key(MESSAGE, session_id)
+    if not (await scope.get(Range(stream, 0, 0))).length and not await close(scope, session_id):
+        raise missing(session_id)
+    count = 0
+    while await close(scope, session_id):  # again, if an adapter that was at work has shown something since
+        count += await remove(scope, session_id)
+    return Plan((), (traces(stream),), itself, encode(count))
 
 
 async def close(scope: Scope, session_id: str) -> bool:
@@ -109,20 +134,26 @@ async def remove(scope: Scope, session_id: str) -> int:
             lambda made: (made.versions[0] - end.first, True),
         )
 
-    messages, done = 0, False
+    taking, messages, done = Taking(scope, stream), 0, False
+    await taking.of_session(session_id)
     while not done:
         some, done = await erasing_step(scope, stream, attempt)
         messages += some
+    await taking.of_session(session_id)  # what an agent that was at work has put since
     return messages
 
 
 async def erasing(view: View, message_ids: Sequence[str], before: str | None) -> Decision:
-    """Decide what to write so that nothing is left of messages, visible or not."""
+    """Decide what to write so that nothing is left of messages, visible or not.
+
+    What an adapter made of them goes before.
+    """
     found = [await find_any(view, one) for one in message_ids]
     stretches = [(record.index, record.index + 1) for record in found]
     if before is not None:
         stretches.append((view.first, (await find_any(view, before)).index))
     gone = joined(stretch for stretch in stretches if stretch[0] < stretch[1])
+    await Taking(view.scope, view.stream).of_session(view.id, whole=False)
     state = structs.replace(
         view.state,
         visible=without(view.state.visible, gone),

@@ -22,7 +22,7 @@ from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.operations import NOTHING, OURS, Plan, Prepared, again, nothing, perform, still_pending
-from strongroom.services.sessions.erasure import delete, erasing
+from strongroom.services.sessions.erasure import delete, erase_all, erasing
 from strongroom.services.sessions.handle import found
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
 from strongroom.services.sessions.reader import SessionReader
@@ -258,15 +258,23 @@ class AsyncSession(SessionReader):
         return await self._decide(self._operation("restore", NOTHING, commit_id), attempt, _cut)
 
     async def erase(
-        self, message_ids: Sequence[str] = (), *, before: str | None = None, commit_id: str | None = None
+        self,
+        message_ids: Sequence[str] = (),
+        *,
+        before: str | None = None,
+        all: bool = False,
+        commit_id: str | None = None,
     ) -> ErasedMessages:
         """Remove the content of messages for good, visible or not: those named, and all that came before one of them.
 
-        Their places and times stay; summaries and vectors that were made of them go too. Nothing brings them back.
+        Their places and times stay; summaries and vectors that were made of them go too, and what an adapter keeps of
+        them. Nothing brings them back. `all` leaves nothing of the session but its name: no message, title, metadata.
         """
         wanted = [check_id(one) for one in message_ids]
-        if not wanted and before is None:
-            raise InvalidInput("say which messages to erase: message_ids, or before; nothing changed")
+        if not wanted and before is None and not all:
+            raise InvalidInput("say which messages to erase: message_ids, before, or all; nothing changed")
+        if all and (wanted or before is not None):
+            raise InvalidInput("all messages are erased, or some: say which; nothing changed", path="all")
 
         async def attempt(view: View) -> Decision:
             return await erasing(view, wanted, before)
@@ -282,6 +290,9 @@ class AsyncSession(SessionReader):
                     raise
             return ErasedMessages(self.id, receipt.answer.load(), pending is None, pending)
 
+        if all:
+            operation = self._operation("erase", encode({"all": True}), commit_id)
+            return await told(await perform(self._scope, operation, lambda: erase_all(self._scope, self.id), again))
         content = encode({"message_ids": wanted, "before": before})
         return await self._decide(self._operation("erase", content, commit_id), attempt, told)
 

@@ -1,0 +1,205 @@
+"""What adapters keep of a session beside it, for whoever deletes or erases it: their frameworks need not be there.
+
+The conversations of an adapter are ordinary sessions whose ids begin with the adapter's name. Some adapters keep more
+of one than its messages, under kinds of their own. Whoever takes a session away takes that along, and first of all: so
+whatever a kill leaves is still found by the session. Doing so again does nothing more.
+
+* LangGraph: checkpoints, what tasks wrote to them, lists of messages of inner graphs. They hold what was said in forms
+  that only the framework can read, so erasing one message takes them all.
+* ADK: the state of the session; and, when it is erased, what was remembered of it and its artifacts.
+* Pydantic AI: the record of the conversation, and where its entries stand.
+* LlamaIndex: how far it is archived.
+
+What belongs to a person and to no session bears the tag of its owner: ADK's state of a user, memories and artifacts,
+and threads of LangGraph that hold no messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from msgspec import Struct
+
+from strongroom.errors import Conflict
+from strongroom.operations import traces
+from strongroom.retry import attempts
+from strongroom.scope import Scope
+from strongroom.services.sessions.state import NEVER, OWNER
+from strongroom.store import (
+    MAX_NAME,
+    Commit,
+    Delete,
+    Document,
+    Expect,
+    Get,
+    Key,
+    Range,
+    Scan,
+    Tail,
+    Truncate,
+    Write,
+    new_id,
+)
+
+AT_ONCE = 500  # things that one commit takes away
+PAGE = 100
+OWNED = ("adk_state", "adk_memory", "adk_memory_deleted", "adk_artifact")
+LAST = "messages"  # the channel of LangGraph's outermost graph whose messages are the session's
+
+
+def digest(*parts: str) -> str:
+    """Return a short word for texts: another one for other texts, and for the same ones divided otherwise."""
+    whole = "".join(f"{len(part)}:{part}" for part in parts)
+    return blake2b(whole.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def owned_by(user_id: str | None) -> dict[str, str]:
+    """Return the tag that says whose something is. Frameworks have users whose names fit no tag: nobody can ask."""
+    fits = user_id is not None and 0 < len(user_id) <= MAX_NAME and user_id.isprintable()
+    return {OWNER: user_id} if fits and user_id is not None else {}
+
+
+class Taking(Struct, frozen=True):
+    """How things are taken away: deleted, or, with a stream that it is noted with, erased."""
+
+    scope: Scope
+    erases: Key | None = None
+
+    async def of_session(self, session_id: str, *, whole: bool = True) -> None:
+        """Take away what adapters keep of a session, or of some of its messages."""
+        framework, _, rest = session_id.partition("/")
+        if framework == "langgraph":
+            await self._lines(rest)
+        if framework == "adk" and self.erases is not None:
+            await self._adk_copies(session_id, whole)
+        if whole:
+            await self._documents(framework, session_id)
+
+    async def of_owner(self, user_id: str) -> None:
+        """Take away what bears the tag of its owner."""
+        for document in [one async for one in self._found("langgraph_line", owned_by(user_id))]:
+            await self._line_of(document)
+        for kind in OWNED:
+            await self._all([one async for one in self._found(kind, owned_by(user_id))])
+
+    async def _documents(self, framework: str, session_id: str) -> None:
+        kinds = {"adk": "adk_session", "pydantic_ai": "pydantic_ai_conversation", "llama_index": "llama_index_archive"}
+        if framework == "pydantic_ai":
+            await self._all([one async for one in self._found("pydantic_ai_entry", {"in": digest(session_id)})])
+        if framework in kinds:
+            key = self.scope.key(kinds[framework], session_id)
+            if await self.scope.get(Get(key)) is not None:
+                await self.commit([Delete(key)])
+
+    async def _adk_copies(self, session_id: str, whole: bool) -> None:
+        """Take away what was remembered of an ADK session, and with the whole of it its artifacts."""
+        document = await self.scope.get(Get(self.scope.key("adk_session", session_id)))
+        if document is None:
+            return
+        told = document.value.load()
+        here = digest(told["app"], told["user"], told["id"])
+        await self._all([one async for one in self._found("adk_memory", {"session": here})])
+        if whole:
+            await self._all([one async for one in self._found("adk_artifact", {"scope": here})])
+
+    async def _all(self, documents: Iterable[Document]) -> None:
+        writes: list[Write] = []
+        for one in documents:
+            writes.append(Delete(one.key))
+            if one.key.kind == "adk_artifact":
+                writes.append(Truncate(self.scope.key("adk_artifact_version", one.key.id), NEVER))
+                writes += await self._large(one.key.id)
+        await self._in_steps(writes)
+
+    # ---- LangGraph --------------------------------------------------------------------------------------------------
+
+    async def _lines(self, thread: str) -> None:
+        """Take away the checkpoints of a thread, whose name is that of the session, or too long for it."""
+        for tag in (digest(thread), thread):
+            for document in [one async for one in self._found("langgraph_line", {"thread": tag})]:
+                await self._line_of(document)
+
+    async def _line_of(self, document: Document) -> None:
+        for _ in attempts(f"{document.key.kind} {document.key.id!r}"):
+            try:
+                await self._line(document.key.id)
+            except Conflict:
+                continue  # somebody has put another checkpoint
+            return
+
+    async def _line(self, id: str) -> None:
+        key = self.scope.key
+        document, end = await self.scope.read(
+            Get(key("langgraph_line", id)), Range(key("langgraph_checkpoint", id), 0, 0)
+        )
+        if document is None:
+            return
+        facts, checkpoints, channels = document.value.load(), set[str](), set[str]()
+        async for name, body in self._checkpoints(id):
+            checkpoints.add(name)
+            channels |= {channel for channel, at in body.get("at", {}).items() if isinstance(at, list)}
+        early = await self.scope.get(Range(key("langgraph_early", id)))
+        checkpoints |= {record.body.load() for record in early.records if record.body is not None}
+        written = [key("langgraph_writes", id + plain(name)) for name in sorted(checkpoints)]
+        await self._in_steps([*[Delete(one) for one in written], *await self._large(id)])
+        items = [
+            Truncate(key("langgraph_item", digest(facts["thread"], facts["ns"], channel)), NEVER)
+            for channel in sorted(channels)
+            if facts["ns"] or channel != LAST
+        ]
+        # Truncated, not deleted: a deleted stream does not tell where the next record will stand.
+        gone: list[Write] = [
+            Truncate(key("langgraph_checkpoint", id), NEVER),
+            *items,
+            Delete(key("langgraph_early", id)),
+        ]
+        expects = [Expect(document.key, document.version)]
+        if end.length:
+            expects.append(Expect(key("langgraph_checkpoint", id), end.length))
+        await self.commit([*gone, Delete(document.key)], expects)
+        # From now on nothing is written to them. What was, since they were taken away, goes too.
+        ends = await self.scope.get_all([Range(one, 0, 0) for one in written])
+        late = [Delete(one) for one, end in zip(written, ends, strict=True) if end.length > end.first]
+        await self._in_steps(late)
+
+    async def _checkpoints(self, id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        before: int | None = None
+        while True:
+            part = await self.scope.get(Tail(self.scope.key("langgraph_checkpoint", id), PAGE, None, before))
+            for record in part.records:
+                yield record.type, {} if record.body is None else record.body.load()
+            if not part.records:
+                return
+            before = part.records[0].index
+
+    async def _large(self, owner: str) -> list[Write]:
+        """Return what takes away texts that are too large for a record, which adapters keep in pieces."""
+        found = [one.key.id async for one in self._found("adapter_large", {"owner": owner})]
+        kinds = ("adapter_large", "adapter_large_piece")
+        return [Delete(self.scope.key(kind, one)) for one in found for kind in kinds]
+
+    # ---- small parts ------------------------------------------------------------------------------------------------
+
+    async def _found(self, kind: str, tags: dict[str, str]) -> AsyncIterator[Document]:
+        if tags:
+            async for page in self.scope.pages(Scan(self.scope.space, kind, tags, limit=PAGE)):
+                for document in page:
+                    yield document
+
+    async def _in_steps(self, writes: Sequence[Write]) -> None:
+        for start in range(0, len(writes), AT_ONCE):
+            await self.commit(writes[start : start + AT_ONCE])
+
+    async def commit(self, writes: Iterable[Write], expects: Iterable[Expect] = ()) -> None:
+        """Make one step. One of an erasure owes the store's files what the last one pays."""
+        owes = self.erases is not None
+        if self.erases is not None:
+            writes = [*writes, traces(self.erases)]
+        await self.scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes), owes=owes))
+
+
+def plain(checkpoint_id: str) -> str:
+    """Return a checkpoint's id as part of a key."""
+    return checkpoint_id if len(checkpoint_id) <= 64 and checkpoint_id.isprintable() else digest(checkpoint_id)
