@@ -9,6 +9,7 @@ import pytest
 
 import strongroom
 from strongroom.errors import InvalidInput, NotFound
+from tests.server.serving import served
 
 TALK: Any = [{"role": "user", "content": "Zebrowski"}, {"role": "user", "content": "Quixotic"}]
 
@@ -53,3 +54,11 @@ def test_no_byte_is_left_in_the_file(tmp_path: Path) -> None:
         assert session.erase(all=True).complete
     held = path.read_bytes()
     assert not [word for word in (b"Zebrowski", b"Quixotic", b"Titlename", b"metaana") if word in held]
+
+
+def test_through_a_server_it_is_the_same(tmp_path: Path) -> None:
+    with served(str(tmp_path / "agent.db")) as server, strongroom.connect(server.url, key=server.key()) as ctx:
+        session = ctx.sessions.open("s")
+        session.append(TALK)
+        assert session.erase(all=True).messages == 2
+        assert list(ctx.sessions.list()) == []
