@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from strongroom.backends.memory import MemoryStore
 from strongroom.blocking import Context
 from strongroom.bridge import Inline, can_search
 from strongroom.context import AsyncContext
-from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.errors import BudgetExceeded, InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.store import AnyQuestion, Slice
 from strongroom.tokens import Custom, fit
@@ -348,3 +349,26 @@ async def test_a_window_can_be_made_to_start_with_the_user(ctx: Any) -> None:
     window = await session.window(1000, starts_with="user")
     assert [one.role for one in window.messages] == ["system", "user"]
     assert [(out.reason, out.count) for out in window.receipt.left_out] == [("starts_with", 1)]
+
+
+@pytest.mark.parametrize("newest", ["some words", "word " * 500])
+def test_a_window_of_a_session_that_is_deleted_meanwhile_is_refused(address: str, newest: str) -> None:
+    with strongroom.open(address) as ctx:
+        # Filters and tokenizers are called between the reads of a window.
+        def where(message: Any) -> bool:
+            delete()
+            return False
+
+        def split(text: str) -> list[str]:
+            if text == "now":
+                delete()
+            return text.split()
+
+        def delete() -> None:
+            with contextlib.suppress(NotFound):
+                ctx.sessions.delete("s")
+
+        session = ctx.sessions.open("s", tokenizer=Custom(split, name="words"))
+        session.append(said(*["some words"] * 300, newest))
+        with pytest.raises(NotFound, match="no session"):
+            session.window(max_tokens=100, **({"system": "now"} if len(newest) > 100 else {"where": where}))

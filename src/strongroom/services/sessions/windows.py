@@ -1,7 +1,8 @@
 """Windows over a stored session: read what may be needed, then let `strongroom.tokens.choosing` decide.
 
-What is read is bounded by the budget, never by the history: the newest messages as far as their tokens fit, the kept
-ones by their notes, and for tool calls the few messages around them. Usually that is two round trips.
+What is read is bounded by the budget and by what is kept, not by the history: the newest messages as far as their
+tokens fit, the kept ones by their notes, and for tool calls the few messages around them. Usually that is two round
+trips. Only with a filter can it be more: what that turns down is read too, in chunks, until the budget is full.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from strongroom.services.sessions.newest import Newest
 from strongroom.services.sessions.records import PLAIN, opened
 from strongroom.services.sessions.state import KEPT, downward, priority_kind, size, upward
 from strongroom.services.sessions.values import Message
-from strongroom.services.sessions.view import View, at, learn, stored_at, view_of
+from strongroom.services.sessions.view import View, at, learn, missing, stored_at, view_of
 from strongroom.services.sessions.writes import PINNED
 from strongroom.store import Question, Range, Record, Slice, Tail
 from strongroom.tokens import Tokenizer
@@ -106,6 +107,8 @@ class Reading:
                 if not part.records and not begun:
                     part = await self._tail(edge, 1, None)
                 found = [record for record in part.records if record.index >= low]
+                if not found and not (by_weight and begun):
+                    raise missing(self.view.id)  # no limit, and nothing there: it was deleted meanwhile
                 self.take(found)
                 for record in reversed(found):
                     one = self.items.get(record.index)
