@@ -121,3 +121,30 @@ def test_not_a_byte_of_it_is_left_in_a_file(tmp_path: Path, close_first: bool) -
         for file in tmp_path.iterdir():
             if file.is_file():
                 assert CANARY.encode() not in file.read_bytes(), file
+
+
+async def twice_used(ctx: Any) -> Any:
+    """Return a session in which a visible and a hidden message have one id."""
+    session = await ctx.sessions.open("s")
+    await session.append([said(CANARY, id="x"), said("b")])
+    await session.truncate_from("x")
+    await session.append([said("again", id="x"), said("last", id="last")])
+    return session
+
+
+async def test_a_hidden_message_is_erased_by_an_id_whose_later_message_was(ctx: Any) -> None:
+    session = await twice_used(ctx)
+    assert (await session.erase(["x"])).messages == 1
+    assert (await session.erase(["x"])).messages == 1
+    with pytest.raises(NotFound):
+        await session.erase(["x"])
+    await session.restore()
+    assert texts(await session.load()) == ["b", "last"]
+
+
+async def test_everything_before_a_message_is_erased_with_ids_that_name_nothing_more(ctx: Any) -> None:
+    session = await twice_used(ctx)
+    await session.erase(["x"])
+    assert (await session.erase(before="last")).messages == 3
+    await session.restore()
+    assert texts(await session.load()) == ["last"]

@@ -38,7 +38,7 @@ from strongroom.operations import (
 from strongroom.scope import Scope
 from strongroom.services.sessions import writes
 from strongroom.services.sessions.beside import Taking
-from strongroom.services.sessions.ids import find_any
+from strongroom.services.sessions.ids import bearer, find_any
 from strongroom.services.sessions.records import own_id
 from strongroom.services.sessions.state import (
     MESSAGE,
@@ -146,14 +146,13 @@ async def remove(scope: Scope, session_id: str) -> int:
 async def erasing(view: View, message_ids: Sequence[str], before: str | None) -> Decision:
     """Decide what to write so that nothing is left of messages, visible or not.
 
-    What an adapter made of them goes before.
+    What an adapter made of them goes before that is written, but after all that could be a reason to refuse.
     """
     found = [await find_any(view, one) for one in message_ids]
     stretches = [(record.index, record.index + 1) for record in found]
     if before is not None:
         stretches.append((view.first, (await find_any(view, before)).index))
     gone = joined(stretch for stretch in stretches if stretch[0] < stretch[1])
-    await Taking(view.scope, view.stream).of_session(view.id, whole=False)
     state = structs.replace(
         view.state,
         visible=without(view.state.visible, gone),
@@ -170,6 +169,7 @@ async def erasing(view: View, message_ids: Sequence[str], before: str | None) ->
     # Somebody may just be storing what was made of them.
     expects = [Expect(view.side(SUMMARY), summaries.length), Expect(view.side(VECTOR), vectors.length)]
     document = Put(view.document, dump(state), view.tags)
+    await Taking(view.scope, view.stream).of_session(view.id, whole=False)
     return Decision([document, *writes, *made, *ids], expects, encode(count))
 
 
@@ -183,7 +183,8 @@ async def _own_ids(view: View, stretches: Sequence[tuple[int, int]]) -> AsyncIte
             start = part.records[-1].index + 1
             for record in part.records:
                 given = own_id(record)
-                if given is not None and (await find_any(view, given)).index == record.index:
+                newest = None if given is None else await bearer(view, given)
+                if given is not None and newest is not None and newest.index == record.index:
                     yield given
 
 

@@ -16,9 +16,9 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.sessions.records import own_id
-from strongroom.services.sessions.state import id_key
+from strongroom.services.sessions.state import gaps, id_key
 from strongroom.services.sessions.view import PAGE, View, at, stored_at
-from strongroom.store import Document, Expect, Get, Key, Put, Range, Record, Write
+from strongroom.store import Document, Expect, Get, Key, Put, Range, Record, Tail, Write
 
 
 async def locate(view: View, hint: int, fits: Callable[[Record], bool]) -> Record | None:
@@ -37,9 +37,14 @@ async def locate(view: View, hint: int, fits: Callable[[Record], bool]) -> Recor
         start, step = part.records[-1].index + 1, min(step * 8, PAGE)
 
 
+async def bearer(view: View, message_id: str) -> Record | None:
+    """Return the newest message that a caller gave this id, be it hidden; None if the id has no note."""
+    return await _bearing(view, message_id, await view.scope.get(Get(id_key(view.document, message_id))))
+
+
 async def find(view: View, message_id: str) -> Record:
     """Return the visible message of that id, or raise `NotFound`."""
-    record = await _bearing(view, message_id, await view.scope.get(Get(id_key(view.document, message_id))))
+    record = await bearer(view, message_id)
     if record is not None and view.shows(record.index):
         return record
     index = view.naming.index(message_id)
@@ -52,7 +57,7 @@ async def find(view: View, message_id: str) -> Record:
 
 async def find_any(view: View, message_id: str) -> Record:
     """Return the message of that id, be it hidden; the newest that bore it. Raise `NotFound` if there is none."""
-    record = await _bearing(view, message_id, await view.scope.get(Get(id_key(view.document, message_id))))
+    record = await bearer(view, message_id)
     if record is not None:
         return record
     index = view.naming.index(message_id)
@@ -60,7 +65,24 @@ async def find_any(view: View, message_id: str) -> Record:
         record = (await stored_at(view, [index])).get(index)
         if record is not None and own_id(record) is None:
             return record
+    record = await _hidden_bearer(view, message_id)
+    if record is not None:
+        return record
     raise NotFound(f"session {view.id!r} has no message {message_id!r:.80}", kind="message", id=message_id)
+
+
+async def _hidden_bearer(view: View, message_id: str) -> Record | None:
+    """Return the newest hidden message of an id without a note: that went with a later message of the same id."""
+    for low, high in reversed(gaps(view.stretches, view.first, view.length)):
+        while low < high:
+            part = await view.scope.get(Tail(view.stream, min(PAGE, high - low), None, high))
+            for record in reversed(part.records):
+                if own_id(record) == message_id:
+                    return record
+            if not part.records:
+                break
+            high = part.records[0].index
+    return None
 
 
 async def taken(scope: Scope, session: Key, ids: Sequence[str]) -> dict[str, int]:

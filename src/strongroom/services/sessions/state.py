@@ -187,6 +187,12 @@ def bounded(ranges: Ranges, first: int, length: int) -> list[tuple[int, int]]:
     return [(start, stop) for start, stop in found if start < stop]
 
 
+def gaps(stretches: list[tuple[int, int]], first: int, length: int) -> list[tuple[int, int]]:
+    """Return what lies between the visible stretches of a stream, oldest first."""
+    starts, stops = [first, *(stop for _, stop in stretches)], [*(start for start, _ in stretches), length]
+    return [(low, high) for low, high in zip(starts, stops, strict=True) if low < high]
+
+
 def size(stretches: list[tuple[int, int]]) -> int:
     return sum(stop - start for start, stop in stretches)
 
