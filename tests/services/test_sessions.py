@@ -359,6 +359,14 @@ async def test_a_killed_deletion_is_finished_by_deleting_once_more(ctx: Any, mon
         await ctx.sessions.delete("s")
 
 
+async def test_what_a_killed_deletion_left_is_erased_with_the_whole_session(
+    ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await half_deleted(ctx, monkeypatch)
+    assert (await session.erase(all=True)).messages == 7
+    assert await stored(ctx) == 0
+
+
 async def test_a_killed_deletion_repeated_by_its_id_is_finished_and_spares_a_successor(
     ctx: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

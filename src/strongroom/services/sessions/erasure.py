@@ -89,9 +89,13 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
 async def erase_all(scope: Scope, session_id: str) -> Plan[Receipt]:
     """Take a session away in steps, and say what pays for all of them: nothing is left of it but its name."""
     stream = scope.key(MESSAGE, session_id)
-    if not (await scope.get(Range(stream, 0, 0))).length and not await close(scope, session_id):
-        raise missing(session_id)
+    document, end = await scope.read(*both(scope, session_id))
     count = 0
+    if document is None:  # a deletion that was killed may have left some of it
+        if not end.length:
+            raise missing(session_id)
+        count = end.length - end.first
+        await _rest(scope, session_id, end.length, erases=True)
     while await close(scope, session_id):  # again, if an adapter that was at work has shown something since
         count += await remove(scope, session_id)
     return Plan((), (traces(stream),), itself, encode(count))
@@ -188,7 +192,7 @@ async def _own_ids(view: View, stretches: Sequence[tuple[int, int]]) -> AsyncIte
                     yield given
 
 
-async def _rest(scope: Scope, session_id: str, stop: int) -> None:
+async def _rest(scope: Scope, session_id: str, stop: int, *, erases: bool = False) -> None:
     """Remove messages up to where the session ended: one that was opened anew meanwhile keeps what is its own."""
     stream = scope.key(MESSAGE, session_id)
 
@@ -198,5 +202,5 @@ async def _rest(scope: Scope, session_id: str, stop: int) -> None:
             return Plan((), (), lambda _: True)
         return Plan((), [Truncate(stream, min(first + writes.DELETED_AT_ONCE, stop))], lambda _: False)
 
-    while not await step(scope, stream, attempt):
+    while not await (erasing_step(scope, stream, attempt) if erases else step(scope, stream, attempt)):
         pass
