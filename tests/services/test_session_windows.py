@@ -15,6 +15,8 @@ from strongroom.bridge import Inline, can_search
 from strongroom.context import AsyncContext
 from strongroom.errors import BudgetExceeded, InvalidInput, NotFound
 from strongroom.scope import Scope
+from strongroom.services.sessions import session as session_module
+from strongroom.services.sessions import writes as session_writes
 from strongroom.store import AnyQuestion, Slice
 from strongroom.tokens import Custom, fit
 
@@ -372,3 +374,34 @@ def test_a_window_of_a_session_that_is_deleted_meanwhile_is_refused(address: str
         session.append(said(*["some words"] * 300, newest))
         with pytest.raises(NotFound, match="no session"):
             session.window(max_tokens=100, **({"system": "now"} if len(newest) > 100 else {"where": where}))
+
+
+@pytest.mark.parametrize("strategy", ["truncate_oldest", "priority"])
+@pytest.mark.parametrize("more", [{"role": "system"}, {"pinned": True}, {"priority": 9}])
+def test_a_window_reads_no_history_for_an_erased_message_that_it_would_keep(strategy: Any, more: Any) -> None:
+    store = Counting()
+    with Context(AsyncContext(Scope(Inline(store)))) as ctx:
+        session = ctx.sessions.open("s", tokenizer=WORDS)
+        kept: Any = {"role": "user", "content": "be brief", **more}
+        [first] = session.append(kept)
+        session.append(said(*["some words"] * 2000))
+        session.erase([first.id])
+        store.records = 0
+        window = session.window(max_tokens=66, strategy=strategy)
+    assert len(window.messages) == 11
+    assert store.records <= 30
+
+
+async def test_a_kept_message_that_landed_later_than_noted_is_found_beside_erased_ones(
+    ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await opened(ctx, *said("first", "second"))
+    real: Any = session_writes.appending
+    # Somebody else's message lands between the look and the commit: notes name a place that is one too early.
+    monkeypatch.setattr(session_module, "appending", lambda *given: real(*given[:5], given[5] - 1, given[6]))
+    rules = [{"role": "system", "content": f"rule {n}"} for n in range(3)]
+    stored = await session.append(rules)
+    monkeypatch.undo()
+    await session.erase([stored[0].id])
+    await session.append(said(*["some words"] * 100))
+    assert texts(await session.window(max_tokens=30))[:2] == ["rule 1", "rule 2"]

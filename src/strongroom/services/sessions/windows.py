@@ -269,18 +269,35 @@ async def _noted(reading: Reading, kind: str, room: int) -> list[int]:
 
 async def _noted_records(view: View, notes: Sequence[Record], known: dict[int, Record]) -> dict[int, Record]:
     """Return the visible records that notes are about. Each says where its record was expected, and its mark."""
-    wanted: list[tuple[int, str]] = [note.body.load() for note in notes if note.body is not None]
+    wanted: list[tuple[int, str, int]] = [(*note.body.load(), note.at) for note in notes if note.body is not None]
     if not wanted:
         return {}
-    known = known | await stored_at(view, {hint for hint, _ in wanted}.difference(known))
+    known = known | await stored_at(view, {hint for hint, _, _ in wanted}.difference(known))
     found: dict[int, Record] = {}
-    for hint, mark in wanted:
+    for hint, mark, time in wanted:
         record = known.get(hint)
         if record is None or _mark(record) != mark:
-            record = await locate(view, hint, lambda one, mark=mark: _mark(one) == mark)  # type: ignore[misc]
+            record = await _marked(view, hint, mark, time)
         if record is not None and view.shows(record.index):
             found[record.index] = record
     return found
+
+
+async def _marked(view: View, hint: int, mark: str, time: int) -> Record | None:
+    """Return the record of that mark, written at that time, at or after `hint`; None if it was erased.
+
+    An erased record has lost its mark, but not its time. What was appended at once stands together and has one time:
+    if some of that was erased, and no mark there fits, it is not further on.
+    """
+    erased = False
+
+    def ends(record: Record) -> bool:
+        nonlocal erased
+        erased = erased or (record.body is None and record.at == time)
+        return _mark(record) == mark or (erased and record.at != time)
+
+    record = await locate(view, hint, ends)
+    return record if record is not None and _mark(record) == mark else None
 
 
 def _mark(record: Record) -> str | None:
