@@ -14,6 +14,7 @@ import strongroom
 from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import can_search
 from strongroom.errors import BudgetExceeded, InvalidInput, NotFound
+from strongroom.services.prompt import prompts
 from strongroom.services.prompt.turns import INTERRUPTED
 from strongroom.store import Slice
 from tests.prompt.histories import said
@@ -264,3 +265,33 @@ def test_a_prompt_is_put_together_by_a_server_too() -> None:
             assert ctx.prompt(session="s", max_tokens=100, system="You are kind.").messages[1:] == [
                 said("user", "hello")
             ]
+
+
+@pytest.mark.parametrize("part", ["session", "run"])
+def test_a_prompt_of_what_is_in_another_space_is_refused(address: str, part: str) -> None:
+    with strongroom.open(address, space="a") as here, strongroom.open(address, space="b") as there:
+        for ctx in (here, there):
+            secret: Any = said("user", f"a secret of {ctx.space}")
+            ctx.sessions.open("s").append(secret)
+            run = ctx.runs.create(run_id="r", objective="keep it")
+        given: Any = {"session": there.sessions.open("s")} if part == "session" else {"run": run}
+        with pytest.raises(InvalidInput, match="own context"):
+            here.prompt(max_tokens=900, query="secret", **given)
+
+
+def test_a_prompt_of_a_session_that_is_deleted_meanwhile_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strongroom.open(address) as ctx:
+        session = ctx.sessions.open("s")
+        talk: Any = [said("user", "What is it?"), *[said("assistant", "word " * 300)] * 6]
+        session.append(talk)
+        real = prompts._said_last
+
+        async def later(gathered: Any) -> str:
+            ctx.sessions.delete("s")
+            return await real(gathered)
+
+        monkeypatch.setattr(prompts, "_said_last", later)
+        with pytest.raises(NotFound, match="no session"):
+            ctx.prompt(session=session, max_tokens=500)

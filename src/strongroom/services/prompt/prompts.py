@@ -50,11 +50,10 @@ from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart,
 from strongroom.services.runs.brief import HEADINGS, STATUS, Line, lines_of
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import Stored, stored_in
-from strongroom.services.sessions.newest import Newest
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import downward
 from strongroom.services.sessions.values import Message
-from strongroom.services.sessions.view import at
+from strongroom.services.sessions.view import at, missing
 from strongroom.services.sessions.windows import Gathered, gather
 from strongroom.store import Get, Range
 from strongroom.tokens import Tokenizer, count_tools
@@ -140,6 +139,10 @@ class AsyncPrompts:
         """See `AsyncContext.prompt`."""
         if format not in FORMATS:
             raise InvalidInput(f"no format {format!r:.40}; there are {', '.join(FORMATS)}")
+        if session is not None:
+            self._require_here(session._scope)
+        if run is not None:
+            self._require_here(run._ref.scope)
         counter = self._tokenizer(session, model)
         owner = {name: who for name, who in (("user_id", user_id), ("project_id", project_id)) if who is not None}
         split = _shares(shares)
@@ -149,6 +152,10 @@ class AsyncPrompts:
         )
         known = await self._read(asked, framing, session, run)
         return _composed(asked, known)
+
+    def _require_here(self, scope: Scope) -> None:
+        if scope.store is not self._scope.store or scope.space != self._scope.space:
+            raise InvalidInput("the session and the run of a prompt must be of the prompt's own context")
 
     def _tokenizer(self, session: AsyncSession | None, model: str | None) -> Tokenizer:
         if model is not None:
@@ -163,7 +170,7 @@ class AsyncPrompts:
             gathered = await gather(
                 self._scope,
                 session.id,
-                Newest(),  # not the handle's: that may be of another space
+                session._newest,
                 lambda _: asked.tokenizer,
                 lambda _: framing,
                 asked.max_tokens,
@@ -417,6 +424,8 @@ async def _said_last(gathered: Gathered) -> str:
     for place in places:
         if unread and place == unread[0]:
             found = await at(view, unread)
+            if len(found) < len(unread):
+                raise missing(view.id)
             known = known | {index: view.message(record) for index, record in found.items()}
         message = known[place]
         if message.role == "user" and (said := plain_text(message).strip()):
