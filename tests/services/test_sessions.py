@@ -17,6 +17,7 @@ from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.services.sessions import erasure
 from strongroom.services.sessions import writes as session_writes
 from strongroom.store import Answer, AnyQuestion, Commit, Key, Range, Receipt, Slice
+from strongroom.tokens import Custom
 
 HELLO = {"role": "user", "content": "Hello!"}
 
@@ -376,6 +377,14 @@ async def test_a_killed_deletion_repeated_by_its_id_is_finished_and_spares_a_suc
     await ctx.sessions.delete("s", commit_id="bye")
     assert await stored(ctx) == 1
     assert await contents(successor) == ["new"]
+
+
+async def test_what_a_handle_of_a_deleted_session_names_is_counted_anew_by_a_successor(ctx: Any) -> None:
+    old = await ctx.sessions.open("s", tokenizer=Custom(lambda text: text[:1], name="one-each"))
+    await ctx.sessions.delete("s")
+    successor = await ctx.sessions.open("s")
+    told = await old.append({**HELLO, "id": "late", "content": "word " * 200})
+    assert (await successor.get("late")).tokens > 100 > told[0].tokens
 
 
 async def test_a_fork_goes_its_own_way(ctx: Any) -> None:

@@ -45,7 +45,9 @@ class Handle:
         self._meaning = meaning
         self._naming = Naming(id)
         self._newest = Newest()
-        # What appends need to know. They do not read it again: it only says who counts, and a record says so itself.
+        # What appends need to know: who counts, which a record says itself if it was not the session's first tokenizer.
+        # That stays the same until the session is deleted, so it is not read again. An append that reads nothing, by a
+        # handle from before, leaves it unsaid if its own first tokenizer counted, and a successor takes it for its own.
         self._state = state
         self._settled: Recount | None = None  # the recount that is known to be finished
         self._failure: str | None = None

@@ -7,7 +7,8 @@ fifty writers need no retry. Everything that decides what is visible (truncate, 
 with an expectation on its version, so two of them cannot mix; whoever loses looks again and decides anew. The last
 visible range is open-ended, so an append that races a truncation lands visibly after it.
 
-An append expects the document to exist, so nothing can be written to a session that was deleted.
+An append expects the document to exist, so nothing can be written to a session that was deleted. A handle stands for
+a name, though: if the session was opened anew since, it writes to that one.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class AsyncSession(SessionReader):
         made = batch(messages, tokenizer, sidecars, ids)
 
         async def attempt() -> Plan[list[Message]]:
-            length, versions, at = 0, dict[str, int](), self._scope.clock()
+            length, versions, at, state = 0, dict[str, int](), self._scope.clock(), self._state
             expects, refusal = [Expect(self._key, EXISTS)], self._gone
             if made.needs_length or expected_revision is not None:
                 notes = [Get(id_key(self._key, one)) for one in made.ids]
@@ -130,9 +131,9 @@ class AsyncSession(SessionReader):
                 if expected_revision is not None:
                     require_revision(view, expected_revision)
                     expects, refusal = [Expect(self._key, view.version), Expect(view.stream, view.length)], look_again
-                length, versions = view.length, await reusable(view, made.ids, noted)
+                length, versions, state = view.length, await reusable(view, made.ids, noted), view.state
                 await refuse_ours(view, made.ids)
-            new = appending(self._scope, self.id, self._state, tokenizer, made, length, at)
+            new = appending(self._scope, self.id, state, tokenizer, made, length, at)
             # Without an id nobody but us will ask what this answered, so the store need not keep it.
             answer = None if commit_id is None else made.answer(at)
             result = partial(made.stored, self._naming, at)
