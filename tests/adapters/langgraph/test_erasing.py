@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
 import strongroom
+from strongroom.adapters import large
 from strongroom.adapters.langgraph import StrongroomSaver
 from strongroom.blocking import Context
 from strongroom.errors import NotFound
+from strongroom.services.sessions.beside import Taking
 
 SECRET = "Zebrowski"
 
@@ -173,3 +176,30 @@ def test_what_inner_graphs_keep_goes_too() -> None:
         tell(graph, SECRET, user_id="ana")
         by_user(ctx)
         assert not holds(ctx, SECRET) and not holds(ctx, "inner")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("to", ["the newest checkpoint", "one that is not there yet"])
+def test_what_a_task_writes_while_its_thread_is_taken_away_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, way: Callable[[Context], None]
+) -> None:
+    monkeypatch.setattr(large, "INLINE", 100)
+    path, place = str(tmp_path / "agent.db"), here(user_id="ana", checkpoint_ns="")
+    with strongroom.open(path) as ctx, strongroom.open(path) as other:
+        saver, first = StrongroomSaver(ctx), empty_checkpoint()
+        first["channel_values"], first["channel_versions"] = (
+            {"messages": [HumanMessage("hi", id="h1")]},
+            {"messages": 1},
+        )
+        saver.put(place, first, {}, {"messages": 1})
+        late = [first["id"] if to == "the newest checkpoint" else empty_checkpoint()["id"]]
+        commit = Taking.commit
+
+        async def then_a_task_ends(self: Taking, *given: Any) -> None:
+            while late:
+                saver.put_writes(here(checkpoint_ns="", checkpoint_id=late.pop()), [("x", SECRET * 20)], "task")
+            await commit(self, *given)
+
+        monkeypatch.setattr(Taking, "commit", then_a_task_ends)
+        way(other)
+        assert not late and not holds(other, SECRET)

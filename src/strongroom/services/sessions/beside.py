@@ -122,25 +122,29 @@ class Taking(Struct, frozen=True):
                 await self._line_of(document)
 
     async def _line_of(self, document: Document) -> None:
+        written = set[Key]()
         for _ in attempts(f"{document.key.kind} {document.key.id!r}"):
             try:
-                await self._line(document.key.id)
+                written |= await self._line(document.key.id)
+                await self._late(document.key, sorted(written, key=lambda one: one.id))
             except Conflict:
-                continue  # somebody has put another checkpoint
+                continue  # somebody has put another checkpoint, written to one, or begun the line anew
             return
 
-    async def _line(self, id: str) -> None:
+    async def _line(self, id: str) -> set[Key]:
+        """Take away a line; return the streams that its tasks wrote to."""
         key = self.scope.key
-        document, end = await self.scope.read(
-            Get(key("langgraph_line", id)), Range(key("langgraph_checkpoint", id), 0, 0)
+        document, end, early = await self.scope.read(
+            Get(key("langgraph_line", id)),
+            Range(key("langgraph_checkpoint", id), 0, 0),
+            Range(key("langgraph_early", id)),
         )
         if document is None:
-            return
+            return set()
         facts, checkpoints, channels = document.value.load(), set[str](), set[str]()
         async for name, body in self._checkpoints(id):
             checkpoints.add(name)
             channels |= {channel for channel, at in body.get("at", {}).items() if isinstance(at, list)}
-        early = await self.scope.get(Range(key("langgraph_early", id)))
         checkpoints |= {record.body.load() for record in early.records if record.body is not None}
         written = [key("langgraph_writes", id + plain(name)) for name in sorted(checkpoints)]
         await self._in_steps([*[Delete(one) for one in written], *await self._large(id)])
@@ -155,14 +159,21 @@ class Taking(Struct, frozen=True):
             *items,
             Delete(key("langgraph_early", id)),
         ]
-        expects = [Expect(document.key, document.version)]
+        # Who writes to a checkpoint that is not there yet says so in the stream of early ones.
+        expects = [Expect(document.key, document.version), Expect(key("langgraph_early", id), early.length)]
         if end.length:
             expects.append(Expect(key("langgraph_checkpoint", id), end.length))
         await self.commit([*gone, Delete(document.key)], expects)
-        # From now on nothing is written to them. What was, since they were taken away, goes too.
+        return set(written)
+
+    async def _late(self, line: Key, written: Sequence[Key]) -> None:
+        """Take away what was written to a line between what was taken away before it and the line itself.
+
+        Nothing more is from now on; if the line is begun anew, that is a conflict.
+        """
         ends = await self.scope.get_all([Range(one, 0, 0) for one in written])
         late = [Delete(one) for one, end in zip(written, ends, strict=True) if end.length > end.first]
-        await self._in_steps(late)
+        await self._in_steps([*late, *await self._large(line.id)], [Expect(line, 0)])
 
     async def _checkpoints(self, id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         before: int | None = None
@@ -188,9 +199,9 @@ class Taking(Struct, frozen=True):
                 for document in page:
                     yield document
 
-    async def _in_steps(self, writes: Sequence[Write]) -> None:
+    async def _in_steps(self, writes: Sequence[Write], expects: Sequence[Expect] = ()) -> None:
         for start in range(0, len(writes), AT_ONCE):
-            await self.commit(writes[start : start + AT_ONCE])
+            await self.commit(writes[start : start + AT_ONCE], expects)
 
     async def commit(self, writes: Iterable[Write], expects: Iterable[Expect] = ()) -> None:
         """Make one step. One of an erasure owes the store's files what the last one pays."""
