@@ -148,6 +148,19 @@ def test_pruning_drops_the_large_values_that_nothing_kept_names(every_address: s
         assert found.pending_writes == [("task", "out", b"w" * 300)]
 
 
+@pytest.mark.usefixtures("small")
+def test_pruning_keeps_the_large_values_written_to_a_checkpoint_that_is_still_to_come(every_address: str) -> None:
+    with strongroom.open(every_address) as ctx:
+        saver, to_come = StrongroomSaver(ctx), empty_checkpoint()
+        first = put(saver, "t", blob=1)
+        to_come["id"] = str(uuid6())
+        saver.put_writes(config("t", checkpoint_ns="", checkpoint_id=to_come["id"]), [("out", b"w" * 300)], "task")
+        saver.prune(["t"])
+        saver.put(first, to_come, {}, {})
+        found = saver.get_tuple(config("t"))
+        assert found is not None and found.pending_writes == [("task", "out", b"w" * 300)]
+
+
 @pytest.mark.parametrize("http", [False, True])
 def test_thirty_megabytes_are_a_value_like_another(tmp_path: Path, http: bool) -> None:
     blob = os.urandom(30_000_000)

@@ -18,6 +18,7 @@ from strongroom.adapters.langgraph.checkpoints import Checkpoints, visible
 from strongroom.adapters.langgraph.finding import PAGE
 from strongroom.adapters.langgraph.lines import (
     CHECKPOINT,
+    EARLY,
     RUN,
     Line,
     Stored,
@@ -127,7 +128,9 @@ class Upkeep(Checkpoints, frozen=True):
         gone = outside(kept, first, line.length)
         key = line.key(scope, CHECKPOINT)
         writes: list[Write] = [line.put(scope, gone=gone), Truncate(key, first)]
-        writes += large.dropping(scope, await self._unnamed(line, [by_index[index] for index in sorted(needed)]))
+        writes += large.dropping(
+            scope, await self._unnamed(line, stored, [by_index[index] for index in sorted(needed)])
+        )
         erasures = [Erase(key, start, stop) for start, stop in outside(needed, first, line.length)]
         for channel, end in zip(lists, ends, strict=True):
             places = {place for index in needed for place in _indexes(by_index[index], channel)}
@@ -147,12 +150,17 @@ class Upkeep(Checkpoints, frozen=True):
         dropped = {one.id for one in stored if one.index not in needed} - {by_index[index].id for index in needed}
         await self._drop_writes(line, dropped)
 
-    async def _unnamed(self, line: Line, needed: Sequence[Stored]) -> list[str]:
-        """Return the large values of a line that none of the needed checkpoints names, nor what was written to them."""
+    async def _unnamed(self, line: Line, stored: Sequence[Stored], needed: Sequence[Stored]) -> list[str]:
+        """Return the large values of a line that none of the needed checkpoints names, nor what was written to them, or
+        to checkpoints that are still to come."""
         owned = await large.owned(self.scope, line.id)  # first: what is named from now on is not among them
         if not owned:
             return []
-        parts = await self.scope.get_all([Range(line.writes(self.scope, one.id)) for one in needed])
+        early = await self.scope.get(Range(line.key(self.scope, EARLY)))
+        told = {record.body.load() for record in early.records if record.body is not None}
+        to_come = told - {one.id for one in stored}
+        ids = sorted(to_come | {one.id for one in needed})
+        parts = await self.scope.get_all([Range(line.writes(self.scope, id)) for id in ids])
         bodies = [record.body.load() for part in parts for record in part.records if record.body is not None]
         named = large.ids_in([*bodies, *[one.seen["new"] for one in needed]])
         return [id for id in owned if id not in named]
