@@ -16,7 +16,10 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 import strongroom
 from strongroom import Closed
+from strongroom.adapters.contexts import Opened
+from strongroom.adapters.items import see
 from strongroom.adapters.openai_agents import StrongroomSession
+from strongroom.copying import copy
 from tests.server.serving import served
 
 ITEMS: list[Any] = [
@@ -93,6 +96,20 @@ async def test_a_session_that_somebody_deleted_begins_anew(session: StrongroomSe
     session.opened.ctx.sessions.delete("support-7")
     await session.add_items(ITEMS[:2])
     assert await session.get_items() == ITEMS[:2]
+
+
+@pytest.mark.parametrize("since", [[], ["other"], ["other", "others"]])
+async def test_what_a_failover_or_a_backup_has_set_back_is_not_shown(tmp_path: Path, since: list[str]) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx, strongroom.open(tmp_path / "backup.db") as backup:
+        session = ctx.sessions.open("s")
+        session.append({"role": "user", "content": "kept"})
+        copy(ctx.store, backup.store)
+        session.append({"role": "user", "content": "lost"})
+        seen = await see(Opened(ctx, {}).awaitable, "s", None, None)
+        for text in since:
+            backup.sessions.get("s").append({"role": "user", "content": text})
+        found = await see(Opened(backup, {}).awaitable, "s", seen, None)
+        assert [one["content"] for one in found.newest(None)] == ["kept", *since]
 
 
 async def test_a_write_that_has_begun_ends_although_it_is_cancelled(session: StrongroomSession) -> None:

@@ -2,7 +2,8 @@
 
 Records never change, and whatever hides, restores or erases messages writes the session's document. So as long as that
 is the one that was seen, only what was appended since is read. The rest is kept here as JSON and decoded in one pass:
-each caller has objects of its own.
+each caller has objects of its own. The newest record is read again and must be the same: a store that a failover or a
+backup has set back is read anew.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from strongroom.scope import Scope
 from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, bounded, is_visible, parse
 from strongroom.services.sessions.view import missing
-from strongroom.store import Document, Get, Range, Record, Slice, Tail
+from strongroom.store import Document, Get, Key, Range, Record, Slice, Tail
 
 MOST_BYTES = 32 * 1024 * 1024  # of items that are kept; a longer conversation is read anew each time
 FEW = 32  # new records that one quick read may bring
@@ -41,6 +42,11 @@ class Seen(Struct, frozen=True):
     is_whole: bool  # whether these are all that are visible
     size: int  # how many bytes these are
     are_plain: bool  # whether JSON says all of them
+    last: Record | None  # the newest one, visible or not
+
+    def since(self, stream: Key) -> Range:
+        """Return what asks for the newest record that is known, and what came since."""
+        return Range(stream, self.length if self.last is None else self.last.index, None, FEW + 1)
 
     def reaches(self, most: int | None) -> bool:
         return self.is_whole or (most is not None and len(self.items) >= most)
@@ -55,17 +61,23 @@ class Seen(Struct, frozen=True):
         """Return what is seen after a look at what came since; None if there is more to look at."""
         if document is None or document.version != self.version or part.first != self.first:
             return None
-        if part.length == self.length:
-            return self
-        if part.length > self.length + len(part.records) or any(record.body is None for record in part.records):
+        since = part.records
+        if self.last is not None:
+            if not since or since[0] != self.last:
+                return None
+            since = since[1:]
+        if part.length != self.length + len(since) or any(record.body is None for record in since):
             return None
-        new = [_json(record) for record in part.records if is_visible(self.state.visible, record.index)]
+        if not since:
+            return self
+        new = [_json(record) for record in since if is_visible(self.state.visible, record.index)]
         return msgspec.structs.replace(
             self,
             length=part.length,
             items=[*self.items, *new],
             size=self.size + _size(new),
             are_plain=self.are_plain and _are_plain(new),
+            last=since[-1],
         )
 
 
@@ -73,7 +85,7 @@ async def see(scope: Scope, session_id: str, seen: Seen | None, most: int | None
     """Return the newest `most` items of a session, or all of them, and perhaps more; raise `NotFound` without one."""
     document, stream = scope.key(SESSION, session_id), scope.key(MESSAGE, session_id)
     if seen is not None and seen.reaches(most):
-        grown = seen.grown(*await scope.read(Get(document), Range(stream, seen.length, None, FEW)))
+        grown = seen.grown(*await scope.read(Get(document), seen.since(stream)))
         if grown is not None:
             return grown
     for _ in attempts(f"session {session_id!r}"):
@@ -87,7 +99,8 @@ async def see(scope: Scope, session_id: str, seen: Seen | None, most: int | None
             items = [_json(record) for record in records]
             is_whole = most is None or len(records) < most
             size, are_plain = _size(items), _are_plain(items)
-            return Seen(found.version, state, tail.first, tail.length, items, is_whole, size, are_plain)
+            last = tail.records[-1] if tail.records else None
+            return Seen(found.version, state, tail.first, tail.length, items, is_whole, size, are_plain, last)
     raise AssertionError("attempts() raises when it is enough")
 
 
