@@ -17,7 +17,10 @@ from langgraph.store.sqlite import SqliteStore
 
 import strongroom
 from strongroom import Context
+from strongroom.adapters.contexts import Opened
 from strongroom.adapters.langgraph import StrongroomStore
+from strongroom.adapters.langgraph import store as stored
+from strongroom.bridge import run
 from tests.server.serving import served
 
 NAMES = [("u",), ("u", "1"), ("u", "1", "x"), ("u", "10"), ("v",), ("v", "%"), ("v", "_x"), ("V",), ("ü", "naïve")]
@@ -171,3 +174,14 @@ def test_what_others_did_to_an_item_is_what_an_update_replaces(every_address: st
         other.delete(("u",), "k")
         one.delete(("u",), "k")
         assert other.get(("u",), "k") is None and one.search(("u",)) == []
+
+
+def test_no_more_namespaces_and_places_are_remembered_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "MOST_PLACES", 10)
+    with strongroom.open("memory://") as ctx:
+        items = stored.Items(Opened(ctx, {}).blocking, ["$"], set(), {}, None)
+        for number in range(100):
+            run(items.batch([PutOp(("user", str(number)), "k", {"n": number})]))
+            assert len(items.seen) <= 11 and len(items.places) <= 11
+        [found] = run(items.batch([ListNamespacesOp(limit=1000)]))
+        assert isinstance(found, list) and len(found) == 100

@@ -208,6 +208,8 @@ class Items(Struct, frozen=True):
                 for place in puts:
                     self.places.pop(place, None)
                 continue  # somebody else has put one of them: it is theirs that is replaced
+            if len(self.seen) > MOST_PLACES:
+                self.seen.clear()
             self.seen.update(op.namespace for op in puts.values() if op.value is not None)
             for place in puts:
                 self.places.pop(place, None)
