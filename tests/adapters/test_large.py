@@ -205,3 +205,40 @@ def test_a_large_checkpoint_of_a_workflow_is_replaced_and_deleted_whole(every_co
         assert await storage.delete("c") and texts(every_context) == 0
 
     asyncio.run(story())
+
+
+@pytest.mark.usefixtures("small")
+def test_a_small_checkpoint_of_a_workflow_takes_the_place_of_a_large_one_whole(
+    every_context: strongroom.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        storage = StrongroomCheckpointStorage(every_context)
+        for text in ("x" * 1000, ""):
+            await storage.save(WorkflowCheckpoint("w", "hash", checkpoint_id="c", state={"text": text}))
+        assert texts(every_context) == 0
+
+    monkeypatch.setattr(large, "INLINE", 1000)
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("small")
+def test_a_checkpoint_that_is_saved_while_it_is_deleted_leaves_no_large_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        path = tmp_path / "agent.db"
+        with StrongroomCheckpointStorage(path) as storage, StrongroomCheckpointStorage(path) as other:
+            saved = [WorkflowCheckpoint("w", "hash", checkpoint_id="c", state={"text": one * 1000}) for one in "xy"]
+            await storage.save(saved.pop())
+            owned = large.owned
+
+            async def then_saved(scope: Scope, owner: str) -> list[str]:
+                found = await owned(scope, owner)
+                while saved:
+                    await other.save(saved.pop())
+                return found
+
+            monkeypatch.setattr(large, "owned", then_saved)
+            assert await storage.delete("c") and texts(storage.opened.ctx) == 0
+
+    asyncio.run(story())

@@ -17,8 +17,9 @@ from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.names import digest
 from strongroom.codec import encode
 from strongroom.errors import Conflict
+from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.store import EXISTS, Commit, Delete, Document, Expect, Get, Put, Scan, new_id
+from strongroom.store import Commit, Delete, Document, Expect, Get, Put, Scan, new_id
 
 KIND = "agent_framework_checkpoint"
 CODEC = "agent_framework.WorkflowCheckpoint/1"
@@ -43,13 +44,19 @@ class StrongroomCheckpointStorage(Closing):
         """Store a checkpoint, durably when this returns, and return its id."""
         text = json.dumps(dumped(checkpoint.to_dict(), self._types))
         loaded(json.loads(text), self._types)  # what could not be restored is refused now
-        name = digest(checkpoint.checkpoint_id)
-        told = await large.named(self._scope, name, text)
-        earlier = await large.owned(self._scope, name) if told.writes else []
+        key = self._scope.key(KIND, digest(checkpoint.checkpoint_id))
+        told = await large.named(self._scope, key.id, text)
         value = {"codec": CODEC, "id": checkpoint.checkpoint_id, "at": checkpoint.timestamp, "json": told.texts[0]}
-        put = Put(self._scope.key(KIND, name), encode(value), {"workflow": digest(checkpoint.workflow_name)})
-        writes = (put, *told.writes, *large.dropping(self._scope, earlier))
-        await self._scope.store.commit(Commit(new_id(), told.expects, writes))
+        put = Put(key, encode(value), {"workflow": digest(checkpoint.workflow_name)})
+        for _ in attempts(f"checkpoint {checkpoint.checkpoint_id!r:.80}"):
+            before = await self._scope.get(Get(key))
+            gone = [] if before is None else large.dropping(self._scope, large.ids_in(before.value.load()))
+            expects = (Expect(key, 0 if before is None else before.version), *told.expects)
+            try:
+                await self._scope.store.commit(Commit(new_id(), expects, (put, *told.writes, *gone)))
+            except Conflict:
+                continue  # somebody has saved or deleted it since: it is theirs that is replaced
+            break
         return checkpoint.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
@@ -73,12 +80,18 @@ class StrongroomCheckpointStorage(Closing):
     async def delete(self, checkpoint_id: str) -> bool:
         """Remove a checkpoint; tell whether there was one."""
         key = self._scope.key(KIND, digest(checkpoint_id))
-        gone = large.dropping(self._scope, await large.owned(self._scope, key.id))
-        try:
-            await self._scope.store.commit(Commit(new_id(), (Expect(key, EXISTS),), (Delete(key), *gone)))
-        except Conflict:
-            return False
-        return True
+        for _ in attempts(f"checkpoint {checkpoint_id!r:.80}"):
+            document = await self._scope.get(Get(key))
+            if document is None:
+                return False
+            gone = large.dropping(self._scope, await large.owned(self._scope, key.id))
+            expects = (Expect(key, document.version),)
+            try:
+                await self._scope.store.commit(Commit(new_id(), expects, (Delete(key), *gone)))
+            except Conflict:
+                continue  # somebody has saved it anew
+            return True
+        raise AssertionError("attempts() raises when it is enough")
 
     async def _all(self, workflow_name: str) -> list[Document]:
         """Return what is stored of a workflow, in the order in which it was first saved."""
