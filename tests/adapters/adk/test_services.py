@@ -276,6 +276,39 @@ async def test_fifty_megabytes_are_an_artifact_and_go_with_it(tmp_path: Path) ->
         assert ask(ctx.store, Scan(ctx.space, large.KIND)).documents == ()
 
 
+async def test_an_artifact_that_is_saved_while_it_is_deleted_leaves_no_large_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large, "INLINE", 100)
+    path, one = tmp_path / "agent.db", {**ONE, "filename": "film", "artifact": types.Part(text="x" * 1000)}
+    with StrongroomArtifactService(path) as service, StrongroomArtifactService(path) as other:
+        await service.save_artifact(**one)
+        ctx, late, commit = service.opened.ctx, [one], type(service._scope.store).commit
+
+        async def then_saved(self: Any, given: Any) -> Any:
+            if late:
+                await other.save_artifact(**late.pop())
+            return await commit(self, given)
+
+        monkeypatch.setattr(type(service._scope.store), "commit", then_saved)
+        await service.delete_artifact(**ONE, filename="film")
+        assert not late and ask(ctx.store, Scan(ctx.space, large.KIND)).documents == ()
+
+
+async def test_a_deleted_session_leaves_no_summary(tmp_path: Path) -> None:
+    with StrongroomSessionService(tmp_path / "agent.db") as service:
+        session = await service.create_session(**ONE)
+        for number in range(30):
+            await service.append_event(session, event(number))
+        ctx = service.opened.ctx
+        talk = ctx.sessions.get("adk/A/u/x")
+        talk.window(100, strategy="summarize_oldest", summarizer=lambda messages: "Zebrowski")
+        store: Any = ctx.store
+        assert "Zebrowski" in str(store.unload(None, 10_000))
+        await service.delete_session(**ONE)
+        assert "Zebrowski" not in str(store.unload(None, 10_000))
+
+
 async def test_what_an_artifact_may_not_be_is_refused(ctx: Any) -> None:
     service = StrongroomArtifactService(ctx)
     with pytest.raises(InputValidationError, match="Session ID"):

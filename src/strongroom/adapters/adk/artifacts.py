@@ -19,11 +19,10 @@ from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
-from strongroom.services.sessions.beside import owned_by
+from strongroom.services.sessions.beside import Taking, owned_by
 from strongroom.store import (
     Append,
     Commit,
-    Delete,
     Entry,
     Expect,
     Get,
@@ -32,7 +31,6 @@ from strongroom.store import (
     Range,
     Record,
     Scan,
-    Truncate,
     Write,
     new_id,
 )
@@ -139,10 +137,8 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        key, stream = self._keys(app_name, user_id, filename, session_id)
-        end = await self._scope.get(Range(stream, 0, 0))
-        gone = large.dropping(self._scope, await large.owned(self._scope, key.id))
-        await self._scope.store.commit(Commit(new_id(), (), (Delete(key), Truncate(stream, end.length), *gone)))
+        key, _ = self._keys(app_name, user_id, filename, session_id)
+        await Taking(self._scope).artifact(key)
 
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None

@@ -33,17 +33,17 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.exact import is_exact
 from strongroom.codec import encode
-from strongroom.errors import Conflict
+from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import owned_by
+from strongroom.services.sessions.beside import Taking, owned_by
+from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.records import Draft, draft, opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending
 from strongroom.store import (
     MAX_NAME,
     Commit,
-    Delete,
     Document,
     Expect,
     Get,
@@ -54,7 +54,6 @@ from strongroom.store import (
     Record,
     Scan,
     Tail,
-    Truncate,
     Write,
     new_id,
 )
@@ -161,10 +160,12 @@ class StrongroomSessionService(BaseSessionService, Closing):
         return ListSessionsResponse(sessions=made)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        key, *_, stream = self._keys(app_name, user_id, session_id.strip())
-        end = await self._scope.get(Range(stream, 0, 0))
-        gone: list[Write] = [Delete(key), Delete(self._scope.key(SESSION, key.id)), Truncate(stream, end.length)]
-        await self._commit([], gone)
+        name = session_name(app_name, user_id, session_id.strip())
+        await Taking(self._scope).of_session(name)
+        try:
+            await delete(self._scope, name, None)
+        except NotFound:
+            pass
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         document = await self._scope.get(Get(self._keys(app_name, user_id, "")[2]))

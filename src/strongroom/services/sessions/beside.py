@@ -105,13 +105,25 @@ class Taking(Struct, frozen=True):
             await self._all([one async for one in self._found("adk_artifact", {"scope": here})])
 
     async def _all(self, documents: Iterable[Document]) -> None:
-        writes: list[Write] = []
-        for one in documents:
-            writes.append(Delete(one.key))
+        found = list(documents)
+        await self._in_steps([Delete(one.key) for one in found if one.key.kind != "adk_artifact"])
+        for one in found:
             if one.key.kind == "adk_artifact":
-                writes.append(Truncate(self.scope.key("adk_artifact_version", one.key.id), NEVER))
-                writes += await self._large(one.key.id)
-        await self._in_steps(writes)
+                await self.artifact(one.key)
+
+    async def artifact(self, key: Key) -> None:
+        """Take away an artifact of ADK with all its versions, also one that is saved meanwhile."""
+        for _ in attempts(f"{key.kind} {key.id!r}"):
+            document = await self.scope.get(Get(key))
+            if document is None:
+                return
+            versions = Truncate(self.scope.key("adk_artifact_version", key.id), NEVER)
+            gone = [Delete(key), versions, *await self._large(key.id)]
+            try:
+                await self.commit(gone, [Expect(key, document.version)])
+            except Conflict:
+                continue
+            return
 
     # ---- LangGraph --------------------------------------------------------------------------------------------------
 
@@ -186,8 +198,12 @@ class Taking(Struct, frozen=True):
             before = part.records[0].index
 
     async def _large(self, owner: str) -> list[Write]:
-        """Return what takes away texts that are too large for a record, which adapters keep in pieces."""
-        found = [one.key.id async for one in self._found("adapter_large", {"owner": owner})]
+        """Return what takes away texts that are too large for a record, which adapters keep in pieces.
+
+        One that is only staged may be about to begin anew what is deleted; whoever erases takes it too.
+        """
+        every = [one async for one in self._found("adapter_large", {"owner": owner})]
+        found = [one.key.id for one in every if self.erases is not None or "staged" not in one.tags]
         kinds = ("adapter_large", "adapter_large_piece")
         return [Delete(self.scope.key(kind, one)) for one in found for kind in kinds]
 
