@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +32,8 @@ from pydantic_ai.usage import RequestUsage
 
 import strongroom
 from strongroom import NotFound
-from strongroom.adapters.pydantic_ai import StrongroomConversationStore
+from strongroom.adapters.pydantic_ai import StrongroomConversationStore, conversations
+from strongroom.services.sessions import writes
 
 ATTACHED = BinaryContent(b"\0\xff", media_type="application/pdf")
 MESSAGES: list[ModelMessage] = [
@@ -266,6 +268,37 @@ async def test_a_deleted_conversation_leaves_nothing(store: StrongroomConversati
         await store.read_entry(entry.id)
     with pytest.raises(NotFound):
         store.opened.ctx.sessions.get("pydantic_ai/c")
+
+
+async def test_a_deletion_that_broke_off_is_hidden_at_once_and_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    for module in (conversations, writes):
+        monkeypatch.setattr(module, "DELETED_AT_ONCE", 2)
+    with StrongroomConversationStore(tmp_path / "agent.db") as store:
+        entries = await store.save(talk("c", *[asked(str(number)) for number in range(7)]))
+        port = type(store.opened.awaitable.store)
+        commit, left = port.commit, [1]
+
+        async def once(self: Any, given: Any) -> Any:
+            if not left:
+                raise Killed
+            left.pop()
+            return await commit(self, given)
+
+        monkeypatch.setattr(port, "commit", once)
+        with pytest.raises(Killed):
+            await store.delete("c")
+        monkeypatch.setattr(port, "commit", commit)
+        assert await store.load("c") is None and await store.list_conversations() == []
+        assert await store.read_entry(entries[-1].id) == entries[-1]
+        await store.delete("c")
+        for entry in entries:
+            with pytest.raises(LookupError):
+                await store.read_entry(entry.id)
 
 
 async def test_a_conversation_whose_session_was_deleted_begins_anew(store: StrongroomConversationStore) -> None:

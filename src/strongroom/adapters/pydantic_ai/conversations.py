@@ -145,29 +145,49 @@ class StrongroomConversationStore(ConversationStore, Closing):
             return
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Remove a conversation with all its entries for good. Its forks have their own."""
+        """Remove a conversation with all its entries for good. Its forks have their own.
+
+        Gone at once, those of a long one in steps. The record goes last: so if the process dies in between, a repeat
+        finds what is left.
+        """
         scope = self._scope
         for _ in attempts(f"conversation {conversation_id!r:.80}"):
             stored = await self._stored(conversation_id)
-            if stored.record is None or stored.revision != expected_revision:
+            if stored.record is None or record_of(stored.record).revision != expected_revision:
                 raise ConversationConflict(conversation_id)
             scan = Scan(scope.space, ENTRY, {"in": digest(stored.name)}, limit=PAGE)
             places = [one.key async for page in scope.pages(scan) for one in page]
             stream, first, length = scope.key(MESSAGE, stored.name), stored.end.first, stored.end.length
-            expects = Expect(stored.record.key, stored.record.version), Expect(stream, length)
-            gone = [stored.record.key, *places[:DELETED_AT_ONCE]]
+            as_read, last = Expect(stored.record.key, stored.record.version), Delete(stored.record.key)
+            many = max(len(places), length - first)
+            gone = [*deleting(scope, stored.name, first), *map(Delete, places[:DELETED_AT_ONCE])]
+            is_long = many > DELETED_AT_ONCE
             try:
-                await scope.store.commit(
-                    Commit(new_id(), expects, (*deleting(scope, stored.name, first), *map(Delete, gone)))
-                )
+                writes = gone if is_long else [*gone, last]
+                await scope.store.commit(Commit(new_id(), (as_read, Expect(stream, length)), tuple(writes)))
             except Conflict:
                 continue
             # One commit that removes all of a long one would keep every other writer waiting.
-            for start in range(DELETED_AT_ONCE, max(len(places), length - first), DELETED_AT_ONCE):
+            for start in range(DELETED_AT_ONCE, many, DELETED_AT_ONCE):
                 stop = start + DELETED_AT_ONCE
                 old = Truncate(stream, min(first + stop, length))
                 await scope.store.commit(Commit(new_id(), (), (old, *map(Delete, places[start:stop]))))
+            if is_long:
+                try:
+                    await scope.store.commit(Commit(new_id(), (as_read,), (last,)))
+                except Conflict:
+                    pass  # somebody has begun it anew
             return
+
+    async def delete(self, conversation_id: str, *, scope: str | None = None) -> None:
+        """Remove a conversation, or what is left of one whose removal broke off."""
+        await super().delete(conversation_id, scope=scope)
+        left = (await self._stored(conversation_id)).record
+        if left is not None and scope in (None, record_of(left).scope):
+            try:
+                await self.delete_record(conversation_id, expected_revision=record_of(left).revision)
+            except ConversationConflict:
+                pass  # somebody else has removed it, or begun it anew
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         line = await self._line(entry_id, limit=1)
