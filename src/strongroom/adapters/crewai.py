@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from strongroom.adapters.extras import without
+from strongroom.services.sessions.beside import digest
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -27,7 +28,6 @@ except ModuleNotFoundError as missing:
     raise without(missing, "crewai") from None
 
 from strongroom.adapters.contexts import Closing, Opened, Where
-from strongroom.adapters.names import digest
 from strongroom.bridge import run
 from strongroom.codec import encode
 from strongroom.errors import Conflict

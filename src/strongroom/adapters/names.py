@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
+from strongroom.services.sessions.beside import digest
 from strongroom.store import MAX_NAME
-
-
-def digest(*parts: str) -> str:
-    """Return a short word for texts: another one for other texts, and for the same ones divided otherwise."""
-    whole = "".join(f"{len(part)}:{part}" for part in parts)
-    return blake2b(whole.encode(errors="surrogatepass"), digest_size=12).hexdigest()
 
 
 def session_name(framework: str, *parts: str) -> str:

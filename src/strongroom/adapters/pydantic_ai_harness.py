@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from strongroom.adapters.extras import without
+from strongroom.services.sessions.beside import digest
 
 try:
     from pydantic_ai_harness.memory import (
@@ -25,7 +26,6 @@ except ModuleNotFoundError as missing:
     raise without(missing, "pydantic-ai-harness") from None
 
 from strongroom.adapters.contexts import Closing, Opened, Where
-from strongroom.adapters.names import digest
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.retry import attempts

@@ -14,12 +14,11 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
 from strongroom.adapters import large
-from strongroom.adapters.adk.sessions import digest
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
-from strongroom.services.sessions.beside import Taking, owned_by
+from strongroom.services.sessions.beside import Taking, digest, owned_by
 from strongroom.store import (
     Append,
     Commit,

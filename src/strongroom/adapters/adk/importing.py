@@ -17,14 +17,14 @@ from google.adk.events.event import Event
 from msgspec import Struct
 from pydantic import ValidationError
 
-from strongroom.adapters.adk.sessions import SHARED, begun, digest, keys_of, opening, put, saying
+from strongroom.adapters.adk.sessions import SHARED, begun, keys_of, opening, put, saying
 from strongroom.adapters.sources import Source, loaded
 from strongroom.blocking import Context
 from strongroom.bridge import Inline, run
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import owned_by
+from strongroom.services.sessions.beside import digest, owned_by
 from strongroom.services.sessions.state import SESSION, parse
 from strongroom.store import Commit, Expect, Get, Put, Range, Write, new_id
 

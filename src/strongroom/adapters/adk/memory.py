@@ -16,11 +16,11 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
 from strongroom import retrieval
-from strongroom.adapters.adk.sessions import digest, spoken
+from strongroom.adapters.adk.sessions import spoken
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.bridge import can_search
 from strongroom.codec import encode
-from strongroom.services.sessions.beside import owned_by
+from strongroom.services.sessions.beside import digest, owned_by
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Commit, Delete, Document, Find, Found, Get, Key, Put, Scan, Write, new_id
 

@@ -17,7 +17,6 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 from google.adk.errors import StaleSessionError
@@ -36,7 +35,7 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import Taking, owned_by
+from strongroom.services.sessions.beside import Taking, digest, owned_by
 from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.records import Draft, draft, opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, parse
@@ -63,11 +62,6 @@ SHARED = "adk_state"
 PAGE = 500
 
 logger = logging.getLogger(__name__)
-
-
-def digest(*parts: str) -> str:
-    whole = "".join(f"{len(part)}:{part}" for part in parts)
-    return blake2b(whole.encode(errors="surrogatepass"), digest_size=12).hexdigest()
 
 
 def session_name(app: str, user: str, id: str) -> str:

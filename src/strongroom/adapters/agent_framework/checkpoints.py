@@ -14,11 +14,11 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from strongroom.adapters import large
 from strongroom.adapters.agent_framework.plain import dumped, loaded, named
 from strongroom.adapters.contexts import Closing, Opened, Where
-from strongroom.adapters.names import digest
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
+from strongroom.services.sessions.beside import digest
 from strongroom.store import Commit, Delete, Document, Expect, Get, Put, Scan, new_id
 
 KIND = "agent_framework_checkpoint"

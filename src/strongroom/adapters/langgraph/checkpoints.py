@@ -26,7 +26,6 @@ from strongroom.adapters.langgraph.lines import (
     Line,
     Stored,
     Talk,
-    digest,
     look,
     named,
     session_id,
@@ -38,7 +37,7 @@ from strongroom.adapters.langgraph.reading import Reading, config_of, covering, 
 from strongroom.codec import Json, encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
-from strongroom.services.sessions.beside import owned_by
+from strongroom.services.sessions.beside import digest, owned_by
 from strongroom.services.sessions.records import draft
 from strongroom.services.sessions.state import OWNER, SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from msgspec import Struct
 
-from strongroom.adapters.langgraph.lines import CHECKPOINT, LINE, Line, Stored, digest, facts_of, look, named
+from strongroom.adapters.langgraph.lines import CHECKPOINT, LINE, Line, Stored, facts_of, look, named
 from strongroom.scope import Scope
+from strongroom.services.sessions.beside import digest
 from strongroom.store import Range, Scan, Tail
 
 MOST_LINES = 1000

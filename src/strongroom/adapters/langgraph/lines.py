@@ -17,7 +17,6 @@ expects the line as it was seen, so whoever loses a race looks again and the pla
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -26,7 +25,7 @@ from msgspec import Struct
 from strongroom.adapters.langgraph.lists import Known, Ranges
 from strongroom.codec import Json, encode
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import owned_by
+from strongroom.services.sessions.beside import digest, owned_by, plain
 from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION, State
 from strongroom.store import MAX_NAME, Document, Expect, Get, Key, Put, Record, Tail
 
@@ -38,11 +37,6 @@ ITEM = "langgraph_item"
 RUN = "langgraph_run"
 SESSION_PREFIX = "langgraph/"
 MESSAGES = "messages"
-
-
-def digest(*parts: str) -> str:
-    whole = "".join(f"{len(part)}:{part}" for part in parts)
-    return blake2b(whole.encode(errors="surrogatepass"), digest_size=12).hexdigest()
 
 
 def session_id(thread: str) -> str:
@@ -123,7 +117,7 @@ class Line(Struct, frozen=True):
         return scope.key(kind, self.id)
 
     def writes(self, scope: Scope, id: str) -> Key:
-        return scope.key(WRITES, self.id + (id if len(id) <= 64 and id.isprintable() else digest(id)))
+        return scope.key(WRITES, self.id + plain(id))
 
     def is_session(self, channel: str) -> bool:
         return channel == MESSAGES and not self.ns

@@ -11,9 +11,10 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, PendingWrite,
 
 from strongroom.adapters import large
 from strongroom.adapters.langgraph.finding import Finding
-from strongroom.adapters.langgraph.lines import CHECKPOINT, Line, Stored, digest, look, named
+from strongroom.adapters.langgraph.lines import CHECKPOINT, Line, Stored, look, named
 from strongroom.adapters.langgraph.lists import Item, Known, Ranges, places_of, spelled
 from strongroom.adapters.langgraph.messages import loaded, loaded_written
+from strongroom.services.sessions.beside import digest
 from strongroom.store import Key, Range, Record, Slice
 
 FEW = 16  # checkpoints that a list puts together at once

@@ -32,12 +32,12 @@ from msgspec import Struct
 
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.langgraph.filters import fits_name, is_match, packed_vector, ranked
-from strongroom.adapters.langgraph.lines import digest
 from strongroom.bridge import can_search, run
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
+from strongroom.services.sessions.beside import digest
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Commit, Delete, Document, Expect, Find, Found, Key, Put, Scan, Write, new_id
 from strongroom.values import iso, moment

@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from strongroom.adapters.mem0.points import Damaged, Stored, read
 from strongroom.adapters.mem0.shapes import OWNERS, SINCE, TAGGED, end_of, metadata_of, tags, whose_and_tags
-from strongroom.adapters.names import digest
 from strongroom.adapters.sources import POSTGRES, Source
 from strongroom.blocking import Context
 from strongroom.errors import InvalidInput, NotFound
+from strongroom.services.sessions.beside import digest
 
 COLLECTION = "mem0"
 WHAT = "memories of mem0"

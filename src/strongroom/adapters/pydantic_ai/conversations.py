@@ -37,13 +37,13 @@ from msgspec import Struct, structs
 from pydantic import TypeAdapter
 
 from strongroom.adapters.contexts import Closing, Opened, Where
-from strongroom.adapters.names import digest, session_name
+from strongroom.adapters.names import session_name
 from strongroom.adapters.pydantic_ai.entries import EntryPosition, Found, drafted, entries_of, follow
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import owned_by
+from strongroom.services.sessions.beside import digest, owned_by
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, joined, parse, show
 from strongroom.services.sessions.writes import DELETED_AT_ONCE, Batch, appending, deleting
 from strongroom.store import (
