@@ -113,3 +113,13 @@ async def test_a_repeat_of_what_was_erased_since_says_so_and_brings_nothing_back
     again = await add()
     assert (again.id, again.status) == (first.id, "erased")
     assert list(await ctx.memories.list(user_id="ana")) == [] == list(await ctx.memories.pending())
+
+
+@pytest.mark.parametrize("change", ["update", "delete"])
+async def test_a_change_that_is_repeated_after_its_memory_was_erased_says_so(ctx: Any, change: str) -> None:
+    added = await ctx.memories.add("likes tea", user_id="ana", tags=["drink"])
+    arguments = (added.id, "likes coffee") if change == "update" else (added.id,)
+    first = await getattr(ctx.memories, change)(*arguments, commit_id="c")
+    await ctx.memories.erase(memory_id=added.id)
+    again = await getattr(ctx.memories, change)(*arguments, commit_id="c")
+    assert (again.id, again.status) == (first.id, "erased")

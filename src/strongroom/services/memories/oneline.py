@@ -13,28 +13,28 @@ from typing import Any
 import msgspec
 
 from strongroom.arguments import checked
-from strongroom.errors import NotFound
-from strongroom.scope import Scope
-from strongroom.services.memories.batches import waits_in
 from strongroom.services.memories.erasure import GONE
-from strongroom.services.memories.values import Batch, Memory, ScopeName, Trust, Type, Written
+from strongroom.services.memories.requests import KEPT
+from strongroom.services.memories.values import Batch, ScopeName, Trust, Type, Written
 
-_KEPT = ("type", "scope", "confidence", "user_id", "project_id", "tags", "metadata", "expires_at", "source_refs")
+# What stands in a request for what its caller does not say, and is kept from the memory it is about.
+_UNSAID: dict[str, Any] = {"type": "fact", "scope": "global", "confidence": 1.0, "source_refs": []}
 
 
 @checked
 class OneLine:
     """What a program does with memories by itself."""
 
-    _scope: Scope
-
     @abstractmethod
     async def _one(
-        self, request: Any, about: str, proposer: str | None, run_id: str | None, commit_id: str | None
+        self,
+        request: Any,
+        about: str,
+        proposer: str | None,
+        run_id: str | None,
+        commit_id: str | None,
+        kept: Sequence[str] = (),
     ) -> Batch: ...
-
-    @abstractmethod
-    async def get(self, memory_id: str) -> Memory: ...
 
     async def add(
         self,
@@ -114,9 +114,11 @@ class OneLine:
             "valid_until": valid_until,
             "expires_at": expires_at,
         }
-        request = await self._like(memory_id) | {name: value for name, value in changed.items() if value is not None}
-        request |= {"op": "supersede", "supersedes": [memory_id], "content": content, "rationale": rationale}
-        return _written(await self._one(request, f"update {memory_id}", proposer, run_id, commit_id))
+        said = {name: value for name, value in changed.items() if value is not None}
+        request = _UNSAID | said | {"op": "supersede", "supersedes": [memory_id]}
+        request |= {"content": content, "rationale": rationale}
+        kept = [name for name in KEPT if name not in said]
+        return _written(await self._one(request, f"update {memory_id}", proposer, run_id, commit_id, kept))
 
     async def delete(
         self,
@@ -128,29 +130,12 @@ class OneLine:
         commit_id: str | None = None,
     ) -> Written:
         """Stop finding a memory. It stays in `history`; `erase` is what leaves nothing of it."""
-        request = await self._like(memory_id)
-        request |= {"op": "deprecate", "target_memory_id": memory_id, "content": "(deleted)", "rationale": reason}
-        written = _written(await self._one(request, f"delete {memory_id}", proposer, run_id, commit_id))
+        request = _UNSAID | {"op": "deprecate", "target_memory_id": memory_id}
+        request |= {"content": "(deleted)", "rationale": reason}
+        written = _written(await self._one(request, f"delete {memory_id}", proposer, run_id, commit_id, KEPT))
         return msgspec.structs.replace(
             written, id=memory_id, status="deprecated" if written.status == "active" else written.status
         )
-
-    async def _like(self, memory_id: str) -> dict[str, Any]:
-        """Return the fields that a request about a memory has in common with it."""
-        try:
-            memory = await self.get(memory_id)
-        except NotFound as problem:
-            batch_id = await waits_in(self._scope, memory_id)
-            if batch_id is None:
-                raise NotFound(f"{problem}; nothing changed", kind=problem.kind, id=problem.id) from None
-            raise NotFound(
-                f"memory {memory_id!r} is not known yet: it waits for a review in batch {batch_id!r}; nothing changed",
-                kind="pending_memory",
-                id=memory_id,
-            ) from None
-        return {name: value for name, value in msgspec.to_builtins(memory).items() if name in _KEPT} | {
-            "source_refs": list(memory.source_refs)
-        }
 
 
 def _written(batch: Batch) -> Written:

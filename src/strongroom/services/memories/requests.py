@@ -15,10 +15,22 @@ from strongroom.errors import InvalidInput
 from strongroom.services.memories import screening
 from strongroom.services.memories.keys import OUR_IDS
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.values import SCHEMA_VERSION, Op, Proposal, Request, ScopeName, Trust, Type, lowest
+from strongroom.services.memories.values import (
+    SCHEMA_VERSION,
+    Memory,
+    Op,
+    Proposal,
+    Request,
+    ScopeName,
+    Trust,
+    Type,
+    lowest,
+)
 from strongroom.store import require_name
 
 UNCHANGED = "nothing changed"
+# What a request about one memory may keep from it: whatever its caller does not say anew.
+KEPT = ("type", "scope", "confidence", "user_id", "project_id", "tags", "metadata", "expires_at", "source_refs")
 _FIELDS = {field.encode_name: field.required for field in msgspec.structs.fields(Request)}
 _CHOICES: dict[str, tuple[object, ...]] = {
     "_schema_version": ("2.1",),
@@ -39,6 +51,18 @@ def read_requests(given: Any) -> list[Request]:
         return msgspec.convert(plain, list[Request])
     except msgspec.ValidationError:
         return [_read(one, f"$[{place}]") for place, one in enumerate(plain)]
+
+
+def require_kept(requests: Sequence[Request], kept: Sequence[str]) -> None:
+    """Refuse to keep what a memory does not have, or to keep anything where a request is not about one memory."""
+    known = isinstance(kept, list | tuple) and all(name in KEPT for name in kept)  # it may come from elsewhere
+    if kept and not (known and [len(replaced(one)) for one in requests] == [1]):
+        raise InvalidInput(f"one request about one memory may keep {', '.join(KEPT)} of it; {UNCHANGED}", path="kept")
+
+
+def keeping(request: Request, memory: Memory, kept: Sequence[str]) -> Request:
+    """Return a request with what it keeps of the memory it is about."""
+    return replace(request, **{name: getattr(memory, name) for name in kept})
 
 
 def normal(requests: Sequence[Request]) -> list[Request]:

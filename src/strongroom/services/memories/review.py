@@ -28,15 +28,17 @@ from strongroom.services.memories.batches import (
     stage_or_commit,
     told,
     turn_down,
+    waits_in,
 )
 from strongroom.services.memories.decisions import BatchWrites, decide, looks_around
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.policy import AUTO_REVIEWER, PROGRAM, Policy, require_not_program
-from strongroom.services.memories.requests import normal, read_requests, stage
+from strongroom.services.memories.requests import keeping, normal, read_requests, replaced, require_kept, stage
 from strongroom.services.memories.search import Search
 from strongroom.services.memories.values import (
     Batch,
     Committed,
+    Memory,
     MemoryRequest,
     Request,
     Results,
@@ -85,10 +87,14 @@ class Review:
         run_id: str | None = None,
         batch_id: str | None = None,
         about: str = "",
+        kept: Sequence[str] = (),
         commit_id: str | None = None,
     ) -> Batch:
-        """Stage or commit requests, also those of the program itself, which say what they are about."""
-        return await perform(self._scope, *self._proposing(requests, proposer, run_id, batch_id, about, commit_id))
+        """Stage or commit requests, also those of the program itself, which say what they are about. What is `kept` of
+        the memory that a request is about is looked up when it is made: a repeat says the same, whatever became of it.
+        """
+        prepared = self._proposing(requests, proposer, run_id, batch_id, about, kept, commit_id)
+        return await perform(self._scope, *prepared)
 
     def _proposing(
         self,
@@ -97,19 +103,22 @@ class Review:
         run_id: str | None,
         batch_id: str | None,
         about: str = "",
+        kept: Sequence[str] = (),
         commit_id: str | None = None,
     ) -> Prepared[Batch]:
         """Look at the form of requests, and say how they are staged or committed."""
         wanted = read_requests(requests)
+        require_kept(wanted, kept)
         id = "batch_" + os.urandom(10).hex() if batch_id is None else require_name(batch_id, "a batch_id")
         require_name(proposer, "a proposer")
         if run_id is not None:
             require_name(run_id, "a run_id")
         said = {"proposer": proposer, "run_id": run_id, "batch_id": batch_id} | ({"about": about} if about else {})
-        content = pack({"requests": normal(wanted), **said})
+        content = pack({"requests": normal(wanted), **said, **({"kept": kept} if kept else {})})
 
         async def attempt() -> Plan[Batch] | None:
-            staged = await self._staged(wanted, id, proposer, run_id, about, named=batch_id is not None)
+            whole = [keeping(one, await self._replaced(one), kept) for one in wanted] if kept else wanted
+            staged = await self._staged(whole, id, proposer, run_id, about, named=batch_id is not None)
             if staged is None:
                 return None
             expects, writes, batch = staged
@@ -153,17 +162,40 @@ class Review:
         return *await told(scope, made, proposer, proposed=True), made.batch
 
     async def _one(
-        self, request: Any, about: str, proposer: str | None, run_id: str | None, commit_id: str | None
+        self,
+        request: Any,
+        about: str,
+        proposer: str | None,
+        run_id: str | None,
+        commit_id: str | None,
+        kept: Sequence[str] = (),
     ) -> Batch:
         who = PROGRAM if proposer is None else require_not_program(proposer)
         try:
-            return await self._propose(request, proposer=who, run_id=run_id, about=about, commit_id=commit_id)
+            return await self._propose(
+                request, proposer=who, run_id=run_id, about=about, kept=kept, commit_id=commit_id
+            )
         except StrongroomError as problem:  # of one request, its place in a list tells nothing
             if str(problem).startswith("$[0]"):
                 problem.args = (str(problem).removeprefix("$[0]: "),)
                 if isinstance(problem, InvalidInput):
                     problem.path = ""
             raise
+
+    async def _replaced(self, request: Request) -> Memory:
+        """Return the memory that a request would end, or say where it waits to become one."""
+        [id] = replaced(request)
+        try:
+            return load(await self._document(keys.MEMORY, id, writing=True), Memory)
+        except NotFound:
+            batch_id = await waits_in(self._scope, id)
+            if batch_id is None:
+                raise
+            raise NotFound(
+                f"memory {id!r} is not known yet: it waits for a review in batch {batch_id!r}; nothing changed",
+                kind="pending_memory",
+                id=id,
+            ) from None
 
     async def batch(self, batch_id: str) -> Batch:
         """Return a batch, whatever became of it."""
