@@ -12,7 +12,9 @@ from strongroom.bridge import Inline
 from strongroom.context import AsyncContext
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import Scope, now
+from strongroom.services.memories import search
 from strongroom.services.memories.policy import Policy
+from strongroom.services.memories.revocations import Revocations
 from strongroom.services.memories.values import LABELS, at_least, lowest
 from strongroom.store import Store
 from tests.awaitable import Awaitable
@@ -88,6 +90,32 @@ async def test_a_memory_itself_can_be_revoked(ctx: Any) -> None:
     await known(ctx, mcr("alpha two", source_refs=[a]), mcr("alpha three"))
     assert (await ctx.memories.revoke(source_ref=a)).memories == 2
     assert await contents(ctx, "alpha") == ["alpha three"]
+
+
+async def test_an_erased_memory_stays_erased_when_it_is_revoked(ctx: Any) -> None:
+    a = (await ctx.memories.add("likes tea", user_id="ana")).id
+    await ctx.memories.erase(memory_id=a)
+    erased = await ctx.memories.get(a)
+    assert list(await ctx.memories.would_revoke(source_ref=a)) == []
+    assert (await ctx.memories.revoke(source_ref=a, by="ben", reason="Ana asked")).memories == 0
+    assert await ctx.memories.get(a) == erased
+
+
+async def test_what_was_revoked_is_not_found_however_many_revocations_are_under_way(
+    ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "OPEN", 2)
+    await known(ctx, mcr("alpha one", source_refs=["last"]))
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(Revocations, "_finish", _killed)
+        for source_ref in ("first", "second", "third", "last"):
+            with pytest.raises(InterruptedError):
+                await ctx.memories.revoke(source_ref=source_ref)
+    assert await contents(ctx, "alpha") == []
+
+
+async def _killed(*_: object) -> Any:
+    raise InterruptedError
 
 
 async def test_more_than_one_page_is_revoked(ctx: Any) -> None:

@@ -56,8 +56,8 @@ class Revocations:
         found: dict[str, Memory] = {}
         if keys.can_be_id(source_ref):
             itself = await self._scope.get(Get(self._scope.key(keys.MEMORY, source_ref)))
-            if itself is not None:
-                found[source_ref] = load(itself, Memory)
+            if itself is not None and (memory := load(itself, Memory)).status != "erased":
+                found[source_ref] = memory
         level = [source_ref]
         walked = {source_ref}
         while level:
@@ -128,7 +128,7 @@ class Revocations:
         walked: set[str] = set()
         if keys.can_be_id(root):
             itself = await self._scope.get(Get(self._scope.key(keys.MEMORY, root)))
-            if itself is not None:
+            if itself is not None and load(itself, Memory).status != "erased":
                 walked.add(root)
                 await self._end([itself.key], "revoked", revoked.by, revoked.reason)
         level = {root}
@@ -167,4 +167,5 @@ class Revocations:
 
 
 def _may_become(memory: Memory, status: End) -> bool:
-    return status == "revoked" or memory.status == "active"
+    """Tell whether a memory can be ended so. Of an erased one nothing is left that could be revoked."""
+    return memory.status == "active" or (status == "revoked" and memory.status != "erased")

@@ -288,13 +288,17 @@ class Search:
             open_ones = Scan(self._scope.space, keys.REVOCATION, {"status": "open"}, limit=OPEN)
             wanted = [Get(self._scope.key(keys.MEMORY, hit.memory.id)) for hit in part]
             [revocations], documents = await self._scope.read_all([open_ones], wanted)
+            sources = {load(document, Revoked).source_ref for document in revocations.documents}
+            if revocations.next is not None:
+                # The memories once more, and last: whatever was closed while we read has ended its own by then.
+                sources |= await self._under_way(replace(open_ones, after=revocations.next))
+                documents = await self._scope.get_all(wanted)
             now = moment(self._scope.clock())
             current = [
                 replace(hit, memory=memory)
                 for hit, document in zip(part, documents, strict=True)
                 if document is not None and lens.shows(memory := load(document, Memory), now)
             ]
-            sources = {load(document, Revoked).source_ref for document in revocations.documents}
             condemned = await self._derived(sources, [hit.memory for hit in current]) if sources else set()
             kept += [hit for hit in current if hit.memory.id not in condemned]
             if len(kept) >= k:
@@ -324,11 +328,16 @@ class Search:
 
     async def standing(self, memories: Sequence[Memory]) -> list[Memory]:
         """Return those that were not revoked, even by a revocation that is still under way."""
-        sources: set[str] = set()
-        async for page in self._scope.pages(Scan(self._scope.space, keys.REVOCATION, {"status": "open"})):
-            sources.update(load(document, Revoked).source_ref for document in page)
+        sources = await self._under_way(Scan(self._scope.space, keys.REVOCATION, {"status": "open"}))
         condemned = await self._derived(sources, memories) if sources else set()
         return [memory for memory in memories if memory.status != "revoked" and memory.id not in condemned]
+
+    async def _under_way(self, revocations: Scan) -> set[str]:
+        """Return the sources whose revocation is still under way."""
+        sources: set[str] = set()
+        async for page in self._scope.pages(revocations):
+            sources.update(load(document, Revoked).source_ref for document in page)
+        return sources
 
     # ---- what is alike ----------------------------------------------------------------------------------------------
 
