@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 import strongroom
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
 from strongroom.embedders import Embedder
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, NotFound, Unavailable
+from strongroom.scope import Scope
+from strongroom.services.memories.policy import Policy
 from strongroom.store import Commit, Receipt
 from tests.awaitable import Awaitable
 from tests.services.memory_samples import mcr
@@ -639,3 +644,26 @@ def test_a_turn_that_is_made_raises_nothing_although_nothing_can_be_read_afterwa
             turn.update(run, status="BUSY")
         ctx.store.read = read  # type: ignore[method-assign]
         assert len(turn.results()) == 2 and len(session.load()) == 1
+
+
+async def test_a_turn_that_proposes_what_another_worker_adds_meanwhile_is_planned_anew() -> None:
+    policy = Policy(auto_commit=frozenset({"importer"}))
+    store = MemoryStore()
+    there = AsyncContext(Scope(Inline(store)))
+    there.memories = there.memories.using(policy=policy)
+
+    class Overtaken(Inline):
+        late = False
+
+        async def commit(self, commit: Commit) -> Receipt:
+            if not self.late:
+                self.late = True
+                await there.memories.propose([mcr("likes tea")], proposer="importer")
+            return await super().commit(commit)
+
+    here = AsyncContext(Scope(Overtaken(store)))
+    here.memories = here.memories.using(policy=policy)
+    async with here.turn() as turn:
+        turn.propose([mcr("likes tea")], proposer="importer")
+    [batch] = await turn.results()
+    assert [each.outcome for each in batch.proposals] == ["duplicate"]

@@ -129,12 +129,11 @@ async def plan(
     for part, id in zip(parts, ids, strict=True):
         await part.plan(over, id)
     expects, writes = store.expects, tuple(store.writes)
-    expected = {expect.key for expect in expects}
 
     def refusal(conflict: Conflict) -> StrongroomError | None:
+        # Also what nobody expected, a content that somebody else has claimed: planned anew, the part sees whose it is.
         lost(conflict)
-        # What nobody expected, such as a name that somebody else claims, is no race: it would be lost again.
-        return None if conflict.key in expected else conflict
+        return None
 
     answer = _answer([store.spans[id] for id in ids], [part.operation.life for part in parts])
     return Plan(expects, writes, lambda receipt: Made(receipt, writes), answer, refusal)
