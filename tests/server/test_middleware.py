@@ -112,6 +112,19 @@ def test_metrics_tell_what_models_came_to(shared: Served, admin: httpx.Client) -
     assert 'strongroom_model_cost_total{model="m-1 \\"beta\\""} 0.75\n' in text
 
 
+def test_metrics_count_a_repeat_once(shared: Served, admin: httpx.Client) -> None:
+    action = {"action": "answer", "model": "repeated", "tokens_in": 100}
+    admin.post("/runs", json={"objective": "o", "run_id": "repeats"})
+    body = {"type": "MODEL_ACTION", "payload": action}
+    for _ in range(3):
+        admin.post("/runs/repeats/events", json=body, headers={"Idempotency-Key": "k"})
+    with strongroom.connect(shared.url, key=shared.key(role="writer")) as ctx:
+        run = ctx.runs.get("repeats")
+        for _ in range(3):
+            run.record("MODEL_ACTION", action, commit_id="c")
+    assert 'strongroom_model_tokens_in_total{model="repeated"} 200\n' in admin.get("/metrics").text
+
+
 def test_metrics_name_so_many_models_and_no_more() -> None:
     with served() as started, strongroom.connect(started.url, key=started.key()) as ctx:
         run = ctx.runs.create(objective="o")

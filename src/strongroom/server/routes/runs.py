@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from strongroom.errors import Conflict, InvalidInput
+from strongroom.operations import witnessing
 from strongroom.server.request import Limit, Natural, Request, natural
 from strongroom.server.responses import Refusal, lost_race, reply
 from strongroom.server.router import Endpoints
@@ -208,10 +209,12 @@ async def update(request: Request[Patch, None]) -> Response:
 async def record(request: Request[NewEvent, None]) -> Event:
     run = await _run(request)
     wanted = request.content
-    made = await run.record(
-        wanted.type, wanted.payload, actor=request.caller.name, parent=wanted.parent, commit_id=request.commit_id
-    )
-    request.app.state.metrics.record(request.caller.space, wanted.type, wanted.payload)
+    with witnessing(request.commit_id or "") as witness:  # without an id, it is nobody's repeat
+        made = await run.record(
+            wanted.type, wanted.payload, actor=request.caller.name, parent=wanted.parent, commit_id=request.commit_id
+        )
+    if witness.receipt is None or not witness.receipt.repeated:
+        request.app.state.metrics.record(request.caller.space, wanted.type, wanted.payload)
     return made
 
 
