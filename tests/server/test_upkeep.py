@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
+import strongroom
 from strongroom.opening import open_store
+from strongroom.server import upkeep
+from strongroom.server.settings import Settings
 from strongroom.server.telemetry import Figures, Metrics
-from strongroom.server.upkeep import Known, LastCheck, Size, with_check
+from strongroom.server.upkeep import Known, LastCheck, Size, Upkeep, with_check
 from tests.conftest import STORES
 from tests.server.conftest import client
 from tests.server.serving import Served, served
@@ -110,3 +114,26 @@ def test_quantiles_are_the_bounds_of_a_histogram() -> None:
     [(_, _, figures)] = metrics.slowest()
     assert [figures.quantile(share) for share in (0.25, 0.5, 0.75, 1.0)] == [0.001, 0.0025, 0.005, 20.0]
     assert Figures().quantile(0.5) == 0.0
+
+
+async def test_a_backup_is_kept_though_another_workers_check_takes_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, made = str(tmp_path / "agent.db"), threading.Event()
+    settings = Settings(url=address, backups=str(tmp_path / "backups"))
+    checked = upkeep._check
+
+    def slow(url: str) -> LastCheck:
+        assert made.wait(60)
+        return checked(url)
+
+    monkeypatch.setattr(upkeep, "_check", slow)
+    async with strongroom.aopen(address) as ctx:
+        one, two = Upkeep(ctx.store, settings), Upkeep(ctx.store, settings)
+        one.start("check")
+        two.start("backup")
+        await two.close()
+        made.set()
+        await one.close()
+        known = await one.known()
+    assert known.check is not None and len(known.backups) == 1

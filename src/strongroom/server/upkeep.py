@@ -20,10 +20,11 @@ from strongroom.checking import Checked, SpaceSize, check
 from strongroom.codec import pack
 from strongroom.errors import InvalidInput, StrongroomError
 from strongroom.opening import open_store
+from strongroom.operations import Plan, step
 from strongroom.scope import Scope
 from strongroom.server.responses import Refusal
 from strongroom.server.settings import Settings, file_of
-from strongroom.store import AsyncStore, Commit, Get, Key, Put, new_id
+from strongroom.store import AsyncStore, Document, Expect, Get, Key, Put
 
 log = logging.getLogger("strongroom.server")
 
@@ -96,8 +97,7 @@ class Upkeep:
         self.running: Work | None = None
 
     async def known(self) -> Known:
-        found = await Scope(self._store, SPACE).get(Get(KNOWN))
-        return Known() if found is None else msgspec.json.decode(found.value, type=Known)
+        return _known(await Scope(self._store, SPACE).get(Get(KNOWN)))
 
     async def place(self) -> Location:
         return await asyncio.to_thread(_place, self._settings.url)
@@ -118,17 +118,37 @@ class Upkeep:
 
     async def _run(self, work: Work) -> None:
         try:
-            known = await self.known()
+            made: LastCheck | Backup
             if work == "check":
-                known = with_check(known, await asyncio.to_thread(_check, self._settings.url))
+                made = await asyncio.to_thread(_check, self._settings.url)
             else:
                 made = await asyncio.to_thread(_backup, self._settings.url, Path(self._settings.backups))
-                known = replace(known, backups=(made, *known.backups)[:MOST_BACKUPS])
-            await self._store.commit(Commit(new_id(), (), (Put(KNOWN, pack(known)),)))
+            await self._keep(made)
         except (StrongroomError, OSError) as problem:
             log.error("a %s could not be made: %s", work, type(problem).__name__)
         finally:
             self.running = None
+
+    async def _keep(self, made: LastCheck | Backup) -> None:
+        """Add to what is known, which another worker may have done meanwhile."""
+        scope = Scope(self._store, SPACE)
+
+        async def attempt() -> Plan[None]:
+            found = await scope.get(Get(KNOWN))
+            known = _known(found)
+            more = with_check(known, made) if isinstance(made, LastCheck) else with_backup(known, made)
+            return Plan((Expect(KNOWN, found.version if found else 0),), (Put(KNOWN, pack(more)),), lambda _: None)
+
+        await step(scope, KNOWN, attempt)
+
+
+def _known(found: Document | None) -> Known:
+    return Known() if found is None else msgspec.json.decode(found.value, type=Known)
+
+
+def with_backup(known: Known, made: Backup) -> Known:
+    """Return what is known after one more backup."""
+    return replace(known, backups=(made, *known.backups)[:MOST_BACKUPS])
 
 
 def with_check(known: Known, made: LastCheck) -> Known:
