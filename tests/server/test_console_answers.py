@@ -177,6 +177,13 @@ def test_a_proposal_that_waits_is_found_by_its_words_until_it_is_decided(http: h
     assert http.get("/search", params={"q": "xylophone green"}).json()["hits"] == []
 
 
+def test_each_proposal_of_a_batch_is_found(http: httpx.Client) -> None:
+    asked = [{**MCR, "memory_id": f"mem-{word}", "content": f"the {word} is green"} for word in ("drum", "oboe")]
+    http.post("/memories/propose", json={"requests": asked, "batch_id": "b"})
+    found = http.get("/search", params={"q": "green"}).json()["hits"]
+    assert [(each["id"], each["place"]) for each in found] == [("b", 0), ("b", 1)]
+
+
 def test_anything_is_found_by_its_words_once(http: httpx.Client) -> None:
     http.post("/runs", json={"objective": "Count the xylophones", "run_id": "r"})
     http.post("/sessions/s/messages", json={"messages": [{"id": "m", "role": "user", "content": "a xylophone"}]})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import strongroom
 from strongroom.blocking import Context
 from strongroom.server.routes.figures import COUNTED
+from strongroom.services.sessions.sessions import AsyncSessions
 from tests.server.conftest import client
 from tests.server.samples import MCR
 from tests.server.serving import Served, served
@@ -134,6 +137,40 @@ def test_what_happened_last_comes_first_and_says_who_did_it(http: httpx.Client, 
 
 def test_nothing_happened_in_an_empty_space(http: httpx.Client) -> None:
     assert http.get("/activity").json() == {"activity": []}
+
+
+def test_activity_names_what_is_damaged_and_tells_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with strongroom.open(path) as ctx:
+        for id in ("bad", "good"):
+            ctx.runs.create(objective="x", run_id=id).record("ERROR", {"error_type": "E", "message": f"of {id}"})
+    with closing(sqlite3.connect(path)) as raw:
+        harm = "UPDATE record SET body = CAST('{' AS BLOB) WHERE instr(body, CAST('of bad' AS BLOB))"
+        assert raw.execute(harm).rowcount == 1
+        raw.commit()
+    with served(str(path)) as started, client(started.url) as http:
+        told = http.get("/activity")
+    assert told.status_code == 200, told.text
+    assert {each["id"] for each in told.json()["activity"]} == {"good"} and told.json()["damaged"] == ["bad"]
+
+
+def test_activity_leaves_out_a_session_that_is_deleted_meanwhile(
+    http: httpx.Client, ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for id in ("stays", "goes"):
+        ctx.sessions.open(id).append({"role": "user", "content": "x"})
+    listed = AsyncSessions.list
+
+    async def overtaken(self: AsyncSessions, **given: Any) -> Any:
+        found = await listed(self, **given)
+        monkeypatch.undo()
+        await self.delete("goes")
+        return found
+
+    monkeypatch.setattr(AsyncSessions, "list", overtaken)
+    told = http.get("/activity")
+    assert told.status_code == 200, told.text
+    assert [each["id"] for each in told.json()["activity"]] == ["stays"]
 
 
 # ---- beside one thing -----------------------------------------------------------------------------------------------

@@ -135,3 +135,8 @@ def _body(message: str, code: str, request_id: str, details: dict[str, Any]) -> 
     if explain(word) is not None:
         body["help"] = f"{PAGE}#{word}"
     return {**body, "details": details} if details else body
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text, cut to so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -6,14 +6,17 @@ ledger grows, and the rest is read off the ends of what is there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.server.request import Request
+from strongroom.server.responses import shortened
 from strongroom.server.router import Endpoints
 from strongroom.services.memories.keys import log_key
 from strongroom.services.runs.run import AsyncRun
@@ -27,7 +30,7 @@ endpoint = Endpoints("figures")
 MOST = 25  # things that one answer tells of
 COUNTED = 200  # messages whose tokens are added up; where there are more, these stand for all
 LATEST = 12  # things of each kind that are looked at for what happened last
-SHORT = 160
+_short = partial(shortened, most=160)
 
 F = TypeVar("F")
 
@@ -82,10 +85,11 @@ class Happened(Struct, frozen=True):
     about: str
 
 
-class Activity(Struct, frozen=True):
-    """The newest first."""
+class Activity(Struct, frozen=True, omit_defaults=True):
+    """The newest first. `damaged` names what was looked at and cannot be read."""
 
     activity: list[Happened]
+    damaged: tuple[str, ...] = ()
 
 
 class NamesQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,34 +102,41 @@ class ActivityQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 @endpoint("GET /figures/runs", "read", "What some runs came to")
 async def runs(request: Request[None, NamesQuery]) -> RunsTold:
-    return RunsTold(await _each(request.query.id, lambda id: _run(request, id)))
+    told, _ = await _each(request.query.id, lambda id: _run(request, id))
+    return RunsTold(told)
 
 
 @endpoint("GET /figures/sessions", "read", "How large some sessions are, and how they began")
 async def sessions(request: Request[None, NamesQuery]) -> SessionsTold:
-    return SessionsTold(await _each(request.query.id, lambda id: _session(request, id)))
+    told, _ = await _each(request.query.id, lambda id: _session(request, id))
+    return SessionsTold(told)
 
 
 @endpoint("GET /activity", "read", "What happened last")
 async def activity(request: Request[None, ActivityQuery]) -> Activity:
     """Tell the newest events of the newest runs and of those at work, messages of the newest sessions, and changes of
     memories. What is older, or in older things, is not looked for."""
-    found = [*await _events(request), *await _messages(request), *await _changes(request)]
+    events, bad_runs = await _events(request)
+    messages, bad_sessions = await _messages(request)
+    found = [*events, *messages, *await _changes(request)]
     found.sort(key=lambda each: each.at, reverse=True)
-    return Activity(found[: request.query.limit])
+    return Activity(found[: request.query.limit], tuple(dict.fromkeys([*bad_runs, *bad_sessions])))
 
 
 # ---- figures --------------------------------------------------------------------------------------------------------
 
 
-async def _each(ids: Sequence[str], figures: Callable[[str], Awaitable[F]]) -> list[F]:
-    told = []
+async def _each(ids: Iterable[str], figures: Callable[[str], Awaitable[F]]) -> tuple[list[F], list[str]]:
+    """Return the figures of each thing that is there and can be read, and which ones cannot be read."""
+    told, damaged = [], []
     for id in dict.fromkeys(ids):
         try:
             told.append(await figures(id))
-        except (NotFound, InvalidInput, Damaged):
-            pass  # it is not there, or not to be read; the list says so
-    return told
+        except (NotFound, InvalidInput):
+            pass  # it is not there, or not any more
+        except Damaged:
+            damaged.append(id)
+    return told, damaged
 
 
 async def _run(request: Request[Any, Any], id: str) -> RunFigures:
@@ -178,28 +189,37 @@ def _first(messages: Sequence[Message]) -> str:
 # ---- what happened last ---------------------------------------------------------------------------------------------
 
 
-async def _events(request: Request[Any, Any]) -> list[Happened]:
+async def _events(request: Request[Any, Any]) -> tuple[list[Happened], list[str]]:
     """Of runs that are at work too, however long ago they began."""
     listed = request.ctx.runs.list
     newest = await request.fewer(LATEST, lambda limit: listed(limit=limit, reverse=True))
     at_work = await request.fewer(LATEST, lambda limit: listed(status="BUSY", limit=limit, reverse=True))
     found = {run.id: run for run in (*newest, *at_work)}
-    return [
-        Happened(each.at, "run", run.id, each.type, each.actor, _about(each))
-        for run in found.values()
-        for each in await _newest(request, run, LATEST)
-        if not each.type.startswith("MEMORY_")  # which the log of memories tells
-    ]
+
+    async def happened(id: str) -> list[Happened]:
+        return [
+            Happened(each.at, "run", id, each.type, each.actor, _about(each))
+            for each in await _newest(request, found[id], LATEST)
+            if not each.type.startswith("MEMORY_")  # which the log of memories tells
+        ]
+
+    told, damaged = await _each(found, happened)
+    return [*chain.from_iterable(told)], [*newest.damaged, *at_work.damaged, *damaged]
 
 
-async def _messages(request: Request[Any, Any]) -> list[Happened]:
+async def _messages(request: Request[Any, Any]) -> tuple[list[Happened], list[str]]:
     ctx = request.ctx
     listed = await request.fewer(LATEST, lambda limit: ctx.sessions.list(limit=limit, reverse=True))
-    return [
-        Happened(each.at, "session", info.id, "MESSAGE", str(each.get("role", "")), info.title or info.id)
-        for info in listed
-        for each in (await _said_last(request, await ctx.sessions.get(info.id), 1))
-    ]
+    titles = {info.id: info.title or info.id for info in listed}
+
+    async def happened(id: str) -> list[Happened]:
+        return [
+            Happened(each.at, "session", id, "MESSAGE", str(each.get("role", "")), titles[id])
+            for each in await _said_last(request, await ctx.sessions.get(id), 1)
+        ]
+
+    told, damaged = await _each(titles, happened)
+    return [*chain.from_iterable(told)], [*listed.damaged, *damaged]
 
 
 async def _changes(request: Request[Any, Any]) -> list[Happened]:
@@ -230,7 +250,3 @@ def _about(event: Event) -> str:
             return str(payload.get("new_seq", payload.get("to_seq", "")))
         case _:
             return ""
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"

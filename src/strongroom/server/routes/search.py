@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from strongroom.errors import InvalidInput, NotFound, StrongroomError
 from strongroom.server.request import Request
+from strongroom.server.responses import shortened
 from strongroom.server.router import Endpoints
 from strongroom.services.memories.keys import BATCH, load
 from strongroom.services.memories.values import Batch
@@ -18,7 +20,7 @@ endpoint = Endpoints("search")
 
 RUNS = 200  # the newest ones, whose objectives are looked through
 BATCHES = 100  # the newest ones that wait
-SHORT = 300
+_short = partial(shortened, most=300)
 
 Kind = Literal["run", "session", "message", "memory", "batch", "thread", "file"]
 
@@ -65,9 +67,9 @@ async def search(request: Request[None, SearchQuery]) -> Everything:
             pass  # nothing in it that could be a word
         except StrongroomError as problem:
             degraded.append(f"{name}: {problem}")
-    once: dict[tuple[str, str, str | None], Anything] = {}
+    once: dict[tuple[str, str, str | None, int | None], Anything] = {}
     for hit in hits:
-        once.setdefault((hit.kind, hit.id, hit.session_id), hit)
+        once.setdefault((hit.kind, hit.id, hit.session_id, hit.place), hit)
     return Everything(list(once.values()), "; ".join(degraded) or None)
 
 
@@ -143,7 +145,3 @@ async def _messages(request: Request[Any, Any], query: str, k: int) -> list[Anyt
 async def _files(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
     found = await request.fewer(k, lambda k: request.ctx.files.search(query, k=k))
     return [Anything("file", hit.path, _short(hit.excerpt), hit.why) for hit in found]
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"
