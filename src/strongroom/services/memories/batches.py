@@ -78,7 +78,7 @@ def remembered(batch: Batch) -> Json:
 
 
 def recalled(answer: Remembered, batch: Batch) -> Batch:
-    """Return the batch as it was when the answer was kept. One that is decided never changes again."""
+    """Return the batch as it was when the answer was kept. Once decided, only an erasure changes it."""
     if not answer.pending or batch.status == "pending":
         return batch
     proposals = [

@@ -207,11 +207,6 @@ async def believed(scope: Scope, requests: Sequence[Request]) -> tuple[tuple[Req
     return kept, tuple([f"its source {ref!r:.100} was revoked" for ref in sorted(revoked)])
 
 
-async def unlearnt(scope: Scope, session_id: str, owner: Whose) -> int:
-    """Return how many messages of a session nothing was learnt from yet."""
-    return size((await Learning(scope, Policy(), session_id, owner, "-")._look()).new)
-
-
 def require_limit(limit: int) -> int:
     if not 1 <= limit <= MOST_MESSAGES:
         raise InvalidInput(f"limit must be 1 to {MOST_MESSAGES} messages, not {limit!r:.40}; nothing changed")

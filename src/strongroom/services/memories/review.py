@@ -241,7 +241,7 @@ class Review:
             return Plan(expects, writes, lambda _: receipt(plan.batch))
 
         async def replay(_: Receipt) -> Committed:
-            return receipt(await self.batch(id))  # which has not changed since
+            return receipt(await self.batch(id))  # which nothing but an erasure changes once it is decided
 
         target = self._scope.key(keys.BATCH, id)
         operation = Operation("memories.commit", target, content, commit_id, self._policy.told)
@@ -301,7 +301,7 @@ class Review:
             return Plan(expects, writes, lambda _: plan.batch)
 
         async def replay(_: Receipt) -> Batch:
-            return await self.batch(id)  # which has not changed since
+            return await self.batch(id)  # which nothing but an erasure changes once it is decided
 
         content = encode({"reason": reason, "reviewer": reviewer})
         target = self._scope.key(keys.BATCH, id)
