@@ -33,7 +33,7 @@ OWN: dict[str, Writes] = {
     "pydantic_ai_conversation": (Put, Delete),
     "pydantic_ai_entry": (Put, Delete),
     "pydantic_ai_memory": (Put, Delete),
-    "pydantic_ai_memory_operation": (Put,),
+    "pydantic_ai_memory_operation": (Put, Delete),
     "llama_index_archive": (Put,),
     "agent_framework_checkpoint": (Put, Delete),
     "crewai_memory": (Put, Delete),

@@ -2,7 +2,8 @@
 
 A file is a document, and its version a word of its own, which never comes back. An operation of the harness is a
 document too, written in the same commit: whoever repeats one, be it after a crash, gets the first answer, and nothing
-is written twice.
+is written twice. It is kept for 30 days, as other ids are: each that is noted lets two go that are older. Whoever
+repeats one of those is told that the file is at another version.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from strongroom.store import Commit, Delete, Document, Expect, Get, Key, Put, Sc
 KIND = "pydantic_ai_memory"
 OPERATION = "pydantic_ai_memory_operation"
 PAGE = 500
+REPEATS = 30 * 24 * 3600 * 1_000_000  # microseconds for which an operation gets its first answer
+SWEPT_AT_ONCE = 2  # more than one, so that what is old gets less
 SEGMENT = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
@@ -129,13 +132,19 @@ class StrongroomMemoryStore(Closing):
                 writes.append(Delete(key))
             if operation is not None:
                 answer = {"fingerprint": operation.fingerprint, "version": made.version, "existed": made.existed}
-                writes.append(Put(notes[0], encode(answer)))
+                writes += [Put(notes[0], encode(answer | {"at": scope.clock()})), *await self._outdated()]
             try:
                 await scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes)))
             except Conflict:
                 continue  # somebody else was first: look again
             return made
         raise AssertionError("attempts() raises when it is enough")
+
+    async def _outdated(self) -> list[Write]:
+        """Return what removes the oldest operations, if they are old enough."""
+        oldest = await self._scope.get(Scan(self._scope.space, OPERATION, {}, limit=SWEPT_AT_ONCE))
+        before = self._scope.clock() - REPEATS
+        return [Delete(one.key) for one in oldest.documents if one.value.load().get("at", 0) < before]
 
     def _key(self, path: str) -> Key:
         return self._scope.key(KIND, digest(check(path)))

@@ -20,7 +20,9 @@ from pydantic_ai_harness.memory import (
 )
 
 import strongroom
+from strongroom.adapters import pydantic_ai_harness
 from strongroom.adapters.pydantic_ai_harness import StrongroomMemoryStore
+from strongroom.store import Scan, ask
 
 ONE = MemoryOperation("op-1", "print")
 
@@ -110,3 +112,19 @@ async def test_a_path_that_leaves_its_folder_is_refused_in_our_words(address: st
         await store.write("a.md", "text", expected_version=None)
         with pytest.raises(strongroom.InvalidInput, match="invalid memory path"):
             await store.write("/a.md", "text", expected_version=None)
+
+
+async def test_operations_that_are_old_go_by_and_by(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def note(number: int) -> int:
+        operation = MemoryOperation(f"{number}", "x")
+        await store.write(f"{number}.md", "x", expected_version=None, operation=operation)
+        assert (await store.write(f"{number}.md", "x", expected_version=None, operation=operation)).replayed
+        return len(ask(ctx.store, Scan(ctx.space, pydantic_ai_harness.OPERATION)).documents)
+
+    with StrongroomMemoryStore(address) as store:
+        ctx = store.opened.ctx
+        assert [await note(number) for number in range(4)] == [1, 2, 3, 4]
+        monkeypatch.setattr(pydantic_ai_harness, "REPEATS", -1_000_000_000)  # all that there are have become old
+        assert [await note(number) for number in range(4, 9)] == [3, 2, 1, 1, 1]
+        with pytest.raises(MemoryConflictError):
+            await note(0)
