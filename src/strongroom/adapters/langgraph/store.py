@@ -67,7 +67,7 @@ class StrongroomStore(BaseStore, Closing):
         self._embeddings = ensure_embeddings(index.get("embed")) if index else None
         self._paths = list((index or {}).get("fields") or ["$"])
         self._seen: set[Namespace] = set()
-        self._places: dict[ItemKey, Place] = {}
+        self._places: dict[ItemKey, StoredItem] = {}
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         async def embed(texts: Sequence[str]) -> list[list[float]]:
@@ -88,7 +88,7 @@ class StrongroomStore(BaseStore, Closing):
         return Items(scope, self._paths, self._seen, self._places, embedder)
 
 
-class Place(Struct, frozen=True):
+class StoredItem(Struct, frozen=True):
     """Which document is an item, and since when there is one. Every write expects it, so it may be remembered."""
 
     key: Key
@@ -96,7 +96,7 @@ class Place(Struct, frozen=True):
     created: str
 
     @classmethod
-    def of(cls, document: Document) -> Place:
+    def of(cls, document: Document) -> StoredItem:
         return cls(document.key, document.version, document.value.load()["created"])
 
 
@@ -106,7 +106,7 @@ class Items(Struct, frozen=True):
     scope: Scope
     paths: Sequence[str]
     seen: set[Namespace]
-    places: dict[ItemKey, Place]
+    places: dict[ItemKey, StoredItem]
     embed: Embed | None
 
     async def batch(self, ops: Sequence[Op]) -> list[Result]:
@@ -192,8 +192,8 @@ class Items(Struct, frozen=True):
             before = {place: known for place in puts if (known := self.places.get(place)) is not None}
             unknown = [place for place in puts if place not in before]
             found = zip(unknown, await self._at(unknown), strict=True)
-            before |= {place: Place.of(document) for place, document in found if document is not None}
-            after, writes = dict[ItemKey, Place](), list[Write]()
+            before |= {place: StoredItem.of(document) for place, document in found if document is not None}
+            after, writes = dict[ItemKey, StoredItem](), list[Write]()
             for place, op in puts.items():
                 made, new = self._writes(op, before.get(place), texts[place], vectors.get(place))
                 writes += made
@@ -219,14 +219,14 @@ class Items(Struct, frozen=True):
             return
 
     def _writes(
-        self, op: PutOp, before: Place | None, texts: Sequence[str], vectors: Any
-    ) -> tuple[list[Write], Place | None]:
+        self, op: PutOp, before: StoredItem | None, texts: Sequence[str], vectors: Any
+    ) -> tuple[list[Write], StoredItem | None]:
         """Return what puts an item in its place, and which document it then is."""
         writes: list[Write] = [] if before is None else [Delete(before.key)]
         if op.value is None:
             return writes, None
         now = iso(moment(self.scope.clock()))
-        place = Place(self.scope.key(ITEM, new_id()), 1, now if before is None else before.created)
+        place = StoredItem(self.scope.key(ITEM, new_id()), 1, now if before is None else before.created)
         value = {
             "namespace": list(op.namespace),
             "key": op.key,
