@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import apsw
 import httpx
 import pytest
 
@@ -76,6 +77,12 @@ def test_a_backup_is_a_store_that_opens(tmp_path: Path) -> None:
     with served(str(tmp_path / "copies" / backup["name"])) as server, client(server.url) as http:
         assert http.get("/runs/r").status_code == 200
     open_store(str(tmp_path / "copies" / backup["name"])).close()
+
+
+def test_the_sqlite_that_is_told_is_the_one_that_has_the_file(tmp_path: Path) -> None:
+    """Python brings along one of its own, of another version."""
+    with served(str(tmp_path / "agent.db")) as server, client(server.url) as http:
+        assert http.get("/upkeep").json()["place"]["kind"] == f"SQLite {apsw.sqlite_lib_version()}"
 
 
 def test_one_thing_at_a_time(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import disk_usage
-from sqlite3 import sqlite_version
 from typing import Any, Literal
 
+import apsw
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -161,7 +161,9 @@ def _place(url: str) -> Location:
     scheme, mark, _ = url.partition("://")
     if not mark or scheme in ("sqlite", "file"):
         path = file_of(url)
-        return Location(f"SQLite {sqlite_version}", path.name, disk_usage(path.parent).free if path.exists() else None)
+        return Location(
+            f"SQLite {apsw.sqlite_lib_version()}", path.name, disk_usage(path.parent).free if path.exists() else None
+        )
     return Location({"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "memory": "memory"}.get(scheme, "Redis"))
 
 
