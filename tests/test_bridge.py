@@ -176,9 +176,9 @@ def test_a_blocking_caller_never_reads_of_async_names(counter: Counter) -> None:
     with pytest.raises(TypeError, match=lacking):
         untyped.add()
     with pytest.raises(
-        TypeError, match=r"unexpected keyword argument 'amont'; did you mean amount\?; it takes amount, times=$"
+        TypeError, match=r"unexpected keyword argument 'tims'; did you mean times\?; it takes amount, times=$"
     ):
-        untyped.add(amont=1)
+        untyped.add(1, tims=2)
 
 
 def test_a_type_error_of_a_callback_stays_what_it_is(counter: Counter) -> None:

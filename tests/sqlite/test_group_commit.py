@@ -103,7 +103,9 @@ def test_the_settled_are_told_while_the_next_batch_waits_for_the_disk(stage: Sta
     assert last.result(PATIENCE).id == "d"
 
 
-def test_an_interrupted_thread_leaves_nobody_behind(stage: Stage) -> None:
+def test_an_interrupted_thread_leaves_nobody_behind(stage: Stage, request: pytest.FixtureRequest) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts the tests may have it ignored
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     first = stage.commit("a")
     stage.next_batch()
     main = threading.main_thread().ident

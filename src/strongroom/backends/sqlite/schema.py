@@ -169,17 +169,17 @@ def stamp(con: apsw.Connection) -> None:
 
 def differences(con: apsw.Connection) -> Iterator[str]:
     """Return what a file's tables and indexes are called that are not as they were made."""
-    expected, found = _as_made(), _as_found(con)
+    expected, found = _as_made(TABLES), _as_found(con)
     for name in sorted({*expected, *found}, key=repr):  # in a damaged file a name may be anything
         if expected.get(name) != found.get(name):
             yield f"{name[0]} {name[1]!r}"
 
 
 @cache
-def _as_made() -> dict[tuple[object, ...], object]:
+def _as_made(tables: str) -> dict[tuple[object, ...], object]:
     con = apsw.Connection(":memory:")
     try:
-        con.execute(TABLES)
+        con.execute(tables)
         return _as_found(con)
     finally:
         con.close()
