@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 import time
@@ -18,7 +19,7 @@ from strongroom.backends.sqlite import SqliteStore, schema
 from strongroom.backends.sqlite.log import Log
 from strongroom.codec import encode
 from strongroom.errors import Conflict
-from strongroom.store import Commit, Expect, Get, Put, Range, ask
+from strongroom.store import Commit, Document, Expect, Get, Put, Range, ask
 from tests.crash.processes import apart, ended_well, forked
 from tests.crash.scale import ROUNDS
 from tests.faults.checks import SHARED, Broken, check, check_file, document, repeat, step
@@ -182,17 +183,23 @@ def test_sixteen_processes_appending_to_one_stream_all_succeed_without_a_gap(pat
 
 
 def _count(path: Path, processes: int, times: int, careful: bool) -> int:
-    """Let processes add to one number, each by reading it and writing it back; return where it ends."""
+    """Let processes add to one number, each by reading it and writing it back; return where it ends.
+
+    Nobody writes before all have read, once: however few of them a busy machine lets run at a time, they race.
+    """
     counter = document(0)
+    all_have_read = multiprocessing.get_context("fork").Barrier(processes)
 
     def work(number: int) -> None:
         with SqliteStore(path) as store:
-            for time in range(times):
-                while not _add_one(store, f"count-{number}-{time}"):
+            first = ask(store, Get(counter))
+            all_have_read.wait(300)
+            added = _write(store, f"count-{number}-0", first)
+            for time in range(added, times):
+                while not _write(store, f"count-{number}-{time}", ask(store, Get(counter))):
                     pass
 
-    def _add_one(store: SqliteStore, id: str) -> bool:
-        found = ask(store, Get(counter))
+    def _write(store: SqliteStore, id: str, found: Document | None) -> bool:
         version, value = (0, 0) if found is None else (found.version, found.value.load())
         expects = (Expect(counter, version),) if careful else ()
         try:

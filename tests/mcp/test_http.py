@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.subscriptions import ResourceUpdated
 
 import mcp
-from strongroom.server import assistants
+from strongroom.server import assistants, shutdown
 from tests.mcp.conftest import MODES, call, refused
 from tests.mcp.test_tools import SHOWN
 from tests.server.serving import PATIENCE_SECONDS, Served, served
@@ -140,7 +139,10 @@ async def test_where_no_sessions_are_kept_older_clients_are_served_all_the_same(
             assert (await call(client, "run_get", run_id=made["run"]["run_id"]))["run"]["seq"] == 0
 
 
-async def test_a_server_that_stops_ends_the_streams_of_those_who_listen(tmp_path: Path) -> None:
+async def test_a_server_that_stops_ends_the_streams_of_those_who_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutdown, "GRACE_SECONDS", 1e6)  # nothing else ends them
     with served(str(tmp_path / "agent.db")) as stopping:
         async with mcp.Client(f"{stopping.url}/mcp") as client:
             made = await call(client, "run_start", objective="x")
@@ -148,9 +150,7 @@ async def test_a_server_that_stops_ends_the_streams_of_those_who_listen(tmp_path
                 await call(client, "run_update", run_id=made["run"]["run_id"], append={"blockers": ["b"]})
                 event = await asyncio.wait_for(anext(aiter(stream)), 30)
                 assert isinstance(event, ResourceUpdated) and event.uri == made["run"]["uri"]
-                start = time.monotonic()
-                await asyncio.to_thread(stopping.close)
-                assert time.monotonic() - start < 15
+                await asyncio.to_thread(stopping.close)  # which returns
 
 
 async def test_the_stream_of_a_key_ends_when_it_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,9 @@ def store(connect: Connect, behind: str) -> Any:
 @pytest.fixture
 def hasty(connect: Connect, behind: str) -> Any:
     """The same, for tests in which it must give up."""
-    store = connect(behind, max_connections=1, timeout_seconds=1.0)
+    store = connect(behind, max_connections=1)
     store.commit(append())
+    getattr(store, "_store", store)._core._timeout = 1.0  # from now on: what must succeed has all the time it needs
     return store
 
 
@@ -195,11 +196,17 @@ def test_terminated_backends_are_replaced(connect: Connect, postgres: str, postg
         assert length(store) == place
 
 
-def test_a_lock_that_somebody_keeps_is_a_refusal_in_time(
-    connect: Connect, postgres: str, postgres_server: PostgresServer
+def test_a_refusal_for_a_lock_has_as_much_time_to_come_back_as_there_was_to_wait_for_it() -> None:
+    assert commits.arguments(append(), 30.0, 60)[2] == 15_000
+    assert commits.while_left(commits.arguments(append(), 30.0, 60), 4.0)[2] == 2_000
+
+
+def test_a_lock_that_somebody_keeps_is_a_refusal(
+    connect: Connect, postgres: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(commits, "_patience", lambda seconds: 50)
     key = Key("acme", "doc", "a")
-    store = connect(postgres, timeout_seconds=2.0)
+    store = connect(postgres)
     store.commit(Commit(new_id(), (), (Put(key, encode(1)),)))
     commit = Commit(new_id(), (), (Put(key, encode(2)),))
     schema = postgres.rpartition("=")[2]

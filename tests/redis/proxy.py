@@ -20,7 +20,7 @@ class Proxy:
         self.requests = 0  # how many with the marker came by
         self.cut_replies = 0  # execute, then reset the connection instead of replying
         self.cut_requests = 0  # reset the connection instead of executing
-        self.hold_requests = 0  # keep the request, and let it through only after `release`
+        self.hold_requests = 0  # reset the connection, and let the request through only after `release`
         self.hold_replies = 0  # execute, and reply only after `release`
         self.held = threading.Event()  # set once such a reply is being kept
         self.release = threading.Event()
@@ -68,7 +68,8 @@ class Proxy:
                         hold.set()
                     if self.hold_requests > 0:
                         self.hold_requests -= 1
-                        self._deliver_late(server, data)
+                        _reset(client)  # so that nobody waits for its time to be up
+                        self._deliver_late(data)
                         break
                 server.sendall(data)
         except OSError:
@@ -77,7 +78,7 @@ class Proxy:
             _reset(client)
             _reset(server)
 
-    def _deliver_late(self, server: socket.socket, data: bytes) -> None:
+    def _deliver_late(self, data: bytes) -> None:
         self.release.wait()
         if self._closed:
             return

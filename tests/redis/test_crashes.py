@@ -128,15 +128,15 @@ def test_a_torn_log_is_healed_by_the_server_and_found_out(connect: Connect) -> N
 
 def test_a_server_that_stands_still_is_not_waited_for_for_ever(connect: Connect) -> None:
     with start_or_skip() as server:
-        store = connect(server.address(), timeout_seconds=0.4)
+        hasty, store = connect(server.address(), timeout_seconds=0.4), connect(server.address())
         commit = append("later")
         store.commit(append("before"))
         server.send(signal.SIGSTOP)
         try:
             with pytest.raises(CommitUnknown):
-                store.commit(commit)
+                hasty.commit(commit)
             with pytest.raises(Unavailable):
-                store.read([Range(LOG)])
+                hasty.read([Range(LOG)])
         finally:
             server.send(signal.SIGCONT)
         store.commit(commit)

@@ -73,7 +73,7 @@ def test_without_receipts_a_cut_commit_is_done_twice(
 def test_a_late_copy_of_a_refused_commit_changes_nothing(
     connect: Connect, valkey_server: ValkeyServer, proxy: Proxy
 ) -> None:
-    store = connect(valkey_server.address(port=proxy.port), timeout_seconds=1)
+    store = connect(valkey_server.address(port=proxy.port))
     store.commit(append("before"))
     proxy.marker = b"late"
     proxy.hold_requests = 1
@@ -82,7 +82,7 @@ def test_a_late_copy_of_a_refused_commit_changes_nothing(
         store.commit(Commit(new_id(), (Expect(DOC, EXISTS),), (Append(LOG, (entry,)),)))
     store.commit(put("now it exists"))
     proxy.release.set()
-    assert proxy.released.wait(10)
+    assert proxy.released.wait(60)
     assert bodies(store) == ["before"]
 
 
@@ -146,7 +146,7 @@ def test_a_cancelled_commit_lands_first(valkey_server: ValkeyServer, proxy: Prox
             await store.commit(append("before"))
             proxy.hold_replies = 1
             task = asyncio.create_task(store.commit(append("cancelled")))
-            assert await asyncio.to_thread(proxy.held.wait, 10)
+            assert await asyncio.to_thread(proxy.held.wait, 60)
             task.cancel()
             await asyncio.wait([task], timeout=0.05)
             assert not task.done()
@@ -164,7 +164,7 @@ def test_closing_lets_a_commit_under_way_finish(valkey_server: ValkeyServer, pro
         await store.commit(append("before"))
         proxy.hold_replies = 1
         task = asyncio.create_task(store.commit(append("last")))
-        assert await asyncio.to_thread(proxy.held.wait, 10)
+        assert await asyncio.to_thread(proxy.held.wait, 60)
         closing = asyncio.create_task(store.close())
         await asyncio.wait([closing], timeout=0.05)
         assert not closing.done()

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta, tzinfo
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
@@ -308,15 +309,29 @@ def status(server: Served, token: str) -> int:
         return http.post("/runs", json={"objective": "x"}).status_code
 
 
+class Later(datetime):
+    """The clock by which tokens expire, put forward."""
+
+    by = timedelta()
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + cls.by
+
+
 def test_a_stream_ends_when_the_token_that_opened_it_expires(
     trusting: Served, signer: rsa.RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.02)
     monkeypatch.setattr(gate, "REMEMBER_SECONDS", 0.0)
-    token = jwt.encode(claims(exp=int(time.time()) + 3), signer, "RS256", headers={"kid": "k1"})
+    monkeypatch.setattr("jwt.api_jwt.datetime", Later)
+    monkeypatch.setattr(Later, "by", timedelta())
+    token = jwt.encode(claims(), signer, "RS256", headers={"kid": "k1"})
     with client(trusting.url, token) as http, http.stream("GET", "/threads/t/follow") as following:
-        assert following.status_code == 200
-        assert len(list(islice(following.iter_lines(), 4_000))) < 4_000  # they end
+        lines = following.iter_lines()
+        assert (following.status_code, next(lines)) == (200, "retry: 1000")
+        Later.by = timedelta(seconds=601)
+        assert len(list(islice(lines, 4_000))) < 4_000  # they end
 
 
 def test_a_good_token_opens_the_space_it_names(trusting: Served, signer: rsa.RSAPrivateKey) -> None:
