@@ -27,6 +27,10 @@ def test_the_agent_lives_through_kill_9_and_says_what_the_guide_says_twice(tmp_p
     assert run(tmp_path) == told
 
 
+def test_the_readme_leads_to_the_guide() -> None:
+    assert "](docs/guide.md)" in (ROOT / "README.md").read_text()
+
+
 def test_nothing_of_the_customer_is_left_in_any_file_of_the_store(tmp_path: Path) -> None:
     run(tmp_path)
     files = b"".join(path.read_bytes() for path in tmp_path.glob("support.db*"))

@@ -51,7 +51,8 @@ PAYLOADS = [
 def folder(tmp_path: Path) -> Path:
     """A folder as mem0 leaves it behind."""
     path = tmp_path / "qdrant"
-    client = QdrantClient(path=str(path))
+    # Else it asks SQLite about threads, once a process, on a connection that it never closes.
+    client = QdrantClient(path=str(path), force_disable_check_same_thread=True)
     client.create_collection("mem0", {"": models.VectorParams(size=2, distance=models.Distance.COSINE)})
     points = [
         models.PointStruct(id=id(number), vector={"": [1.0, number]}, payload=one)

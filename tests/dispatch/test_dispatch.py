@@ -165,7 +165,7 @@ async def test_a_failing_function_is_tried_again_and_its_message_is_answered_onc
     await desk.send("t", "x", from_id="user", to_id="flaky")
     await desk.drain()
     assert await told(ctx, "t", "user") == ["x", 3]
-    assert (await desk.dead_letters()).letters == ()
+    assert (await desk.dead_letters()) == ()
 
 
 async def test_a_message_that_keeps_failing_becomes_a_dead_letter_and_the_caller_is_told(ctx: Any, desk: Desk) -> None:
@@ -175,7 +175,7 @@ async def test_a_message_that_keeps_failing_becomes_a_dead_letter_and_the_caller
 
     slot = await desk.send("t", "x", from_id="user", to_id="bad")
     await desk.drain()
-    [letter] = (await desk.dead_letters(handler="bad")).letters
+    [letter] = await desk.dead_letters(handler="bad")
     assert (letter.thread_id, letter.index, letter.handler) == ("t", slot.index, "bad")
     assert (letter.error, letter.attempts) == ("ValueError: no luck", 3)
     assert await told(ctx, "t", "user") == [DeliveryFailed("bad", 0, "ValueError: no luck", 3)]
@@ -228,7 +228,7 @@ async def test_a_payload_of_a_type_that_is_not_accepted_is_a_dead_letter_at_once
 
     await desk.send("t", {"message": "x"}, from_id="user", to_id="typed")
     await desk.drain()
-    [letter] = (await desk.dead_letters()).letters
+    [letter] = await desk.dead_letters()
     assert (letter.error, letter.attempts) == ("typed accepts Text, not dict", 1)
 
 
@@ -239,7 +239,7 @@ async def test_an_answer_that_cannot_be_stored_is_a_dead_letter(ctx: Any, desk: 
 
     await desk.send("t", "x", from_id="user", to_id="odd")
     await desk.drain()
-    [letter] = (await desk.dead_letters()).letters
+    [letter] = await desk.dead_letters()
     assert "object" in letter.error
 
 
@@ -254,14 +254,14 @@ async def test_a_dead_letter_can_be_replayed_once(ctx: Any, desk: Desk) -> None:
 
     await desk.send("t", Text("x"), from_id="user", to_id="later")
     await desk.drain()
-    [letter] = (await desk.dead_letters()).letters
+    [letter] = await desk.dead_letters()
     healthy.append(True)
     await desk.replay(letter.id)
     with pytest.raises(NotFound):
         await desk.replay(letter.id)
     await desk.drain()
     assert (await told(ctx, "t", "user"))[-1] == Text("x")
-    assert (await desk.dead_letters()).letters == ()
+    assert (await desk.dead_letters()) == ()
 
 
 async def test_an_answer_over_the_slot_limit_is_a_dead_letter_and_nothing_of_it_is_delivered(
@@ -278,7 +278,7 @@ async def test_an_answer_over_the_slot_limit_is_a_dead_letter_and_nothing_of_it_
 
     await desk.send("t", "x", from_id="user", to_id="many")
     await desk.drain()
-    [letter] = (await desk.dead_letters()).letters
+    [letter] = await desk.dead_letters()
     assert "refused" in letter.error
     assert [type(answer) for answer in await told(ctx, "t", "user")] == [DeliveryFailed]
 

@@ -79,7 +79,7 @@ def test_a_message_that_kills_its_process_becomes_a_dead_letter_and_others_go_on
         dispatcher.drain()
         dispatcher.send("good", Number(4), from_id="user", to_id="triangle")
         dispatcher.drain()
-        [letter] = dispatcher.dead_letters().letters
+        [letter] = dispatcher.dead_letters()
         assert (letter.handler, letter.attempts, "BrokenProcessPool" in letter.error) == ("fatal", 2, True)
         assert len(ctx.threads.get("good").sent_by("triangle")) == 1
 
@@ -90,7 +90,7 @@ def test_memory_cannot_be_shared_with_another_process_and_that_is_said() -> None
         dispatcher.handler("spin", cpu_bound=True, retry=Retry(attempts=1))(program.spinning)
         dispatcher.send("t", 1, from_id="user", to_id="spin")
         dispatcher.drain()
-        [letter] = dispatcher.dead_letters().letters
+        [letter] = dispatcher.dead_letters()
         assert "other processes cannot open" in letter.error
 
 
@@ -172,7 +172,7 @@ def test_killing_workers_loses_nothing_doubles_nothing_and_keeps_the_order(
     print(f"{kills} workers killed, {sum(sent.values())} messages sent")
     work("tests.dispatch.program:dispatcher", url=address, drain=True)
     with strongroom.open(address) as ctx:
-        assert not Dispatcher(ctx).dead_letters().letters
+        assert not Dispatcher(ctx).dead_letters()
         ctx.threads.register(Number)
         for thread_id, count in sent.items():
             answers = [slot.payload.n for slot in ctx.threads.get(thread_id).sent_by("step")]
@@ -187,7 +187,7 @@ def _has_signal_handler(pid: int) -> bool:
 
 
 def _children(ctx: Any, thread_id: str) -> list[str]:
-    found = [info.thread_id for info in ctx.threads.list(limit=1000).threads]
+    found = [info.thread_id for info in ctx.threads.list(limit=1000)]
     return [child for child in found if _parent(ctx, child) == thread_id]
 
 

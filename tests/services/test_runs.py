@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 import strongroom
 from strongroom.blocking import Context
-from strongroom.blocking.runs import Run, Runs
 from strongroom.bridge import Inline
 from strongroom.context import AsyncContext
 from strongroom.errors import BudgetExceeded, Conflict, Immutable, InvalidInput, NotFound
@@ -140,13 +138,6 @@ def test_a_page_of_runs_is_a_listing_like_every_other() -> None:
         run = ctx.runs.create(objective="o")
         pages: list[object] = [ctx.runs.list(), run.events(), run.episodes()]
         assert {type(page) for page in pages} == {Listing}
-
-
-def test_blocking_runs_speak_of_blocking_names_only() -> None:
-    for handle in (Run, Runs):
-        for name, method in vars(handle).items():
-            if callable(method) and not name.startswith("_"):
-                assert "Async" not in f"{inspect.signature(method)} {method.__doc__} {method.__qualname__}", name
 
 
 def test_another_space_sees_no_run(store: Store) -> None:

@@ -54,7 +54,7 @@ def seen(ctx: Context) -> dict[str, Any]:
         said = [(one, one.id, one.at, one.tokens, one.sidecar) for one in session.load()]
         facts = (info.title, info.created_at, info.tokenizer, info.metadata, info.tags, info.pinned)
         found[f"session {info.id}"] = (facts, said, session.window(max_tokens=60).messages)
-    for thread in ctx.threads.list().threads:
+    for thread in ctx.threads.list():
         slots = ctx.threads.get(thread.thread_id).slice()
         found[f"thread {thread.thread_id}"] = [
             (one.index, one.payload, one.from_id, one.to_id, one.at) for one in slots

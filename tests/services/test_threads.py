@@ -301,7 +301,7 @@ async def test_deleting_makes_room_for_another_thread(ctx: Any) -> None:
     await threads.append("t1", 1, from_id="a")
     assert await threads.delete("t1") is True
     await threads.append("t2", 2, from_id="a")
-    assert [info.thread_id for info in (await threads.list()).threads] == ["t2"]
+    assert [info.thread_id for info in (await threads.list())] == ["t2"]
 
 
 async def test_deleting_twice_removes_nothing_twice(ctx: Any) -> None:
@@ -337,9 +337,9 @@ async def test_slots_from_before_a_deletion_do_not_count_against_the_limit(pair:
 async def test_a_deletion_leaves_a_tombstone(ctx: Any) -> None:
     await fill(ctx, "t", 3)
     await ctx.threads.delete("t")
-    [info] = (await ctx.threads.list(state="deleted")).threads
+    [info] = await ctx.threads.list(state="deleted")
     assert (info.thread_id, info.state, info.length, info.ended_at is not None) == ("t", "deleted", 3, True)
-    assert (await ctx.threads.list()).threads == ()
+    assert (await ctx.threads.list()) == ()
 
 
 async def test_stats_count_threads_and_slots(ctx: Any) -> None:
@@ -354,7 +354,7 @@ async def test_listing_pages_in_order_of_creation(ctx: Any) -> None:
         await fill(ctx, name, 1)
     first = await ctx.threads.list(limit=2)
     second = await ctx.threads.list(limit=2, after=first.next)
-    assert [info.thread_id for page in (first, second) for info in page.threads] == ["z", "a", "m"]
+    assert [info.thread_id for page in (first, second) for info in page] == ["z", "a", "m"]
     assert second.next is None
 
 
@@ -376,7 +376,7 @@ async def test_a_sweep_ends_what_has_been_unused_for_too_long(ctx: Any) -> None:
     await fill(ctx, "t", 2)
     assert await ctx.threads.sweep(ttl_seconds=3600) == ()
     assert await ctx.threads.sweep(ttl_seconds=0) == ("t",)
-    [info] = (await ctx.threads.list(state="expired")).threads
+    [info] = await ctx.threads.list(state="expired")
     assert (info.thread_id, info.length) == ("t", 2)
     assert (await ctx.threads.append("t", "again", from_id="a")).index == 2
 

@@ -28,7 +28,7 @@ def test_the_least_recently_used_thread_is_archived_before_it_leaves(ctx: Any, t
     threads.append("second", "c", from_id="x")
     threads.append("first", "d", from_id="x")
     threads.append("third", "e", from_id="x")
-    assert {info.thread_id for info in threads.list().threads} == {"first", "third"}
+    assert {info.thread_id for info in threads.list()} == {"first", "third"}
     [file] = (tmp_path / "archive").iterdir()
     name, [slot] = read_archive(file)
     assert (name, slot.index, slot.payload, slot.from_id) == ("second", 0, "c", "x")
@@ -49,7 +49,7 @@ def test_a_thread_is_still_there_if_archiving_fails(ctx: Any) -> None:
     threads.append("first", 1, from_id="x")
     with pytest.raises(OSError, match="disk full"):
         threads.append("second", 2, from_id="x")
-    assert [info.thread_id for info in threads.list().threads] == ["first"]
+    assert [info.thread_id for info in threads.list()] == ["first"]
 
 
 def test_a_thread_that_is_written_to_while_it_is_archived_stays(ctx: Any) -> None:

@@ -151,9 +151,9 @@ def test_dead_letters_go_with_their_messages() -> None:
         for n in range(2):
             dispatcher.send("t", n, from_id="a", to_id="b")
         dispatcher.drain()
-        assert [letter.index for letter in dispatcher.dead_letters().letters] == [0, 1]
+        assert [letter.index for letter in dispatcher.dead_letters()] == [0, 1]
         ctx.threads.erase("t", stop=1)
-        assert [letter.index for letter in dispatcher.dead_letters().letters] == [1]
+        assert [letter.index for letter in dispatcher.dead_letters()] == [1]
 
 
 def test_why_a_message_failed_is_forgotten_with_it() -> None:

@@ -94,7 +94,7 @@ class World:
             session = ctx.sessions.get(info.id)
             session.load()
             session.window(max_tokens=100)
-        for thread in ctx.threads.list().threads:
+        for thread in ctx.threads.list():
             ctx.threads.get(thread.thread_id).slice()
         for file in ctx.files.list():
             ctx.files.read(file.path)

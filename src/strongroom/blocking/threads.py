@@ -57,7 +57,10 @@ class Thread:
         return iterate(aiter(self._async))
 
     def follow(self, *, after: int = -1, idle_seconds: float | None = None) -> Iterator[Slot]:
-        """See `AsyncThreads.follow`."""
+        """Yield the slots with index > `after`, then each new one as it is appended, by whatever process.
+
+        Ends only if `idle_seconds` pass without a new slot.
+        """
         return iterate(self._async.follow(after=after, idle_seconds=idle_seconds))
 
 
@@ -116,5 +119,8 @@ class Threads:
     make_room = blocking(AsyncThreads.make_room)
 
     def follow(self, thread_id: str, *, after: int = -1, idle_seconds: float | None = None) -> Iterator[Slot]:
-        """See `AsyncThreads.follow`."""
+        """Yield the slots with index > `after`, then each new one as it is appended, by whatever process.
+
+        Ends only if `idle_seconds` pass without a new slot.
+        """
         return iterate(self._async.follow(thread_id, after=after, idle_seconds=idle_seconds))

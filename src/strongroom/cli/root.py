@@ -281,7 +281,7 @@ def _connected(url: str) -> Iterator[Context]:
 _IDS: dict[str, Callable[[Context], list[str]]] = {
     "run": lambda ctx: [run.id for run in ctx.runs.list(limit=MAX_SUGGESTED_FROM)],
     "session": lambda ctx: [one.id for one in ctx.sessions.list(limit=MAX_SUGGESTED_FROM, reverse=True)],
-    "thread": lambda ctx: [one.thread_id for one in ctx.threads.list(limit=MAX_SUGGESTED_FROM).threads],
+    "thread": lambda ctx: [one.thread_id for one in ctx.threads.list(limit=MAX_SUGGESTED_FROM)],
     "memory": lambda ctx: [one.id for one in ctx.memories.list(limit=MAX_SUGGESTED_FROM)],
     "memory_batch": lambda ctx: [one.id for one in ctx.memories.pending(limit=MAX_SUGGESTED_FROM)],
 }

@@ -32,11 +32,8 @@ def list_threads(state: Any, after: str | None, limit: int) -> None:
     """List threads, or what is left of those that ended."""
     with context() as ctx:
         found = ctx.threads.list(state=state, after=after, limit=limit)
-    rows = [
-        (one.thread_id, styled(one.state), f"{one.length - one.first:,}", moment(one.created_at))
-        for one in found.threads
-    ]
-    page("threads", found.threads, ["thread", "state", "slots", "created (UTC)"], rows, found.next, found.damaged)
+    rows = [(one.thread_id, styled(one.state), f"{one.length - one.first:,}", moment(one.created_at)) for one in found]
+    page("threads", found, ["thread", "state", "slots", "created (UTC)"], rows, found.next, found.damaged)
 
 
 @threads.command("show")

@@ -23,7 +23,7 @@ from msgspec import Struct
 import strongroom
 from strongroom.blocking import Context
 from strongroom.codec import encode
-from strongroom.compat.contextstore.models import messages
+from strongroom.compat.interactions import messages
 from strongroom.errors import InvalidInput, NotFound, SchemaMismatch
 from strongroom.store import Key
 

@@ -11,13 +11,12 @@
 from strongroom.dispatch.dispatcher import AsyncDispatcher, Dispatcher
 from strongroom.dispatch.routes import Call, Respond, Send, respond, send
 from strongroom.dispatch.worker import work
-from strongroom.services.threads.deliveries import DeadLetter, DeadLetterPage, DeliveryFailed, Retry
+from strongroom.services.threads.deliveries import DeadLetter, DeliveryFailed, Retry
 
 __all__ = [
     "AsyncDispatcher",
     "Call",
     "DeadLetter",
-    "DeadLetterPage",
     "DeliveryFailed",
     "Dispatcher",
     "Respond",

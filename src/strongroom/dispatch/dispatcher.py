@@ -28,10 +28,11 @@ from strongroom.dispatch.routes import Function, Route, Routes
 from strongroom.dispatch.running import Runner
 from strongroom.errors import Closed, InvalidInput, StoreError
 from strongroom.opening import Address
-from strongroom.services.threads.deliveries import DeadLetterPage, DeliveryFailed, Retry
+from strongroom.services.threads.deliveries import DeadLetter, DeliveryFailed, Retry
 from strongroom.services.threads.payloads import PLAIN
 from strongroom.services.threads.values import Slot
 from strongroom.store import require_name
+from strongroom.values import Listing
 
 logger = logging.getLogger("strongroom.dispatch")
 F = TypeVar("F", bound=Function)
@@ -145,7 +146,7 @@ class AsyncDispatcher:
 
     async def dead_letters(
         self, *, handler: str | None = None, after: str | None = None, limit: int = 50
-    ) -> DeadLetterPage:
+    ) -> Listing[DeadLetter]:
         """Return messages nobody could handle, oldest first."""
         return await Mail(self._context.threads).dead(handler=handler, after=after, limit=limit)
 
@@ -323,7 +324,9 @@ class Dispatcher:
         """See `AsyncDispatcher.send`."""
         return run(self._async.send(thread_id, payload, from_id=from_id, to_id=to_id, commit_id=commit_id))
 
-    def dead_letters(self, *, handler: str | None = None, after: str | None = None, limit: int = 50) -> DeadLetterPage:
+    def dead_letters(
+        self, *, handler: str | None = None, after: str | None = None, limit: int = 50
+    ) -> Listing[DeadLetter]:
         """See `AsyncDispatcher.dead_letters`."""
         return run(self._async.dead_letters(handler=handler, after=after, limit=limit))
 

@@ -13,13 +13,14 @@ from strongroom.codec import encode
 from strongroom.errors import NotFound
 from strongroom.operations import NOTHING, Operation, Plan, perform
 from strongroom.scope import Scope
-from strongroom.services.threads.deliveries import DEAD, MAIL, DeadLetterPage, read_dead_letter
+from strongroom.services.threads.deliveries import DEAD, MAIL, DeadLetter, read_dead_letter
 from strongroom.services.threads.payloads import Inert, unseal
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.registry import plan_start
 from strongroom.services.threads.threads import AsyncThreads, content_of, limits_told
 from strongroom.services.threads.values import Slot
 from strongroom.store import Delete, Entry, Expect, Get, Receipt, Scan
+from strongroom.values import Listing
 
 PAGE = 100
 
@@ -61,11 +62,11 @@ class Mail:
         operation = Operation("dispatch.begin", target, content_of((entry,)), commit_id, limits)
         return await perform(self._scope, operation, attempt, replay, more_room)
 
-    async def dead(self, *, handler: str | None, after: str | None, limit: int) -> DeadLetterPage:
+    async def dead(self, *, handler: str | None, after: str | None, limit: int) -> Listing[DeadLetter]:
         """Return dead letters, oldest first."""
         tags = {} if handler is None else {"handler": handler}
         page = await self._scope.get(Scan(self._scope.space, DEAD, tags, after, limit))
-        return DeadLetterPage(tuple(map(read_dead_letter, page.documents)), page.next)
+        return Listing(map(read_dead_letter, page.documents), page.next)
 
     async def replay(self, letter_id: str, commit_id: str | None) -> Slot:
         """Append a dead letter's message again and forget the letter, in one commit."""

@@ -6,7 +6,6 @@ from strongroom.compat.contextstore.context_builder import ContextBuilder
 from strongroom.compat.contextstore.embedding import EmbedFn, infer_embedding_dim, validate_vectors
 from strongroom.compat.contextstore.interfaces import MemoryBackend
 from strongroom.compat.contextstore.memory_backends import InMemoryMemory, SQLiteMemory
-from strongroom.compat.contextstore.models import Interaction
 from strongroom.compat.contextstore.retrieval import (
     InMemoryEmbeddingStore,
     RetrievalBackend,
@@ -33,6 +32,7 @@ from strongroom.compat.contextstore.truncation import (
     TruncateOldestStrategy,
     get_strategy,
 )
+from strongroom.compat.interactions import Interaction
 
 # The version of ContextStore whose names these are.
 __version__ = "0.4.0"

@@ -23,7 +23,7 @@ import strongroom
 from strongroom.codec import encode
 from strongroom.compat import importing_contextstore
 from strongroom.compat.contextstore.interfaces import MemoryBackend
-from strongroom.compat.contextstore.models import shaped
+from strongroom.compat.interactions import shaped
 from strongroom.context import AsyncContext
 from strongroom.errors import Conflict, InvalidInput, NotFound, StrongroomError, Unavailable
 from strongroom.services.sessions.session import AsyncSession

@@ -13,9 +13,9 @@ from typing import Any
 
 from strongroom.compat.contextstore.embedding import EmbedFn, embedded
 from strongroom.compat.contextstore.interfaces import MemoryBackend
-from strongroom.compat.contextstore.models import messages
 from strongroom.compat.contextstore.retrieval import RetrievalBackend, RetrievedItem, retrieve_relevant
 from strongroom.compat.contextstore.truncation import text_of
+from strongroom.compat.interactions import messages
 from strongroom.errors import InvalidInput
 
 Messages = list[dict[str, Any]]

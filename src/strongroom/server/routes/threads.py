@@ -18,7 +18,7 @@ from strongroom.server.router import Endpoints
 from strongroom.server.sse import Shown, Stream, last_seen
 from strongroom.services.threads.payloads import unseal
 from strongroom.services.threads.threads import AsyncThreads
-from strongroom.services.threads.values import ErasedSlots, Slot, ThreadPage, ThreadStats
+from strongroom.services.threads.values import ErasedSlots, Slot, ThreadInfo, ThreadStats
 
 endpoint = Endpoints("threads")
 
@@ -96,10 +96,19 @@ async def read(request: Request[None, SliceQuery]) -> Slots:
     return Slots(fits, length, following if slots and following < min(stop, length) else None)
 
 
+class ThreadPage(Struct, frozen=True):
+    """Some threads, the cursor of the next page (None at the end), and the ids of those that cannot be read."""
+
+    threads: tuple[ThreadInfo, ...]
+    next: str | None
+    damaged: tuple[str, ...] = ()
+
+
 @endpoint("GET /threads", "read", "List threads")
 async def list_threads(request: Request[None, ListQuery]) -> ThreadPage:
-    query = request.query
-    return await request.fewer(query.limit, lambda limit: request.ctx.threads.list(after=query.after, limit=limit))
+    query, threads = request.query, request.ctx.threads
+    found = await request.fewer(query.limit, lambda limit: threads.list(after=query.after, limit=limit))
+    return ThreadPage(found, found.next, found.damaged)
 
 
 @endpoint("GET /threads/stats", "read", "Figures over all threads")
@@ -162,7 +171,7 @@ async def dead(request: Request[None, DeadQuery]) -> Letters:
                 each.id, each.thread_id, each.index, each.handler, each.error, each.attempts, each.at,
                 await _payload(threads, each.thread_id, each.index),
             )
-            for each in found.letters
+            for each in found
         ]  # fmt: skip
         return Letters(letters, found.next)
 

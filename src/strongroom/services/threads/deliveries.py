@@ -78,13 +78,6 @@ class StoredDeadLetter(Struct):
     at: int
 
 
-class DeadLetterPage(Struct, frozen=True):
-    """Some dead letters, and the cursor of the next page (None at the end)."""
-
-    letters: tuple[DeadLetter, ...]
-    next: str | None
-
-
 class Retry(Struct, frozen=True, kw_only=True):
     """How often to try a message, and how long to wait: first, then `factor` times longer each time.
 

@@ -49,7 +49,6 @@ from strongroom.services.threads.values import (
     Slot,
     State,
     ThreadInfo,
-    ThreadPage,
     ThreadStats,
     moment,
 )
@@ -65,6 +64,7 @@ from strongroom.store import (
     Slice,
     require_name,
 )
+from strongroom.values import Listing
 
 T = TypeVar("T", bound=type)
 D = TypeVar("D", bound=dict[Any, Any])
@@ -232,13 +232,13 @@ class AsyncThreads:
         """
         return self.thread(thread_id).follow(after=after, idle_seconds=idle_seconds)
 
-    async def list(self, *, after: str | None = None, limit: int = 50, state: State = "live") -> ThreadPage:
+    async def list(self, *, after: str | None = None, limit: int = 50, state: State = "live") -> Listing[ThreadInfo]:
         """Return threads in order of creation: the live ones, or the tombstones of those that ended."""
         scan = Scan(self.scope.space, INFO, {"state": state}, after, limit)
         found, following, damaged = await self.scope.listed(scan, _stored)
         slices = await self.scope.get_all([Range(self.scope.key(THREAD, id), 0, 0) for id, _ in found])
         threads = [_info(id, stored, here) for (id, stored), here in zip(found, slices, strict=True)]
-        return ThreadPage(tuple(threads), following, damaged)
+        return Listing(threads, following, damaged)
 
     async def stats(self) -> ThreadStats:
         """Count the live threads and their slots."""

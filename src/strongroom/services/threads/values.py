@@ -157,14 +157,6 @@ class ThreadInfo(Struct, frozen=True):
     length: int
 
 
-class ThreadPage(Struct, frozen=True):
-    """Some threads, the cursor of the next page (None at the end), and the ids of those that cannot be read."""
-
-    threads: tuple[ThreadInfo, ...]
-    next: str | None
-    damaged: tuple[str, ...] = ()
-
-
 class ErasedSlots(Struct, frozen=True):
     """What was erased of a thread. `pending` says why some of it may still lie in the store's files, out of anybody's
     reach; repeating the erasure tells how it stands."""

@@ -122,7 +122,7 @@ class StoreBackend:
         with self.threads() as threads:
             while True:
                 page = threads.list(after=after, limit=256)
-                found += [info.thread_id for info in page.threads]
+                found += [info.thread_id for info in page]
                 after = page.next
                 if after is None:
                     return found
