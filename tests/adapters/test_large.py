@@ -63,7 +63,7 @@ def values(saver: StrongroomSaver, where: Any) -> Any:
 @pytest.mark.usefixtures("small")
 def test_the_largest_texts_of_a_record_stand_apart_and_come_back(every_context: strongroom.Context) -> None:
     scope, given = scope_of(every_context), ("a" * 30, 'ä"\\\n' * 50, "b" * 60)
-    told = run(large.named(scope, "me", *given))
+    told = run(large.Staging(scope, "me").named(*given))
     assert [type(text) for text in told.texts] == [str, dict, str]
     every_context.store.commit(Commit(new_id(), told.expects, told.writes))
     assert [run(large.whole(scope, text)) for text in told.texts] == list(given)
@@ -75,13 +75,13 @@ def test_what_was_staged_and_never_named_is_swept_a_day_later(every_address: str
     with strongroom.open(every_address) as ctx:
         now = [10**15]
         scope = scope_of(ctx, clock=lambda: now[0])
-        dead = run(large.named(scope, "dead", "x" * 200))
+        dead = run(large.Staging(scope, "dead").named("x" * 200))
         now[0] += large.DAY - 1
-        alive = run(large.named(scope, "alive", "y" * 200))
+        alive = run(large.Staging(scope, "alive").named("y" * 200))
         assert texts(ctx, **large.STAGED) == 2  # not yet
         ctx.store.commit(Commit(new_id(), alive.expects, alive.writes))
         now[0] += 2 * large.DAY
-        run(large.named(scope, "third", "z" * 200))
+        run(large.Staging(scope, "third").named("z" * 200))
         assert texts(ctx) == 2 and run(large.whole(scope, alive.texts[0])) == "y" * 200
         with pytest.raises(NotFound):
             run(large.whole(scope, dead.texts[0]))
@@ -93,7 +93,7 @@ def test_what_was_staged_and_never_named_is_swept_a_day_later(every_address: str
 def test_a_piece_that_is_not_what_was_stored_is_noticed(tmp_path: Path) -> None:
     with strongroom.open(tmp_path / "agent.db") as ctx:
         scope = scope_of(ctx)
-        told = run(large.named(scope, "me", "x" * 200))
+        told = run(large.Staging(scope, "me").named("x" * 200))
         [id] = large.ids_in(told.texts)
         pieces = scope.key(large.PIECE, id)
         others = tuple(Entry("piece", encode("y" * 40)) for _ in range(5))

@@ -1,9 +1,11 @@
 """Texts that are too large for a record: kept in pieces, and named where they would have stood.
 
 First the pieces are staged, each a commit of its own, so that none is larger than a server takes. A document says whose
-they are, and that nobody names them yet. The commit that names them, which is the adapter's own, expects that document
-and writes it anew: so a text is there whole or not at all. What was staged and never named, because somebody was
-killed, is swept a day later by whoever stages something next. Its owner drops it with what named it.
+they are, and that nobody names them yet; it is taken away together with its pieces, and each of them expects it. The
+commit that names them, which is the adapter's own, expects that document and writes it anew: so a text is there whole
+or not at all. An erasure takes what is staged, too: whoever staged it meets a conflict, looks again, and stages it anew
+if that is still right. What was staged and not named is dropped at once; if somebody was killed, it is swept a day
+later by whoever stages something next. Its owner drops it with what named it.
 
 | kind | shape | holds |
 |---|---|---|
@@ -14,15 +16,17 @@ killed, is swept a day later by whoever stages something next. Its owner drops i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import sha256
+from types import TracebackType
 from typing import Any
 
 from msgspec import Struct
 
 from strongroom.codec import encode
-from strongroom.errors import Conflict, Damaged, InvalidInput, NotFound
+from strongroom.errors import Conflict, Damaged, InvalidInput, NotFound, StrongroomError
 from strongroom.scope import Scope
-from strongroom.store import Append, Commit, Delete, Entry, Expect, Put, Range, Scan, Write, new_id
+from strongroom.store import Append, Commit, Delete, Entry, Expect, Get, Put, Range, Scan, Write, new_id
 
 KIND = "adapter_large"
 PIECE = "adapter_large_piece"
@@ -45,27 +49,72 @@ class Named(Struct, frozen=True):
     writes: tuple[Write, ...] = ()
 
 
-async def named(scope: Scope, owner: str, *texts: Any) -> Named:
-    """Stage the largest of a record's texts until the rest of them fits into it; return what stands for all of them.
+class Staging:
+    """The large texts of one record, which may take several attempts to store: staged once, and once more if somebody
+    took them away. What no attempt came to name is dropped in the end."""
 
-    What is not a text stands for itself.
-    """
-    sizes = [len(text) if isinstance(text, str) else 0 for text in texts]
-    total, large = sum(sizes), dict[int, dict[str, Any]]()
-    for place in sorted(range(len(texts)), key=lambda one: -sizes[one]):
-        if total <= INLINE:
-            break
-        if not large:
-            await _sweep(scope)
-        large[place] = await _stage(scope, owner, texts[place])
-        total -= sizes[place]
-    keys = [scope.key(KIND, one["large"]) for one in large.values()]
-    there = encode({"at": scope.clock()})
-    return Named(
-        [large.get(place, text) for place, text in enumerate(texts)],
-        tuple(Expect(key, 1) for key in keys),
-        tuple(Put(key, there, {OWNER: owner}) for key in keys),
-    )
+    def __init__(self, scope: Scope, owner: str) -> None:
+        self._scope, self._owner = scope, owner
+        self._staged = list[dict[str, Any]]()
+
+    async def named(self, *texts: Any) -> Named:
+        """Stage the largest of the record's texts until the rest of them fits into it; return what stands for all.
+
+        What is not a text stands for itself. `Conflict` if somebody took one away before it was whole.
+        """
+        sizes = [len(text) if isinstance(text, str) else 0 for text in texts]
+        total, large, waiting = sum(sizes), dict[int, dict[str, Any]](), await self._waiting()
+        for place in sorted(range(len(texts)), key=lambda one: -sizes[one]):
+            if total <= INLINE:
+                break
+            if not self._staged:
+                await _sweep(self._scope)
+            large[place] = await self._stage(texts[place], waiting)
+            total -= sizes[place]
+        keys = [self._scope.key(KIND, one["large"]) for one in large.values()]
+        there = encode({"at": self._scope.clock()})
+        return Named(
+            [large.get(place, text) for place, text in enumerate(texts)],
+            tuple(Expect(key, 1) for key in keys),
+            tuple(Put(key, there, {OWNER: self._owner}) for key in keys),
+        )
+
+    async def __aenter__(self) -> Staging:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if kind is None or issubclass(kind, Exception):
+            with suppress(StrongroomError):  # else it is swept, like that of somebody who was killed
+                for one in await self._waiting():
+                    await _drop(self._scope, one["large"])
+
+    async def _waiting(self) -> list[dict[str, Any]]:
+        """Return what is staged and still there."""
+        if not self._staged:
+            return []
+        found = await self._scope.get_all([Get(self._scope.key(KIND, one["large"])) for one in self._staged])
+        there = zip(self._staged, found, strict=True)
+        return [one for one, document in there if document is not None and document.version == 1]
+
+    async def _stage(self, text: str, waiting: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the name of a text: one of those that wait, or a new one, once its pieces are stored."""
+        if len(text) > MOST:
+            raise InvalidInput(f"a value of {len(text)} characters is over the limit of {MOST}; nothing changed")
+        scope, id, starts = self._scope, new_id(), range(0, len(text), PIECE_LENGTH)
+        name = {"large": id, "pieces": len(starts), "sha256": _digest(text)}
+        for place, one in enumerate(waiting):
+            if one["sha256"] == name["sha256"]:
+                return waiting.pop(place)
+        key = scope.key(KIND, id)
+        self._staged.append(name)
+        staged: list[Write] = [Put(key, encode({"at": scope.clock()}), {OWNER: self._owner, **STAGED})]
+        for start in starts:
+            piece = Append(scope.key(PIECE, id), (Entry("piece", encode(text[start : start + PIECE_LENGTH])),))
+            await scope.store.commit(Commit(new_id(), (Expect(key, 1 if start else 0),), (*staged, piece)))
+            staged = []
+        return name
 
 
 async def whole(scope: Scope, text: Any) -> Any:
@@ -101,29 +150,19 @@ def ids_in(value: Any) -> set[str]:
     return set().union(*map(ids_in, value)) if isinstance(value, list) else set()
 
 
-async def _stage(scope: Scope, owner: str, text: str) -> dict[str, Any]:
-    """Store the pieces of a text; return its name."""
-    if len(text) > MOST:
-        raise InvalidInput(f"a value of {len(text)} characters is over the limit of {MOST}; nothing changed")
-    id, starts = new_id(), range(0, len(text), PIECE_LENGTH)
-    staged: list[Write] = [Put(scope.key(KIND, id), encode({"at": scope.clock()}), {OWNER: owner, **STAGED})]
-    for start in starts:
-        piece = Append(scope.key(PIECE, id), (Entry("piece", encode(text[start : start + PIECE_LENGTH])),))
-        await scope.store.commit(Commit(new_id(), (), (*staged, piece)))
-        staged = []
-    return {"large": id, "pieces": len(starts), "sha256": _digest(text)}
-
-
 async def _sweep(scope: Scope) -> None:
     """Remove a few texts that were staged long ago and never named."""
     page = await scope.get(Scan(scope.space, KIND, STAGED, limit=SWEPT_AT_ONCE))
     for one in page.documents:
         if one.value.load()["at"] < scope.clock() - DAY:
-            try:
-                expects = (Expect(one.key, one.version),)
-                await scope.store.commit(Commit(new_id(), expects, tuple(dropping(scope, [one.key.id]))))
-            except Conflict:
-                pass  # it was named after all, or somebody else sweeps
+            await _drop(scope, one.key.id)
+
+
+async def _drop(scope: Scope, id: str) -> None:
+    """Remove a text that is staged, unless it was named after all."""
+    with suppress(Conflict):
+        expects = (Expect(scope.key(KIND, id), 1),)
+        await scope.store.commit(Commit(new_id(), expects, tuple(dropping(scope, [id]))))
 
 
 def _digest(text: str) -> str:

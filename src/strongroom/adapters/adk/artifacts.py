@@ -68,31 +68,29 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
         part = ensure_part(artifact)
         mime_type = self._mime_type(part, app_name, user_id, session_id)
         place = "" if is_users(filename) else f"/sessions/{session_id}"
-        told = await large.named(self._scope, key.id, part.model_dump_json(exclude_none=True))
+        text = part.model_dump_json(exclude_none=True)
         body = {
-            "part": told.texts[0],
             "mime_type": mime_type,
             "metadata": custom_metadata or {},
             "uri": f"strongroom://apps/{app_name}/users/{user_id}{place}/artifacts/{filename}/versions/",
         }
-        entry = Entry("version", encode(body), at=self._scope.clock())
         tags = {"scope": self._scope_tag(app_name, user_id, None if is_users(filename) else session_id)}
         tags |= owned_by(user_id)
-        for _ in attempts(f"artifact {filename!r:.80}"):
-            document, end = await self._scope.read(Get(key), Range(stream, 0, 0))
-            base = end.length if document is None else document.value.load()["base"]
-            expects = [Expect(key, 0 if document is None else document.version), *told.expects]
-            writes: list[Write] = [
-                Append(stream, (entry,)),
-                Put(key, encode({"filename": filename, "base": base}), tags),
-                *told.writes,
-            ]
-            try:
-                receipt = await self._scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes)))
-            except Conflict:
-                continue
-            version: int = receipt.versions[0] - 1 - base
-            return version
+        async with large.Staging(self._scope, key.id) as staging:
+            for _ in attempts(f"artifact {filename!r:.80}"):
+                document, end = await self._scope.read(Get(key), Range(stream, 0, 0))
+                base = end.length if document is None else document.value.load()["base"]
+                try:
+                    told = await staging.named(text)
+                    entry = Entry("version", encode({"part": told.texts[0], **body}), at=self._scope.clock())
+                    expects = (Expect(key, 0 if document is None else document.version), *told.expects)
+                    put = Put(key, encode({"filename": filename, "base": base}), tags)
+                    writes: tuple[Write, ...] = (Append(stream, (entry,)), put, *told.writes)
+                    receipt = await self._scope.store.commit(Commit(new_id(), expects, writes))
+                except Conflict:
+                    continue
+                version: int = receipt.versions[0] - 1 - base
+                return version
         raise AssertionError("attempts() raises when it is enough")
 
     async def load_artifact(

@@ -45,18 +45,20 @@ class StrongroomCheckpointStorage(Closing):
         text = json.dumps(dumped(checkpoint.to_dict(), self._types))
         loaded(json.loads(text), self._types)  # what could not be restored is refused now
         key = self._scope.key(KIND, digest(checkpoint.checkpoint_id))
-        told = await large.named(self._scope, key.id, text)
-        value = {"codec": CODEC, "id": checkpoint.checkpoint_id, "at": checkpoint.timestamp, "json": told.texts[0]}
-        put = Put(key, encode(value), {"workflow": digest(checkpoint.workflow_name)})
-        for _ in attempts(f"checkpoint {checkpoint.checkpoint_id!r:.80}"):
-            before = await self._scope.get(Get(key))
-            gone = [] if before is None else large.dropping(self._scope, large.ids_in(before.value.load()))
-            expects = (Expect(key, 0 if before is None else before.version), *told.expects)
-            try:
-                await self._scope.store.commit(Commit(new_id(), expects, (put, *told.writes, *gone)))
-            except Conflict:
-                continue  # somebody has saved or deleted it since: it is theirs that is replaced
-            break
+        value = {"codec": CODEC, "id": checkpoint.checkpoint_id, "at": checkpoint.timestamp}
+        tags = {"workflow": digest(checkpoint.workflow_name)}
+        async with large.Staging(self._scope, key.id) as staging:
+            for _ in attempts(f"checkpoint {checkpoint.checkpoint_id!r:.80}"):
+                before = await self._scope.get(Get(key))
+                gone = [] if before is None else large.dropping(self._scope, large.ids_in(before.value.load()))
+                try:
+                    told = await staging.named(text)
+                    put = Put(key, encode({**value, "json": told.texts[0]}), tags)
+                    expects = (Expect(key, 0 if before is None else before.version), *told.expects)
+                    await self._scope.store.commit(Commit(new_id(), expects, (put, *told.writes, *gone)))
+                except Conflict:
+                    continue  # somebody has saved or deleted it since: it is theirs that is replaced
+                break
         return checkpoint.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:

@@ -54,17 +54,18 @@ class Checkpoints(Reading, frozen=True):
         thread, ns = where(config)
         parent = config["configurable"].get("checkpoint_id")
         told = get_checkpoint_metadata(config, metadata)
-        line, staged = self.lines.get(digest(thread, ns)), dict[tuple[str, ...], large.Named]()
+        line = self.lines.get(digest(thread, ns))
         user = self._user(config) or (None if line is None else line.owner)
-        for _ in attempts(f"thread {thread!r:.80}"):
-            if line is None:
-                line = await look(self.scope, named(thread, ns))
-            try:
-                self.lines.keep(await self._put(line, checkpoint, told, new, parent, staged, user))
-            except Conflict:
-                line = None  # what was remembered is no longer so
-                continue
-            return config_of(line, checkpoint["id"])
+        async with large.Staging(self.scope, digest(thread, ns)) as staging:
+            for _ in attempts(f"thread {thread!r:.80}"):
+                if line is None:
+                    line = await look(self.scope, named(thread, ns))
+                try:
+                    self.lines.keep(await self._put(line, checkpoint, told, new, parent, staging, user))
+                except Conflict:
+                    line = None  # what was remembered is no longer so
+                    continue
+                return config_of(line, checkpoint["id"])
         raise AssertionError("attempts() raises when it is enough")
 
     async def _put(
@@ -74,7 +75,7 @@ class Checkpoints(Reading, frozen=True):
         metadata: Any,
         new: ChannelVersions,
         parent: str | None,
-        staged: dict[tuple[str, ...], large.Named],
+        staging: large.Staging,
         user: str | None,
     ) -> Line:
         before = await self.find(line, parent) if parent else None
@@ -106,11 +107,8 @@ class Checkpoints(Reading, frozen=True):
                     expects, writes = [*expects, *more], [*writes, *made]
                 at[channel], lists[channel] = change.known.ranges, change.known
         id = checkpoint["id"]
-        names = tuple(held)
-        if names not in staged:  # else this is another attempt, and they are there
-            staged[names] = await large.named(self.scope, line.id, *[text for _, text in held.values()])
-        apart = staged[names]
-        held = {name: [held[name][0], text] for name, text in zip(names, apart.texts, strict=True)}
+        apart = await staging.named(*[text for _, text in held.values()])
+        held = {name: [blob[0], text] for (name, blob), text in zip(held.items(), apart.texts, strict=True)}
         expects, writes = [*expects, *apart.expects], [*writes, *apart.writes]
         body = encode(self._body(checkpoint, metadata, parent, at, held))
         ordered, gone = line.ordered and id > line.last, line.gone
@@ -206,15 +204,19 @@ class Checkpoints(Reading, frozen=True):
     ) -> None:
         """Add what a task wrote, each with its number, its channel and what the serializer made of it."""
         line = self.lines.get(digest(*place)) or await look(self.scope, named(*place))
-        apart = await large.named(self.scope, line.id, *[text for *_, text in told])
-        rows = [[*row[:-1], text] for row, text in zip(told, apart.texts, strict=True)]
-        body = encode({"task": task_id, "path": task_path, "writes": rows})
-        try:
-            await self._add_writes(line, id, body, apart, user)
-        except Conflict:
-            if id <= line.last:
-                raise removed(line) from None
-            await self._add_writes(await look(self.scope, named(*place)), id, body, apart, user)
+        async with large.Staging(self.scope, line.id) as staging:
+            for _ in attempts(f"thread {line.thread!r:.80}"):
+                try:
+                    apart = await staging.named(*[text for *_, text in told])
+                    rows = [[*row[:-1], text] for row, text in zip(told, apart.texts, strict=True)]
+                    body = encode({"task": task_id, "path": task_path, "writes": rows})
+                    await self._add_writes(line, id, body, apart, user)
+                except Conflict:
+                    if id <= line.last:
+                        raise removed(line) from None
+                    line = await look(self.scope, named(*place))
+                    continue
+                return
 
     async def _add_writes(self, line: Line, id: str, body: Json, apart: large.Named, user: str | None) -> None:
         made: list[Write] = [Append(line.writes(self.scope, id), (Entry("writes", body, at=self.scope.clock()),))]

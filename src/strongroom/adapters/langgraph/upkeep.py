@@ -8,6 +8,7 @@ with the last one that needs them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -186,12 +187,13 @@ class Upkeep(Checkpoints, frozen=True):
         for line in await self.lines_of(source):
             for _ in attempts(f"thread {target!r:.80}"):
                 try:
-                    await self._copy(line, await look(self.scope, named(target, line.ns)))
+                    async with AsyncExitStack() as staged:
+                        await self._copy(line, await look(self.scope, named(target, line.ns)), staged)
                     break
                 except Conflict:
                     continue
 
-    async def _copy(self, line: Line, target: Line) -> None:
+    async def _copy(self, line: Line, target: Line, staged: AsyncExitStack) -> None:
         scope = self.scope
         stored = [one async for one in self.walk(line)][::-1]
         moved = {one.index: target.length + number for number, one in enumerate(stored)}
@@ -205,7 +207,7 @@ class Upkeep(Checkpoints, frozen=True):
         for one in stored:
             body = one.raw.load()
             body["at"] = {channel: _moved(at, moved, places.get(channel, {})) for channel, at in body["at"].items()}
-            apart = await self._apart(target, [text for _, text in body["new"].values()])
+            apart = await self._apart(staged, target, [text for _, text in body["new"].values()])
             body["new"] = {
                 channel: [blob[0], text] for (channel, blob), text in zip(body["new"].items(), apart.texts, strict=True)
             }
@@ -216,7 +218,7 @@ class Upkeep(Checkpoints, frozen=True):
             again = list[Entry]()
             for record in part.records:
                 body = {"task": "", "path": "", "writes": []} if record.body is None else record.body.load()
-                apart = await self._apart(target, [text for *_, text in body["writes"]])
+                apart = await self._apart(staged, target, [text for *_, text in body["writes"]])
                 body["writes"] = [[*row[:-1], text] for row, text in zip(body["writes"], apart.texts, strict=True)]
                 again.append(Entry(record.type, encode(body), at=record.at))
                 expects, writes = [*expects, *apart.expects], [*writes, *apart.writes]
@@ -230,11 +232,12 @@ class Upkeep(Checkpoints, frozen=True):
         await self._commit(expects, writes)
         self.lines.pop(target.id, None)
 
-    async def _apart(self, target: Line, texts: Sequence[Any]) -> large.Named:
+    async def _apart(self, staged: AsyncExitStack, target: Line, texts: Sequence[Any]) -> large.Named:
         """Return texts for a copy, which has large ones of its own."""
         if not large.ids_in(list(texts)):
             return large.Named(list(texts))
-        return await large.named(self.scope, target.id, *[await large.whole(self.scope, text) for text in texts])
+        staging = await staged.enter_async_context(large.Staging(self.scope, target.id))
+        return await staging.named(*[await large.whole(self.scope, text) for text in texts])
 
     async def _copied_items(
         self, line: Line, target: Line, channel: str, stored: Sequence[Stored]

@@ -159,7 +159,8 @@ class Taking(Struct, frozen=True):
             channels |= {channel for channel, at in body.get("at", {}).items() if isinstance(at, list)}
         checkpoints |= {record.body.load() for record in early.records if record.body is not None}
         written = [key("langgraph_writes", id + plain(name)) for name in sorted(checkpoints)]
-        await self._in_steps([*[Delete(one) for one in written], *await self._large(id)])
+        await self._in_steps([Delete(one) for one in written])
+        await self._in_steps(await self._large(id))
         items = [
             Truncate(key("langgraph_item", digest(facts["thread"], facts["ns"], channel)), NEVER)
             for channel in sorted(channels)
@@ -185,7 +186,8 @@ class Taking(Struct, frozen=True):
         """
         ends = await self.scope.get_all([Range(one, 0, 0) for one in written])
         late = [Delete(one) for one, end in zip(written, ends, strict=True) if end.length > end.first]
-        await self._in_steps([*late, *await self._large(line.id)], [Expect(line, 0)])
+        await self._in_steps(late, [Expect(line, 0)])
+        await self._in_steps(await self._large(line.id), [Expect(line, 0)])
 
     async def _checkpoints(self, id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         before: int | None = None
