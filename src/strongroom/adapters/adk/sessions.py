@@ -17,6 +17,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from google.adk.errors import StaleSessionError
@@ -35,7 +36,7 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import Taking, digest, owned_by
+from strongroom.services.sessions.beside import digest, owned_by
 from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.records import Draft, draft, opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, parse
@@ -117,12 +118,11 @@ class StrongroomSessionService(BaseSessionService, Closing):
             expects, writes = sharing(shared_keys, before, shared, user_id)
             writes += [put(key, value), opening(self._scope, key.id, begun(self._scope, id, end.length), user_id)]
             try:
-                await self._commit([Expect(key, 0), *expects], writes)
+                receipt = await self._commit([Expect(key, 0), *expects], writes)
             except Conflict:
                 continue
-            made = await self.get_session(app_name=app_name, user_id=user_id, session_id=id)
-            if made is not None:
-                return made
+            states = [loaded(document) | delta for document, delta in zip(before, shared, strict=True)]
+            return session_of(value, receipt.versions[-2], states, [])
         raise AssertionError("attempts() raises when it is enough")
 
     async def get_session(
@@ -138,33 +138,30 @@ class StrongroomSessionService(BaseSessionService, Closing):
         events = [event_of(record) for record in tail.records if record.body is not None]
         if config is not None and config.after_timestamp is not None:
             events = [event for event in events if event.timestamp >= config.after_timestamp]
-        return session_of(document, app, user, events)
+        return session_of(document.value.load(), document.version, [loaded(app), loaded(user)], events)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         tags = {"app": digest(app_name)} if user_id is None else {"user": digest(app_name, user_id)}
         found: list[Document] = []
         async for page in self._scope.pages(Scan(self._scope.space, KIND, tags, limit=PAGE)):
             found += page
-        users = sorted({document.value.load()["user"] for document in found})
+        values = [(document.value.load(), document.version) for document in found]
+        users = sorted({value["user"] for value, _ in values})
         keys = [self._keys(app_name, user, "")[2] for user in users]
         app, *states = await self._scope.get_all([Get(self._keys(app_name, "", "")[1]), *map(Get, keys)])
         by_user = dict(zip(users, states, strict=True))
-        made = [session_of(document, app, by_user[document.value.load()["user"]], []) for document in found]
+        made = [
+            session_of(value, version, [loaded(app), loaded(by_user[value["user"]])], []) for value, version in values
+        ]
         made.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
         return ListSessionsResponse(sessions=made)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        name = session_name(app_name, user_id, session_id.strip())
-        await Taking(self._scope).of_session(name)
-        try:
-            await delete(self._scope, name, None)
-        except NotFound:
-            pass
+        with suppress(NotFound):
+            await delete(self._scope, session_name(app_name, user_id, session_id.strip()), None)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        document = await self._scope.get(Get(self._keys(app_name, user_id, "")[2]))
-        state: dict[str, Any] = {} if document is None else document.value.load()
-        return state
+        return loaded(await self._scope.get(Get(self._keys(app_name, user_id, "")[2])))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         if event.partial:
@@ -252,7 +249,7 @@ def sharing(
     for key, document, delta, tags in zip(keys, before, deltas, ({}, owned_by(user)), strict=True):
         if delta:
             expects.append(Expect(key, 0 if document is None else document.version))
-            writes.append(Put(key, encode({**({} if document is None else document.value.load()), **delta}), tags))
+            writes.append(Put(key, encode(loaded(document) | delta), tags))
     return expects, writes
 
 
@@ -293,11 +290,18 @@ def event_of(record: Record) -> Event:
     return Event.model_validate_json(sidecar["json"] if "json" in sidecar else encode(sidecar["event"]))
 
 
-def session_of(document: Document, app: Document | None, user: Document | None, events: list[Event]) -> Session:
-    value = document.value.load()
-    state = value["state"]
-    for prefix, shared in ((Prefixes.APP_PREFIX, app), (Prefixes.USER_PREFIX, user)):
-        state |= {prefix + name: each for name, each in ({} if shared is None else shared.value.load()).items()}
+def loaded(document: Document | None) -> dict[str, Any]:
+    """Return the state of an app or a user."""
+    state: dict[str, Any] = {} if document is None else document.value.load()
+    return state
+
+
+def session_of(
+    value: Mapping[str, Any], revision: int, shared: Sequence[Mapping[str, Any]], events: list[Event]
+) -> Session:
+    state = dict(value["state"])
+    for prefix, each in zip((Prefixes.APP_PREFIX, Prefixes.USER_PREFIX), shared, strict=True):
+        state |= {prefix + name: one for name, one in each.items()}
     made = StoredSession(
         app_name=value["app"],
         user_id=value["user"],
@@ -306,7 +310,7 @@ def session_of(document: Document, app: Document | None, user: Document | None, 
         events=events,
         last_update_time=value["updated"],
     )
-    made._revision = document.version
+    made._revision = revision
     return made
 
 

@@ -2,7 +2,8 @@
 
 The conversations of an adapter are ordinary sessions whose ids begin with the adapter's name. Some adapters keep more
 of one than its messages, under kinds of their own. Whoever takes a session away takes that along, and first of all: so
-whatever a kill leaves is still found by the session. Doing so again does nothing more.
+whatever a kill leaves is still found by the session. Doing so again does nothing more. What an adapter knows a session
+by (`its_own`) goes in one commit with the session, as it was seen: nobody begins one of that name anew between the two.
 
 * LangGraph: checkpoints, what tasks wrote to them, lists of messages of inner graphs. They hold what was said in forms
   that only the framework can read, so erasing one message takes them all.
@@ -26,7 +27,7 @@ from strongroom.errors import Conflict
 from strongroom.operations import traces
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.state import NEVER, OWNER
+from strongroom.services.sessions.state import MESSAGE, NEVER, OWNER
 from strongroom.store import (
     MAX_NAME,
     Commit,
@@ -46,6 +47,7 @@ from strongroom.store import (
 AT_ONCE = 500  # things that one commit takes away
 PAGE = 100
 OWNED = ("adk_state", "adk_memory", "adk_memory_deleted", "adk_artifact")
+DOCUMENTS = {"adk": "adk_session", "pydantic_ai": "pydantic_ai_conversation", "llama_index": "llama_index_archive"}
 LAST = "messages"  # the channel of LangGraph's outermost graph whose messages are the session's
 
 
@@ -61,6 +63,18 @@ def owned_by(user_id: str | None) -> dict[str, str]:
     return {OWNER: user_id} if fits and user_id is not None else {}
 
 
+async def its_own(scope: Scope, session_id: str, length: int) -> tuple[list[Expect], list[Write]]:
+    """Return what goes in one commit with a session whose stream was seen with a length, and what that expects."""
+    framework, _, _ = session_id.partition("/")
+    if framework == "langgraph":  # whoever has begun its thread anew has said something
+        return [Expect(scope.key(MESSAGE, session_id), length)], []
+    if framework not in DOCUMENTS:
+        return [], []
+    key = scope.key(DOCUMENTS[framework], session_id)
+    document = await scope.get(Get(key))
+    return ([Expect(key, 0)], []) if document is None else ([Expect(key, document.version)], [Delete(key)])
+
+
 class Taking(Struct, frozen=True):
     """How things are taken away: deleted, or, with a stream that it is noted with, erased."""
 
@@ -74,8 +88,8 @@ class Taking(Struct, frozen=True):
             await self._lines(rest)
         if framework == "adk" and self.erases is not None:
             await self._adk_copies(session_id, whole)
-        if whole:
-            await self._documents(framework, session_id)
+        if whole and framework == "pydantic_ai":
+            await self._all([one async for one in self._found("pydantic_ai_entry", {"in": digest(session_id)})])
 
     async def of_owner(self, user_id: str) -> None:
         """Take away what bears the tag of its owner."""
@@ -84,22 +98,10 @@ class Taking(Struct, frozen=True):
         for kind in OWNED:
             await self._all([one async for one in self._found(kind, owned_by(user_id))])
 
-    async def _documents(self, framework: str, session_id: str) -> None:
-        kinds = {"adk": "adk_session", "pydantic_ai": "pydantic_ai_conversation", "llama_index": "llama_index_archive"}
-        if framework == "pydantic_ai":
-            await self._all([one async for one in self._found("pydantic_ai_entry", {"in": digest(session_id)})])
-        if framework in kinds:
-            key = self.scope.key(kinds[framework], session_id)
-            if await self.scope.get(Get(key)) is not None:
-                await self.commit([Delete(key)])
-
     async def _adk_copies(self, session_id: str, whole: bool) -> None:
         """Take away what was remembered of an ADK session, and with the whole of it its artifacts."""
-        document = await self.scope.get(Get(self.scope.key("adk_session", session_id)))
-        if document is None:
-            return
-        told = document.value.load()
-        here = digest(told["app"], told["user"], told["id"])
+        parts = session_id.split("/")[1:]
+        here = digest(*parts) if len(parts) > 1 else parts[0]
         await self._all([one async for one in self._found("adk_memory", {"session": here})])
         if whole:
             await self._all([one async for one in self._found("adk_artifact", {"scope": here})])

@@ -37,7 +37,7 @@ from strongroom.operations import (
 )
 from strongroom.scope import Scope
 from strongroom.services.sessions import writes
-from strongroom.services.sessions.beside import Taking
+from strongroom.services.sessions.beside import Taking, its_own
 from strongroom.services.sessions.ids import bearer, find_any
 from strongroom.services.sessions.records import own_id
 from strongroom.services.sessions.state import (
@@ -70,11 +70,14 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
         document, end = await scope.read(*both(scope, session_id))
         if document is not None:
             await Taking(scope).of_session(session_id)
-            return Plan([Expect(key, EXISTS)], writes.deleting(scope, session_id, end.first), itself)
-        if end.first == end.length:
+        expects, gone = await its_own(scope, session_id, end.length)
+        if document is not None:
+            whole = [*writes.deleting(scope, session_id, end.first), *gone]
+            return Plan([Expect(key, EXISTS), *expects], whole, itself)
+        if end.first == end.length and not gone:
             raise missing(session_id)
-        left: list[Write] = [Truncate(stream, end.first + writes.DELETED_AT_ONCE)]
-        return Plan([Expect(key, 0)], left, itself)
+        left: list[Write] = [Truncate(stream, end.first + writes.DELETED_AT_ONCE), *gone]
+        return Plan([Expect(key, 0), *expects], left, itself)
 
     receipt = await perform(scope, Operation("sessions.delete", key, NOTHING, commit_id), attempt, again)
     if not made_here(scope):
@@ -131,10 +134,11 @@ async def remove(scope: Scope, session_id: str) -> int:
         if stop < end.length:
             return Plan((), [Truncate(stream, stop)], lambda _: (writes.DELETED_AT_ONCE, False))
         # All that is there by then: somebody may still append.
+        expects, own = await its_own(scope, session_id, end.length)
         gone = [Delete(scope.key(kind, session_id)) for kind in (SESSION, *writes.SIDES)]
         return Plan(
-            [Expect(key, document.version)],
-            [Truncate(stream, NEVER), *gone],
+            [Expect(key, document.version), *expects],
+            [Truncate(stream, NEVER), *gone, *own],
             lambda made: (made.versions[0] - end.first, True),
         )
 
