@@ -23,8 +23,18 @@ def test_an_endpoint_that_speaks_json_has_an_example(endpoint: Endpoint) -> None
     assert "answer" in examples()[name(endpoint)]
 
 
-def test_a_server_answers_as_in_the_examples() -> None:
-    assert shape(record()) == shape(examples())  # else: make docs
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Any]:
+    return record()
+
+
+@pytest.mark.parametrize("called", examples())
+def test_a_server_answers_as_in_the_example(recorded: dict[str, Any], called: str) -> None:
+    assert shape(recorded[called]) == shape(examples()[called]), recorded[called]  # else: make docs
+
+
+def test_an_example_is_shown_of_everything_that_is_recorded(recorded: dict[str, Any]) -> None:
+    assert recorded.keys() == examples().keys()
 
 
 def schemas(endpoint: Endpoint) -> list[tuple[Any, Any]]:

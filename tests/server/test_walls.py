@@ -81,6 +81,11 @@ class Worked:
 
 
 @pytest.fixture(scope="module")
+def schema() -> Any:
+    return schemathesis.openapi.from_dict(describe(ENDPOINTS))
+
+
+@pytest.fixture(scope="module")
 def callers(server: Served) -> Iterator[dict[str, httpx.Client]]:
     made = {role: client(server.url, server.key("ours", role)) for role in ROLES}
     yield made
@@ -109,8 +114,8 @@ def _check(answer: Any, endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("endpoint", CALLED, ids=name)
-def test_no_role_gets_past_its_walls(endpoint: Endpoint, callers: dict[str, httpx.Client]) -> None:
-    operation = schemathesis.openapi.from_dict(describe(ENDPOINTS))[endpoint.path][endpoint.method]
+def test_no_role_gets_past_its_walls(endpoint: Endpoint, schema: Any, callers: dict[str, httpx.Client]) -> None:
+    operation = schema[endpoint.path][endpoint.method]
 
     @settings(
         max_examples=ceil(CALLS / len(CALLED)),
@@ -180,9 +185,8 @@ KEYS = [(space, role) for space in ("ours", "theirs") for role in ROLES]
 OTHERS = {"ours": CANARY.encode(), "theirs": b"of plain is"}
 
 
-def test_generated_calls_with_every_key_at_once_stay_within_their_walls(server: Served) -> None:
+def test_generated_calls_with_every_key_at_once_stay_within_their_walls(server: Served, schema: Any) -> None:
     """Eight calls at a time, to any endpoints, one with each role's key of each space."""
-    schema = schemathesis.openapi.from_dict(describe(ENDPOINTS))
     keys = [{"Authorization": f"Bearer {server.key(space, role)}"} for space, role in KEYS]
 
     @settings(max_examples=ceil(CALLS / 125), deadline=None, suppress_health_check=list(HealthCheck), database=None)

@@ -176,10 +176,13 @@ POLICY = (
 
 def documentation(endpoints: Sequence[Endpoint]) -> list[BaseRoute]:
     """Return the routes of the description and its page."""
-    described = msgspec.json.encode(describe(endpoints))
+
+    @cache
+    def described() -> bytes:  # when somebody asks: it takes longer than all else about starting
+        return msgspec.json.encode(describe(endpoints))
 
     async def description(_: Request) -> Response:
-        return Response(described, media_type=JSON)
+        return Response(described(), media_type=JSON)
 
     async def page(request: Request) -> Response:
         text = PAGE.format(base=quote(request.scope.get("root_path", "")), assets=ASSETS)
