@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from strongroom.adapters.extras import without
-from strongroom.services.sessions.beside import digest
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import digest
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -35,8 +36,8 @@ from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.store import Commit, Delete, Document, Expect, Get, Key, Put, Scan, Write, new_id
 
-KIND = "crewai_memory"
-DIMENSION = "crewai_dimension"
+KIND = layouts.CREW_MEMORY
+DIMENSION = layouts.CREW_DIMENSION
 CODEC = "crewai.MemoryRecord/1"
 DEEPEST = 16  # parts of a scope that an index knows; those below are compared
 PAGE = 500

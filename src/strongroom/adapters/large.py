@@ -26,12 +26,12 @@ from msgspec import Struct
 from strongroom.codec import encode
 from strongroom.errors import Conflict, Damaged, InvalidInput, NotFound, StrongroomError
 from strongroom.scope import Scope
+from strongroom.services.sessions import layouts
 from strongroom.store import Append, Commit, Delete, Entry, Expect, Get, Put, Range, Scan, Write, new_id
 
-KIND = "adapter_large"
-PIECE = "adapter_large_piece"
-OWNER = "owner"
-STAGED = {"staged": "yes"}
+KIND = layouts.LARGE
+PIECE = layouts.LARGE_PIECE
+STAGED = layouts.STAGED
 
 INLINE = 4 * 1024 * 1024  # characters that stay in their record
 PIECE_LENGTH = 1024 * 1024  # characters; in JSON at most half of what a server takes at once
@@ -76,7 +76,7 @@ class Staging:
         return Named(
             [large.get(place, text) for place, text in enumerate(texts)],
             tuple(Expect(key, 1) for key in keys),
-            tuple(Put(key, there, {OWNER: self._owner}) for key in keys),
+            tuple(Put(key, there, layouts.of_owner(self._owner)) for key in keys),
         )
 
     async def __aenter__(self) -> Staging:
@@ -109,7 +109,7 @@ class Staging:
                 return waiting.pop(place)
         key = scope.key(KIND, id)
         self._staged.append(name)
-        staged: list[Write] = [Put(key, encode({"at": scope.clock()}), {OWNER: self._owner, **STAGED})]
+        staged: list[Write] = [Put(key, encode({"at": scope.clock()}), layouts.of_owner(self._owner) | STAGED)]
         for start in starts:
             piece = Append(scope.key(PIECE, id), (Entry("piece", encode(text[start : start + PIECE_LENGTH])),))
             await scope.store.commit(Commit(new_id(), (Expect(key, 1 if start else 0),), (*staged, piece)))
@@ -133,7 +133,7 @@ async def whole(scope: Scope, text: Any) -> Any:
 
 async def owned(scope: Scope, owner: str) -> list[str]:
     """Return the ids of an owner's large texts. One that is still staged is about to be named, or will be swept."""
-    found = Scan(scope.space, KIND, {OWNER: owner}, limit=PAGE)
+    found = Scan(scope.space, KIND, layouts.of_owner(owner), limit=PAGE)
     return [one.key.id async for page in scope.pages(found) for one in page if not one.tags.items() >= STAGED.items()]
 
 

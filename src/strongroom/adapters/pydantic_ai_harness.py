@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from strongroom.adapters.extras import without
-from strongroom.services.sessions.beside import digest
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import digest
 
 try:
     from pydantic_ai_harness.memory import (
@@ -33,8 +34,8 @@ from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.store import Commit, Delete, Document, Expect, Get, Key, Put, Scan, Write, new_id
 
-KIND = "pydantic_ai_memory"
-OPERATION = "pydantic_ai_memory_operation"
+KIND = layouts.HARNESS_MEMORY
+OPERATION = layouts.HARNESS_OPERATION
 PAGE = 500
 REPEATS = 30 * 24 * 3600 * 1_000_000  # microseconds for which an operation gets its first answer
 SWEPT_AT_ONCE = 2  # more than one, so that what is old gets less

@@ -2,9 +2,9 @@
 
 An adapter writes documents and streams of kinds that are its own and that no service reads, and in the same commit the
 session that its messages are. So a writer's commit is held against a list: kinds, and the writes that each takes
-(`strongroom.adapters.kinds`). Of sessions only those of adapters are in reach, by their ids, and every message is held
-against what the service would have stored: its shape, its text, its count. The id of such a commit is the caller's own.
-An admin commits what it likes.
+(`strongroom.services.sessions.layouts`). Of sessions only those of adapters are in reach, by their ids, and every
+message is held against what the service would have stored: its shape, its text, its count. The id of such a commit is
+the caller's own. An admin commits what it likes.
 
 Rejected: operations of the server's own for each adapter. It would need every framework beside it, in one version.
 """
@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from strongroom.adapters.kinds import IN_SESSIONS, NOTES, OWN, adapter_of
 from strongroom.errors import Damaged, InvalidInput
 from strongroom.scope import Scope
 from strongroom.server.ids import own_id
 from strongroom.server.keys import Caller
 from strongroom.server.responses import Refusal
+from strongroom.services.sessions.layouts import IN_SESSIONS, NOTES, OWN, adapter_of
 from strongroom.services.sessions.records import ROLES, draft, entry, opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, parse
 from strongroom.services.sessions.writes import PINNED

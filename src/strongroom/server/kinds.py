@@ -7,7 +7,6 @@ did under which id. An admin reads everything in its space.
 
 from __future__ import annotations
 
-from strongroom.adapters import kinds as adapters
 from strongroom.server.keys import Role
 from strongroom.services.files import paths as files
 from strongroom.services.memories import keys as memories
@@ -15,6 +14,7 @@ from strongroom.services.memories import vectors as memory_vectors
 from strongroom.services.packs import staging
 from strongroom.services.runs import artifacts, ledger, usage
 from strongroom.services.runs import state as runs
+from strongroom.services.sessions import layouts as adapters
 from strongroom.services.sessions import state as sessions
 from strongroom.services.threads import deliveries, plans, registry
 from strongroom.tokens.choosing import HIGHEST_PRIORITY

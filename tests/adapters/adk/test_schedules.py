@@ -13,15 +13,16 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 
 from strongroom.adapters.adk import StrongroomSessionService
-from strongroom.adapters.adk.sessions import KIND, session_name
+from strongroom.adapters.adk.sessions import KIND
 from strongroom.scope import Scope
 from strongroom.services.sessions import erasure
+from strongroom.services.sessions.layouts import session_name
 from strongroom.services.sessions.state import SESSION
 from strongroom.store import AsyncStore, Get
 from strongroom.testing import CRASHED, explore
 
 ONE: Any = {"app_name": "a", "user_id": "u", "session_id": "x"}
-NAME = session_name("a", "u", "x")
+NAME = session_name("adk", "a", "u", "x")
 
 
 def service(store: AsyncStore) -> StrongroomSessionService:

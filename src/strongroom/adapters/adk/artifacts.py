@@ -18,7 +18,9 @@ from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
-from strongroom.services.sessions.beside import Taking, digest, owned_by
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.beside import Taking
+from strongroom.services.sessions.layouts import digest, owned_by
 from strongroom.store import (
     Append,
     Commit,
@@ -34,8 +36,8 @@ from strongroom.store import (
     new_id,
 )
 
-KIND = "adk_artifact"
-VERSION = "adk_artifact_version"
+KIND = layouts.ADK_ARTIFACT
+VERSION = layouts.ADK_ARTIFACT_VERSION
 USER = "user:"
 PAGE = 500
 DEEPEST = 10  # references that lead to references
@@ -74,7 +76,7 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
             "metadata": custom_metadata or {},
             "uri": f"strongroom://apps/{app_name}/users/{user_id}{place}/artifacts/{filename}/versions/",
         }
-        tags = {"scope": self._scope_tag(app_name, user_id, None if is_users(filename) else session_id)}
+        tags = self._tags(app_name, user_id, None if is_users(filename) else session_id)
         tags |= owned_by(user_id)
         async with large.Staging(self._scope, key.id) as staging:
             for _ in attempts(f"artifact {filename!r:.80}"):
@@ -126,7 +128,7 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
         self._check(app_name, user_id, session_id)
         found: list[str] = []
         for session in {None, session_id}:
-            tags = {"scope": self._scope_tag(app_name, user_id, session)}
+            tags = self._tags(app_name, user_id, session)
             async for page in self._scope.pages(Scan(self._scope.space, KIND, tags, limit=PAGE)):
                 found += [one.value.load()["filename"] for one in page]
         return sorted(found)
@@ -195,8 +197,8 @@ class StrongroomArtifactService(BaseArtifactService, Closing):
         if session is not None:
             artifact_util.validate_path_segment(session, "session_id")
 
-    def _scope_tag(self, app: str, user: str, session: str | None) -> str:
-        return digest(app, user) if session is None else digest(app, user, session)
+    def _tags(self, app: str, user: str, session: str | None) -> dict[str, str]:
+        return layouts.artifacts_of(digest(app, user) if session is None else digest(app, user, session))
 
     def _mime_type(self, part: types.Part, app: str, user: str, session: str | None) -> str | None:
         """Return what a part is; refuse one that is nothing, or points to where its owner may not look."""

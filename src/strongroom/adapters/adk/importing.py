@@ -24,7 +24,7 @@ from strongroom.bridge import Inline, run
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import digest, owned_by
+from strongroom.services.sessions.layouts import digest, owned_by
 from strongroom.services.sessions.state import SESSION, parse
 from strongroom.store import Commit, Expect, Get, Put, Range, Write, new_id
 

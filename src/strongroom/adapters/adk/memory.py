@@ -20,12 +20,13 @@ from strongroom.adapters.adk.sessions import spoken
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.bridge import can_search
 from strongroom.codec import encode
-from strongroom.services.sessions.beside import digest, owned_by
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import digest, owned_by
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Commit, Delete, Document, Find, Found, Get, Key, Put, Scan, Write, new_id
 
-KIND = "adk_memory"
-DELETED = "adk_memory_deleted"
+KIND = layouts.ADK_MEMORY
+DELETED = layouts.ADK_MEMORY_DELETED
 MOST = 10  # a tool of ADK puts all of them into a prompt
 POOL = 200
 PAGE = 500
@@ -98,7 +99,7 @@ class StrongroomMemoryService(BaseMemoryService, Closing):
             await self._commit([*map(Delete, found), mark])
 
     def _tags(self, app: str, user: str, session: str) -> dict[str, str]:
-        return {"user": digest(app, user), "session": digest(app, user, session)}
+        return {"user": digest(app, user)} | layouts.remembered_of(digest(app, user, session))
 
     def _deleted(self, app: str, user: str, event: str) -> Key:
         key: Key = self._scope.key(DELETED, digest(app, user, event))

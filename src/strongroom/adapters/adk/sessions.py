@@ -36,13 +36,13 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import digest, owned_by
+from strongroom.services.sessions import layouts
 from strongroom.services.sessions.erasure import delete
+from strongroom.services.sessions.layouts import digest, owned_by, session_name
 from strongroom.services.sessions.records import Draft, draft, opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending
 from strongroom.store import (
-    MAX_NAME,
     Commit,
     Document,
     Expect,
@@ -58,23 +58,16 @@ from strongroom.store import (
     new_id,
 )
 
-KIND = "adk_session"
-SHARED = "adk_state"
+KIND = layouts.ADK_SESSION
+SHARED = layouts.ADK_STATE
 PAGE = 500
 
 logger = logging.getLogger(__name__)
 
 
-def session_name(app: str, user: str, id: str) -> str:
-    """Return the id of the Strongroom session that the events of an ADK session are."""
-    name = f"adk/{app}/{user}/{id}"
-    plain = len(name) <= MAX_NAME and name.isprintable() and "/" not in app + user + id
-    return name if plain else f"adk/{digest(app, user, id)}"
-
-
 def keys_of(scope: Scope, app: str, user: str, id: str) -> tuple[Key, Key, Key, Key]:
     """Return where a session, the state of its app, that of its user and its events are."""
-    name = session_name(app, user, id)
+    name = session_name(layouts.ADK, app, user, id)
     shared = scope.key(SHARED, digest(app)), scope.key(SHARED, digest(app, user))
     return scope.key(KIND, name), *shared, scope.key(MESSAGE, name)
 
@@ -158,7 +151,7 @@ class StrongroomSessionService(BaseSessionService, Closing):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         with suppress(NotFound):
-            await delete(self._scope, session_name(app_name, user_id, session_id.strip()), None)
+            await delete(self._scope, session_name(layouts.ADK, app_name, user_id, session_id.strip()), None)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         return loaded(await self._scope.get(Get(self._keys(app_name, user_id, "")[2])))
@@ -216,7 +209,7 @@ def begun(scope: Scope, title: str, start: int) -> State:
 
 
 def opening(scope: Scope, name: str, talk: State, user: str) -> Put:
-    return Put(scope.key(SESSION, name), dump(talk), {"by": "adk"} | owned_by(user))
+    return Put(scope.key(SESSION, name), dump(talk), {"by": layouts.ADK} | owned_by(user))
 
 
 def saying(scope: Scope, name: str, events: Sequence[tuple[Event, str]], talk: State, length: int) -> list[Write]:

@@ -18,10 +18,11 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import digest
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import digest
 from strongroom.store import Commit, Delete, Document, Expect, Get, Put, Scan, new_id
 
-KIND = "agent_framework_checkpoint"
+KIND = layouts.WORKFLOW_CHECKPOINT
 CODEC = "agent_framework.WorkflowCheckpoint/1"
 PAGE = 100
 

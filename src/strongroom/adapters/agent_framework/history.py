@@ -15,9 +15,9 @@ from agent_framework import HistoryProvider, Message
 
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.exact import is_exact
-from strongroom.adapters.names import session_name
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.retry import attempts
+from strongroom.services.sessions.layouts import session_name
 from strongroom.services.sessions.values import Message as Stored
 
 FRAMEWORK = "agent_framework"

@@ -37,7 +37,7 @@ from strongroom.adapters.langgraph.reading import Reading, config_of, covering, 
 from strongroom.codec import Json, encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
-from strongroom.services.sessions.beside import digest, owned_by
+from strongroom.services.sessions.layouts import digest, line_id, owned_by
 from strongroom.services.sessions.records import draft
 from strongroom.services.sessions.state import OWNER, SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending
@@ -54,9 +54,9 @@ class Checkpoints(Reading, frozen=True):
         thread, ns = where(config)
         parent = config["configurable"].get("checkpoint_id")
         told = get_checkpoint_metadata(config, metadata)
-        line = self.lines.get(digest(thread, ns))
+        line = self.lines.get(line_id(thread, ns))
         user = self._user(config) or (None if line is None else line.owner)
-        async with large.Staging(self.scope, digest(thread, ns)) as staging:
+        async with large.Staging(self.scope, line_id(thread, ns)) as staging:
             for _ in attempts(f"thread {thread!r:.80}"):
                 if line is None:
                     line = await look(self.scope, named(thread, ns))
@@ -203,7 +203,7 @@ class Checkpoints(Reading, frozen=True):
         user: str | None = None,
     ) -> None:
         """Add what a task wrote, each with its number, its channel and what the serializer made of it."""
-        line = self.lines.get(digest(*place)) or await look(self.scope, named(*place))
+        line = self.lines.get(line_id(*place)) or await look(self.scope, named(*place))
         async with large.Staging(self.scope, line.id) as staging:
             for _ in attempts(f"thread {line.thread!r:.80}"):
                 try:

@@ -12,12 +12,11 @@ from msgspec import Struct
 
 from strongroom.adapters.langgraph.lines import CHECKPOINT, LINE, Line, Stored, facts_of, look, named
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import digest
+from strongroom.services.sessions.layouts import of_thread
 from strongroom.store import Range, Scan, Tail
 
 MOST_LINES = 1000
 PAGE = 100
-THREAD_TAG = "thread"
 
 
 class Lines(dict[str, Line]):
@@ -97,7 +96,7 @@ class Finding(Struct, frozen=True):
         if thread is not None and ns is not None:
             line = await look(self.scope, named(thread, ns))
             return [line] if line.version else []
-        tags = {} if thread is None else {THREAD_TAG: digest(thread)}
+        tags = {} if thread is None else of_thread(thread)
         found = []
         async for page in self.scope.pages(Scan(self.scope.space, LINE, tags, limit=PAGE)):
             for facts in map(facts_of, page):

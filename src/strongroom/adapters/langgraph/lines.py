@@ -25,18 +25,16 @@ from msgspec import Struct
 from strongroom.adapters.langgraph.lists import Known, Ranges
 from strongroom.codec import Json, encode
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import digest, owned_by, plain
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import digest, is_session, owned_by
 from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION, State
 from strongroom.store import MAX_NAME, Document, Expect, Get, Key, Put, Record, Tail
 
-LINE = "langgraph_line"
-CHECKPOINT = "langgraph_checkpoint"
-WRITES = "langgraph_writes"
-EARLY = "langgraph_early"
-ITEM = "langgraph_item"
-RUN = "langgraph_run"
-SESSION_PREFIX = "langgraph/"
-MESSAGES = "messages"
+SESSION_PREFIX = f"{layouts.LANGGRAPH}/"
+LINE = layouts.LINE
+CHECKPOINT = layouts.CHECKPOINT
+EARLY = layouts.EARLY
+RUN = layouts.RUN
 
 
 def session_id(thread: str) -> str:
@@ -117,15 +115,15 @@ class Line(Struct, frozen=True):
         return scope.key(kind, self.id)
 
     def writes(self, scope: Scope, id: str) -> Key:
-        return scope.key(WRITES, self.id + plain(id))
+        return scope.key(layouts.TASK_WRITES, layouts.task_writes_id(self.id, id))
 
     def is_session(self, channel: str) -> bool:
-        return channel == MESSAGES and not self.ns
+        return is_session(self.ns, channel)
 
     def items(self, scope: Scope, channel: str) -> Key:
         if self.is_session(channel):
             return scope.key(MESSAGE, session_id(self.thread))
-        return scope.key(ITEM, digest(self.thread, self.ns, channel))
+        return scope.key(layouts.ITEM, layouts.item_id(self.thread, self.ns, channel))
 
     def lists_checkpoint(self, index: int) -> bool:
         return not any(start <= index < stop for start, stop in self.gone)
@@ -140,13 +138,13 @@ class Line(Struct, frozen=True):
         facts = Facts(
             self.thread, self.ns, self.gone if gone is None else gone, self.ordered if ordered is None else ordered
         )
-        tags = {"thread": digest(self.thread)} | owned_by(self.owner)
+        tags = layouts.of_thread(self.thread) | owned_by(self.owner)
         return Put(self.key(scope, LINE), encode(msgspec.to_builtins(facts)), tags)
 
 
 def named(thread: str, ns: str) -> Line:
     """Return a line of which nothing is known but its name."""
-    return Line(digest(thread, ns), thread, ns)
+    return Line(layouts.line_id(thread, ns), thread, ns)
 
 
 def whose(line: Line, named: str | None) -> str | None:

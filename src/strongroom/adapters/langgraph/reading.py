@@ -14,7 +14,7 @@ from strongroom.adapters.langgraph.finding import Finding
 from strongroom.adapters.langgraph.lines import CHECKPOINT, Line, Stored, look, named
 from strongroom.adapters.langgraph.lists import Item, Known, Ranges, places_of, spelled
 from strongroom.adapters.langgraph.messages import loaded, loaded_written
-from strongroom.services.sessions.beside import digest
+from strongroom.services.sessions.layouts import line_id
 from strongroom.store import Key, Range, Record, Slice
 
 FEW = 16  # checkpoints that a list puts together at once
@@ -26,7 +26,7 @@ class Reading(Finding, frozen=True):
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint, or the newest of its line."""
         thread, ns = where(config)
-        line = await look(self.scope, self.lines.get(digest(thread, ns)) or named(thread, ns))
+        line = await look(self.scope, self.lines.get(line_id(thread, ns)) or named(thread, ns))
         if not line.version:
             self.lines.keep(line)  # what was known of it is no longer so
             return None

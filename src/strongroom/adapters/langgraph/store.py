@@ -37,13 +37,14 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import digest
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import digest
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Commit, Delete, Document, Expect, Find, Found, Key, Put, Scan, Write, new_id
 from strongroom.values import iso, moment
 
-ITEM = "langgraph_stored"
-NAMESPACE = "langgraph_namespace"
+ITEM = layouts.STORED
+NAMESPACE = layouts.NAMESPACE
 PLACE = "=place"
 PAGE = 200
 POOL = 500

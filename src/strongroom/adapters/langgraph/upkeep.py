@@ -32,8 +32,9 @@ from strongroom.adapters.langgraph.reading import covering, items_of, where
 from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound, Unavailable
 from strongroom.retry import attempts
-from strongroom.services.sessions.beside import Taking, digest
+from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.erasure import delete
+from strongroom.services.sessions.layouts import digest
 from strongroom.services.sessions.records import draft
 from strongroom.services.sessions.state import SESSION, State, dump
 from strongroom.services.sessions.writes import Batch, appending

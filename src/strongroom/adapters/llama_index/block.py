@@ -16,8 +16,8 @@ from llama_index.core.memory.memory import BaseMemoryBlock
 
 from strongroom.adapters.contexts import Opened, Where
 from strongroom.adapters.llama_index.chats import FRAMEWORK
-from strongroom.adapters.names import session_name
 from strongroom.errors import NotFound
+from strongroom.services.sessions.layouts import session_name
 
 Extract = Callable[[Sequence[ChatMessage]], Sequence[str]]
 

@@ -23,15 +23,16 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 
 from strongroom.adapters.contexts import Opened, Where
 from strongroom.adapters.exact import is_exact
-from strongroom.adapters.names import session_name
 from strongroom.codec import encode
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.retry import attempts
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import session_name
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.values import Message
 from strongroom.store import Commit, Expect, Get, Put, new_id
 
-KIND = "llama_index_archive"
+KIND = layouts.ARCHIVE
 FRAMEWORK = "llama_index"
 CODEC = "llama_index.ChatMessage/1"
 PAGE = 500

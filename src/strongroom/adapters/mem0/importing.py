@@ -22,7 +22,7 @@ from strongroom.adapters.mem0.shapes import OWNERS, SINCE, TAGGED, end_of, metad
 from strongroom.adapters.sources import POSTGRES, Source
 from strongroom.blocking import Context
 from strongroom.errors import InvalidInput, NotFound
-from strongroom.services.sessions.beside import digest
+from strongroom.services.sessions.layouts import digest
 
 COLLECTION = "mem0"
 WHAT = "memories of mem0"

@@ -37,13 +37,13 @@ from msgspec import Struct, structs
 from pydantic import TypeAdapter
 
 from strongroom.adapters.contexts import Closing, Opened, Where
-from strongroom.adapters.names import session_name
 from strongroom.adapters.pydantic_ai.entries import EntryPosition, Found, drafted, entries_of, follow
 from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.beside import digest, owned_by
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import digest, owned_by, session_name
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, joined, parse, show
 from strongroom.services.sessions.writes import DELETED_AT_ONCE, Batch, appending, deleting
 from strongroom.store import (
@@ -62,9 +62,9 @@ from strongroom.store import (
     new_id,
 )
 
-KIND = "pydantic_ai_conversation"
-ENTRY = "pydantic_ai_entry"
-FRAMEWORK = "pydantic_ai"
+KIND = layouts.CONVERSATION
+ENTRY = layouts.CONVERSATION_ENTRY
+FRAMEWORK = layouts.PYDANTIC_AI
 CODEC = "pydantic_ai.ConversationRecord/1"
 PAGE = 500
 
@@ -155,7 +155,7 @@ class StrongroomConversationStore(ConversationStore, Closing):
             stored = await self._stored(conversation_id)
             if stored.record is None or record_of(stored.record).revision != expected_revision:
                 raise ConversationConflict(conversation_id)
-            scan = Scan(scope.space, ENTRY, {"in": digest(stored.name)}, limit=PAGE)
+            scan = Scan(scope.space, ENTRY, layouts.of_conversation(stored.name), limit=PAGE)
             places = [one.key async for page in scope.pages(scan) for one in page]
             stream, first, length = scope.key(MESSAGE, stored.name), stored.end.first, stored.end.length
             as_read, last = Expect(stored.record.key, stored.record.version), Delete(stored.record.key)
@@ -308,4 +308,4 @@ def placing(scope: Scope, name: str, index: int, entry: ConversationEntry) -> Pu
     """Return what tells where an entry stands."""
     key = scope.key(ENTRY, digest(entry.id, name))
     value = {"name": name, "index": index, "parent": entry.parent_id}
-    return Put(key, encode(value), {"entry": digest(entry.id), "in": digest(name)})
+    return Put(key, encode(value), {"entry": digest(entry.id)} | layouts.of_conversation(name))

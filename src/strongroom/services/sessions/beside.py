@@ -18,7 +18,6 @@ and threads of LangGraph that hold no messages.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct
@@ -27,9 +26,10 @@ from strongroom.errors import Conflict
 from strongroom.operations import traces
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.sessions.state import MESSAGE, NEVER, OWNER
+from strongroom.services.sessions import layouts
+from strongroom.services.sessions.layouts import of_conversation, of_thread, owned_by
+from strongroom.services.sessions.state import MESSAGE, NEVER
 from strongroom.store import (
-    MAX_NAME,
     Commit,
     Delete,
     Document,
@@ -46,31 +46,16 @@ from strongroom.store import (
 
 AT_ONCE = 500  # things that one commit takes away
 PAGE = 100
-OWNED = ("adk_state", "adk_memory", "adk_memory_deleted", "adk_artifact")
-DOCUMENTS = {"adk": "adk_session", "pydantic_ai": "pydantic_ai_conversation", "llama_index": "llama_index_archive"}
-LAST = "messages"  # the channel of LangGraph's outermost graph whose messages are the session's
-
-
-def digest(*parts: str) -> str:
-    """Return a short word for texts: another one for other texts, and for the same ones divided otherwise."""
-    whole = "".join(f"{len(part)}:{part}" for part in parts)
-    return blake2b(whole.encode(errors="surrogatepass"), digest_size=12).hexdigest()
-
-
-def owned_by(user_id: str | None) -> dict[str, str]:
-    """Return the tag that says whose something is. Frameworks have users whose names fit no tag: nobody can ask."""
-    fits = user_id is not None and 0 < len(user_id) <= MAX_NAME and user_id.isprintable()
-    return {OWNER: user_id} if fits and user_id is not None else {}
 
 
 async def its_own(scope: Scope, session_id: str, length: int) -> tuple[list[Expect], list[Write]]:
     """Return what goes in one commit with a session whose stream was seen with a length, and what that expects."""
     framework, _, _ = session_id.partition("/")
-    if framework == "langgraph":  # whoever has begun its thread anew has said something
+    if framework == layouts.LANGGRAPH:  # whoever has begun its thread anew has said something
         return [Expect(scope.key(MESSAGE, session_id), length)], []
-    if framework not in DOCUMENTS:
+    if framework not in layouts.DOCUMENTS:
         return [], []
-    key = scope.key(DOCUMENTS[framework], session_id)
+    key = scope.key(layouts.DOCUMENTS[framework], session_id)
     document = await scope.get(Get(key))
     return ([Expect(key, 0)], []) if document is None else ([Expect(key, document.version)], [Delete(key)])
 
@@ -84,33 +69,32 @@ class Taking(Struct, frozen=True):
     async def of_session(self, session_id: str, *, whole: bool = True) -> None:
         """Take away what adapters keep of a session, or of some of its messages."""
         framework, _, rest = session_id.partition("/")
-        if framework == "langgraph":
+        if framework == layouts.LANGGRAPH:
             await self._lines(rest)
-        if framework == "adk" and self.erases is not None:
+        if framework == layouts.ADK and self.erases is not None:
             await self._adk_copies(session_id, whole)
-        if whole and framework == "pydantic_ai":
-            await self._all([one async for one in self._found("pydantic_ai_entry", {"in": digest(session_id)})])
+        if whole and framework == layouts.PYDANTIC_AI:
+            await self._all([one async for one in self._found(layouts.CONVERSATION_ENTRY, of_conversation(session_id))])
 
     async def of_owner(self, user_id: str) -> None:
         """Take away what bears the tag of its owner."""
-        for document in [one async for one in self._found("langgraph_line", owned_by(user_id))]:
+        for document in [one async for one in self._found(layouts.LINE, owned_by(user_id))]:
             await self._line_of(document)
-        for kind in OWNED:
+        for kind in layouts.OF_OWNER:
             await self._all([one async for one in self._found(kind, owned_by(user_id))])
 
     async def _adk_copies(self, session_id: str, whole: bool) -> None:
         """Take away what was remembered of an ADK session, and with the whole of it its artifacts."""
-        parts = session_id.split("/")[1:]
-        here = digest(*parts) if len(parts) > 1 else parts[0]
-        await self._all([one async for one in self._found("adk_memory", {"session": here})])
+        here = layouts.adk_place(session_id)
+        await self._all([one async for one in self._found(layouts.ADK_MEMORY, layouts.remembered_of(here))])
         if whole:
-            await self._all([one async for one in self._found("adk_artifact", {"scope": here})])
+            await self._all([one async for one in self._found(layouts.ADK_ARTIFACT, layouts.artifacts_of(here))])
 
     async def _all(self, documents: Iterable[Document]) -> None:
         found = list(documents)
-        await self._in_steps([Delete(one.key) for one in found if one.key.kind != "adk_artifact"])
+        await self._in_steps([Delete(one.key) for one in found if one.key.kind != layouts.ADK_ARTIFACT])
         for one in found:
-            if one.key.kind == "adk_artifact":
+            if one.key.kind == layouts.ADK_ARTIFACT:
                 await self.artifact(one.key)
 
     async def artifact(self, key: Key) -> None:
@@ -119,7 +103,7 @@ class Taking(Struct, frozen=True):
             document = await self.scope.get(Get(key))
             if document is None:
                 return
-            versions = Truncate(self.scope.key("adk_artifact_version", key.id), NEVER)
+            versions = Truncate(self.scope.key(layouts.ADK_ARTIFACT_VERSION, key.id), NEVER)
             gone = [Delete(key), versions, *await self._large(key.id)]
             try:
                 await self.commit(gone, [Expect(key, document.version)])
@@ -131,8 +115,8 @@ class Taking(Struct, frozen=True):
 
     async def _lines(self, thread: str) -> None:
         """Take away the checkpoints of a thread, whose name is that of the session, or too long for it."""
-        for tag in (digest(thread), thread):
-            for document in [one async for one in self._found("langgraph_line", {"thread": tag})]:
+        for tags in (of_thread(thread), {layouts.THREAD: thread}):
+            for document in [one async for one in self._found(layouts.LINE, tags)]:
                 await self._line_of(document)
 
     async def _line_of(self, document: Document) -> None:
@@ -149,9 +133,9 @@ class Taking(Struct, frozen=True):
         """Take away a line; return the streams that its tasks wrote to."""
         key = self.scope.key
         document, end, early = await self.scope.read(
-            Get(key("langgraph_line", id)),
-            Range(key("langgraph_checkpoint", id), 0, 0),
-            Range(key("langgraph_early", id)),
+            Get(key(layouts.LINE, id)),
+            Range(key(layouts.CHECKPOINT, id), 0, 0),
+            Range(key(layouts.EARLY, id)),
         )
         if document is None:
             return set()
@@ -160,24 +144,24 @@ class Taking(Struct, frozen=True):
             checkpoints.add(name)
             channels |= {channel for channel, at in body.get("at", {}).items() if isinstance(at, list)}
         checkpoints |= {record.body.load() for record in early.records if record.body is not None}
-        written = [key("langgraph_writes", id + plain(name)) for name in sorted(checkpoints)]
+        written = [key(layouts.TASK_WRITES, layouts.task_writes_id(id, name)) for name in sorted(checkpoints)]
         await self._in_steps([Delete(one) for one in written])
         await self._in_steps(await self._large(id))
         items = [
-            Truncate(key("langgraph_item", digest(facts["thread"], facts["ns"], channel)), NEVER)
+            Truncate(key(layouts.ITEM, layouts.item_id(facts["thread"], facts["ns"], channel)), NEVER)
             for channel in sorted(channels)
-            if facts["ns"] or channel != LAST
+            if not layouts.is_session(facts["ns"], channel)
         ]
         # Truncated, not deleted: a deleted stream does not tell where the next record will stand.
         gone: list[Write] = [
-            Truncate(key("langgraph_checkpoint", id), NEVER),
+            Truncate(key(layouts.CHECKPOINT, id), NEVER),
             *items,
-            Delete(key("langgraph_early", id)),
+            Delete(key(layouts.EARLY, id)),
         ]
         # Who writes to a checkpoint that is not there yet says so in the stream of early ones.
-        expects = [Expect(document.key, document.version), Expect(key("langgraph_early", id), early.length)]
+        expects = [Expect(document.key, document.version), Expect(key(layouts.EARLY, id), early.length)]
         if end.length:
-            expects.append(Expect(key("langgraph_checkpoint", id), end.length))
+            expects.append(Expect(key(layouts.CHECKPOINT, id), end.length))
         await self.commit([*gone, Delete(document.key)], expects)
         return set(written)
 
@@ -194,7 +178,7 @@ class Taking(Struct, frozen=True):
     async def _checkpoints(self, id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         before: int | None = None
         while True:
-            part = await self.scope.get(Tail(self.scope.key("langgraph_checkpoint", id), PAGE, None, before))
+            part = await self.scope.get(Tail(self.scope.key(layouts.CHECKPOINT, id), PAGE, None, before))
             for record in part.records:
                 yield record.type, {} if record.body is None else record.body.load()
             if not part.records:
@@ -206,10 +190,11 @@ class Taking(Struct, frozen=True):
 
         One that is only staged may be about to begin anew what is deleted; whoever erases takes it too.
         """
-        every = [one async for one in self._found("adapter_large", {"owner": owner})]
-        found = [one.key.id for one in every if self.erases is not None or "staged" not in one.tags]
-        kinds = ("adapter_large", "adapter_large_piece")
-        return [Delete(self.scope.key(kind, one)) for one in found for kind in kinds]
+        every = [one async for one in self._found(layouts.LARGE, layouts.of_owner(owner))]
+        found = [
+            one.key.id for one in every if self.erases is not None or not one.tags.items() >= layouts.STAGED.items()
+        ]
+        return [Delete(self.scope.key(kind, one)) for one in found for kind in (layouts.LARGE, layouts.LARGE_PIECE)]
 
     # ---- small parts ------------------------------------------------------------------------------------------------
 
@@ -229,8 +214,3 @@ class Taking(Struct, frozen=True):
         if self.erases is not None:
             writes = [*writes, traces(self.erases)]
         await self.scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes), owes=owes))
-
-
-def plain(checkpoint_id: str) -> str:
-    """Return a checkpoint's id as part of a key."""
-    return checkpoint_id if len(checkpoint_id) <= 64 and checkpoint_id.isprintable() else digest(checkpoint_id)
