@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from agents import Agent, ModelResponse, RunConfig, Runner, SQLiteSession, Usage, function_tool
+from agents.extensions.memory.encrypt_session import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession, Session, SessionSettings
 from agents.models.interface import Model
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
@@ -61,6 +62,13 @@ async def test_a_limit_of_the_settings_counts_unless_another_is_named(address: s
     with StrongroomSession("s", address, session_settings=SessionSettings(limit=2)) as session:
         await session.add_items(ITEMS)
         assert await session.get_items() == ITEMS[-2:] and await session.get_items(1) == ITEMS[-1:]
+
+
+async def test_settings_may_be_a_plain_dictionary_and_must_be_known() -> None:
+    with StrongroomSession("s", "memory://", session_settings={"limit": 2}) as session:
+        assert session.session_settings == SessionSettings(limit=2)
+    with pytest.raises(TypeError, match="limitt"):
+        StrongroomSession("s", "memory://", session_settings={"limitt": 2})
 
 
 async def test_exactly_the_last_item_is_popped(session: StrongroomSession) -> None:
@@ -255,6 +263,28 @@ async def test_a_suffix_is_replaced_unless_the_session_has_changed(session: Stro
     await session.add_items(ITEMS[:1])
     assert not await whole.replace_suffix(0, [])
     assert len(await session.get_items()) == 5
+
+
+@pytest.mark.parametrize(("expired", "left"), [(0, 3), (2, 1), (3, 0)])
+async def test_what_has_expired_goes_from_the_beginning_when_a_suffix_is_replaced(
+    session: StrongroomSession, expired: int, left: int
+) -> None:
+    await session.add_items(ITEMS[:5])
+    snapshot = await session._get_compaction_snapshot(2, prune_prefix=lambda item: item in ITEMS[:expired])
+    assert snapshot is not None and (snapshot.items, snapshot.complete) == (ITEMS[3:5], False)
+    assert await snapshot.replace_suffix(0, ITEMS[5:6])
+    assert await session.get_items() == [*ITEMS[expired : expired + left], ITEMS[5]]
+
+
+async def test_an_encrypted_conversation_is_compacted(session: StrongroomSession) -> None:
+    compacting = OpenAIResponsesCompactionSession(
+        "support-7", session, client=cast("Any", Compacting(session)), compaction_mode="input"
+    )
+    encrypted: Any = EncryptedSession("support-7", compacting, encryption_key="a key")
+    await encrypted.add_items(ITEMS[:4])
+    await encrypted.run_compaction({"force": True})
+    assert [item["type"] for item in await encrypted.get_items()] == ["compaction"]
+    assert len(await session.get_items()) == 1
 
 
 class Compacting:

@@ -6,7 +6,7 @@ clearing and compacting hide items, so `restore` on the session brings the origi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -15,7 +15,7 @@ from strongroom.adapters.extras import without
 try:
     from agents.items import TResponseInputItem
     from agents.memory import SessionSettings
-    from agents.memory.session_settings import resolve_session_limit
+    from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 except ModuleNotFoundError as missing:
     raise without(missing, "openai-agents") from None
 
@@ -52,13 +52,13 @@ class StrongroomSession(Closing):
         session_id: str,
         where: Where,
         *,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
         user_id: str | None = None,
         **options: Any,
     ) -> None:
         self.session_id = session_id
         self.user_id = user_id
-        self.session_settings: SessionSettings | None = session_settings or SessionSettings()
+        self.session_settings: SessionSettings | None = coerce_session_settings(session_settings or {})
         self.opened = Opened(where, options)
         self._session: AsyncSession | None = None
         self._seen: Seen | None = None
@@ -96,21 +96,26 @@ class StrongroomSession(Closing):
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
     ) -> Snapshot | None:
-        """Let the SDK's own compaction replace what it has read, and nothing that came since."""
-        if prune_prefix is not None:
-            return None  # what an encrypting session takes for expired is not ours to drop
+        """Let the SDK's own compaction replace what it has read, and nothing that came since.
+
+        An encrypting session tells what has expired by `prune_prefix`. It goes from the beginning in the same step;
+        what is left before what is replaced is then appended anew, because a session hides its end, not its beginning.
+        """
         session = await self._with(_itself)
         revision = (await session.info()).revision
-        found = await session.load(limit + 1)
+        found = await session.load(limit + 1 if prune_prefix is None else None)
         shown = found[-limit:] if limit else []
 
         async def replace_suffix(start: int, output: Items) -> bool:
             if not shown[start:]:
                 return False
-            messages, sidecars = messages_of(cast("Any", output))
+            before = found[: len(found) - len(shown[start:])]
+            expired = 0 if prune_prefix is None else _leading(prune_prefix, before)
+            first, left = (before[0], before[expired:]) if expired else (shown[start], [])
+            messages, sidecars = messages_of(cast("Any", [*map(_item, left), *output]))
             try:
                 await session.replace_from(
-                    shown[start].id, messages, sidecars=sidecars, ids="repeat", expected_revision=revision
+                    first.id, messages, sidecars=sidecars, ids="repeat", expected_revision=revision
                 )
             except (Conflict, NotFound):
                 return False
@@ -143,6 +148,11 @@ class StrongroomSession(Closing):
 async def _itself(session: AsyncSession) -> AsyncSession:
     await session.info()
     return session
+
+
+def _leading(has_expired: Callable[[TResponseInputItem], bool], messages: Sequence[Message]) -> int:
+    """Return how many messages at the beginning have expired."""
+    return next((place for place, one in enumerate(messages) if not has_expired(_item(one))), len(messages))
 
 
 def _item(message: Message) -> TResponseInputItem:

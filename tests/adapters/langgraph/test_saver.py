@@ -22,7 +22,7 @@ from langgraph.types import Command, interrupt
 import strongroom
 from strongroom import InvalidInput
 from strongroom.adapters.langgraph import StrongroomSaver
-from strongroom.adapters.langgraph.lines import CHECKPOINT, ITEM, WRITES
+from strongroom.services.sessions.layouts import CHECKPOINT, ITEM, TASK_WRITES
 from strongroom.store import Scan
 from tests.adapters.langgraph.savers import MODES, ask, chat, config
 from tests.server.serving import served
@@ -292,7 +292,7 @@ def test_a_deleted_thread_leaves_nothing_to_be_read(saver: StrongroomSaver) -> N
     saver.put_writes(config("t", checkpoint_ns="", checkpoint_id="never-came"), [("c", "secret")], "task")
     saver.delete_thread("t")
     assert saver.get_tuple(config("t")) is None and list(saver.list(config("t"))) == []
-    assert [written(saver, kind) for kind in (CHECKPOINT, WRITES, ITEM, "message")] == [0, 0, 0, 0]
+    assert [written(saver, kind) for kind in (CHECKPOINT, TASK_WRITES, ITEM, "message")] == [0, 0, 0, 0]
     ask(graph, "t", "again")
     assert [one.content for one in graph.get_state(config("t")).values["messages"]] == ["again", "answer 1"]
     assert [one.content for one in saver.opened.ctx.sessions.get("langgraph/t").load()] == ["again", "answer 1"]
