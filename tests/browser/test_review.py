@@ -80,6 +80,45 @@ def test_what_is_not_trusted_is_said_to_be_so(visit: Visit) -> None:
     assert trust.get_by_text("untrusted").count() == 2  # who proposed it, and so the proposal
 
 
+def test_what_is_edited_is_accepted_in_one_go(visit: Visit, twenty: Context) -> None:
+    page = visit("review")
+    page.get_by_text("1 of 20").wait_for()
+    page.keyboard.press("e")
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_role("button", name="Accept this text").is_disabled()
+    dialog.get_by_role("textbox").fill("Every parcel shop opens at nine")
+    dialog.get_by_role("button", name="Accept this text").click()
+    page.get_by_text("Accepting 1 proposal as edited").wait_for()
+    until(lambda: bool(twenty.memories.search("every parcel shop opens at nine")))
+    memory = twenty.memories.search("every parcel shop opens at nine")[0].memory
+    assert (memory.proposer, memory.edited_from) == ("agent-7", "Parcel shop 0 opens at eight")
+    page = visit(f"memory/{memory.id}")
+    page.get_by_text("Edited and accepted").wait_for()
+    page.get_by_text("proposed as: Parcel shop 0 opens at eight").wait_for()
+
+
+@one_store
+def test_a_reviewers_key_edits_and_may_not_propose(visit: Visit, server: Any, ctx: Context) -> None:
+    key = server.key(role="reviewer")
+    page = visit("review")
+    page.get_by_role("textbox", name="Key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Edit").wait_for()
+
+
+@one_store
+def test_several_are_decided_at_once(visit: Visit, twenty: Context) -> None:
+    page = visit("review")
+    page.get_by_text("1 of 20").wait_for()
+    for _ in range(3):
+        page.keyboard.press("x")
+        page.keyboard.press("j")
+    page.get_by_text("3 selected").wait_for()
+    page.keyboard.press("Shift+A")
+    page.get_by_text("Accepting 3 proposals").wait_for()
+    until(lambda: pending(twenty) == 17)
+
+
 @one_store
 def test_a_decision_can_be_undone_before_it_is_sent(visit: Visit, ctx: Context) -> None:
     before = pending(ctx)

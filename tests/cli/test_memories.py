@@ -79,13 +79,28 @@ def test_a_question_mark_says_what_each_answer_does(here: Path, type_in: Type, m
         assert len(ctx.memories.pending()) == 1
 
 
-def test_whoever_edits_does_not_also_approve(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = decide(type_in, monkeypatch, "edit", "allows two requests", "accept", "quit")
+def test_what_is_edited_is_accepted_in_one_go(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = decide(type_in, monkeypatch, "edit", "allows two requests", "quit")
     assert made["edited"] == 1 and made["accepted"] == 0
     with strongroom.open(here / "agent.db") as ctx:
-        assert ctx.memories.batch("batch_second").status == "rejected"
-        [waiting] = ctx.memories.pending()
-        assert (waiting.proposer, waiting.proposals[0].request.content) == ("ana", "allows two requests")
+        assert ctx.memories.pending() == []
+        [proposal] = ctx.memories.batch("batch_second").proposals
+        assert (proposal.outcome, proposal.edited) == ("committed", "allows two requests")
+
+
+def test_an_edit_without_words_decides_nothing(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sum(decide(type_in, monkeypatch, "edit", "", "quit").values()) == 0
+
+
+def test_a_batch_is_committed_in_other_words(here: Path, type_in: Type) -> None:
+    type_in("memories", "commit", "batch_second", "--reviewer", "ana", "--edit", "0=allows two requests")
+    with strongroom.open(here / "agent.db") as ctx:
+        assert ctx.memories.batch("batch_second").proposals[0].edited == "allows two requests"
+
+
+def test_an_edit_that_does_not_say_which_is_explained(here: Path, type_in: Type) -> None:
+    refused = type_in("memories", "commit", "batch_second", "--reviewer", "ana", "--edit", "allows three")
+    assert refused.code == 2 and "say which and how" in refused.err
 
 
 def test_the_end_of_the_answers_is_the_end_of_the_review(

@@ -71,6 +71,34 @@ async def test_a_client_that_cannot_ask_decides_by_arguments(ctx: AsyncContext, 
         assert rejected["status"] == "rejected"
 
 
+async def test_the_person_approves_in_other_words(ctx: AsyncContext, connect: Connect) -> None:
+    batch = await proposed(connect)
+    said = person("accept", decision="approve", content_0="the office has a green door")
+    async with connect("reviewer", elicitation_callback=said) as client:
+        done = await call(client, "memory_decide", batch_id=batch, edit={"0": "the office has no door"})
+    memory = await ctx.memories.get(done["memory_ids"][0])
+    assert (memory.content, memory.edited_from, memory.proposer) == (
+        "the office has a green door",
+        PROPOSAL["content"],
+        "bot",
+    )
+
+
+async def test_words_that_the_person_took_out_of_the_form_do_not_count(ctx: AsyncContext, connect: Connect) -> None:
+    batch = await proposed(connect)
+    async with connect("reviewer", elicitation_callback=person("accept", decision="approve", content_0="")) as client:
+        done = await call(client, "memory_decide", batch_id=batch, edit={"0": "the office has no door"})
+    assert (await ctx.memories.get(done["memory_ids"][0])).content == PROPOSAL["content"]
+
+
+async def test_a_client_that_cannot_ask_edits_by_arguments(ctx: AsyncContext, connect: Connect) -> None:
+    batch = await proposed(connect)
+    async with connect("reviewer") as client:
+        done = await call(client, "memory_decide", batch_id=batch, decision="approve", edit={"0": "a green door"})
+    assert done["edited"] == [0]
+    assert (await ctx.memories.get(done["memory_ids"][0])).content == "a green door"
+
+
 @pytest.mark.parametrize("asks", [True, False])
 async def test_whoever_proposed_cannot_approve(ctx: AsyncContext, connect: Connect, asks: bool) -> None:
     batch = await proposed(connect, name="Ana")

@@ -54,6 +54,13 @@ def committing(place: int, reviewer: str = "ana") -> Call:
     return call
 
 
+def editing(place: int, content: str = "ebb") -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        return await ctx.memories.commit(state[place], reviewer="ana", edit={0: content}, commit_id=commit_id)
+
+    return call
+
+
 def rejecting(place: int, reason: str = "hearsay") -> Call:
     async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
         return await ctx.memories.reject(state[place], reason=reason, reviewer="ana", commit_id=commit_id)
@@ -170,6 +177,8 @@ ROWS = (
         proposing_at_once(proposer="agent-8"),
     ),
     Row("memories.commit", two_batches, committing(0), committing(0, "ben"), committing(1)),
+    Row("memories.commit", two_batches, editing(0), editing(0, "flood"), editing(1)),
+    Row("memories.commit", two_batches, editing(0), committing(0), editing(1, "neap")),
     Row("memories.reject", two_batches, rejecting(0), rejecting(0, "a joke"), rejecting(1)),
     Row("memories.revoke", two_sources, revoking(0), revoking(0, "an error"), revoking(1)),
     Row("memories.add", nothing, adding(), adding("flood"), adding(proposer="agent-8")),

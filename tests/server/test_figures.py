@@ -129,8 +129,8 @@ def test_what_happened_last_comes_first_and_says_who_did_it(http: httpx.Client, 
     told = http.get("/activity").json()["activity"]
     assert [(one["who"], one["type"], one["kind"], one["id"], one["about"]) for one in told] == [
         ("importer", "TOOL_CALL", "run", "import", "rows"), ("ana", "COMMITTED", "memory", "tea-1", "tea-1"),
-        ("agent-7", "PROPOSED", "batch", told[2]["id"], ""), ("user", "MESSAGE", "session", "s1", "Parcels"),
-        ("importer", "RUN_START", "run", "import", ""),
+        ("agent-7", "PROPOSED", "batch", told[2]["id"], "a global fact"),
+        ("user", "MESSAGE", "session", "s1", "Parcels"), ("importer", "RUN_START", "run", "import", ""),
     ]  # fmt: skip
     assert len(http.get("/activity", params={"limit": 2}).json()["activity"]) == 2
 

@@ -62,6 +62,16 @@ def test_a_proposer_cannot_commit_what_it_proposed(roles: dict[str, httpx.Client
     assert roles["reviewer"].post(f"/memories/batches/{batch}/commit", json={}).status_code == 200
 
 
+def test_a_reviewer_edits_what_a_writer_proposed_and_nobody_edits_their_own(roles: dict[str, httpx.Client]) -> None:
+    asked = {"requests": [{**MCR, "content": "edited over HTTP"}]}
+    batch, own = (roles[role].post("/memories/propose", json=asked).json()["id"] for role in ("writer", "admin"))
+    edit = {"edit": {"0": "edited twice over HTTP"}}
+    assert [
+        roles[role].post(f"/memories/batches/{id}/commit", json=edit).status_code
+        for role, id in (("reader", batch), ("writer", batch), ("admin", own), ("reviewer", batch))
+    ] == [403, 403, 422, 200]
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_every_role_lists_the_memories_of_all_owners_of_its_space_and_of_no_other(shared: Served, role: str) -> None:
     """The client reads over the port and REST asks the server: both doors say the same."""

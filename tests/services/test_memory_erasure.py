@@ -37,6 +37,9 @@ async def furnished(ctx: Any) -> dict[str, str]:
     await add(f"{CANARY} 4", proposer="agent-7", **secret)
     refused = await add(f"{CANARY} 5", proposer="agent-7", **secret)
     await ctx.memories.reject(refused.batch_id, reason=CANARY, reviewer="ana")
+    edited = await add(f"{CANARY} 6", user_id="u1", proposer="agent-7")
+    await ctx.memories.commit(edited, reviewer="ana", edit={0: f"{CANARY} 7"})
+    ids["edited"] = edited.id
     ids["other"] = (await add("somebody else's tea", user_id="u2")).id
     return ids
 

@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json
@@ -21,7 +20,7 @@ CHOICES = "accept, reject, edit, skip, quit"
 HELP = """\
   a  accept: all of the batch becomes known, in your name
   r  reject: none of it does; you are asked why
-  e  edit: propose other words in your name and reject these; somebody else accepts yours
+  e  edit: accept it in other words; what was proposed stays on record beside yours
   s  skip: leave it for later
   q  quit: leave the rest for later"""
 MOST_BYTES = 10_000_000
@@ -96,20 +95,22 @@ def propose_batch(file: Any, proposer: str, batch_id: str | None) -> None:
 @BATCH
 @REVIEWER
 @click.option("--except", "left_out", multiple=True, metavar="PLACE=REASON", help="Leave one out; may be repeated.")
-def commit_batch(batch_id: str, reviewer: str, left_out: tuple[str, ...]) -> None:
+@click.option("--edit", "edited", multiple=True, metavar="PLACE=TEXT", help="Accept one as this; may be repeated.")
+def commit_batch(batch_id: str, reviewer: str, left_out: tuple[str, ...], edited: tuple[str, ...]) -> None:
     """Make a batch known, all of it or none, once."""
-    rejected = dict(_place(text) for text in left_out)
+    rejected = dict(_place(text, "say which and why, as in --except '0=too vague'") for text in left_out)
+    reworded = dict(_place(text, "say which and how, as in --edit '0=lives in Rome'") for text in edited)
     with context() as ctx:
-        made = ctx.memories.commit(batch_id, reviewer=reviewer, reject=rejected)
+        made = ctx.memories.commit(batch_id, reviewer=reviewer, reject=rejected, edit=reworded)
     done(made, "committed: {} memories, {} ended, {} known already", len(made.memory_ids), len(made.ended_ids),
          len(made.duplicate_ids))  # fmt: skip
 
 
-def _place(text: str) -> tuple[int, str]:
-    place, mark, reason = text.partition("=")
-    if not mark or not place.isdecimal() or len(place) > 9 or not reason:
-        raise click.BadParameter(f"say which and why, as in --except '0=too vague', not {text!r:.60}")
-    return int(place), reason
+def _place(text: str, advice: str) -> tuple[int, str]:
+    place, mark, said = text.partition("=")
+    if not mark or not place.isdecimal() or len(place) > 9 or not said:
+        raise click.BadParameter(f"{advice}, not {text!r:.60}")
+    return int(place), said
 
 
 @click.command("reject", cls=Command)
@@ -162,7 +163,11 @@ def _decide(ctx: Context, batch: Batch, reviewer: str) -> str | None:
                 ctx.memories.reject(batch, reason=_asked("why?") or "no reason given", reviewer=reviewer)
                 return "rejected"
             if answer in ("e", "edit"):
-                return _edit(ctx, batch, reviewer)
+                if edited := _edited(batch):
+                    ctx.memories.commit(batch, reviewer=reviewer, edit=edited)
+                    return "edited"
+                click.echo("nothing was edited", err=True)
+                continue
         except StrongroomError as problem:
             click.echo(clean(f"refused: {problem}"), err=True)
             continue
@@ -173,21 +178,11 @@ def _decide(ctx: Context, batch: Batch, reviewer: str) -> str | None:
         click.echo(HELP, err=True)
 
 
-def _edit(ctx: Context, batch: Batch, reviewer: str) -> str:
-    """Propose other words in the reviewer's name, then decline the original: whoever edits does not also approve."""
-    changed = []
-    for place, proposal in enumerate(batch.proposals):
-        text = _asked(f"{place}: content (empty: as it is)")
-        plain = proposal.request if not text else _reworded(proposal.request, text)
-        changed.append(plain)
-    made = ctx.memories.propose(changed, proposer=reviewer, run_id=batch.run_id)
-    ctx.memories.reject(batch, reason=f"edited as {made.id}", reviewer=reviewer)
-    click.echo(clean(f"proposed anew as {made.id}; somebody else has to accept it"), err=True)
-    return "edited"
-
-
-def _reworded(request: Any, text: str) -> Any:
-    return replace(request, content=text)
+def _edited(batch: Batch) -> dict[int, str]:
+    """Ask for other words for each proposal that makes a memory; what is left empty stays as it is."""
+    makes = [place for place, proposal in enumerate(batch.proposals) if proposal.memory_id is not None]
+    said = {place: _asked(f"{place}: content (empty: as it is)") for place in makes}
+    return {place: text for place, text in said.items() if text}
 
 
 def _asked(question: str) -> str:

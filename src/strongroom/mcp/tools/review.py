@@ -6,6 +6,7 @@ arguments; where it cannot, the arguments decide. Either way the memories refuse
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,9 @@ from strongroom.services.memories.values import Batch
 ASKED_PROPOSALS, ASKED_BYTES = 10, 500
 Decision = Literal["approve", "reject"]
 Reason = Annotated[str, Meta(max_length=2_000)]
+Place = Annotated[str, Meta(pattern="^[0-9]{1,4}$")]
+Words = Annotated[str, Meta(min_length=1, max_length=8_000)]
+WORDS = "content_"  # and a place: what a field of the form is called
 
 
 class Pending(Arguments, frozen=True, kw_only=True):
@@ -56,6 +60,12 @@ class Decide(Arguments, frozen=True, kw_only=True):
         Meta(description="What the reviewer decided. If the client can ask the person itself, it does so instead."),
     ] = None
     reason: Annotated[Reason, Meta(description="Why; needed to reject.")] = ""
+    edit: Annotated[
+        dict[Place, Words],
+        Meta(
+            max_length=ASKED_PROPOSALS, description='Other words to approve proposals in, by their places: {"0": ...}.'
+        ),
+    ] = {}
     commit_id: CommitId = None
 
 
@@ -66,20 +76,21 @@ class Decided(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked_person: bool
     memory_ids: list[str] = []
     ended_ids: list[str] = []
+    edited: list[int] = []
     decided_at: datetime | None = None
 
 
 async def decide(call: ToolRequest, wanted: Decide) -> Decided:
     who = call.who
     batch = await who.ctx.memories.batch(wanted.batch_id)
-    reply = await call.person.ask(question(batch), form(wanted)) if batch.status == "pending" else None
-    decision, reason = _decision(reply, wanted)
+    reply = await call.person.ask(question(batch), form(batch, wanted)) if batch.status == "pending" else None
+    decision, reason, edit = _decision(reply, wanted)
     asked = reply is not None
     if decision is None:
         return Decided(batch_id=batch.id, status=batch.status, reviewer=who.name, asked_person=asked)
     commit_id = who.commit_id(wanted.commit_id)
     if decision == "approve":
-        done = await who.ctx.memories.commit(batch.id, reviewer=who.name, commit_id=commit_id)
+        done = await who.ctx.memories.commit(batch.id, reviewer=who.name, edit=edit, commit_id=commit_id)
         return Decided(
             batch_id=batch.id,
             status="committed",
@@ -87,6 +98,7 @@ async def decide(call: ToolRequest, wanted: Decide) -> Decided:
             asked_person=asked,
             memory_ids=list(done.memory_ids),
             ended_ids=list(done.ended_ids),
+            edited=list(done.edited),
             decided_at=done.at,
         )
     if not reason:
@@ -101,22 +113,30 @@ async def decide(call: ToolRequest, wanted: Decide) -> Decided:
     )
 
 
-def _decision(reply: Reply | None, wanted: Decide) -> tuple[Decision | None, str]:
-    """Return what was decided and why; None if the person did not decide. A person who was asked is believed alone."""
+def _decision(reply: Reply | None, wanted: Decide) -> tuple[Decision | None, str, dict[int, str]]:
+    """Return what was decided, why, and in which words; None if the person did not decide. A person who was asked is
+    believed alone."""
     if reply is None:
         if wanted.decision is None:
             raise InvalidInput(
                 "this client cannot ask its person, so say the decision, approve or reject, yourself; nothing changed",
                 path="decision",
             )
-        return wanted.decision, wanted.reason
+        return wanted.decision, wanted.reason, {int(place): text for place, text in wanted.edit.items()}
     if reply.action != "accept":
-        return None, ""
+        return None, "", {}
     try:
         given = msgspec.convert(dict(reply.content), Form)
     except msgspec.ValidationError as problem:
         raise InvalidInput(f"the form came back wrong: {problem}; nothing changed") from None
-    return given.decision, given.reason
+    return given.decision, given.reason, _words(reply.content)
+
+
+def _words(content: Mapping[str, Any]) -> dict[int, str]:
+    """Return the words that the person chose. A field that was left empty, or taken away, asks for nothing."""
+    named = {name.removeprefix(WORDS): text for name, text in content.items() if name.startswith(WORDS)}
+    chosen = {place: text for place, text in named.items() if isinstance(text, str) and text}
+    return {int(place): text for place, text in chosen.items() if place.isdecimal() and len(place) <= 4}
 
 
 class Form(Struct, frozen=True):
@@ -126,8 +146,13 @@ class Form(Struct, frozen=True):
     reason: Reason = ""
 
 
-def form(wanted: Decide) -> dict[str, Any]:
-    """Return the form: only flat fields are allowed in one. There is no default decision."""
+def form(batch: Batch, wanted: Decide) -> dict[str, Any]:
+    """Return the form: only flat fields are allowed in one. There is no default decision.
+
+    A single proposal can be edited in it. Of several, those that the assistant was told to edit: a field for each of
+    ten would hide the decision.
+    """
+    places = dict.fromkeys(["0"] if len(batch.proposals) == 1 else [])
     return {
         "type": "object",
         "properties": {
@@ -143,9 +168,15 @@ def form(wanted: Decide) -> dict[str, Any]:
                 "description": "Needed to reject",
                 "default": wanted.reason,
             },
+            **{WORDS + place: _field(place, wanted.edit.get(place, "")) for place in places | wanted.edit},
         },
         "required": ["decision"],
     }
+
+
+def _field(place: str, text: str) -> dict[str, Any]:
+    told = "approve it in these words instead of the proposer's; empty: as it was proposed"
+    return {"type": "string", "title": f"Other words for {place}", "description": told, "default": text}
 
 
 def question(batch: Batch) -> str:
@@ -202,8 +233,8 @@ TOOLS = (
         name="memory_decide",
         title="Decide on proposed memories",
         description=(
-            "Approve or reject a batch. The person at this client is asked if the client can do that; else pass their "
-            "decision, never your own. Whoever proposed a batch is refused."
+            "Approve or reject a batch, or approve it in other words. The person at this client is asked if the client "
+            "can do that; else pass their decision and words, never your own. Whoever proposed a batch is refused."
         ),
         profiles=REVIEWER,
         kind="changes",

@@ -45,13 +45,16 @@ async def propose(op: Invocation) -> object:
 
 
 async def commit(op: Invocation) -> object:
-    reject = understood(dict[str, str], op.arguments.get("reject", {}))
+    given = {name: _by_place(op, name) for name in ("reject", "edit") if name in op.arguments}
+    return await call(op, AsyncMemories.commit, _memories(op), op.id, named=op.arguments | given)
+
+
+def _by_place(op: Invocation, name: str) -> dict[int, str]:
+    said: dict[str, str] = understood(dict[str, str], op.arguments[name])
     try:
-        places = {int(place): reason for place, reason in reject.items()}
+        return {int(place): text for place, text in said.items()}
     except ValueError:
-        raise InvalidInput("proposals are named by their places; nothing changed", path="reject") from None
-    arguments = op.arguments | {"reject": places}
-    return await call(op, AsyncMemories.commit, _memories(op), op.id, named=arguments)
+        raise InvalidInput("proposals are named by their places; nothing changed", path=name) from None
 
 
 async def reject(op: Invocation) -> object:

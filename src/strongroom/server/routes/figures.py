@@ -19,6 +19,7 @@ from strongroom.server.request import Request
 from strongroom.server.responses import shortened
 from strongroom.server.router import Endpoints
 from strongroom.services.memories.keys import log_key
+from strongroom.services.memories.values import Batch
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.values import Message
@@ -223,15 +224,33 @@ async def _messages(request: Request[Any, Any]) -> tuple[list[Happened], list[st
 
 
 async def _changes(request: Request[Any, Any]) -> list[Happened]:
-    """From the log of memories, which holds every change and no content."""
+    """From the log of memories, which holds every change and no content, and from the batches it names."""
     scope = request.ctx.scope
+    records = (await scope.get(Tail(log_key(scope.space), LATEST))).records
+    bodies = [{} if record.body is None else record.body.load() for record in records]
+    asked = {body["batch_id"] for record, body in zip(records, bodies, strict=True) if record.type == "PROPOSED"}
+    batches, _ = await _each(sorted(asked), request.ctx.memories.batch)
+    asks = {batch.id: _asks(batch) for batch in batches}
     told = []
-    for record in (await scope.get(Tail(log_key(scope.space), LATEST))).records:
-        body = {} if record.body is None else record.body.load()
-        ids = [*body.get("added", ()), *body.get("removed", ())]
-        kind, id = ("memory", ids[0]) if ids else ("batch", body.get("batch_id") or "")
-        told.append(Happened(moment(record.at), kind, id, record.type, record.sender or "", ", ".join(ids[:3])))
+    for record, body in zip(records, bodies, strict=True):
+        ids, batch = [*body.get("added", ()), *body.get("removed", ())], body.get("batch_id") or ""
+        kind, id = ("memory", ids[0]) if ids else ("batch", batch)
+        about = ", ".join(ids[:3]) if record.type != "PROPOSED" else asks.get(batch, "")
+        told.append(Happened(moment(record.at), kind, id, record.type, record.sender or "", about))
     return told
+
+
+def _asks(batch: Batch) -> str:
+    """Return what a batch asks for, in words that are not its own: it may be erased, or hostile."""
+    request, more = batch.proposals[0].request, len(batch.proposals) - 1
+    match request.op:
+        case "supersede":
+            what = f"to replace {request.supersedes[0]}"
+        case "deprecate":
+            what = f"to end {request.target_memory_id}"
+        case _:
+            what = f"a {request.scope} {request.type}"
+    return _short(what) + (f" and {more} more" if more else "")
 
 
 def _about(event: Event) -> str:

@@ -74,9 +74,11 @@ class Done(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True, forbid_unknown_fields=True):
-    """`reject` leaves single proposals out: their places in the batch, each with a reason."""
+    """`reject` leaves single proposals out: their places in the batch, each with a reason. `edit` accepts single
+    proposals in other words: their places, each with the content that becomes known."""
 
     reject: dict[int, str] = {}
+    edit: dict[int, str] = {}
     reviewer: str | None = None
     run_id: str | None = None
 
@@ -358,6 +360,7 @@ async def commit(request: Request[Decision, None]) -> Committed:
         reviewer=_name(request, wanted.reviewer),
         run_id=wanted.run_id,
         reject=wanted.reject,
+        edit=wanted.edit,
         commit_id=request.commit_id,
     )
 

@@ -5,19 +5,19 @@ Pure but for `told`, which reads the run it tells, and `waits_in`, which looks t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.codec import Json, pack
-from strongroom.errors import Conflict, NotFound
+from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
-from strongroom.services.memories.decisions import BatchWrites, Decision
+from strongroom.services.memories.decisions import BatchWrites, Decision, require_places
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.requests import replaced
+from strongroom.services.memories.requests import edited, replaced
 from strongroom.services.memories.values import Batch, Committed, Proposal, Trust
 from strongroom.services.runs.events import event_writes
 from strongroom.store import Expect, Scan, Write
@@ -56,7 +56,29 @@ def receipt(batch: Batch) -> Committed:
         tuple([target for p in done for target in replaced(p.request)]),
         tuple([p.duplicate_of for p in done if p.duplicate_of]),
         tuple([place for place, p in enumerate(batch.proposals) if p.outcome == "rejected"]),
+        tuple([place for place, p in enumerate(batch.proposals) if p.edited is not None]),
     )
+
+
+def reworded(batch: Batch, edit: Mapping[int, str], reject: Mapping[int, str], policy: Policy) -> Batch:
+    """Return the batch with a reviewer's words for some of its proposals. What they were stays in their requests."""
+    require_places(batch, edit)
+    proposals = list(batch.proposals)
+    for place, content in edit.items():
+        try:
+            if place in reject:
+                raise InvalidInput("it is edited and rejected: decide for one")
+            proposals[place] = edited(proposals[place], content, policy)
+        except InvalidInput as problem:
+            raise InvalidInput(f"{problem}; nothing changed", path=f"$[{place}]") from None
+    return replace(batch, proposals=tuple(proposals))
+
+
+def says(batch: Batch, edit: Mapping[int, str]) -> bool:
+    """Tell whether a batch that is committed says what these edits ask for: nobody's words are dropped in silence."""
+    require_places(batch, edit)
+    other = {place: text for place, text in edit.items() if text != batch.proposals[place].request.content}
+    return all(batch.proposals[place].edited == text for place, text in other.items())
 
 
 class Remembered(Struct, frozen=True):

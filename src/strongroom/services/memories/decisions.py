@@ -16,7 +16,7 @@ from strongroom.scope import Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.requests import replaced
+from strongroom.services.memories.requests import accepted, replaced
 from strongroom.services.memories.values import Batch, End, Ended, Memory, Proposal, Request, Trust, at_least, lowest
 from strongroom.store import Document, Expect, Get, Key, Write
 from strongroom.values import moment
@@ -62,9 +62,9 @@ async def decide(
     """Decide what committing a batch writes; None if somebody decided the batch itself meanwhile."""
     space = scope.space
     kept = [proposal for place, proposal in enumerate(batch.proposals) if place not in reject]
-    requests = [proposal.request for proposal in kept]
+    requests = [accepted(proposal) for proposal in kept]
     ids = [proposal.memory_id for proposal in kept]
-    said = [keys.said(proposal.request).claim for proposal in kept if proposal.memory_id is not None and contents]
+    said = [keys.said(accepted(proposal)).claim for proposal in kept if proposal.memory_id is not None and contents]
     world = await world_of(scope, keys_to_read(space, requests, ids), said)
     try:
         return Decision(
@@ -142,6 +142,8 @@ class Decision:
         self.reviewer, self.run_id, self.now = reviewer, run_id or batch.run_id, now
         self.at = moment(now)
         self.ceiling = policy.ceiling(batch.proposer)
+        # An edited text has two authors, and is trusted no more than either.
+        self.edited_ceiling = lowest(self.ceiling, [policy.ceiling(reviewer)])
         self.changed: dict[Key, Memory] = {}
         self.contents: dict[str, str | None] = {}
         self.said: dict[Key, keys.Said] = {}
@@ -161,9 +163,7 @@ class Decision:
         return BatchWrites(tuple(expects), tuple(self._writes()), tuple(self.added), self.settled)
 
     def _settle(self, reject: Mapping[int, str]) -> Iterator[Proposal]:
-        for place in reject:
-            if type(place) is not int or not 0 <= place < len(self.batch.proposals):
-                raise InvalidInput(f"batch {self.batch.id!r} has no proposal {place!r:.40}; nothing changed")
+        require_places(self.batch, reject)
         for place, proposal in enumerate(self.batch.proposals):
             if place in reject:
                 if proposal.memory_id is not None:
@@ -185,7 +185,7 @@ class Decision:
         ]
 
     def _apply(self, proposal: Proposal, place: int) -> Proposal:
-        request = proposal.request
+        request = accepted(proposal)
         if request.op == "noop":
             return replace(proposal, outcome="committed")
         derived, trust = self._provenance(proposal, place)
@@ -224,8 +224,9 @@ class Decision:
 
     def _provenance(self, proposal: Proposal, place: int) -> tuple[tuple[str, ...], Trust]:
         request = proposal.request
+        ceiling = self.ceiling if proposal.edited is None else self.edited_ceiling
         if not request.source_refs:
-            return (), lowest(self.ceiling, [request.trust]) if request.trust else self.ceiling
+            return (), lowest(ceiling, [request.trust]) if request.trust else ceiling
         labels = [request.trust] if request.trust else []
         derived = []
         path = f"$[{place}]"
@@ -244,7 +245,7 @@ class Decision:
                 raise InvalidInput(f"its source {ref!r} was revoked; nothing changed", path=path)
             derived.append(ref)
             labels.append(source.trust)
-        return tuple(derived), lowest(self.ceiling, labels)
+        return tuple(derived), lowest(ceiling, labels)
 
     def _target(self, id: str, request: Request, place: int) -> Memory:
         key, path = self._key(id), f"$[{place}]"
@@ -282,7 +283,7 @@ class Decision:
             self.changed[key] = replace(self.changed[key], superseded_by=successor)
 
     def _make(self, proposal: Proposal, derived: tuple[str, ...]) -> Memory:
-        request, batch = proposal.request, self.batch
+        request, batch = accepted(proposal), self.batch
         assert proposal.memory_id is not None
         return Memory(
             id=proposal.memory_id,
@@ -311,6 +312,7 @@ class Decision:
             happened_at=request.happened_at,
             valid_from=request.valid_from,
             valid_until=request.valid_until,
+            edited_from=None if proposal.edited is None else proposal.request.content,
         )
 
     def _version(self, key: Key) -> int:
@@ -325,6 +327,13 @@ class Decision:
 
     def _key(self, id: str) -> Key:
         return Key(self.space, keys.MEMORY, id)
+
+
+def require_places(batch: Batch, places: Iterable[int]) -> None:
+    """Refuse what names a proposal that is not there."""
+    for place in places:
+        if type(place) is not int or not 0 <= place < len(batch.proposals):
+            raise InvalidInput(f"batch {batch.id!r} has no proposal {place!r:.40}; nothing changed")
 
 
 def end(memory: Memory, status: End, by: str, reason: str, at: datetime) -> Memory:

@@ -302,7 +302,7 @@ def is_blank(memory: Memory) -> bool:
     """Tell whether a memory is what stays of one that was erased, and no more."""
     owned = memory.user_id or memory.project_id or memory.run_id
     more = memory.source_refs or memory.tags or memory.metadata
-    said = {memory.content, memory.rationale} - {GONE}
+    said = {memory.content, memory.rationale, memory.edited_from or GONE} - {GONE}
     return memory.status == "erased" and not (owned or more or said)
 
 
@@ -339,7 +339,7 @@ def _without(proposal: Proposal) -> Proposal:
         tags=(),
         metadata={},
     )
-    return replace(proposal, request=request, reason="")
+    return replace(proposal, request=request, edited=None, reason="")
 
 
 def _unchanged(documents: Iterable[Document]) -> list[Expect]:

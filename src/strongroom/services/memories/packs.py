@@ -20,7 +20,7 @@ from strongroom.services.memories import keys
 from strongroom.services.memories.decisions import World, end
 from strongroom.services.memories.erasure import is_blank
 from strongroom.services.memories.policy import Policy
-from strongroom.services.memories.requests import check_rules
+from strongroom.services.memories.requests import check_content, check_rules
 from strongroom.services.memories.values import Memory, Request
 from strongroom.store import Expect, Key, Write, require_name
 from strongroom.values import moment
@@ -78,6 +78,8 @@ def _check_proposable(memory: Memory, policy: Policy, path: str) -> None:
     try:
         request = msgspec.convert(said | {"op": op, "memory_id": memory.id}, Request)
         check_rules(request, policy, memory.created_at)
+        if memory.edited_from is not None:
+            check_content(memory.edited_from, policy)
     except (msgspec.ValidationError, InvalidInput) as problem:
         raise InvalidInput(f"a memory that nobody could propose here: {problem}; nothing changed", path=path) from None
 

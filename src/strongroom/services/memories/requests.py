@@ -29,6 +29,7 @@ from strongroom.services.memories.values import (
 from strongroom.store import require_name
 
 UNCHANGED = "nothing changed"
+UNSEEN = "content holds nothing a reader could see"
 # What a request about one memory may keep from it: whatever its caller does not say anew.
 KEPT = ("type", "scope", "confidence", "user_id", "project_id", "tags", "metadata", "expires_at", "source_refs")
 _FIELDS = {field.encode_name: field.required for field in msgspec.structs.fields(Request)}
@@ -110,6 +111,22 @@ def stage(
     )
 
 
+def accepted(proposal: Proposal) -> Request:
+    """Return what committing a proposal makes known: its request, with its reviewer's words if those are others."""
+    return proposal.request if proposal.edited is None else replace(proposal.request, content=proposal.edited)
+
+
+def edited(proposal: Proposal, content: str, policy: Policy) -> Proposal:
+    """Return a proposal with a reviewer's words for it, which obey what a proposer's have to."""
+    request = proposal.request
+    if content == request.content:
+        return proposal
+    if proposal.memory_id is None:
+        raise InvalidInput(f"op {request.op!r} makes no memory, so there is nothing to edit")
+    check_content(content, policy)
+    return replace(proposal, edited=content, flags=screening.flags(f"{content}\n{request.rationale}"))
+
+
 def _flags(requests: Sequence[Request]) -> list[tuple[str, ...]]:
     """Return what is odd about each request. Where nothing is odd about all of them together, nothing is about any."""
     texts = [f"{request.content}\n{request.rationale}" for request in requests]
@@ -161,7 +178,7 @@ def check_rules(request: Request, policy: Policy, now: datetime) -> None:
     if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
         raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters")
     if not screening.plain(request.content).strip():
-        raise InvalidInput("content holds nothing a reader could see")
+        raise InvalidInput(UNSEEN)
     if request.valid_from is not None and request.valid_until is not None and request.valid_until <= request.valid_from:
         raise InvalidInput("valid_until must be later than valid_from")
     if request.expires_at is not None and request.expires_at <= now:
@@ -176,6 +193,15 @@ def check_rules(request: Request, policy: Policy, now: datetime) -> None:
     plain = not (request.source_refs or request.tags or request.metadata)
     if not (plain and request.content.isascii() and request.rationale.isascii()):
         pack(request)  # refuses lone surrogates, which no store could hold
+
+
+def check_content(content: str, policy: Policy) -> None:
+    """Raise `InvalidInput` for the first rule that words break which nobody proposed."""
+    if len(content) > policy.max_content_chars:
+        raise InvalidInput(f"content is limited to {policy.max_content_chars} characters")
+    if not screening.plain(content).strip():
+        raise InvalidInput(UNSEEN)
+    pack(content)  # refuses lone surrogates, which no store could hold
 
 
 def _check_owner(request: Request) -> None:

@@ -24,7 +24,9 @@ from strongroom.services.memories.batches import (
     recalled,
     receipt,
     remembered,
+    reworded,
     same,
+    says,
     stage_or_commit,
     told,
     turn_down,
@@ -220,20 +222,27 @@ class Review:
         reviewer: str,
         run_id: str | None = None,
         reject: Mapping[int, str] | None = None,
+        edit: Mapping[int, str] | None = None,
         commit_id: str | None = None,
     ) -> Committed:
         """Make a whole batch known, once. `reject` leaves single proposals out: their places, each with a reason.
+        `edit` accepts single proposals in other words: their places, each with the content that becomes known.
 
-        Committing it again returns the same receipt. A batch of a run can be committed only with that `run_id` or none.
+        Whoever proposed an edited text stays its proposer, and what they had said stays with it (`edited_from`); it is
+        trusted no more than its proposer and its reviewer are. Committing a batch again returns the same receipt, and
+        is a `Conflict` if it asks for words that are not what was committed. A batch of a run can be committed only
+        with that `run_id` or none.
         """
         id, contents = _id(batch), False
-        left_out = {str(place): reason for place, reason in (reject or {}).items()}
-        content = encode({"reviewer": reviewer, "run_id": run_id, "reject": left_out})
+        content = encode(
+            {"reviewer": reviewer, "run_id": run_id, "reject": _spelt(reject)}
+            | ({"edit": _spelt(edit)} if edit else {})
+        )
 
         async def attempt() -> Plan[Committed] | None:
             # At first nobody looks whether a content is known: the commit expects that it is not, or is refused.
             nonlocal contents
-            plan = await self._plan(id, reviewer, run_id, reject or {}, contents=contents)
+            plan = await self._plan(id, reviewer, run_id, reject or {}, edit or {}, contents=contents)
             if plan is None:
                 return None
             contents = True
@@ -254,6 +263,7 @@ class Review:
         reviewer: str,
         run_id: str | None = None,
         reject: Mapping[int, str] | None = None,
+        edit: Mapping[int, str] | None = None,
     ) -> BatchWrites:
         """Say what to join to a commit of your own so that it commits this batch too. This writes nothing itself.
 
@@ -261,24 +271,33 @@ class Review:
         """
         id = _id(batch)
         for _ in attempts(f"batch {id!r}"):
-            plan = await self._plan(id, reviewer, run_id, reject or {}, contents=True)
+            plan = await self._plan(id, reviewer, run_id, reject or {}, edit or {}, contents=True)
             if plan is not None:
                 return plan
         raise AssertionError("attempts() raises when it is enough")
 
     async def _plan(
-        self, id: str, reviewer: str, run_id: str | None, reject: Mapping[int, str], *, contents: bool
+        self,
+        id: str,
+        reviewer: str,
+        run_id: str | None,
+        reject: Mapping[int, str],
+        edit: Mapping[int, str],
+        *,
+        contents: bool,
     ) -> BatchWrites | None:
         require_name(reviewer, "a reviewer")
         stored = await self._document(keys.BATCH, id, writing=True)
         batch, version = load(stored, Batch), stored.version
-        if batch.status == "committed":
+        if batch.status == "committed" and says(batch, edit):
             return BatchWrites((Expect(stored.key, version),), (), receipt(batch).memory_ids, batch)
-        if batch.status == "rejected":
+        if batch.status != "pending":
             raise already_decided(batch, version)
         self._policy.check_reviewer(batch, reviewer)
         if run_id is not None and batch.run_id is not None and run_id != batch.run_id:
             raise InvalidInput(f"batch {id!r} is of run {batch.run_id!r}, not {run_id!r}; nothing changed")
+        if edit:
+            batch = reworded(batch, edit, reject, self._policy)
         decision = await decide(self._scope, self._policy, batch, version, reviewer, run_id, reject, contents=contents)
         return None if decision is None else decision.writes(version)
 
@@ -314,6 +333,10 @@ class Review:
             unchanged = "; nothing changed" if writing else ""
             raise NotFound(f"there is no {kind.replace('_', ' ')} {id!r:.80}{unchanged}", kind=kind, id=id)
         return document
+
+
+def _spelt(places: Mapping[int, str] | None) -> dict[str, str]:
+    return {str(place): text for place, text in (places or {}).items()}
 
 
 def _id(batch: Batch | Written | str) -> str:

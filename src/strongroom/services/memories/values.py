@@ -116,6 +116,8 @@ class Ended(Struct, frozen=True):
 class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing known for longer than a run. Its status changes, never back to active; nothing else does.
 
+    Where its reviewer chose other words, `edited_from` is what its proposer had said.
+
     >>> ctx = strongroom.open("memory://")
     >>> memory = ctx.memories.get(ctx.memories.add("likes tea", user_id="ana").id)
     >>> memory.content, memory.scope, memory.status
@@ -150,6 +152,7 @@ class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     happened_at: datetime | None = None
     valid_from: datetime | None = None
     valid_until: datetime | None = None
+    edited_from: str | None = None
 
     @property
     def told_at(self) -> datetime:
@@ -193,7 +196,8 @@ class Hit(Struct, frozen=True):
 
 class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a batch. `near_duplicates` and `replaces` are filled in for the reviewer, and never stored;
-    while it is pending that goes for `duplicate_of` too, the memory that says the same.
+    while it is pending that goes for `duplicate_of` too, the memory that says the same. `edited` is what was committed
+    instead of the request's content, if the reviewer chose other words; its `flags` are then those of that text.
     """
 
     request: Request
@@ -202,6 +206,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     flags: tuple[str, ...] = ()
     outcome: Outcome = "pending"
     duplicate_of: str | None = None
+    edited: str | None = None
     reason: str = ""
     near_duplicates: tuple[Hit, ...] = ()
     replaces: tuple[Memory, ...] = ()
@@ -240,6 +245,7 @@ class Committed(Struct, frozen=True):
     ended_ids: tuple[str, ...]
     duplicate_ids: tuple[str, ...]
     rejected: tuple[int, ...]
+    edited: tuple[int, ...] = ()
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -348,12 +354,13 @@ def changes(memories: Iterable[Memory]) -> list[Change]:
             event="proposed",
             memory_id=memory.id,
             by=memory.proposer,
-            content=memory.content,
+            content=memory.content if memory.edited_from is None else memory.edited_from,
             reason=memory.rationale,
             batch_id=memory.batch_id,
             run_id=memory.run_id,
         )
-        found += [proposed, replace(proposed, at=memory.created_at, event="committed", by=memory.reviewer)]
+        committed = replace(proposed, at=memory.created_at, event="committed", by=memory.reviewer)
+        found += [proposed, replace(committed, content=memory.content)]
         found.extend(
             Change(
                 at=ended.at,

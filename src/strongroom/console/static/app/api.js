@@ -38,6 +38,9 @@ export const answered = async (response) => {
 
 export const get = async (address, { signal } = {}) => answered(await fetch(address, { headers: headers(), signal }));
 
+/** A question that needs a body, and writes nothing. */
+export const ask = async (address, body) => answered(await fetch(address, { method: "POST", headers: headers({ "content-type": "application/json" }), body: JSON.stringify(body) }));
+
 /** A write under an id of its own: sent twice, it is done once. */
 export const post = async (address, body = {}, method = "POST") => answered(await fetch(address, {
   method, headers: headers({ "content-type": "application/json", "idempotency-key": crypto.randomUUID() }), body: JSON.stringify(body),

@@ -7,7 +7,7 @@ import { complain, dismiss, toast } from "./state.js";
 import { plural } from "./format.js";
 
 const UNDO_SECONDS = 6, MOST = 100;
-const made = new Map(); // "batch place" -> { accept, reason }
+const made = new Map(); // "batch:place" -> { accept, reason, content }: content, if it is accepted in other words
 const sending = new Map(); // batch -> timer
 const listeners = new Set();
 const tell = () => listeners.forEach((listen) => listen({}));
@@ -31,25 +31,27 @@ const send = async (batch) => {
   sending.delete(batch.id);
   const decisions = batch.proposals.map((_, place) => made.get(`${batch.id}:${place}`));
   const rejected = Object.fromEntries(decisions.flatMap((one, place) => (one.accept ? [] : [[place, one.reason]])));
+  const edited = Object.fromEntries(decisions.flatMap((one, place) => (one.content === undefined ? [] : [[place, one.content]])));
   const at = path("memories", "batches", batch.id);
   try {
     if (Object.keys(rejected).length === batch.proposals.length) await post(`${at}/reject`, { reason: decisions[0].reason });
-    else await post(`${at}/commit`, { reject: rejected });
+    else await post(`${at}/commit`, { reject: rejected, edit: edited });
   } catch (error) { complain(error); }
   await get(url("memories/pending", { limit: MOST })).catch(() => {});
   batch.proposals.forEach((_, place) => made.delete(`${batch.id}:${place}`));
   tell();
 };
 
-/** Decide proposals; the batches that are then decided whole are sent when the time to undo is over. */
-export const decide = (proposals, accept, reason = "") => {
-  proposals.forEach((one) => made.set(one.id, { accept, reason }));
+/** Decide proposals; the batches that are then decided whole are sent when the time to undo is over. One may be accepted
+    as another content than was proposed: the record keeps both. */
+export const decide = (proposals, accept, reason = "", content = undefined) => {
+  proposals.forEach((one) => made.set(one.id, { accept, reason, content }));
   const batches = new Map(proposals.map((one) => [one.batch.id, one.batch]));
   const whole = [...batches.values()].filter((batch) => batch.proposals.every((_, place) => made.has(`${batch.id}:${place}`)));
   whole.forEach((batch) => sending.set(batch.id, setTimeout(() => send(batch), UNDO_SECONDS * 1_000)));
   const rest = [...batches.values()].filter((batch) => !whole.includes(batch));
   const left = rest.reduce((sum, batch) => sum + batch.proposals.filter((_, place) => !made.has(`${batch.id}:${place}`)).length, 0);
-  const text = `${accept ? "Accepting" : "Rejecting"} ${plural(proposals.length, "proposal")}${reason ? `: ${reason}` : ""}${left ? `. Sent when ${plural(left, "other")} of the batch ${left === 1 ? "is" : "are"} decided too` : ""}`;
+  const text = `${accept ? "Accepting" : "Rejecting"} ${plural(proposals.length, "proposal")}${content === undefined ? "" : " as edited"}${reason ? `: ${reason}` : ""}${left ? `. Sent when ${plural(left, "other")} of the batch ${left === 1 ? "is" : "are"} decided too` : ""}`;
   const note = toast(text, () => {
     proposals.forEach((one) => made.delete(one.id));
     batches.forEach((batch) => { clearTimeout(sending.get(batch.id)); sending.delete(batch.id); });
@@ -61,12 +63,3 @@ export const decide = (proposals, accept, reason = "") => {
 
 addEventListener("pagehide", () => sending.forEach((timer) => clearTimeout(timer)));
 addEventListener("beforeunload", (e) => { if (made.size) e.preventDefault(); });
-
-/** Reject one with a pointer to a text of your own, which another reviewer decides: nobody approves what is theirs. */
-export const rewrite = async (one, content) => {
-  const { request } = one;
-  const mine = { ...request, content, rationale: `edited from ${one.batch.id}: ${request.rationale}`.slice(0, 2_000) };
-  delete mine.memory_id;
-  const batch = await post("memories/propose", { requests: [mine] });
-  decide([one], false, `edited as ${batch.id}`);
-};

@@ -13,12 +13,14 @@ const LIFE = { proposed: ["review", "quiet", "Proposed"], committed: ["check", "
 
 const Lifeline = ({ one }) => {
   const steps = useQuery(`${path("memories", one.id)}/history`, {}, ["memories"]).data?.changes ?? [];
+  const first = (id) => steps.find((step) => step.event === "proposed" && step.memory_id === id)?.content;
   return html`<ol class="life">${steps.map((step) => {
-    const [icon, tone, name] = LIFE[step.event] ?? ["dot", "quiet", step.event];
+    const edited = step.event === "committed" && first(step.memory_id) !== step.content;
+    const [icon, tone, name] = edited ? ["edit", "ok", "Edited and accepted"] : LIFE[step.event] ?? ["dot", "quiet", step.event];
     return html`<li class=${cx(step.memory_id && step.memory_id !== one.id && "other")}><span class=${cx("glyph", tone)}>
       <${Icon} name=${icon} /></span><div><b>${name}</b>
       ${step.memory_id && step.memory_id !== one.id && html` <a href=${href("memory", step.memory_id)}><${Line} text=${step.memory_id} max=${40} /></a>`}<span>
-      <${Line} text=${step.by || "nobody named"} max=${40} />, <${Time} at=${step.at} /></span>${step.reason && html`<em><${Line} text=${step.reason} /></em>`}</div></li>`;
+      <${Line} text=${step.by || "nobody named"} max=${40} />, <${Time} at=${step.at} /></span>${edited && html`<em>proposed as: <${Line} text=${first(step.memory_id) ?? ""} /></em>`}${step.reason && html`<em><${Line} text=${step.reason} /></em>`}</div></li>`;
   })}${one.status === "active" && html`<li class="now"><span class="glyph accent"><${Icon} name="dot" /></span><div><b>Known now</b></div></li>`}</ol>`;
 };
 
@@ -30,7 +32,7 @@ const Revoke = ({ one, onClose }) => {
   const falls = preview?.memories ?? [];
   const act = async () => {
     onClose();
-    try { const done = await post("memories/revoke", { source_ref: source, reason }); toast(`Revoked ${plural(done.memory_ids?.length ?? falls.length, "memory", "memories")}`); } catch (problem) { complain(problem); }
+    try { const done = await post("memories/revoke", { source_ref: source, reason }); toast(`Revoked ${plural(done.memories, "memory", "memories")}`); } catch (problem) { complain(problem); }
   };
   return html`<${Dialog} title="Revoke, and what falls with it" onClose=${onClose} actions=${html`<${Button} onClick=${onClose}>Cancel<//>
     <${Button} kind="danger" disabled=${!reason.trim() || !preview} onClick=${act}>Revoke ${preview ? falls.length : ""} for good<//>`}>

@@ -42,7 +42,7 @@ const SAYS = {
   RUN_START: (one) => `starts ${one.id}`, TOOL_CALL: (one) => `calls ${one.about} in ${one.id}`, TOOL_RESULT: (one) => `has the answer of ${one.about} in ${one.id}`,
   MODEL_ACTION: (one) => `${one.about || "decides"}, in ${one.id}`, WS_UPDATE_APPLIED: (one) => `moves ${one.id} to step ${one.about}`, WS_UPDATE_REJECTED: (one) => `is refused in ${one.id}`,
   ERROR: (one) => `fails in ${one.id}: ${one.about}`, MILESTONE: (one) => `${one.about}, in ${one.id}`, ROLLED_BACK: (one) => `rolls ${one.id} back, to step ${one.about}`, FORKED: (one) => `forks ${one.id}`,
-  MESSAGE: (one) => `${one.who === "user" ? "asks" : "answers"} in ${one.about}`, PROPOSED: () => "proposes memories", MEMORY_PROPOSED: (one) => `proposes memories in ${one.id}`,
+  MESSAGE: (one) => `${one.who === "user" ? "asks" : "answers"} in ${one.about}`, PROPOSED: (one) => `proposes ${one.about || "memories"}`, MEMORY_PROPOSED: (one) => `proposes memories in ${one.id}`,
   COMMITTED: (one) => `accepts ${one.about}`, REJECTED: () => "rejects a proposal", REVOKED: (one) => `revokes ${one.about}`, ERASED: (one) => `erases ${one.about || "what was asked"}`,
 };
 const LOOK = { PROPOSED: "MEMORY_PROPOSED", COMMITTED: "MEMORY_COMMITTED", REJECTED: "MEMORY_REJECTED", REVOKED: "MEMORY_REJECTED" };

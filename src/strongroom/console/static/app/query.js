@@ -1,6 +1,6 @@
 // Asking and keeping: a component says what it shows, and has it again when the live stream says that it changed.
 import { useState, useEffect, useRef, useCallback } from "./lib.js";
-import { get, url } from "./api.js";
+import { ask as asking, get, url } from "./api.js";
 import { can, change, complain, state } from "./state.js";
 import { watch } from "./live.js";
 
@@ -29,6 +29,19 @@ export const useQuery = (path, query = {}, topics = []) => {
   useEffect(() => (topics.length ? watch(topics, () => ask((n) => n + 1)) : undefined), [topics.join()]);
   const again = useCallback(() => ask((n) => n + 1), []);
   return result.address === address ? { ...result, again } : { data: kept.get(address), error: null, again };
+};
+
+/** What a question that only reads is answered with, if it takes a body: `{ data, error }`. `null` asks nothing. */
+export const useAsked = (path, body, topics = []) => {
+  const asked = body === null ? null : JSON.stringify(body), [result, set] = useState({}), [tries, ask] = useState(0);
+  useEffect(() => {
+    if (asked === null) return undefined;
+    let alive = true;
+    asking(path, JSON.parse(asked)).then((data) => alive && set({ asked, data, error: null }), (error) => alive && set({ asked, data: undefined, error }));
+    return () => { alive = false; };
+  }, [path, asked, tries]);
+  useEffect(() => (topics.length ? watch(topics, () => ask((n) => n + 1)) : undefined), [topics.join()]);
+  return asked === null ? {} : { data: result.data, error: result.asked === asked ? result.error : null };
 };
 
 /** A list in pages: `{ items, next, more, error }`. Only what was asked for is held; news reload the first pages. */

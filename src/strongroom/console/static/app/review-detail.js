@@ -3,7 +3,6 @@ import { html, cx } from "./lib.js";
 import { Icon } from "./icons.js";
 import { Button, Facts, Id, Line, Safe, Section, Tag, Time, Trust, WordDiff } from "./ui.js";
 import { href } from "./router.js";
-import { can } from "./state.js";
 import { useQuery } from "./query.js";
 
 export const VERB = { add: "Add", supersede: "Replace", deprecate: "End", noop: "Nothing" };
@@ -60,7 +59,7 @@ export const Detail = ({ one, params, may, place, onAccept, onReject, onEdit }) 
         <${Line} text=${one.proposer} max=${40} /></b> <${Time} at=${one.created_at} /> · ${place}</p></div>
       ${may ? html`<div class="actions"><${Button} kind=${one.flags.length ? "" : "primary"} hint="a" onClick=${onAccept}>
         ${one.flags.length ? "Accept…" : "Accept"}<//><${Button} hint="r" onClick=${onReject}>Reject<//>
-        ${can("write") && request.content && html`<${Button} hint="e" onClick=${onEdit}>Edit<//>`}</div>` : html`<p class="no-right">Your key may read, not decide.</p>`}
+        ${one.memory_id && html`<${Button} hint="e" onClick=${onEdit}>Edit<//>`}</div>` : html`<p class="no-right">Your key may read, not decide.</p>`}
     </header>
     ${one.flags.length > 0 && html`<${Flags} flags=${one.flags} />`}
     <${Change} one=${one} />

@@ -1,11 +1,11 @@
 // The inbox: what waits, riskiest first. Everything needed to decide is on one page; the hands stay on the keyboard.
 import { html, cx, useState, useEffect } from "./lib.js";
 import { Icon } from "./icons.js";
-import { Button, Choice, Dialog, Empty, Kbd, Line, Time, useKeys } from "./ui.js";
+import { Button, Choice, Dialog, Empty, Kbd, Line, Time, useKeys, WordDiff } from "./ui.js";
 import { plural } from "./format.js";
 import { go, href, set } from "./router.js";
-import { can, complain } from "./state.js";
-import { decide, rewrite, useLoaded, usePending } from "./decisions.js";
+import { can } from "./state.js";
+import { decide, useLoaded, usePending } from "./decisions.js";
 import { usePage } from "./query.js";
 import { Detail, FLAGS, VERB } from "./review-detail.js";
 
@@ -42,13 +42,15 @@ const Sure = ({ flagged, others, onClose, onAll, onOthers }) => html`<${Dialog} 
       ${one.flags.map((flag) => (FLAGS[flag] ?? [flag])[0]).join(", ")}</b><span><${Line} text=${one.request.content ?? ""} /></span>
       </li>`)}</ul><//>`;
 
-const Edit = ({ one, onClose, onDone }) => {
-  const [text, write] = useState(one.request.content ?? "");
-  const send = async () => { try { await rewrite(one, text.trim()); onDone(); } catch (error) { complain(error); } };
-  return html`<${Dialog} title="Edit" onClose=${onClose} actions=${html`<${Button} onClick=${onClose}>Cancel<//>
-    <${Button} kind="primary" disabled=${!text.trim() || text === one.request.content} onClick=${send}>Propose this text<//>`}>
-    <p>Your text is proposed in your name, and another reviewer decides it: nobody approves what is theirs. The original is rejected with a pointer to it.</p>
-    <label class="field">Content<textarea rows="5" value=${text} onInput=${(e) => write(e.target.value)} autofocus></textarea></label><//>`;
+/** Other words for a proposal, accepted at once: the proposer stays the proposer, and both texts stay on record. */
+const Edit = ({ one, onClose, onDo }) => {
+  const said = one.request.content, [text, write] = useState(said), changed = text.trim() && text.trim() !== said;
+  const accept = () => changed && onDo(text.trim());
+  return html`<${Dialog} title="Edit, then accept" onClose=${onClose} actions=${html`<${Button} onClick=${onClose}>Cancel<//>
+    <${Button} kind="primary" disabled=${!changed} onClick=${accept}>Accept this text<//>`}>
+    <p>Your text becomes known, accepted in your name. What <b><${Line} text=${one.proposer} max=${40} /></b> proposed stays on record beside it.${one.flags.length > 0 && html` It was flagged: ${one.flags.map((flag) => (FLAGS[flag] ?? [flag])[0].toLowerCase()).join(", ")}.`}</p>
+    <label class="field">Content<textarea rows="5" value=${text} onInput=${(e) => write(e.target.value)} onKeyDown=${(e) => e.key === "Enter" && (e.ctrlKey || e.metaKey) && accept()} autofocus></textarea></label>
+    ${changed && html`<div class="edit-diff" role="group" aria-label="What you change"><${WordDiff} before=${said} after=${text.trim()} /></div>`}<//>`;
 };
 
 export const Review = ({ id, params }) => {
@@ -60,9 +62,9 @@ export const Review = ({ id, params }) => {
   const at = Math.max(0, list.findIndex((one) => one.id === id || one.batch.id === id)), one = list[at];
   const move = (step) => list[at + step] && go("review", list[at + step].id, params);
   const toggle = (which) => pick(picked.includes(which) ? picked.filter((other) => other !== which) : [...picked, which]);
-  const settle = (ids, accepted, reason) => {
+  const settle = (ids, accepted, reason, content) => {
     const next = list.slice(at).concat(list.slice(0, at).reverse()).find((other) => !ids.includes(other.id));
-    decide(list.filter((other) => ids.includes(other.id)), accepted, reason); pick([]); open(null);
+    decide(list.filter((other) => ids.includes(other.id)), accepted, reason, content); pick([]); open(null);
     go("review", next?.id, params);
   };
   const accept = (ids) => (list.some((other) => ids.includes(other.id) && other.flags.length) ? open({ kind: "sure", ids }) : settle(ids, true));
@@ -70,7 +72,7 @@ export const Review = ({ id, params }) => {
   const may = can("review");
   useEffect(() => { document.querySelector(".inbox-row.current")?.scrollIntoView({ block: "nearest" }); }, [one?.id]);
   useKeys(may && one ? {
-    j: () => move(1), k: () => move(-1), x: () => toggle(one.id), a: () => accept([one.id]), r: () => open({ kind: "reject", ids: [one.id] }), e: () => can("write") && one.request.content && open({ kind: "edit" }),
+    j: () => move(1), k: () => move(-1), x: () => toggle(one.id), a: () => accept([one.id]), r: () => open({ kind: "reject", ids: [one.id] }), e: () => one.memory_id && open({ kind: "edit" }),
     A: () => chosen.length && accept(chosen),
   } : { j: () => move(1), k: () => move(-1) });
 
@@ -96,6 +98,6 @@ export const Review = ({ id, params }) => {
       <${Empty} icon="flag" title="Nothing like that">No proposal matches this filter.<//></div>`}
     ${dialog?.kind === "reject" && html`<${Reject} count=${dialog.ids.length} onClose=${() => open(null)} onDo=${(reason) => settle(dialog.ids, false, reason)} />`}
     ${dialog?.kind === "sure" && html`<${Sure} flagged=${list.filter((other) => dialog.ids.includes(other.id) && other.flags.length)} others=${list.filter((other) => dialog.ids.includes(other.id) && !other.flags.length).length} onClose=${() => open(null)} onAll=${() => settle(dialog.ids, true)} onOthers=${() => settle(list.filter((other) => dialog.ids.includes(other.id) && !other.flags.length).map((other) => other.id), true)} />`}
-    ${dialog?.kind === "edit" && html`<${Edit} one=${one} onClose=${() => open(null)} onDone=${() => { open(null); go("review", null, params); }} />`}
+    ${dialog?.kind === "edit" && html`<${Edit} one=${one} onClose=${() => open(null)} onDo=${(content) => settle([one.id], true, "", content)} />`}
   </div>`;
 };

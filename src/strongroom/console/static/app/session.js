@@ -2,13 +2,13 @@
 import { html, cx, useState, useEffect, useRef } from "./lib.js";
 import { Icon } from "./icons.js";
 import { Button, Empty, Id, Json, Line, Safe, Skeleton, Tag, Time, useKeys } from "./ui.js";
-import { ms, number, plural, words } from "./format.js";
+import { belongs, ms, number, plural, words } from "./format.js";
 import { set } from "./router.js";
 import { get, path, url } from "./api.js";
 import { complain } from "./state.js";
-import { useFigures, usePage, useQuery } from "./query.js";
+import { useAsked, useFigures, usePage, useQuery } from "./query.js";
 import { useWatched, watch } from "./live.js";
-import { LARGEST, Prompt, SMALLEST, usual } from "./session-prompt.js";
+import { LARGEST, Prompt, SMALLEST, usual, WHOLE } from "./session-prompt.js";
 
 const FIRST = 20, NEWER = 60, OLDER = 100;
 
@@ -66,19 +66,20 @@ const Message = ({ one, inside, pinned, hit, target }) => html`<li id=${`msg-${o
 
 const RULES = ["system", "developer"];
 
-const Conversation = ({ messages, older, win, pinned, hits, at, all }) => {
+const Conversation = ({ messages, older, win, kept, pinned, hits, at, all }) => {
   const [opened, open] = useState([]);
   const toggle = (id) => open(opened.includes(id) ? opened.filter((one) => one !== id) : [...opened, id]);
   const answers = Object.fromEntries(messages.filter((one) => one.message.role === "tool").map((one) => [one.message.tool_call_id, one]));
-  const kept = new Set((win?.messages ?? []).map((one) => one.id)), first = messages[0]?.index ?? 0;
+  const first = messages[0]?.index ?? 0, shown = new Set(messages.map((one) => one.id));
   const called = new Set(messages.flatMap((one) => callsOf(one.message).map((call) => call.id)));
-  const early = (win?.messages ?? []).filter((one) => one.index < first), rules = early.filter((one) => RULES.includes(one.message.role)), before = early.length - rules.length, left = first - rules.length;
+  const rules = (win?.messages ?? []).filter((one) => one.index < first && RULES.includes(one.message.role)), above = new Set(rules.map((one) => one.id));
+  const before = [...kept ?? []].filter((id) => !shown.has(id) && !above.has(id)).length, left = first - rules.length;
   return html`<ol class="conversation">
     ${rules.map((one) => html`<${Message} key=${one.id} one=${one} inside=${true} pinned=${pinned.includes(one.index)} target=${at === one.id} />`)}
     ${left > 0 && html`<li class=${cx("older", before && "in")}><button type="button" class="link" onClick=${older}>Show ${left > OLDER ? `${OLDER} of ${plural(left, "older message")}` : plural(left, "older message")}</button>
       <span class="muted">${before ? `${number(before)} of them ${before === 1 ? "is" : "are"} in the prompt` : "none of them is in the prompt"}</span></li>`}
     ${messages.filter((one) => one.message.role !== "tool" || !called.has(one.message.tool_call_id)).flatMap((one) => {
-      const inside = !win || kept.has(one.id), calls = callsOf(one.message), text = plain(one.message.content);
+      const inside = !kept || kept.has(one.id), calls = callsOf(one.message), text = plain(one.message.content);
       return [
         (text || !calls.length) && html`<${Message} key=${one.id} one=${one} inside=${inside} pinned=${pinned.includes(one.index)} hit=${hits.find((hit) => hit.message_id === one.id)} target=${at === one.id} />`,
         ...calls.map((call) => html`<${ToolCall} key=${`${one.id} ${call.id}`} call=${call} at=${one.at} answer=${answers[call.id]} inside=${inside} open=${all || opened.includes(call.id)} onOpen=${() => toggle(call.id)} />`),
@@ -89,13 +90,16 @@ const Conversation = ({ messages, older, win, pinned, hits, at, all }) => {
 export const Session = ({ id, params }) => {
   const [all, openAll] = useState(false), here = path("sessions", id);
   const { data: info, error } = useQuery(here, {}, ["sessions"]), { messages, loaded, older } = useMessages(id);
-  const budget = Math.min(LARGEST, Math.max(SMALLEST, Number(params.budget) || 3_600)), strategy = params.strategy ?? "truncate_oldest", q = params.q ?? "";
+  const budget = Math.min(LARGEST, Math.max(SMALLEST, Number(params.budget) || 3_600)), strategy = params.strategy ?? WHOLE, q = params.q ?? "";
   const reserve = Math.min(budget, Math.max(0, Number(params.reserve ?? usual(budget)) || 0));
   const told = useFigures("sessions", [id], "sessions")[id];
   const { data: found } = useQuery(q.trim() ? `${here}/search` : null, { q: q.trim(), k: 10 }), hits = q.trim() ? found?.hits ?? [] : [];
   const asks = strategy === "relevant" ? { q: q.trim() || lastAsked(messages) } : {};
-  const { data: win, error: refused } = useQuery(loaded ? `${here}/window` : null, { max_tokens: budget, reserve_tokens: reserve, strategy, ...asks }, ["sessions"]);
-  usePage(`${here}/window`, { max_tokens: budget, reserve_tokens: reserve, strategy, ...asks });
+  const frame = { max_tokens: budget, reserve_tokens: reserve, strategy: strategy === WHOLE ? null : strategy, ...asks }, { user_id, project_id } = info?.tags ?? {};
+  const { data: win, error: noWindow } = useQuery(loaded ? `${here}/window` : null, frame, ["sessions"]);
+  const { data: whole, error: noPrompt } = useAsked("prompt", strategy === WHOLE && info ? { session_id: id, max_tokens: budget, reserve_tokens: reserve, user_id, project_id } : null, ["sessions", "memories"]);
+  const refused = noWindow ?? noPrompt, kept = keptIn(strategy === WHOLE ? whole : null, win);
+  usePage(`${here}/window`, frame);
   useWatched(`session:${id}`);
   const pick = (value) => set({ budget: Math.min(LARGEST, Math.max(SMALLEST, value)) });
   useKeys({ "[": () => pick(budget - 200), "]": () => pick(budget + 200), v: () => openAll(!all) });
@@ -106,7 +110,7 @@ export const Session = ({ id, params }) => {
   const newest = messages.at(-1);
   return html`<div class="page session">
     <header class="session-head"><div class="run-line"><a class="crumb" href="#/sessions">Sessions</a><${Icon} name="right" /><${Id} id=${id} />
-      ${Object.entries({ ...info.tags, ...info.metadata }).slice(0, 4).map(([name, value]) => html`<${Tag}><${Line} text=${`${name} ${typeof value === "string" ? value : JSON.stringify(value)}`} max=${40} /><//>`)}</div>
+      ${belongs(info).slice(0, 4).map((text) => html`<${Tag}><${Line} text=${text} max=${40} /><//>`)}</div>
       <div class="run-title"><h1><${Line} text=${info.title || id} max=${160} /></h1></div><p class="run-sums"><span><b>${number(info.messages)}</b> messages</span>${told && html`<span><b>${told.exact ? "" : "~"}${number(told.tokens)}</b> tokens</span>`}
         <span>counted by <${Line} text=${info.tokenizer} max=${40} /></span>${newest && html`<span>last <${Time} at=${newest.at} /></span>`}</p></header>
     <div class="session-columns">
@@ -117,9 +121,11 @@ export const Session = ({ id, params }) => {
           <button type="button" class="hit-row" onClick=${() => set({ at: hit.message_id })}><b class="score">${hit.score.toFixed(2)}</b><span class="cut">
           <${Line} text=${plain(hit.message.message.content) || callsOf(hit.message.message).map((one) => one.name).join(", ") || "(empty)"} max=${100} /></span><span class="why"><${Line} text=${hit.why} max=${80} /></span></button></li>`)}</ol>`}
         ${q.trim() && found && !hits.length && html`<p class="quiet-empty"><${Icon} name="search" />No message has these words.</p>`}
-        <${Conversation} messages=${messages} older=${older} win=${win} pinned=${info.pinned ?? []} hits=${hits} at=${params.at} all=${all} />
+        <${Conversation} messages=${messages} older=${older} win=${win} kept=${kept} pinned=${info.pinned ?? []} hits=${hits} at=${params.at} all=${all} />
       </div>
-      <${Prompt} info=${info} told=${told} win=${win} refused=${refused} budget=${budget} reserve=${reserve} strategy=${strategy} onBudget=${pick} />
+      <${Prompt} info=${info} told=${told} win=${win} whole=${whole} refused=${refused} budget=${budget} reserve=${reserve} strategy=${strategy} onBudget=${pick} />
     </div></div>`;
 };
+/** The ids of the messages that are in the prompt; null as long as that is not known. */
+const keptIn = (whole, win) => (whole ? new Set(whole.receipt.parts.filter((one) => one.name === "conversation").flatMap((one) => one.ids)) : win ? new Set(win.messages.map((one) => one.id)) : null);
 const lastAsked = (messages) => plain(messages.filter((one) => one.message.role === "user").at(-1)?.message.content ?? "").slice(0, 400) || "what was said";

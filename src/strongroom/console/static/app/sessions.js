@@ -1,7 +1,7 @@
 // All conversations, as people remember them: by how they began.
 import { html } from "./lib.js";
 import { Empty, Foot, Line, Skeleton, Tag, Time, Wide } from "./ui.js";
-import { number, short } from "./format.js";
+import { belongs, number, short } from "./format.js";
 import { href, set } from "./router.js";
 import { useCounted, useFigures, useList, usePage } from "./query.js";
 
@@ -9,7 +9,7 @@ const QUERY = { limit: 50, reverse: true };
 
 const Row = ({ one, figures: told }) => html`<tr><td class="cut main-cell"><a class="row-link" href=${href("sessions", one.id)}><b>
   <${Line} text=${one.title || one.id} max=${80} /></b><span><${Line} text=${told?.first || (one.title ? one.id : "nothing was said yet")} max=${120} /></span></a></td>
-  <td><span class="tags">${Object.entries({ ...one.tags, ...one.metadata }).slice(0, 3).map(([name, value]) => html`<${Tag}><${Line} text=${`${name} ${typeof value === "string" ? value : JSON.stringify(value)}`} max=${40} /><//>`)}</span></td>
+  <td><span class="tags">${belongs(one).slice(0, 3).map((text) => html`<${Tag}><${Line} text=${text} max=${40} /><//>`)}</span></td>
   <td class="num">${number(one.messages)}</td><td class="num">${told && html`<span title=${told.exact ? null : "Projected from the newest messages"}>${told.exact ? "" : "~"}${short(told.tokens)}</span>`}</td>
   <td class="num">${told && (told.last_at ? html`<${Time} at=${told.last_at} />` : "never")}</td></tr>`;
 
