@@ -23,7 +23,7 @@ SHOWN = {
     "review": ("review", "Reads like an instruction"),
     "run": ("runs/invoices-q3", "State now"),
     "session": ("sessions/support-7?budget=500", "The next prompt"),
-    "memory": ("memory/bank-speed", "Where it comes from"),
+    "memory": ("memory/promise-days", "Edited and accepted"),
     "threads": ("threads", "Threads and workers"),
 }
 OPERATING = {"operations": ("operations", "may lose nothing")}

@@ -41,6 +41,13 @@ def committing(reviewer: str = "ana", id: str = BATCH) -> Program:
     return program
 
 
+def editing(content: str, reviewer: str = "ana") -> Program:
+    async def program(store: AsyncStore) -> Committed:
+        return await memories(store).commit(BATCH, reviewer=reviewer, edit={0: content})
+
+    return program
+
+
 def rejecting(id: str = BATCH) -> Program:
     async def program(store: AsyncStore) -> Batch:
         return await memories(store).reject(id, reason="hearsay", reviewer="ben")
@@ -80,6 +87,30 @@ def test_two_reviewers_race_and_get_the_same_receipt() -> None:
 
     setup = proposing(ALPHA, mcr("alpha two", memory_id="mem_b"))
     assert explore([committing("ana"), committing("ben")], check, setup=setup).failure is None
+
+
+def test_two_edits_race_and_the_words_of_one_are_known_and_the_other_is_told_so() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        [winner] = [place for place, result in enumerate(results) if isinstance(result, Committed)]
+        assert isinstance(results[1 - winner], Conflict)
+        assert [memory.content for memory in await memories(store).list()] == [["alpha tea", "alpha gin"][winner]]
+
+    setup = proposing(ALPHA)
+    assert explore([editing("alpha tea"), editing("alpha gin", "ben")], check, setup=setup).failure is None
+
+
+def test_an_edit_that_a_crash_or_a_lost_answer_interrupts_is_made_once_when_it_is_repeated() -> None:
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        [proposal] = (await memories(store).batch(BATCH)).proposals
+        assert (proposal.edited, proposal.outcome) == ("alpha tea", "committed")
+        assert (await memories(store).get("mem_a")).content == "alpha tea"
+
+    edit = editing("alpha tea")
+    for crashes, unknowns in FAULTS:
+        result = explore(
+            [steps_again(edit)], check, setup=proposing(ALPHA), recover=[edit], crashes=crashes, unknowns=unknowns
+        )
+        assert result.failure is None
 
 
 def test_a_commit_and_a_rejection_race_and_one_wins() -> None:

@@ -93,9 +93,9 @@ def known(memories: Memories, ago: Callable[[float], None]) -> None:
     ])  # fmt: skip
     ago(15 * DAY)
     learn(memories, "billing-agent", "ben", [
-        fact("Support promises five working days for a refund, and says so in the first answer", "promise-days",
+        fact("Support promises five days for a refund", "promise-days",
              type="decision", confidence=0.8, source_refs=["refund-days", "refund-approval"]),
-    ])  # fmt: skip
+    ], {0: "Support promises five working days for a refund, and says so in the first answer"})  # fmt: skip
     ago(14 * DAY)
     memories.revoke(source_ref="https://shop.example/vip", by="ben", reason="the page was a test")
 
@@ -349,8 +349,10 @@ def fact(content: str, id: str | None = None, **more: Any) -> MemoryRequest:
     return cast(MemoryRequest, request)
 
 
-def learn(memories: Memories, proposer: str, reviewer: str, requests: list[MemoryRequest]) -> None:
-    memories.commit(memories.propose(requests, proposer=proposer), reviewer=reviewer)
+def learn(
+    memories: Memories, proposer: str, reviewer: str, requests: list[MemoryRequest], edit: dict[int, str] | None = None
+) -> None:
+    memories.commit(memories.propose(requests, proposer=proposer), reviewer=reviewer, edit=edit)
 
 
 def call(id: str, name: str, arguments: str) -> NewMessage:

@@ -20,7 +20,7 @@ const Lifeline = ({ one }) => {
     return html`<li class=${cx(step.memory_id && step.memory_id !== one.id && "other")}><span class=${cx("glyph", tone)}>
       <${Icon} name=${icon} /></span><div><b>${name}</b>
       ${step.memory_id && step.memory_id !== one.id && html` <a href=${href("memory", step.memory_id)}><${Line} text=${step.memory_id} max=${40} /></a>`}<span>
-      <${Line} text=${step.by || "nobody named"} max=${40} />, <${Time} at=${step.at} /></span>${edited && html`<em>proposed as: <${Line} text=${first(step.memory_id) ?? ""} /></em>`}${step.reason && html`<em><${Line} text=${step.reason} /></em>`}</div></li>`;
+      <${Line} text=${step.by || "nobody named"} max=${40} />, <${Time} at=${step.at} /></span>${edited && html`<em>proposed as: <${Line} text=${first(step.memory_id) ?? ""} /></em>`}${step.reason && step.event !== "committed" && html`<em><${Line} text=${step.reason} /></em>`}</div></li>`;
   })}${one.status === "active" && html`<li class="now"><span class="glyph accent"><${Icon} name="dot" /></span><div><b>Known now</b></div></li>`}</ol>`;
 };
 

@@ -1,5 +1,5 @@
 // The inbox: what waits, riskiest first. Everything needed to decide is on one page; the hands stay on the keyboard.
-import { html, cx, useState, useEffect } from "./lib.js";
+import { html, cx, useState, useEffect, useRef } from "./lib.js";
 import { Icon } from "./icons.js";
 import { Button, Choice, Dialog, Empty, Kbd, Line, Time, useKeys, WordDiff } from "./ui.js";
 import { plural } from "./format.js";
@@ -56,10 +56,12 @@ const Edit = ({ one, onClose, onDo }) => {
 export const Review = ({ id, params }) => {
   const [picked, pick] = useState([]), [dialog, open] = useState(null);
   const filter = params.show ?? "all";
-  const pending = usePending(), { loaded, more } = useLoaded(), sorted = [...pending].sort((a, b) => risk(b) - risk(a) || a.created_at.localeCompare(b.created_at));
+  const pending = usePending(), { loaded, more } = useLoaded(), sorted = [...pending].sort((a, b) => risk(b) - risk(a) || b.created_at.localeCompare(a.created_at));
   usePage("memories/pending", { limit: 100 });
   const list = sorted.filter((one) => filter === "all" || (filter === "flagged" ? one.flags.length > 0 : one.replaces.length > 0));
-  const at = Math.max(0, list.findIndex((one) => one.id === id || one.batch.id === id)), one = list[at];
+  const reading = useRef(null), wanted = id ?? reading.current; // what arrives never takes the place of what is being read
+  const at = Math.max(0, list.findIndex((one) => one.id === wanted || one.batch.id === wanted)), one = list[at];
+  reading.current = one?.id ?? null;
   const move = (step) => list[at + step] && go("review", list[at + step].id, params);
   const toggle = (which) => pick(picked.includes(which) ? picked.filter((other) => other !== which) : [...picked, which]);
   const settle = (ids, accepted, reason, content) => {
