@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -117,6 +117,36 @@ async def test_a_message_is_recorded_and_handled_and_its_answer_comes_home() -> 
     assert len(slots) == 1
     assert (answer.payload, answer.to_id) == (Shout("HIHI"), "user")
     assert (slots[0].payload, slots[0].from_id, slots[0].to_id) == (Shout("hi", 2, ["a", "b"]), "user", "shouter")
+
+
+def another_greeting(**fields: type) -> type:
+    """Return a class of the same name, as another module would have it."""
+    return make_dataclass("Greeting", fields.items())
+
+
+async def test_a_listener_gets_its_own_class_though_the_sender_has_one_of_that_name() -> None:
+    sent = another_greeting(name=str)("ana")
+    got: list[Any] = []
+    pump = pump_of(
+        listener("router", Shout, lambda payload, metadata: HandlerResponse(sent, to="greeter")),
+        listener("greeter", Greeting, lambda payload, metadata: got.append(payload)),
+    )
+    await pump.inject(message(Shout("hi"), "router", "t-1"), "t-1", "user")
+    await drained(pump)
+    assert got == [Greeting("ana")] and type(got[0]) is Greeting
+    assert [slot.payload for slot in everything() if slot.to_id == "greeter"] == [Greeting("ana")]
+
+
+async def test_a_sender_whose_class_of_that_name_does_not_fit_is_told() -> None:
+    sent = another_greeting(colour=str)("red")
+    pump = pump_of(
+        listener("router", Shout, lambda payload, metadata: HandlerResponse(sent, to="greeter")),
+        listener("greeter", Greeting, greet),
+    )
+    await pump.inject(message(Shout("hi"), "router", "t-1"), "t-1", "user")
+    await drained(pump)
+    [told] = [slot for slot in everything() if slot.metadata.payload_type == "SystemError"]
+    assert (told.payload.code, told.to_id) == ("validation", "router")
 
 
 async def test_a_chain_of_listeners_records_every_message_once() -> None:

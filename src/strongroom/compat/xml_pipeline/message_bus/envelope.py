@@ -7,6 +7,7 @@ case, `_` and `-`. Whatever is sent is escaped; a document type, which could mak
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, get_args, get_origin, get_type_hints
 from xml.etree import ElementTree as ET
 
@@ -80,8 +81,17 @@ def message(payload: Any, from_id: str, to_id: str, thread_id: str) -> MessageSt
 
 def load(cls: type, element: Any) -> Any:
     """Make a payload of an element, or raise `InvalidInput` if it does not fit the class."""
+    return _made(cls, lambda: _value(cls, element))
+
+
+def fitted(cls: type, payload: Any) -> Any:
+    """Return a payload as its listener takes it: sender and listener may each have a class of that name."""
+    return payload if isinstance(payload, cls) else _made(cls, lambda: msgspec.to_builtins(payload))
+
+
+def _made(cls: type, value: Callable[[], Any]) -> Any:
     try:
-        return msgspec.convert(_value(cls, element), cls, strict=False)
+        return msgspec.convert(value(), cls, strict=False)
     except (msgspec.ValidationError, TypeError, ValueError) as problem:
         raise InvalidInput(f"the payload does not fit {cls.__name__}: {problem}") from None
 

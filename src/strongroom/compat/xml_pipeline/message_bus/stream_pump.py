@@ -166,7 +166,10 @@ class StreamPump:
                 raise InvalidInput(f"nobody listens for a {read.tag!r:.60} to {state.to_id!r:.60}")
             state.payload = envelope.load(targets[0].payload_class, read.payload)
             return targets
-        return self._targets(state.to_id, type(state.payload).__name__)
+        targets = self._targets(state.to_id, type(state.payload).__name__)
+        if targets:
+            state.payload = envelope.fitted(targets[0].payload_class, state.payload)
+        return targets
 
     def _targets(self, to_id: str | None, tag: str) -> list[Listener]:
         if to_id:
@@ -222,12 +225,9 @@ class StreamPump:
 
     def _told(self, state: MessageState, error: SystemError, thread_id: str | None = None) -> list[MessageState]:
         """Tell the sender of a message that it was not handled. What the system says is answered by nobody."""
-        sender = state.from_id
-        return (
-            []
-            if sender in (None, SYSTEM)
-            else [envelope.message(error, SYSTEM, sender, thread_id or state.thread_id or "")]
-        )
+        if state.from_id is None or state.from_id == SYSTEM:
+            return []
+        return [envelope.message(error, SYSTEM, state.from_id, thread_id or state.thread_id or "")]
 
     async def _called(self, listener: Listener, payload: Any, metadata: HandlerMetadata) -> Any:
         async with self._per_agent.get(listener.name) or nullcontext():
