@@ -1,5 +1,5 @@
-"""Another copy of SQLite in the same process closes the file, and removes the log from under us: nothing is lost, and
-the store goes on by itself."""
+"""Another copy of SQLite in the same process closes the file, and removes the log from under us, where no lock can keep
+it from that (`test_another_sqlite.py`): nothing is lost, and the store goes on by itself."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from traceback import walk_tb
 
 import pytest
 
-from strongroom.backends.sqlite import SqliteStore, identity
+from strongroom.backends.sqlite import SqliteStore, files, identity, presence
 from strongroom.errors import Damaged, Unavailable
 from strongroom.store import Range, ask
 from tests.crash.processes import apart
 from tests.faults.checks import check, check_file, step, stream
+
+
+@pytest.fixture(autouse=True)
+def without_locks_of_an_open_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "OPEN_FILE_LOCKS", False)
+    monkeypatch.setattr(files, "OPEN_FILE_LOCKS", False)
 
 
 @pytest.fixture(params=["events", "times"])

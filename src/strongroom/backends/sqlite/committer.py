@@ -20,11 +20,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import apsw
 from msgspec import structs
 
+from strongroom.backends.sqlite.connections import Connections, drop
 from strongroom.backends.sqlite.erasure import Cleaner
 from strongroom.backends.sqlite.export import load
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, keep_errno, translate, translate_commit
@@ -101,6 +102,8 @@ class Committer:
             self._until_kept(lambda: self._end(self._write(batch, patient=True), batch, upkeep=True))
         except BaseException as error:
             self._failed(batch, error)
+        finally:
+            self._queue.let_go()
 
     def begin(self, batch: list[Ticket]) -> bool:
         """Write what a batch writes, unless something else has to be done or waited for first; say whether it is so.
@@ -112,6 +115,7 @@ class Committer:
         except _WouldWaitError:
             return False
         except BaseException as error:
+            self._queue.let_go()
             self._failed(batch, error)
         return True
 
@@ -126,6 +130,8 @@ class Committer:
             self.apply(batch)
         except BaseException as error:
             self._failed(batch, error)
+        finally:
+            self._queue.let_go()
 
     def _failed(self, batch: list[Ticket], error: BaseException) -> None:
         """Tell everybody in the batch; raise what is not about the batch."""
@@ -276,13 +282,9 @@ class Committer:
         if self._writer is None:
             self._writer = Writer(self._store.connect_to_write(), self._retention)
         writer = self._writer
-        try:
-            if not self._queue.empty:
-                raise apsw.BusyError
-            writer.execute("BEGIN IMMEDIATE")
-        except apsw.BusyError:
+        if not (self._queue.empty and self._begins(writer)):
             if not patient:
-                raise _WouldWaitError from None
+                raise _WouldWaitError
             self._begin_in_turn(writer)
         try:
             if writer.start():
@@ -299,25 +301,35 @@ class Committer:
     @contextmanager
     def _transaction(self) -> Iterator[Writer]:
         """Hold the write lock for a block that must end the transaction itself; abandon it if the block fails."""
-        writer = self._open()
         try:
-            yield writer
-        except BaseException as error:
-            self._abandon(error)
-            raise
+            writer = self._open()
+            try:
+                yield writer
+            except BaseException as error:
+                self._abandon(error)
+                raise
+        finally:
+            self._queue.let_go()
 
     def _begin_in_turn(self, writer: Writer) -> None:
         self.about_to_wait()
         deadline = time.monotonic() + self._timeout
         with self._queue.turn(deadline):
-            while True:
-                try:
-                    writer.execute("BEGIN IMMEDIATE")
-                    return
-                except apsw.BusyError:
-                    if time.monotonic() > deadline:
-                        raise
+            while not self._begins(writer):
+                if time.monotonic() > deadline:
+                    raise apsw.BusyError("somebody else writes")
                 time.sleep(0.0002)
+
+    def _begins(self, writer: Writer) -> bool:
+        """Begin a transaction that writes, unless somebody else is writing."""
+        if not self._queue.hold():
+            return False
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            self._queue.let_go()
+            return False
+        return True
 
     def _make_durable(self, writer: Writer) -> None:
         self._require_whole_log()
@@ -415,20 +427,6 @@ class Committer:
             drop(writer.con, self.failed is not None)
 
 
-class Connections(Protocol):
-    """What the store does for its committer."""
-
-    @property
-    def anchor(self) -> apsw.Connection: ...
-    @property
-    def sealed(self) -> bool:
-        """Whether each page of the file is encrypted as a whole."""
-
-    def connect_to_write(self) -> apsw.Connection: ...
-    def reconnect(self) -> None:
-        """Close everything that still knows a log that was removed, and open the file again."""
-
-
 class _NotKeptError(Exception):
     """What was committed is in a log that nobody will find. There is a new one now: do it again."""
 
@@ -450,13 +448,3 @@ def _fail(batch: list[Ticket], error: StrongroomError) -> None:
                     told.commit_id = ticket.work.id
             ticket.answer = told
             ticket.done = True
-
-
-def drop(con: apsw.Connection, files_are_lost: bool) -> None:
-    """Close a connection whatever happens; if its files are lost, without writing its log over those that are there."""
-    try:
-        if files_are_lost:
-            con.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        con.close(True)
-    except apsw.Error:
-        pass

@@ -12,6 +12,8 @@ import errno
 import mmap
 import os
 import stat
+import struct
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +25,12 @@ try:
     import fcntl
 except ImportError:  # pragma: no cover - Windows has no flock; SQLite's own locks keep it correct, if less fair
     fcntl = None  # type: ignore[assignment]
+
+# Whether there are locks that belong to an open file and not to a process: nobody else's `close` drops them.
+OPEN_FILE_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+
+Place = tuple[int, int]  # where a lock begins in a file, and its length
+_WRITING: Place = (0, 1)
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.", "vboxsf", "prl_fs")
 
@@ -63,6 +71,24 @@ def rights_beside(database: os.stat_result) -> int:
     return stat.S_IMODE(database.st_mode) | stat.S_IRUSR | stat.S_IWUSR
 
 
+def lock_shared(fd: int, place: Place) -> None:
+    """Hold a place in an open file with others who share it, or raise `OSError`."""
+    _lock(fd, place, fcntl.F_RDLCK)
+
+
+def lock_alone(fd: int, place: Place) -> None:
+    """Hold a place in an open file alone, or raise `OSError`."""
+    _lock(fd, place, fcntl.F_WRLCK)
+
+
+def unlock(fd: int, place: Place) -> None:
+    _lock(fd, place, fcntl.F_UNLCK)
+
+
+def _lock(fd: int, place: Place, kind: int) -> None:
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, *place, 0))
+
+
 def filesystem_of(folder: str, mounts: str) -> str:
     """Return the type of the file system a folder is on, given the text of /proc/self/mounts."""
     best, kind = -1, ""
@@ -85,12 +111,16 @@ class Queue:
 
     A separate file, because closing any other descriptor of the database itself would drop SQLite's POSIX locks.
     Losing this file costs fairness, never correctness.
+
+    Whoever writes holds a lock on it besides SQLite's own, which another copy of SQLite in this process drops whenever
+    it closes the file (see `presence`): else two processes could write at once.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._name = path, f"{path}-queue"
         self._fd = -1
         self._flag: mmap.mmap | None = None
+        self._held = False
 
     @property
     def empty(self) -> bool:
@@ -115,7 +145,29 @@ class Queue:
             if fcntl is not None:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
+    def hold(self) -> bool:
+        """Be the only one who writes, unless somebody else is; tell whether it is so. Holding it twice is fine."""
+        if self._fd < 0:
+            self._open()
+        if OPEN_FILE_LOCKS and not self._held:
+            try:
+                lock_alone(self._fd, _WRITING)
+            except BlockingIOError:
+                return False
+            except OSError:
+                pass  # a file system without such locks: SQLite's own have to do
+            self._held = True
+        return True
+
+    def let_go(self) -> None:
+        """Let others write."""
+        if self._held:
+            self._held = False
+            with suppress(OSError):
+                unlock(self._fd, _WRITING)
+
     def close(self) -> None:
+        self._held = False
         if self._flag is not None:
             self._flag.close()
             self._flag = None

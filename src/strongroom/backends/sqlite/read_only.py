@@ -173,6 +173,7 @@ class ReadOnlyStore(Reader):
         with translated(reading=True):
             self._anchor = self._connect_to_read()
             self._anchor.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # opens the log
+        self._presence.show()
 
     def _connect_to_read(self) -> apsw.Connection:
         name = f"file:{quote(str(self.path))}?mode=ro" + "&immutable=1" * self._immutable
@@ -188,10 +189,12 @@ class ReadOnlyStore(Reader):
 
     def _drop(self) -> None:
         self._seen = None
+        self._presence.hide()
         for con in self._connections():
             con.close(True)
         self._readers.clear()
         self._anchor = None
+        self._presence.let_go()
 
     def _let_go_in_child(self) -> None:
         pass

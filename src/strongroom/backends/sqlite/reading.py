@@ -22,6 +22,7 @@ from strongroom.backends.sqlite.encryption import Cipher
 from strongroom.backends.sqlite.export import backup, copy_pages, unload
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate
 from strongroom.backends.sqlite.files import refuse_folder, refuse_hard_link, refuse_network
+from strongroom.backends.sqlite.presence import Presence
 from strongroom.backends.sqlite.receipts import find
 from strongroom.backends.sqlite.rekeying import write_copy
 from strongroom.backends.sqlite.rows import answer
@@ -63,6 +64,7 @@ class Reader(ABC):
                 reason="forked",
             )
         self._cipher = Cipher(self.path, key)
+        self._presence = Presence(self.path)
         self._watch = Watch(self._versions, self._lengths, self._pause_seconds)
 
     def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:

@@ -8,10 +8,12 @@ Theory of operation
 * One more connection stays open and idle. While it is there nobody else can be the last to close the database, so the
   sidecar files stay the same ones, and a change of them means trouble.
 
-STOP AND READ: do not open the file with another copy of SQLite (such as Python's own sqlite3) in a process that has it
-open here. Closing that other copy drops this one's POSIX locks and removes the log from under it, which is noticed and
-mended (`reconnect`): nothing is lost. But opening it while a thread reads here cuts the shared index of the log for a
-moment, and the kernel may end the process for that.
+STOP AND READ: the file may be looked at with another copy of SQLite (such as Python's own sqlite3) in a process that
+has it open here, because `presence` shows it that we are there. It must not write: the two do not see each other's
+locks.
+Where there are no locks that belong to an open file, closing that other copy removes the log from under us, which is
+noticed and mended (`reconnect`): nothing is lost. But there, opening it while a thread reads here cuts the shared index
+of the log for a moment, and the kernel may end the process for that.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ import apsw
 
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.sqlite import schema
-from strongroom.backends.sqlite.committer import Committer, drop
+from strongroom.backends.sqlite.committer import Committer
+from strongroom.backends.sqlite.connections import drop
 from strongroom.backends.sqlite.erasure import owed
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translated
 from strongroom.backends.sqlite.files import Queue
@@ -114,6 +117,7 @@ class SqliteStore(Reader):
         with suppress(OSError):
             # Nobody gives a file another key while it is open, so what lies there was left by somebody who was killed.
             unfinished(self.path).unlink(missing_ok=True)
+        self._presence.show()
         self._identity = Identity(self.path, self._read_stamp)
         self._committer = Committer(
             self._identity,
@@ -210,9 +214,11 @@ class SqliteStore(Reader):
         self._group.stop()
         self._watch.stop()
         self._committer.close()
+        self._presence.hide()
         for con in self._connections():
             drop(con, self._committer.failed is not None)
         self._readers.clear()
+        self._presence.let_go()
         self._queue.close()
         closed(self)
 
@@ -280,6 +286,7 @@ class SqliteStore(Reader):
                     reason="locked",
                 )
             time.sleep(0.001)
+        self._presence.show()
         self._identity.renew()
 
     @property
