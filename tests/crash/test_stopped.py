@@ -89,7 +89,8 @@ def _take_the_lock_away(path: Path) -> bool:
     identity.Identity.check = lambda self: False  # type: ignore[method-assign]
     SqliteStore(path).close()
     holder = _stopped_holder(path)
-    path.with_name(f"{path.name}-shm").unlink()  # where the lock lives: the next process makes a new one
+    for suffix in ("-shm", "-queue"):
+        path.with_name(f"{path.name}{suffix}").unlink()  # where the locks live: the next process makes new ones
 
     def other() -> None:
         store = SqliteStore(path)

@@ -23,8 +23,9 @@ def delete(path: Path) -> None:
 
 
 def replace(path: Path) -> None:
-    path.rename(path.with_suffix(".old"))
-    strongroom.open(path).close()
+    other = path.with_suffix(".other")
+    strongroom.open(other).close()
+    other.rename(path)
 
 
 @pytest.mark.parametrize("harm", [delete, replace])

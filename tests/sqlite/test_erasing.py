@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 import strongroom
-from strongroom.backends.sqlite import SqliteStore, erasure, gaps
+from strongroom.backends.sqlite import SqliteStore, erasure, files, gaps
 from strongroom.codec import encode
 from strongroom.store import Append, Commit, Delete, Entry, Erase, Key, Range, Receipt, Write, ask, new_id
 from tests.faults.disk import Disk
@@ -127,7 +127,10 @@ def test_another_store_completes_it_when_it_is_opened(store: SqliteStore, path: 
         assert canaries(path) == 0
 
 
-def test_an_erasure_that_comes_while_another_is_completed_is_not_crossed_out(path: Path, store: SqliteStore) -> None:
+def test_an_erasure_that_comes_while_another_is_completed_is_not_crossed_out(
+    path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "OPEN_FILE_LOCKS", False)  # with them nobody comes in between
     do(store, Append(LOG, (Entry("Note", encode({}), 1, 0),)))
     (con,) = store._committer.connections
     with SqliteStore(path) as other:
