@@ -88,28 +88,30 @@ def answer(ctx: Context, ticket: str, number: int, question: str) -> str:
     with ctx.turn(commit_id=f"{name}:question") as turn:
         turn.append(session, {"role": "user", "content": question})
         turn.update(run, status="BUSY", state={"question": number, "step": 0})
-    while "said" not in run.state:
-        action = decide(ctx, run, session, question, f"{name}:{run.state['step']}")
-        if "say" in action:
+    while run.state["question"] == number and run.working_set.status == "BUSY":
+        key = f"{name}:{run.state['step']}"
+        if "action" not in run.state:
+            decide(ctx, run, session, question)
+        elif "say" in run.state["action"]:
             with ctx.turn(commit_id=f"{name}:answer") as turn:
-                turn.append(session, {"role": "assistant", "content": action["say"]})
-                turn.update(run, status="WAITING_INPUT", state={"question": number, "said": action["say"]})
+                turn.append(session, {"id": name, "role": "assistant", "content": run.state["action"]["say"]})
+                turn.update(run, status="WAITING_INPUT", state={"question": number})
         else:
-            act(ctx, run, session, action, f"{name}:{run.state['step']}")
-    said: str = run.state["said"]
-    return said
+            act(ctx, run, session, run.state["action"], key)
+    return str(session.get(name)["content"])
 
 
-def decide(ctx: Context, run: Run, session: Session, question: str, key: str) -> dict[str, Any]:
-    """Return what the model decided at this step, asking it only if nothing was decided before a crash."""
-    if "action" not in run.state:
-        started = time.perf_counter()
-        action = model(prompt(ctx, run, session, question))
-        took = round((time.perf_counter() - started) * 1000)
-        with ctx.turn(commit_id=f"{key}:action") as turn:
+def decide(ctx: Context, run: Run, session: Session, question: str) -> None:
+    """Ask the model what to do, and keep that before anything is done about it."""
+    started = time.perf_counter()
+    action = model(prompt(ctx, run, session, question))
+    took = round((time.perf_counter() - started) * 1000)
+    try:
+        with ctx.turn() as turn:
             turn.record(run, "MODEL_ACTION", {"action": action, "model": "stand-in", "latency_ms": took})
             turn.update(run, state_patch={"action": action})
-    return dict(run.state["action"])
+    except strongroom.Conflict:
+        run.refresh()  # another worker was faster: what it decided counts
 
 
 def act(ctx: Context, run: Run, session: Session, action: dict[str, Any], key: str) -> None:

@@ -48,15 +48,26 @@ async def test_editing_what_a_handle_shows_changes_nothing(ctx: Any) -> None:
     assert (await run.verify()).ok
 
 
-async def test_replacing_is_refused_when_stale_and_patches_commute(ctx: Any) -> None:
+@pytest.mark.parametrize("change", [{"state": {"b": 2}}, {"state_patch": {"b": 2}}], ids=["replaced", "patched"])
+async def test_a_stale_state_is_refused(ctx: Any, change: dict[str, Any]) -> None:
     run = await ctx.runs.create(objective="o", state={})
     stale = await ctx.runs.get(run.id)
     await run.update(state_patch={"a": 1})
     with pytest.raises(Conflict):
-        await stale.update(state={"b": 2})
-    await (await ctx.runs.get(run.id)).update(state_patch={"c": 3})
-    await stale.update(state_patch={"b": 2})
-    assert stale.state == {"a": 1, "b": 2, "c": 3}
+        await stale.update(**change)
+    with pytest.raises(Conflict):
+        await turned(ctx, lambda turn: turn.update(raw(stale), **change))
+    assert (await ctx.runs.get(run.id)).state == {"a": 1}
+
+
+async def test_an_edit_of_a_list_commutes_but_not_beside_a_patch(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", state={})
+    stale = await ctx.runs.get(run.id)
+    await run.update(state_patch={"a": 1})
+    with pytest.raises(Conflict):
+        await stale.update(append={"blockers": ["b"]}, state_patch={"b": 2})
+    await stale.update(append={"blockers": ["b"]})
+    assert (stale.state, stale.working_set.blockers) == ({"a": 1}, ("b",))
 
 
 async def test_update_with_sees_it(ctx: Any) -> None:

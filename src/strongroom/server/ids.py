@@ -67,7 +67,7 @@ def named(problem: Exception, key: str | None) -> Exception:
     if key is not None and isinstance(problem, InvalidInput) and problem.path == "commit_id":
         return InvalidInput(
             f"the Idempotency-Key {key!r} was used before with other content; nothing changed (a key stands for one "
-            "request: choose another)",
+            "request: repeat the first with what it said, give something else another key)",
             path="Idempotency-Key",
         )
     return problem

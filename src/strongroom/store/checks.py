@@ -38,7 +38,7 @@ def used_otherwise(id: str) -> InvalidInput:
     """Say that an id was used before, and not for this."""
     return InvalidInput(
         f"the commit id {id!r} was used before with other content; nothing changed (an id stands for one "
-        "operation with one content: choose another)",
+        "operation with one content: repeat the first with what it said, give something else another id)",
         path="commit_id",
     )
 

@@ -71,9 +71,9 @@ class AsyncRun(RunReader):
     ) -> WorkingSet:
         """Replace fields, if nobody else has updated the run since `expected_seq` (default: what this handle saw).
 
-        `append` and `remove` edit list fields instead: `append={"blockers": ["429s"]}`; `state_patch` merges into the
-        run's own state (null takes a member away; what then does not fit its type is refused). Alone, and without
-        an expected_seq, these commute: whoever else is writing, they are applied to what is there. A refusal is
+        `state_patch` merges into the run's own state (null takes a member away; what then does not fit its type is
+        refused). `append` and `remove` edit list fields: `append={"blockers": ["429s"]}`. Alone, and without an
+        expected_seq, those two commute: whoever else is writing, they are applied to what is there. A refusal is
         recorded in the ledger and raised. A repeat with the same `commit_id` changes nothing and returns the first
         result; what it expects is not part of what it asks for.
         """
@@ -98,8 +98,8 @@ class AsyncRun(RunReader):
     ) -> tuple[Operation, By, Request, int | None]:
         """Say what an update asks for, by whom, and which version it expects. See `updates.content_of`."""
         request = Request(self._plain(fields), append or {}, remove or {}, state_patch, self._state_type)
-        commutes = not fields and expected_seq is None and (append or remove or state_patch is not None)
-        expected = None if commutes else self.seq if expected_seq is None else expected_seq
+        commutes = updates.commute(fields, append, remove, state_patch)
+        expected = expected_seq if expected_seq is not None or commutes else self.seq
         by = By(actor or self._actor, parent)
         content = updates.content_of(request, by, recorded=recorded and made_here(self._ref.scope))
         operation = Operation("run.update", self._ref.key, content, commit_id, encode({"expected_seq": expected}))

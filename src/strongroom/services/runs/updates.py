@@ -159,6 +159,11 @@ def require_seq(stored: Stored, expected_seq: object) -> None:
         )
 
 
+def commute(fields: Fields, append: object, remove: object, state_patch: object) -> bool:
+    """Tell whether an update only edits lists, so that it is right about whatever is there."""
+    return not fields and state_patch is None and bool(append or remove)
+
+
 def content_of(request: Request, by: By, *, recorded: bool) -> Json:
     """Return what an update asks for; nothing if that cannot be stored, for which it is refused and the ledger told.
 

@@ -145,7 +145,7 @@ class AsyncTurn(EnteredAsync):
         """Update a run. See `Run.update`; what is expected is said of the run as it was before the turn."""
         self._require_here(run._ref.scope)
         earlier, expected = self._updates.get(run.id, 0), expected_seq
-        if fields or expected is not None or not (append or remove or state_patch is not None):
+        if expected is not None or not updates.commute(fields, append, remove, state_patch):
             expected = (run.seq if expected is None else expected) + earlier
         check_edits(fields, append or {}, remove or {})
         there = _run(run, self._over)
