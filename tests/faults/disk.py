@@ -26,7 +26,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import apsw
 
@@ -114,7 +114,7 @@ class Disk:
         self._counts: Counter[Kind] = Counter()
         self._rules: list[_Rule] = []
 
-    def __enter__(self) -> Disk:
+    def __enter__(self) -> Self:
         _hook_sqlite()
         _watched.append(self)
         return self

@@ -199,7 +199,7 @@ async def each_effect_once(store: AsyncStore, results: Sequence[Any]) -> None:
     assert found == ["first"], found
     registry = AsyncRegistry(Scope(store))
     [page] = [await threads(store).list()]
-    children = [info.thread_id for info in page.threads if info.thread_id != "t"]
+    children = [info.thread_id for info in page if info.thread_id != "t"]
     assert [[slot.payload for slot in await slots(store, child)] for child in children] == [["first"]]
     assert (await registry.lookup(children[0])).names == ("user", "echo", "other")
 

@@ -57,7 +57,7 @@ def hasty(connect: Connect, behind: str) -> Any:
     """The same, for tests in which it must give up."""
     store = connect(behind, max_connections=1)
     store.commit(append())
-    getattr(store, "_store", store)._core._timeout = 1.0  # from now on: what must succeed has all the time it needs
+    vars(store).get("_store", store)._core._timeout = 1.0  # from now on: what must succeed has all the time it needs
     return store
 
 
