@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -129,6 +131,26 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -
     with served(str(tmp_path / "agent.db"), max_body_bytes=10_000) as small:
         answer = post(small, body={**HELLO, "params": {"x": "y" * 20_000}})
         assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
+def test_a_server_loads_the_sdk_when_the_first_assistant_comes() -> None:
+    code = f"""
+import asyncio, httpx, sys
+from strongroom.server.app import create_app
+from strongroom.server.settings import Settings
+
+async def main():
+    app = create_app(Settings(url="memory://"))
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as http:
+        await http.get("http://localhost/runs")
+        print("mcp" in sys.modules)
+        answers = [http.post("http://localhost/mcp", json={HELLO!r}, headers={ACCEPT!r}) for _ in range(3)]
+        print([answer.status_code for answer in await asyncio.gather(*answers)], "mcp" in sys.modules)
+
+asyncio.run(main())"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "False\n[200, 200, 200] True\n", done.stderr
 
 
 async def test_where_no_sessions_are_kept_older_clients_are_served_all_the_same(tmp_path: Path) -> None:

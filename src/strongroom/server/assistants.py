@@ -34,6 +34,7 @@ from strongroom.server.sse import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
@@ -56,6 +57,7 @@ class McpApp:
         try:
             _check_origin(request, state.settings)
             caller = await _admitted(request)
+            transport = await state.mcp.transport()
             # What surrounds a header's value is no part of it; the parser leaves it there, and the SDK compares.
             scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
             scope["user"] = _owner(caller)
@@ -63,7 +65,7 @@ class McpApp:
             whole = _replayed(await request.body(), receive)
             with state.streams.one(caller.name), marked_ids(caller):
                 answer = _Answer(send, partial(state.gate.still_admits, request, caller))
-                await answer.until_over(state.mcp.handle_request(scope, whole, answer.send), state.shutdown.begun)
+                await answer.until_over(transport.handle_request(scope, whole, answer.send), state.shutdown.begun)
         finally:
             body.release()
 
@@ -80,6 +82,48 @@ def create_server() -> Server[Any]:
     return server.create_server(principal, version=strongroom.__version__)
 
 
+class Assistants:
+    """The SDK's transport, loaded when the first assistant comes: that takes longer than all else about starting."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._wanted, self._over = asyncio.Event(), asyncio.Event()
+        self._made: asyncio.Future[StreamableHTTPSessionManager] = asyncio.get_running_loop().create_future()
+
+    async def transport(self) -> StreamableHTTPSessionManager:
+        """Return it, once it can be used."""
+        self._wanted.set()
+        return await asyncio.shield(self._made)
+
+    async def serve(self) -> None:
+        """Wait until it is wanted, and have it run from then on until `stop`."""
+        await self._wanted.wait()
+        try:
+            made = await asyncio.to_thread(self._load)
+        except Exception as problem:
+            self._made.set_exception(problem)
+            return
+        async with made.run():
+            self._made.set_result(made)
+            await self._over.wait()
+
+    def _load(self) -> StreamableHTTPSessionManager:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        # Where several processes share a port a session would be known to one of them: there none is kept.
+        return StreamableHTTPSessionManager(
+            create_server(),
+            stateless=not self._settings.mcp_sessions,
+            max_request_body_size=self._settings.max_body_bytes,
+            max_sessions=MOST_SESSIONS,
+        )
+
+    async def stop(self, serving: asyncio.Task[None]) -> None:
+        """Let what runs end in order; what nobody wanted is not begun any more."""
+        self._over.set()
+        await (serving if self._wanted.is_set() else end(serving))
+
+
 @asynccontextmanager
 async def running(app: Starlette) -> AsyncIterator[None]:
     """Serve assistants for the time of a block, if the SDK is installed."""
@@ -87,18 +131,12 @@ async def running(app: Starlette) -> AsyncIterator[None]:
     if find_spec("mcp_types") is None:  # older versions of the SDK have no such package
         yield
         return
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-    settings: Settings = app.state.settings
-    # Where several processes share a port a session would be known to one of them: there none is kept.
-    app.state.mcp = StreamableHTTPSessionManager(
-        create_server(),
-        stateless=not settings.mcp_sessions,
-        max_request_body_size=settings.max_body_bytes,
-        max_sessions=MOST_SESSIONS,
-    )
-    async with app.state.mcp.run():
+    app.state.mcp = assistants = Assistants(app.state.settings)
+    serving = asyncio.create_task(assistants.serve())
+    try:
         yield
+    finally:
+        await assistants.stop(serving)
 
 
 def routes() -> list[Route]:
