@@ -67,6 +67,16 @@ async def test_without_a_stored_value_there_is_no_seed(saver: StrongroomSaver) -
     assert "seed" not in (await told(saver, second))[CHANNEL]
 
 
+async def test_checkpoints_that_were_put_below_their_own_children_have_an_end(saver: StrongroomSaver) -> None:
+    first = await put(saver, None)
+    second = await put(saver, first)
+    again: Any = {**empty_checkpoint(), "id": first["configurable"]["checkpoint_id"]}
+    await saver.aput(second, again, {"counters_since_delta_snapshot": {CHANNEL: [1, 1]}}, {})
+    assert said(await told(saver, second)) == said(await told(saver, first)) == []
+    await saver.aprune(["t"])
+    assert len([one async for one in saver.alist(config("t"))]) == 1
+
+
 async def test_the_nearest_stored_value_is_the_seed_and_what_was_written_to_it_counts(saver: StrongroomSaver) -> None:
     first = await put(saver, None, "too old", **{CHANNEL: ["older"]})
     second = await put(saver, first, "b", **{CHANNEL: ["seed"]})

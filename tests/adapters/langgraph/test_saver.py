@@ -339,6 +339,22 @@ def test_a_thread_may_have_any_name(saver: StrongroomSaver, thread: str) -> None
     assert saver.get_tuple(config(thread)) is None
 
 
+def test_a_filter_reaches_into_metadata_by_names_with_dots(saver: StrongroomSaver) -> None:
+    told: Any = {"user": {"access-level": "nested"}, "a.b": 1}
+    saver.put(config("t", checkpoint_ns=""), empty_checkpoint(), told, {})
+    asked: list[Any] = [{"user.access-level": "nested"}, {"a.b": 1}, {"user.other": None}, {"user.access-level.x": 1}]
+    assert [len(list(saver.list(None, filter=filter))) for filter in asked] == [1, 1, 0, 0]
+
+
+def test_a_value_without_a_version_is_kept_and_never_taken_for_the_one_before(saver: StrongroomSaver) -> None:
+    parent = config("t", checkpoint_ns="")
+    for value in ("one", "two"):
+        checkpoint: Any = {**empty_checkpoint(), "channel_values": {"loose": value}}
+        parent = saver.put(parent, checkpoint, {}, {})
+        found = saver.get_tuple(parent)
+        assert found is not None and found.checkpoint["channel_values"] == {"loose": value}
+
+
 # ---- many at once ----------------------------------------------------------------------------------------------------
 
 

@@ -185,3 +185,13 @@ def test_no_more_namespaces_and_places_are_remembered_than_a_bound(monkeypatch: 
             assert len(items.seen) <= 11 and len(items.places) <= 11
         [found] = run(items.batch([ListNamespacesOp(limit=1000)]))
         assert isinstance(found, list) and len(found) == 100
+
+
+def test_a_filter_reaches_into_values_by_names_with_dots(store: StrongroomStore) -> None:
+    store.put(("docs",), "a", {"user": {"access-level": "nested"}, "x.y": 1})
+    asked: list[Any] = [{"user.access-level": "nested"}, {"x.y": {"$gte": 1}}, {"user.other": {"$ne": 1}}, {"x.z": 1}]
+    assert [len(store.search(("docs",), filter=filter)) for filter in asked] == [1, 1, 1, 0]
+
+
+def test_what_is_indexed_can_be_asked(store: StrongroomStore) -> None:
+    assert store.index_config is None and store.embeddings is None

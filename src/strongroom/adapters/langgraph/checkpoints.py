@@ -86,11 +86,14 @@ class Checkpoints(Reading, frozen=True):
         line = msgspec.structs.replace(line, owner=owner)
         expects, writes = line.unchanged(self.scope), list[Write]()
         at, held, lists, session = dict[str, Any](), dict[str, Any](), dict(line.lists), line.session
-        for channel, version in checkpoint["channel_versions"].items():
+        # A value without a version is kept as well, like by savers that store checkpoints whole.
+        unversioned = dict.fromkeys(checkpoint["channel_values"])
+        for channel, version in {**unversioned, **checkpoint["channel_versions"]}.items():
             old = None if before is None else before.at.get(channel)
             if (
                 before is not None
                 and old is not None
+                and version is not None
                 and channel not in new
                 and versions_of(before).get(channel) == version
             ):

@@ -22,7 +22,16 @@ COMPARED: dict[str, Callable[[float, float], bool]] = {
 
 def is_match(value: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:
     """Tell whether a value has what a filter asks for, key by key."""
-    return all(_compare(value.get(key), wanted) for key, wanted in (filter or {}).items())
+    return all(_compare(under(value, key), wanted) for key, wanted in (filter or {}).items())
+
+
+def under(value: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
+    """Return what stands under a name, or under names with dots between them: LangGraph's SQLite stores take both."""
+    if name in value:
+        return value[name]
+    first, _, rest = name.partition(".")
+    inner = value.get(first) if rest else None
+    return under(inner, rest, otherwise) if isinstance(inner, Mapping) else otherwise
 
 
 def _compare(value: Any, wanted: Any) -> bool:

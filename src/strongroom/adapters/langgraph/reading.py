@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, PendingWrite, get_checkpoint_id, writes_sort_key
 
 from strongroom.adapters import large
+from strongroom.adapters.langgraph.filters import under
 from strongroom.adapters.langgraph.finding import Finding
 from strongroom.adapters.langgraph.lines import CHECKPOINT, Line, Stored, look, named
 from strongroom.adapters.langgraph.lists import Item, Known, Ranges, places_of, spelled
@@ -17,6 +18,7 @@ from strongroom.adapters.langgraph.messages import loaded, loaded_written
 from strongroom.services.sessions.layouts import line_id
 from strongroom.store import Key, Range, Record, Slice
 
+MISSING = object()
 FEW = 16  # checkpoints that a list puts together at once
 
 
@@ -141,12 +143,11 @@ class Reading(Finding, frozen=True):
     ) -> CheckpointTuple:
         rest, metadata = self._opened(stored)
         values: dict[str, Any] = {}
-        for channel in rest["channel_versions"]:
-            at = stored.at.get(channel)
+        for channel, at in stored.at.items():
             if isinstance(at, list):
                 items = lists[channel]
                 values[channel] = [items[place].fresh(self.serde) for place in places_of(at) if place in items]
-            elif at is not None:
+            else:
                 values[channel] = await self._value(held[stored.index if at == -1 else at][channel])
         parent = stored.parent if parents is None or stored.parent in parents else None
         return CheckpointTuple(
@@ -220,7 +221,7 @@ def winners(records: Sequence[Record]) -> list[tuple[str, str, list[Any]]]:
 
 
 def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:
-    return all(name in metadata and metadata[name] == value for name, value in (filter or {}).items())
+    return all(under(metadata, name, MISSING) == value for name, value in (filter or {}).items())
 
 
 def split(

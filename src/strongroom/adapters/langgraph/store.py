@@ -61,31 +61,32 @@ class StrongroomStore(BaseStore, Closing):
     With `index=IndexConfig(...)` a query goes by meaning, without it by words.
     """
 
-    __slots__ = ("_embeddings", "_paths", "_places", "_seen", "opened")
+    __slots__ = ("_paths", "_places", "_seen", "embeddings", "index_config", "opened")
 
     def __init__(self, where: Where, *, index: IndexConfig | None = None, **options: Any) -> None:
         self.opened = Opened(where, options)
-        self._embeddings = ensure_embeddings(index.get("embed")) if index else None
+        self.index_config = index
+        self.embeddings = ensure_embeddings(index.get("embed")) if index else None
         self._paths = list((index or {}).get("fields") or ["$"])
         self._seen: set[Namespace] = set()
         self._places: dict[ItemKey, StoredItem] = {}
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         async def embed(texts: Sequence[str]) -> list[list[float]]:
-            assert self._embeddings is not None
-            return self._embeddings.embed_documents(list(texts))
+            assert self.embeddings is not None
+            return self.embeddings.embed_documents(list(texts))
 
         return run(self._items(self.opened.blocking, embed).batch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         async def embed(texts: Sequence[str]) -> list[list[float]]:
-            assert self._embeddings is not None
-            return await self._embeddings.aembed_documents(list(texts))
+            assert self.embeddings is not None
+            return await self.embeddings.aembed_documents(list(texts))
 
         return await self._items(self.opened.awaitable, embed).batch(list(ops))
 
     def _items(self, scope: Scope, embed: Embed) -> Items:
-        embedder = embed if self._embeddings is not None else None
+        embedder = embed if self.embeddings is not None else None
         return Items(scope, self._paths, self._seen, self._places, embedder)
 
 

@@ -174,10 +174,12 @@ class Upkeep(Checkpoints, frozen=True):
         for index in kept:
             one = by_index[index]
             left = set(self.metadata(one).get(COUNTERS) or {}) - one.at.keys()
-            while left and (parent := by_id.get(one.parent or "")) is not None:
-                needed.add(parent.index)
+            chain = {index}
+            while left and (parent := by_id.get(one.parent or "")) is not None and parent.index not in chain:
+                chain.add(parent.index)
                 one = parent
                 left -= one.at.keys()
+            needed |= chain
         holding = {at for index in needed for at in by_index[index].at.values() if isinstance(at, int) and at >= 0}
         return needed | (holding & by_index.keys())
 
@@ -280,7 +282,9 @@ class Upkeep(Checkpoints, frozen=True):
         one = await self.find(line, id) if id else await self.newest(line)
         told: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
         left, chain = set(channels), list[tuple[Stored, set[str]]]()
-        while one is not None and left and one.parent:
+        met = set[str]()  # whoever puts a checkpoint again below its own child makes a circle of them
+        while one is not None and left and one.parent and one.parent not in met:
+            met.add(one.parent)
             one = await self.find(line, one.parent)
             if one is not None:
                 chain.append((one, set(left)))
