@@ -11,6 +11,7 @@ needs no lock. Vectors are compared one by one, within the scope that is asked f
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -268,7 +269,11 @@ class Calls:
 
 
 def stored(key: Key, record: MemoryRecord) -> Put:
-    """Return what stores a record. Vectors are numbers of 32 bits, as those of embedders are."""
+    """Return what stores a record. Vectors are numbers of 32 bits, as those of embedders are.
+
+    `TypeError` for metadata that JSON would not bring back, as by CrewAI's own storage.
+    """
+    json.dumps(record.metadata)
     vector = None if not record.embedding else b64encode(np.asarray(record.embedding, dtype="<f4").tobytes()).decode()
     value = {"codec": CODEC, "json": record.model_dump_json(), "vector": vector}
     parts = normal(record.scope).split("/")[1:]

@@ -126,6 +126,37 @@ async def test_a_stale_writer_is_refused(ctx: Any) -> None:
         await service.append_event(made_by_hand, event(4))
 
 
+async def test_of_two_copies_of_a_session_one_writes(ctx: Any) -> None:
+    service = StrongroomSessionService(ctx)
+    session = await service.create_session(**ONE)
+    copies = [session.model_copy(deep=True) for _ in range(2)]
+    told = await asyncio.gather(
+        *[service.append_event(copy, event(number)) for number, copy in enumerate(copies)], return_exceptions=True
+    )
+    [refused] = [one for one in told if isinstance(one, Exception)]
+    assert isinstance(refused, StaleSessionError) and "modified in storage" in str(refused)
+    found = await service.get_session(**ONE)
+    assert found is not None and len(found.events) == 1
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_session_of_somebody_else_s_making_is_current_if_it_ends_like_the_stored_one(
+    ctx: Any, late: bool
+) -> None:
+    service = StrongroomSessionService(ctx)
+    session = await service.create_session(**ONE)
+    await service.append_event(session, event(1))
+    made = Session(**{**session.model_dump(), "events": session.events, "last_update_time": 0.0})
+    assert type(session) is Session and made.events == session.events
+    if late:
+        await service.append_event(session, event(2))
+        with pytest.raises(StaleSessionError):
+            await service.append_event(made, event(3))
+    else:
+        await service.append_event(made, event(3))
+        assert made == await service.get_session(**ONE)
+
+
 async def test_a_redelivered_event_is_stored_once_also_by_a_stale_writer(ctx: Any) -> None:
     service = StrongroomSessionService(ctx)
     first = await service.create_session(**ONE)

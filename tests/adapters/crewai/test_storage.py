@@ -50,6 +50,16 @@ def ids(found: Any) -> list[str]:
     return [one.id if isinstance(one, MemoryRecord) else one[0].id for one in found]
 
 
+@pytest.mark.parametrize("value", [NOON, {"tag"}])
+def test_metadata_that_json_would_not_bring_back_is_refused_and_changes_nothing(
+    storage: StrongroomStorage, value: object
+) -> None:
+    storage.save(RECORDS[:1])
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        storage.update(RECORDS[0].model_copy(update={"metadata": {"value": value}}))
+    assert storage.get_record("a") == RECORDS[0]
+
+
 def test_it_is_a_backend_to_crewai(storage: StrongroomStorage) -> None:
     assert isinstance(storage, StorageBackend)
 

@@ -27,7 +27,6 @@ from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State as Prefixes
-from pydantic import PrivateAttr
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from strongroom.adapters.contexts import Closing, Opened, Where
@@ -72,12 +71,6 @@ def keys_of(scope: Scope, app: str, user: str, id: str) -> tuple[Key, Key, Key, 
     return scope.key(KIND, name), *shared, scope.key(MESSAGE, name)
 
 
-class StoredSession(Session):
-    """A session that knows which revision of the store it is."""
-
-    _revision: int | None = PrivateAttr(default=None)
-
-
 class StrongroomSessionService(BaseSessionService, Closing):
     """Keep sessions in a Strongroom store: `Runner(session_service=StrongroomSessionService("agent.db"), ...)`."""
 
@@ -114,7 +107,7 @@ class StrongroomSessionService(BaseSessionService, Closing):
                 receipt = await self._commit([Expect(key, 0), *expects], writes)
             except Conflict:
                 continue
-            states = [loaded(document) | delta for document, delta in zip(before, shared, strict=True)]
+            states = [{**loaded(document), **delta} for document, delta in zip(before, shared, strict=True)]
             return session_of(value, receipt.versions[-2], states, [])
         raise AssertionError("attempts() raises when it is enough")
 
@@ -168,9 +161,9 @@ class StrongroomSessionService(BaseSessionService, Closing):
             document, talk, *before = await self._scope.get_all(asked)
             if document is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
-            end = await self._scope.get(Range(stream, 0, 0))
+            end = await self._scope.get(Tail(stream, 1))
             value = document.value.load()
-            seen = revision_of(session, document, value)
+            seen = revision_of(session, document, value, end.records)
             value["state"] |= own
             value["updated"] = event.timestamp
             expects, writes = sharing(shared_keys, before, shared, session.user_id)
@@ -185,14 +178,13 @@ class StrongroomSessionService(BaseSessionService, Closing):
             except Conflict as problem:
                 if problem.key == key and seen != document.version:
                     raise StaleSessionError(
-                        f"session {session.id} was changed in the store since it was read; read it again"
+                        f"session {session.id} was modified in storage since it was read; read it again"
                     ) from None
                 continue
             if not receipt.repeated:
                 event = await super().append_event(session, event)
                 session.last_update_time = event.timestamp
-            if isinstance(session, StoredSession):
-                session._revision = document.version if receipt.repeated else receipt.versions[0]
+            session._storage_update_marker = str(document.version if receipt.repeated else receipt.versions[0])
             return event
         raise AssertionError("attempts() raises when it is enough")
 
@@ -242,7 +234,7 @@ def sharing(
     for key, document, delta, tags in zip(keys, before, deltas, ({}, owned_by(user)), strict=True):
         if delta:
             expects.append(Expect(key, 0 if document is None else document.version))
-            writes.append(Put(key, encode(loaded(document) | delta), tags))
+            writes.append(Put(key, encode({**loaded(document), **delta}), tags))
     return expects, writes
 
 
@@ -295,7 +287,7 @@ def session_of(
     state = dict(value["state"])
     for prefix, each in zip((Prefixes.APP_PREFIX, Prefixes.USER_PREFIX), shared, strict=True):
         state |= {prefix + name: one for name, one in each.items()}
-    made = StoredSession(
+    made = Session(
         app_name=value["app"],
         user_id=value["user"],
         id=value["id"],
@@ -303,12 +295,16 @@ def session_of(
         events=events,
         last_update_time=value["updated"],
     )
-    made._revision = revision
+    made._storage_update_marker = str(revision)  # by which ADK's own services tell a stale session
     return made
 
 
-def revision_of(session: Session, document: Document, value: Mapping[str, Any]) -> int:
-    """Return the revision that a caller has seen; of a session of somebody else's making its time tells."""
-    if isinstance(session, StoredSession) and session._revision is not None:
-        return session._revision
-    return document.version if session.last_update_time >= value["updated"] else document.version + 1
+def revision_of(session: Session, document: Document, value: Mapping[str, Any], newest: Sequence[Record]) -> int:
+    """Return the revision that a caller has seen. Of a session of somebody else's making its time tells, or its end."""
+    if session._storage_update_marker is not None:
+        marker = session._storage_update_marker
+        return int(marker) if marker.isdecimal() else document.version + 1
+    if session.last_update_time >= value["updated"]:
+        return document.version
+    ends = [event.id for event in session.events[-1:]] == [event_of(record).id for record in newest if record.body]
+    return document.version if ends else document.version + 1
