@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 import strongroom
 from strongroom import InvalidInput
+from strongroom.adapters import importing_openai_agents
 from strongroom.adapters.importing_openai_agents import import_sessions
 from strongroom.adapters.langgraph import StrongroomSaver
 from strongroom.adapters.langgraph.importing import import_checkpoints
@@ -124,11 +125,73 @@ def test_an_import_of_checkpoints_goes_on_where_it_was(address: str, checkpoints
 
 def test_conversations_come_in_as_they_were_once(address: str, conversations: Path) -> None:
     with strongroom.open(address) as ctx:
-        for _ in range(2):
+        for skipped in (0, 2 * len(ITEMS)):
             told = unchanged(conversations, lambda: import_sessions(conversations, ctx))
-            assert (told.sessions, told.items, told.damaged) == (2, 2 * len(ITEMS), 1)
+            assert (told.sessions, told.items, told.skipped, told.damaged) == (2, 2 * len(ITEMS), skipped, 1)
         for name in ("one", "two"):
             assert asyncio.run(StrongroomSession(name, ctx).get_items()) == cast("Any", ITEMS)
+
+
+async def told_more(path: Path, name: str, items: Any) -> None:
+    session = SQLiteSession(name, path)
+    await session.add_items(items)
+    session.close()
+
+
+def test_of_a_conversation_that_went_on_only_the_rest_comes_in(address: str, conversations: Path) -> None:
+    with strongroom.open(address) as ctx:
+        import_sessions(conversations, ctx)
+        asyncio.run(told_more(conversations, "one", ITEMS[:2]))
+        assert import_sessions(conversations, ctx).skipped == 2 * len(ITEMS)
+        assert asyncio.run(StrongroomSession("one", ctx).get_items()) == cast("Any", [*ITEMS, *ITEMS[:2]])
+
+
+class Ended(Exception):
+    """The process ended here."""
+
+
+def in_parts(ctx: strongroom.Context, monkeypatch: pytest.MonkeyPatch, commits: int, work: Callable[[], Any]) -> int:
+    """Do something that ends after so many commits, again and again until it comes to its end; return how often."""
+    real = ctx.store.commit
+    for count in range(1, 1000):
+        left = iter(range(commits))
+
+        def commit(wanted: Any) -> Any:
+            if next(left, None) is None:  # noqa: B023 - called before the next round
+                raise Ended
+            return real(wanted)
+
+        with monkeypatch.context() as patched, suppress(Ended):
+            patched.setattr(ctx.store, "commit", commit)
+            work()
+            return count
+    raise AssertionError("it comes to no end")
+
+
+def test_an_import_of_conversations_that_is_ended_anywhere_loses_and_doubles_nothing(
+    conversations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing_openai_agents, "BATCH", 3)
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        more = iter(range(4))
+
+        def grows_and_comes_in() -> None:
+            if next(more, None) is not None:
+                asyncio.run(told_more(conversations, "one", ITEMS[:1]))
+            import_sessions(conversations, ctx)
+
+        assert in_parts(ctx, monkeypatch, 2, grows_and_comes_in) > 4
+        assert asyncio.run(StrongroomSession("one", ctx).get_items()) == cast("Any", [*ITEMS, *ITEMS[:1] * 4])
+        assert asyncio.run(StrongroomSession("two", ctx).get_items()) == cast("Any", ITEMS)
+
+
+def test_an_import_of_checkpoints_that_is_ended_anywhere_loses_nothing(
+    checkpoints: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strongroom.open(tmp_path / "whole.db") as whole, strongroom.open(tmp_path / "agent.db") as ctx:
+        import_checkpoints(checkpoints, whole)
+        assert in_parts(ctx, monkeypatch, 3, lambda: import_checkpoints(checkpoints, ctx)) > 4
+        assert list(StrongroomSaver(ctx).list(None)) == list(StrongroomSaver(whole).list(None))
 
 
 def test_without_a_store_it_is_only_counted(checkpoints: str, conversations: Path) -> None:

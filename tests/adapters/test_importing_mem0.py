@@ -22,6 +22,7 @@ from strongroom.adapters.mem0 import Memory
 from strongroom.adapters.mem0.importing import import_memories
 from strongroom.adapters.mem0.points import Damaged, Stored, read
 from strongroom.cli import main
+from tests.adapters.test_importing import in_parts
 from tests.server.serving import served
 
 WHEN = "2026-01-02T03:04:05.000006+00:00"
@@ -114,6 +115,15 @@ def test_again_nothing_comes_in_twice_and_what_was_deleted_stays_so(folder: Path
         assert (again.memories, again.skipped) == (7, 4)  # the fourth is known no more, and so comes in now
         assert Memory(ctx).get(id(0)) is None
         assert len(ctx.memories.pending()) == 1
+
+
+def test_an_import_that_is_ended_anywhere_loses_and_doubles_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        assert in_parts(ctx, monkeypatch, 2, lambda: import_memories(folder, ctx)) > 2
+        assert sorted(one.id for one in ctx.memories.list(user_id="ana")) == [id(0)]
+        assert len(ctx.memories.pending()) == 1 and import_memories(folder, ctx).skipped == 4
 
 
 def test_without_a_store_they_are_only_counted(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Bringing in the conversations of an OpenAI Agents SQLite file. The file is only read.
 
-Neither the SDK nor a network is needed. Every batch has an id of its own, so called again after an interruption it
-goes on where it was.
+Neither the SDK nor a network is needed. A note for each conversation says up to which row it has come, and before each
+batch where that will end: so a batch is the same when it is made again, also if the file has grown meanwhile, and its
+id lets it come in once. Called again an import goes on where it was, after an interruption and after a year.
 """
 
 from __future__ import annotations
@@ -12,56 +13,104 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from strongroom.adapters.exact import messages_of
 from strongroom.adapters.sources import Source
 from strongroom.blocking import Context
+from strongroom.bridge import Inline, run
+from strongroom.codec import encode
+from strongroom.scope import Scope
+from strongroom.services.sessions.layouts import OPENAI_IMPORT, digest
+from strongroom.store import Commit, Get, Put, new_id
 
 BATCH = 500
-ITEMS = "SELECT id, session_id, message_data FROM agent_messages ORDER BY session_id, id"
+SESSIONS = "SELECT session_id, min(id) FROM agent_messages GROUP BY session_id ORDER BY session_id"
+ITEMS = "SELECT id, message_data FROM agent_messages WHERE session_id = ? ORDER BY id"
+ITEM = "SELECT message_data FROM agent_messages WHERE id = ?"
+
+Row = tuple[int, dict[str, Any] | None]
 
 
 class Imported(Struct):
-    """What an import came to. `damaged` are the rows that are no JSON."""
+    """What an import came to. `damaged` are the rows that are no JSON, `skipped` those that were there already."""
 
     sessions: int = 0
     items: int = 0
+    skipped: int = 0
     damaged: int = 0
+
+
+class Progress(Struct, frozen=True):
+    """How far a conversation has come in: up to a row, or, if that was interrupted, perhaps up to the next one."""
+
+    session: str  # when it was created: another one of its name has none of it
+    row: int = 0
+    next: int = 0
 
 
 def import_sessions(path: str | Path, ctx: Context | None) -> Imported:
     """Copy every conversation of a file of `SQLiteSession`; without a context only count them."""
     told = Imported()
     with closing(Source(path, {"agent_messages"}, "sessions of OpenAI Agents")) as source:
-        for session_id, first, items, damaged in _batches(source):
-            told.sessions += first
-            told.items += len(items)
-            told.damaged += damaged
-            if ctx is not None and items:
-                messages, sidecars = messages_of([item for _, item in items])
-                session = ctx.sessions.open(session_id)
-                id = f"openai-agents:{items[0][0]}:{len(items)}"
-                session.append(messages, sidecars=sidecars, ids="repeat", commit_id=id)
+        for session_id, first in list(source.rows(SESSIONS)):
+            [(raw,)] = source.rows(ITEM, first)
+            told.sessions += 1
+            with closing(source.rows(ITEMS, session_id)) as found:
+                rows = _rows(found, told)
+                if ctx is None:
+                    told.items += sum(item is not None for _, item in rows)
+                else:
+                    # Files have sessions of the same name: one is known by the row that it begins with.
+                    _copied(ctx, session_id, digest(session_id, str(first), str(raw)), rows, told)
     return told
 
 
-def _batches(source: Source) -> Iterator[tuple[str, bool, list[tuple[int, Any]], int]]:
-    """Give the items of one session after the other, some at a time; say of the first that it is."""
-    session, first, batch, damaged = "", False, list[tuple[int, Any]](), 0
-    for id, name, raw in source.rows(ITEMS):
-        if (name != session or len(batch) >= BATCH) and (batch or damaged):
-            yield session, first, batch, damaged
-            first, batch, damaged = False, [], 0
-        if name != session:
-            session, first = name, True
+def _copied(ctx: Context, session_id: str, name: str, rows: Iterator[Row], told: Imported) -> None:
+    session, scope = ctx.sessions.open(session_id), Scope(Inline(ctx.store), ctx.space)
+    key, life = scope.key(OPENAI_IMPORT, name), session.info().created_at.isoformat()
+    document = run(scope.get(Get(key)))
+    progress = Progress(life) if document is None else msgspec.json.decode(document.value, type=Progress)
+    if progress.session != life:
+        progress = Progress(life)
+
+    def note(row: int, next: int) -> None:
+        put = Put(key, encode(msgspec.to_builtins(Progress(life, row, next))))
+        run(scope.store.commit(Commit(new_id(), (), (put,))))
+
+    last = progress.row
+    for batch in _batches(rows, progress, told):
+        if batch[-1][0] != progress.next:
+            note(last, batch[-1][0])
+        messages, sidecars = messages_of([item for _, item in batch])
+        commit_id = f"openai-agents:{batch[0][0]}:{batch[-1][0]}"
+        session.append(messages, sidecars=sidecars, ids="repeat", commit_id=commit_id)
+        last = batch[-1][0]
+    if last != progress.row:
+        note(last, last)
+
+
+def _batches(rows: Iterator[Row], progress: Progress, told: Imported) -> Iterator[list[Row]]:
+    """Give the items that have not come in, some at a time; the first ones as an interrupted import meant to."""
+    batch = list[Row]()
+    for id, item in rows:
+        told.items += item is not None
+        told.skipped += item is not None and id <= progress.row
+        if item is not None and id > progress.row:
+            batch.append((id, item))
+        if batch and (len(batch) >= BATCH or id == progress.next):
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _rows(found: Iterator[tuple[Any, ...]], told: Imported) -> Iterator[Row]:
+    for id, raw in found:
         try:
             item = json.loads(raw)
         except (TypeError, ValueError):
             item = None
-        if isinstance(item, dict):
-            batch.append((id, item))
-        else:
-            damaged += 1
-    if batch or damaged:
-        yield session, first, batch, damaged
+        told.damaged += not isinstance(item, dict)
+        yield id, item if isinstance(item, dict) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Source:
             self.close()
             raise
 
-    def rows(self, question: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+    def rows(self, question: str, *values: Any) -> Generator[tuple[Any, ...], None, None]:
         """Give one row after the other."""
         try:
             if not self.is_postgres:

@@ -110,7 +110,7 @@ def from_openai_agents(path: str, dry_run: bool) -> None:
     """Bring in the conversations of an OpenAI Agents SQLite file."""
     with _target(dry_run) as ctx, working("importing"):
         told = import_sessions(path, None if dry_run else ctx)
-    _tell(told, dry_run, sessions=told.sessions, items=told.items, damaged=told.damaged)
+    _tell(told, dry_run, sessions=told.sessions, items=told.items, skipped=told.skipped, damaged=told.damaged)
 
 
 def _of(framework: str, extra: str) -> Any:

@@ -34,7 +34,7 @@ def service(store: AsyncStore) -> StrongroomSessionService:
 
 async def creating(store: AsyncStore) -> str:
     try:
-        return (await service(store).create_session(**ONE)).id
+        return str((await service(store).create_session(**ONE)).id)
     except AlreadyExistsError:
         return "exists"
 
@@ -45,7 +45,7 @@ async def appending(store: AsyncStore) -> str:
     if session is None:
         return "gone"
     try:
-        return (await opened.append_event(session, Event(id="e", author="user", timestamp=1.0))).id
+        return str((await opened.append_event(session, Event(id="e", author="user", timestamp=1.0))).id)
     except (SessionNotFoundError, StaleSessionError):
         return "gone"
 

@@ -71,7 +71,7 @@ async def test_checkpoints_that_were_put_below_their_own_children_have_an_end(sa
     first = await put(saver, None)
     second = await put(saver, first)
     again: Any = {**empty_checkpoint(), "id": first["configurable"]["checkpoint_id"]}
-    await saver.aput(second, again, {"counters_since_delta_snapshot": {CHANNEL: [1, 1]}}, {})
+    await saver.aput(second, again, {"counters_since_delta_snapshot": {CHANNEL: (1, 1)}}, {})
     assert said(await told(saver, second)) == said(await told(saver, first)) == []
     await saver.aprune(["t"])
     assert len([one async for one in saver.alist(config("t"))]) == 1

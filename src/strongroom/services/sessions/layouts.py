@@ -32,6 +32,7 @@ CONVERSATION, CONVERSATION_ENTRY = "pydantic_ai_conversation", "pydantic_ai_entr
 HARNESS_MEMORY, HARNESS_OPERATION = "pydantic_ai_memory", "pydantic_ai_memory_operation"
 ARCHIVE = "llama_index_archive"
 WORKFLOW_CHECKPOINT = "agent_framework_checkpoint"
+OPENAI_IMPORT = "openai_agents_import"
 CREW_MEMORY, CREW_DIMENSION = "crewai_memory", "crewai_dimension"
 
 OWN: dict[str, Writes] = {
@@ -57,6 +58,7 @@ OWN: dict[str, Writes] = {
     HARNESS_OPERATION: (Put, Delete),
     ARCHIVE: (Put,),
     WORKFLOW_CHECKPOINT: (Put, Delete),
+    OPENAI_IMPORT: (Put,),
     CREW_MEMORY: (Put, Delete),
     CREW_DIMENSION: (Put, Delete),
 }
