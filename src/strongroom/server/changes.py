@@ -224,7 +224,7 @@ class Feed:
             *(Scan(space, runs.KIND, {"status": status}, limit=limit, reverse=True) for status in ACTIVE),
             *(
                 Scan(space, kind, limit=limit, reverse=True)
-                for kind in (runs.KIND, sessions.SESSION, plans.INFO, files.FILE, deliveries.DEAD)
+                for kind in (runs.KIND, sessions.SESSION, plans.INFO, files.FILE, deliveries.DEAD, deliveries.DELIVERY)
             ),
             *(Get(key) for key in dict.fromkeys(self._named)),
         ]

@@ -201,7 +201,7 @@ def check_content(content: str, policy: Policy) -> None:
         raise InvalidInput(f"content is limited to {policy.max_content_chars} characters")
     if not screening.plain(content).strip():
         raise InvalidInput(UNSEEN)
-    pack(content)  # refuses lone surrogates, which no store could hold
+    pack({"content": content})  # refuses lone surrogates, which no store could hold
 
 
 def _check_owner(request: Request) -> None:

@@ -49,36 +49,38 @@ const WAIT = 180, NEXT_KEY = 1_500;
 
 /** What anybody wrote under these words or this id; asked when typing has paused. */
 const useHits = (query) => {
-  const [hits, set] = useState([]);
+  const [found, set] = useState({ q: "", hits: [] }), q = query.trim();
   useEffect(() => {
-    const q = query.trim();
-    if (!q) { set([]); return undefined; }
+    if (!q) { set({ q, hits: [] }); return undefined; }
     const stop = new AbortController();
-    const timer = setTimeout(() => get(url("search", { q, k: 4 }), { signal: stop.signal }).then((found) => set(found.hits.slice(0, 10)), () => {}), WAIT);
+    const timer = setTimeout(() => get(url("search", { q, k: 4 }), { signal: stop.signal }).then((told) => set({ q, hits: told.hits.slice(0, 10) }), () => {}), WAIT);
     return () => { clearTimeout(timer); stop.abort(); };
-  }, [query]);
-  return hits;
+  }, [q]);
+  return { hits: found.hits, answered: found.q === q };
 };
 
 const Search = ({ input }) => {
-  const [query, ask] = useState(""), [open, setOpen] = useState(false), [at, move] = useState(0);
-  const hits = useHits(query);
+  const [query, ask] = useState(""), [open, setOpen] = useState(false), [at, move] = useState(0), [eager, hurry] = useState(false);
+  const { hits, answered } = useHits(query), closing = useRef(null);
   const pick = (hit) => { location.hash = where(hit); setOpen(false); ask(""); input.current.blur(); };
   const keys = (e) => {
     if (e.key === "ArrowDown") { e.preventDefault(); move(Math.min(at + 1, hits.length - 1)); }
     if (e.key === "ArrowUp") { e.preventDefault(); move(Math.max(at - 1, 0)); }
-    if (e.key === "Enter" && hits[at]) pick(hits[at]);
+    if (e.key === "Enter") hurry(true);
     if (e.key === "Escape") { setOpen(false); input.current.blur(); }
   };
+  // Enter picks of what these words find, and waits for that if need be: never of what the words before found.
+  useEffect(() => { if (eager && answered) { hurry(false); if (hits[at]) pick(hits[at]); } }, [eager, answered]);
+  const reopen = () => { clearTimeout(closing.current); setOpen(true); }; // whoever comes back at once is not closed out
   const shown = open && query.trim() !== "";
   return html`<div class="search" role="search"><${Icon} name="search" />
     <input ref=${input} type="text" role="combobox" aria-label="Search everything" aria-expanded=${shown ? "true" : "false"} aria-controls="hits" aria-activedescendant=${shown && hits.length ? `hit-${at}` : null} placeholder="Find by id or words" autocomplete="off" spellcheck=${false}
-      value=${query} onInput=${(e) => { ask(e.target.value); move(0); setOpen(true); }} onFocus=${() => setOpen(true)} onBlur=${() => setTimeout(() => setOpen(false), 150)} onKeyDown=${keys} />
+      value=${query} onInput=${(e) => { ask(e.target.value); move(0); hurry(false); reopen(); }} onFocus=${reopen} onBlur=${() => { closing.current = setTimeout(() => setOpen(false), 150); }} onKeyDown=${keys} />
         <${Kbd}>/<//>
     <div class="hits" hidden=${!shown}><ul id="hits" role="listbox" aria-label="Hits">${hits.map((hit, i) => html`
       <li id=${`hit-${i}`} role="option" aria-selected=${i === at ? "true" : "false"} onMouseDown=${() => pick(hit)}>
         <${Icon} name=${PLACE[hit.kind] ?? "dot"} /><span class="cut"><${Line} text=${hit.title || hit.id} max=${90} /></span><small><${Line} text=${hit.why} max=${40} /></small></li>`)}</ul>
-      ${hits.length === 0 && html`<p>Nothing has this id or these words.</p>`}</div>
+      ${answered && hits.length === 0 && html`<p>Nothing has this id or these words.</p>`}</div>
   </div>`;
 };
 
