@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from strongroom.blocking import Context
-from tests.browser.test_screens import SIDEWAYS, one_store
+from strongroom.dispatch import Dispatcher, Retry
+from tests.browser.test_screens import LOOKS, SIDEWAYS, one_store
 
 MARKUP = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 TURNED = "invoice_\u202egpj.exe"
@@ -15,8 +18,21 @@ LONG = "A" * 1_000_000
 Visit = Callable[..., Any]
 
 
+def dead_letter(ctx: Context) -> None:
+    """A message that a handler gave up on, with everything about it odd."""
+    dispatcher = Dispatcher(ctx)
+
+    @dispatcher.handler("odd<b>", retry=Retry(attempts=1, first_seconds=0))
+    def fail(payload: Any, call: Any) -> None:
+        raise ValueError(MARKUP + TURNED + LONG[:20_000])
+
+    dispatcher.send("odd<img src=x>", {MARKUP: LONG[:20_000]}, from_id=MARKUP[:60], to_id="odd<b>")
+    dispatcher.drain()
+
+
 @one_store
-def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context) -> None:
+@pytest.mark.parametrize("look", ["light", "phone"])
+def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context, look: str) -> None:
     run = ctx.runs.create(objective=MARKUP, run_id="odd")
     run.update(expected_seq=0, next_action=TURNED, blockers=[LONG[:1_500], MARKUP])
     run.record("TOOL_CALL", {"tool_name": MARKUP, "arguments": {TURNED: MARKUP}})
@@ -31,8 +47,11 @@ def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context) -> None:
     fact = {"op": "add", "type": "fact", "scope": "global", "content": MARKUP + TURNED, "rationale": MARKUP,
             "confidence": 0.5, "source_refs": [MARKUP]}  # fmt: skip
     ctx.memories.propose([fact], proposer=MARKUP)  # type: ignore[list-item]
+    known = ctx.memories.add(TURNED + MARKUP, scope="global", proposer=MARKUP, memory_id="odd-memory")
+    ctx.memories.commit(known, reviewer=TURNED[:8] + "<b>", edit={0: MARKUP + LONG[:6_000]})
+    dead_letter(ctx)
     ctx.files.write("/odd.md", MARKUP + TURNED + LONG[:50_000])
-    page = visit("overview")
+    page = visit("overview", **LOOKS[look])
     for where in (
         "files",
         "files/%2Fodd.md",
@@ -44,7 +63,9 @@ def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context) -> None:
         "sessions",
         "sessions/odd",
         "memory",
+        "memory/odd-memory",
         "threads",
+        "operations",
         "overview",
     ):
         page.evaluate("where => { location.hash = '#/' + where; }", where)

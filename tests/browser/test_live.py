@@ -44,6 +44,18 @@ def test_a_proposal_of_another_process_shows_up_by_itself(visit: Visit, ctx: Con
     page.get_by_text("The shop closes at six").first.wait_for()
 
 
+@one_store
+def test_a_tab_follows_one_stream_whatever_it_shows(visit: Visit) -> None:
+    page, asked = visit("overview"), list[str]()
+    page.get_by_text("Live", exact=True).first.wait_for()
+    page.on("request", lambda request: asked.append(request.url))
+    for screen in ("review", "threads", "memory", "files", "operations", "overview"):
+        page.evaluate("where => { location.hash = '#/' + where; }", screen)
+        page.locator(f'nav a.{screen}[aria-current="page"]').wait_for()
+    page.get_by_text("need a person").wait_for()
+    assert asked and not any("/changes" in url for url in asked)
+
+
 def test_a_restarted_server_is_found_again_and_nothing_is_missed(browser: Any, tmp_path: Path) -> None:
     store, port = tmp_path / "agent.db", free_port()
     with strongroom.open(store) as ctx:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.browser.test_screens import one_store
 
 Visit = Callable[..., Any]
@@ -47,6 +49,38 @@ def test_a_key_that_the_browser_keeps_outlives_the_tab_until_somebody_signs_out(
     other.get_by_role("button", name="Sign out").click()
     other.get_by_role("textbox", name="Key").wait_for()
     assert page.context.cookies() == []
+
+
+MAY = {
+    "reader": set[str](),
+    "writer": {"Fork", "Correct", "Retry"},
+    "reviewer": {"Reject", "Revoke 3"},
+    "admin": {"Fork", "Correct", "Retry", "Reject", "Revoke 3", "Erase", "New key"},
+}
+WHERE = {
+    "runs/invoices-q3": ("State now", ("Fork",)),
+    "memory/bank-speed": ("Known now", ("Correct", "Revoke 3", "Erase")),
+    "threads": ("the mail server did not answer", ("Retry",)),
+    "review": ("Replace a policy", ("Reject",)),
+    "operations": ("may lose nothing", ("New key",)),
+}
+
+
+@one_store
+@pytest.mark.parametrize("role", MAY)
+def test_a_role_is_shown_what_it_may_do(visit: Visit, server: Any, role: str) -> None:
+    key = server.key(role=role)
+    page = visit("overview")
+    sign_in(page, key, keep=False)
+    shown = set()
+    for where, (text, buttons) in WHERE.items():
+        page.evaluate("where => { location.hash = '#/' + where; }", where)
+        page.get_by_text(text).first.wait_for()
+        page.locator(".skeleton").first.wait_for(state="detached")
+        if MAY[role] & set(buttons):
+            page.get_by_role("button", name=sorted(MAY[role] & set(buttons))[0]).first.wait_for()
+        shown |= {name for name in buttons if page.get_by_role("button", name=name).count()}
+    assert shown == MAY[role]
 
 
 @one_store
