@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from strongroom.blocking import Context
 from strongroom.dispatch import Dispatcher
 from tests.browser.test_review import until
@@ -163,10 +165,18 @@ def test_a_worker_at_work_is_shown_with_its_lease(visit: Visit, ctx: Context) ->
     page.get_by_text("No worker holds a thread now").wait_for()
 
 
+@one_store
 def test_a_backup_is_made_and_told_to_be_good(visit: Visit) -> None:
     page = visit("operations")
     page.get_by_role("button", name="Back up now").click()
-    page.get_by_text("verified").first.wait_for()
+    page.get_by_role("region", name="Backups").get_by_text("verified by reading it back").wait_for()
+
+
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_where_no_backup_can_be_made_the_page_says_what_to_use(visit: Visit) -> None:
+    page = visit("operations")
+    page.get_by_role("region", name="Backups").get_by_text("PostgreSQL is backed up with its own tools").wait_for()
+    assert page.get_by_role("button", name="Back up now").count() == 0
 
 
 # ---- everywhere -----------------------------------------------------------------------------------------------------

@@ -98,6 +98,23 @@ def test_what_is_in_memory_is_not_checked() -> None:
         assert http.get("/upkeep").json()["running"] is None
 
 
+def test_a_store_that_is_no_file_is_not_backed_up_and_says_so(postgres: str) -> None:
+    with served(postgres) as server, client(server.url) as http:
+        refused = http.post("/upkeep/backup")
+        assert refused.status_code == 422 and "its server's own tools" in refused.json()["error"]
+        assert http.get("/upkeep").json()["running"] is None
+
+
+def test_what_could_not_be_made_is_told_without_a_folder_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "copies").write_text("a file where a folder should be")
+    with served(str(tmp_path / "agent.db"), backups=str(tmp_path / "copies")) as server, client(server.url) as http:
+        http.post("/runs", json={"objective": "x"})
+        failed = done(server, http, "backup")["failed"]
+        assert (failed["work"], failed["error"]) == ("backup", "FileExistsError")
+        (tmp_path / "copies").unlink()
+        assert done(server, http, "backup")["failed"] is None
+
+
 def test_upkeep_and_calls_are_for_the_servers_own_admins() -> None:
     with served() as server, client(server.url, server.key("a-tenant", "admin")) as http:
         statuses = [http.get(path).status_code for path in ("/calls", "/upkeep")]

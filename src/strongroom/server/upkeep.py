@@ -79,6 +79,14 @@ class Known(Struct, frozen=True):
     sizes: tuple[Size, ...] = ()
 
 
+class Failed(Struct, frozen=True):
+    """What could not be made, and the kind of error. What it says names folders of the server, so the log has that."""
+
+    work: Work
+    at: datetime
+    error: str
+
+
 class Location(Struct, frozen=True):
     """Where a store is: on what, the name of its file without its folder, and how much room is left there."""
 
@@ -95,6 +103,7 @@ class Upkeep:
         self._settings = settings
         self._task: asyncio.Task[None] | None = None
         self.running: Work | None = None
+        self.failed: Failed | None = None
 
     async def known(self) -> Known:
         return _known(await Scope(self._store, SPACE).get(Get(KNOWN)))
@@ -108,7 +117,12 @@ class Upkeep:
             raise Refusal(409, "busy", f"a {self.running} is being made; nothing changed", headers={"Retry-After": "5"})
         if self._settings.url.startswith("memory:"):
             raise InvalidInput("this store is in memory: there is nothing to check or to copy; nothing changed")
-        self.running = work
+        if work == "backup" and not _is_file(self._settings.url):
+            raise InvalidInput(
+                "only a SQLite store is one file: back this one up with its server's own tools, or copy it with "
+                "`strongroom copy`; nothing changed"
+            )
+        self.running, self.failed = work, None
         self._task = asyncio.create_task(self._run(work), name=f"strongroom-{work}")
 
     async def close(self) -> None:
@@ -126,6 +140,7 @@ class Upkeep:
             await self._keep(made)
         except (StrongroomError, OSError) as problem:
             log.error("a %s could not be made: %s", work, type(problem).__name__)
+            self.failed = Failed(work, datetime.now(UTC), type(problem).__name__)
         finally:
             self.running = None
 
@@ -157,13 +172,18 @@ def with_check(known: Known, made: LastCheck) -> Known:
     return replace(known, check=made, sizes=(*known.sizes, size)[-MOST_SIZES:])
 
 
-def _place(url: str) -> Location:
+def _is_file(url: str) -> bool:
     scheme, mark, _ = url.partition("://")
-    if not mark or scheme in ("sqlite", "file"):
+    return not mark or scheme in ("sqlite", "file")
+
+
+def _place(url: str) -> Location:
+    if _is_file(url):
         path = file_of(url)
         return Location(
             f"SQLite {apsw.sqlite_lib_version()}", path.name, disk_usage(path.parent).free if path.exists() else None
         )
+    scheme = url.partition("://")[0]
     return Location({"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "memory": "memory"}.get(scheme, "Redis"))
 
 
@@ -190,8 +210,6 @@ def _backup(url: str, folder: Path) -> Backup:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"strongroom-{start:%Y%m%d-%H%M%S-%f}.db"
     with closing(_opened(url)) as store:
-        if not hasattr(store, "backup"):
-            raise InvalidInput("only a SQLite store is one file; its own tools copy another")
         store.backup(target)
     with closing(_opened(str(target))) as copy:
         ok = check(copy).ok

@@ -12,7 +12,7 @@ from strongroom.server.meaning import Meaning
 from strongroom.server.request import Request
 from strongroom.server.responses import Refusal, Whole
 from strongroom.server.router import Endpoints
-from strongroom.server.upkeep import Backup, LastCheck, Location, Size, Upkeep, Work
+from strongroom.server.upkeep import Backup, Failed, LastCheck, Location, Size, Upkeep, Work
 from strongroom.services.memories.values import SearchHealth
 from strongroom.store import Durability, Scan
 
@@ -82,12 +82,14 @@ class Calls(Struct, frozen=True):
 
 
 class UpkeepPage(Struct, frozen=True):
-    """`running` is what this worker is at; `sizes` are those of the last checks, the oldest first."""
+    """`running` is what this worker is at, `failed` what it could not make last; `sizes` are those of the last checks,
+    the oldest first."""
 
     durability: Durability
     check: LastCheck | None
     backups: tuple[Backup, ...]
     running: str | None
+    failed: Failed | None
     sizes: tuple[Size, ...]
     place: Location
 
@@ -120,7 +122,7 @@ async def upkeep(request: Request[None, None]) -> UpkeepPage:
     kept: Upkeep = request.app.state.upkeep
     known = await kept.known()
     place = await kept.place()
-    return UpkeepPage(request.ctx.durability, known.check, known.backups, kept.running, known.sizes, place)
+    return UpkeepPage(request.ctx.durability, known.check, known.backups, kept.running, kept.failed, known.sizes, place)
 
 
 @endpoint("POST /upkeep/check", "admin", "Check the whole store, beside everything else")

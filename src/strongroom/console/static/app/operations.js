@@ -71,16 +71,21 @@ const Meaning = ({ waiting, embedder_failing, index_failing }) => {
     detail=${failing ? failing.error : waiting ? `${plural(waiting, "change")} not taken in yet; the next search catches up` : "everything is taken in"} />`;
 };
 
-const Checks = ({ data: { check, running }, meaning, again }) => html`<${Section} id="checks" title="Checks" aside=${html`<button type="button" class="link" disabled=${running} onClick=${() => begin("check", again)}>${running === "check" ? "Checking…" : "Check now"}</button>`}>
+/** What was begun and came to nothing; why stands in the server's log. */
+const Undone = ({ failed, work, name }) => failed?.work === work && html`<ul class="checks"><${Looked} title=${`The last ${name} could not be made`} detail=${`${failed.error}; the server's log says more`} side=${html`<${Time} at=${failed.at} />`} /></ul>`;
+
+const Checks = ({ data: { check, running, failed }, meaning, again }) => html`<${Section} id="checks" title="Checks" aside=${html`<button type="button" class="link" disabled=${running} onClick=${() => begin("check", again)}>${running === "check" ? "Checking…" : "Check now"}</button>`}>
+  <${Undone} failed=${failed} work="check" name="check" />
   ${check ? html`<ul class="checks">
     <${Looked} ok=${check.ok} title=${check.ok ? "Everything is as it was written" : "Something is not as it was written"} detail=${(check.problems ?? []).join("; ") || `pages, rows and checksums: ${plural(check.documents, "document")}, ${plural(check.records, "record")}`} side=${html`<${Time} at=${check.at} /><span>${ms(Math.round(check.seconds * 1_000))}</span>`} />
     ${check.ok && html`<${Looked} ok title="Hash chains" detail=${`${plural(check.runs, "ledger")}, every event of each, and the state it tells`} side=${html`<${Time} at=${check.at} />`} />`}
     ${check.pending && html`<${Looked} icon="clock" label="not finished" title="An erasure is not complete" detail=${check.pending} side=${html`<${Time} at=${check.at} />`} />`}
     ${meaning && html`<${Meaning} ...${meaning} />`}</ul>` : html`<p class="quiet-empty"><${Icon} name="clock" />Not checked since this was set up.</p>`}<//>`;
 
-const Backups = ({ data: { backups, running }, again }) => html`<${Section} id="backups" title="Backups" aside=${html`<button type="button" class="link" disabled=${running} onClick=${() => begin("backup", again)}>${running === "backup" ? "Writing…" : "Back up now"}</button>`}>
+const Backups = ({ data: { backups, running, failed, place }, again }) => html`<${Section} id="backups" title="Backups" aside=${place.file && html`<button type="button" class="link" disabled=${running} onClick=${() => begin("backup", again)}>${running === "backup" ? "Writing…" : "Back up now"}</button>`}>
+  <${Undone} failed=${failed} work="backup" name="backup" />
   ${backups.length ? html`<ul class="checks">${backups.map((one) => html`<li key=${one.name}><span class=${cx("glyph", one.ok ? "ok" : "bad")}><${Icon} name=${one.ok ? "check" : "alert"} label=${one.ok ? "verified" : "not good"} /></span><div><b><${Line} text=${one.name} max=${60} /></b><span>${one.ok ? "verified by reading it back" : "not good: it could not be read back as it was written"}</span></div>
-    <span class="check-side"><${Time} at=${one.at} /><span>${bytes(one.bytes ?? 0)}</span></span></li>`)}</ul>` : html`<p class="quiet-empty"><${Icon} name="disk" />None yet.</p>`}<//>`;
+    <span class="check-side"><${Time} at=${one.at} /><span>${bytes(one.bytes ?? 0)}</span></span></li>`)}</ul>` : html`<p class="quiet-empty"><${Icon} name="disk" />${place.file ? "None yet." : `${place.kind} is backed up with its own tools; \`strongroom copy\` copies it into another store.`}</p>`}<//>`;
 
 const Keys = ({ data, onNew, onRevoke }) => html`<${Section} id="keys" title="Keys" count=${data.keys.length} aside=${html`<button type="button" class="link" onClick=${onNew}>New key</button>`}>
   ${data.keys.length ? html`<${Wide} label="Keys"><table class="table"><thead><tr><th>Label</th><th>Role</th><th class="num">Made</th><th class="num" title=${`As the worker that answered knows, since ${exact(data.since)}`}>Last used</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
