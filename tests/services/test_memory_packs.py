@@ -53,6 +53,14 @@ async def test_memories_come_back_with_their_history_and_without_their_trust(spa
     assert (await there.memories.get(ids[1])).status == "deprecated"
 
 
+async def test_an_edited_memory_comes_back_with_what_it_was_edited_from(spaces: tuple[Any, Any]) -> None:
+    here, there = spaces
+    batch = await here.memories.propose(mcr("alpha one"), proposer="user")
+    ids = (await here.memories.commit(batch.id, reviewer="ana", edit={0: "alpha two"})).memory_ids
+    await unpack(there, await packed(here, ids))
+    assert [step.content for step in await there.memories.history(ids[0])] == ["alpha one", "alpha two"]
+
+
 async def test_what_is_already_known_stays_as_it_is(spaces: tuple[Any, Any]) -> None:
     here, _ = spaces
     ids = (await known(here, mcr("alpha one"))).memory_ids
@@ -128,6 +136,9 @@ UNPROPOSABLE: list[dict[str, Any]] = [
     {"metadata": {"note": "x" * 1_001}},
     {"valid_from": "2026-02-01T00:00:00Z", "valid_until": "2026-01-01T00:00:00Z"},
     {"status": "erased", "scope": "user"},
+    {"edited_from": "x" * 8_001},
+    {"edited_from": "\u200b"},
+    {"status": "erased", "content": "(erased)", "rationale": "(erased)", "edited_from": "tea", "scope": "user"},
 ]
 
 

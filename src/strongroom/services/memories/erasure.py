@@ -301,8 +301,8 @@ def _blank(memory: Memory, by: str, now: int) -> Memory:
 def is_blank(memory: Memory) -> bool:
     """Tell whether a memory is what stays of one that was erased, and no more."""
     owned = memory.user_id or memory.project_id or memory.run_id
-    more = memory.source_refs or memory.tags or memory.metadata
-    said = {memory.content, memory.rationale, memory.edited_from or GONE} - {GONE}
+    more = memory.source_refs or memory.tags or memory.metadata or memory.edited_from is not None
+    said = {memory.content, memory.rationale} - {GONE}
     return memory.status == "erased" and not (owned or more or said)
 
 
