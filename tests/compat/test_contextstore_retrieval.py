@@ -310,13 +310,13 @@ async def test_an_id_is_embedded_once() -> None:
 
 async def test_what_is_missing_is_named() -> None:
     memory = InMemoryMemory()
-    with pytest.raises(ValueError, match=r"^auto_embed requires embed_fn$"):
+    with pytest.raises(ValueError, match=r"^auto_embed requires embed_fn to be set in config$"):
         SessionStore(memory, InMemoryEmbeddingStore(), SessionStoreConfig(auto_embed=True))
     with pytest.raises(ValueError, match=r"^auto_embed requires a retrieval backend$"):
         SessionStore(memory, None, SessionStoreConfig(auto_embed=True, embed_fn=embed))
-    with pytest.raises(ValueError, match=r"^No retrieval backend$"):
+    with pytest.raises(ValueError, match=r"^No retrieval backend configured$"):
         await SessionStore(memory).retrieve_relevant("s", "x")
-    with pytest.raises(ValueError, match=r"^No embed_fn$"):
+    with pytest.raises(ValueError, match=r"^No embed_fn configured$"):
         await SessionStore(memory, InMemoryEmbeddingStore()).add_message_embedding("s", "1", "x")
 
 

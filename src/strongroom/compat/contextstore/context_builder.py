@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 from strongroom.compat.contextstore.tokenizer import FallbackWordCountTokenizer, tokenizer_from_name
@@ -36,7 +38,7 @@ class ContextBuilder(ContextBuilderInterface):
     def build(
         self,
         messages: list[dict[str, Any]],
-        max_tokens: int,
+        max_tokens: float,
         strategy: str | None = None,
         strategy_opts: dict[str, Any] | None = None,
         pre_filter: MessageFilter | None = None,
@@ -45,10 +47,12 @@ class ContextBuilder(ContextBuilderInterface):
     ) -> BuildResult:
         """Choose the messages to send, in order, at most `max_tokens` of them.
 
-        Both filters run before the cut: what they leave out takes no room from what they let in.
+        Both filters run before the cut: what they leave out takes no room from what they let in. A budget may be any
+        number: a share of a window, infinite, or less than nothing after what was taken off it.
         """
-        if type(max_tokens) is not int or max_tokens < 0:
-            raise InvalidInput(f"max_tokens must be a whole number, 0 or more, not {max_tokens!r:.40}")
+        if not isinstance(max_tokens, (int, float)) or math.isnan(max_tokens):
+            raise InvalidInput(f"max_tokens must be a number, not {max_tokens!r:.40}")
+        max_tokens = math.floor(min(max(max_tokens, 0), sys.maxsize))
         chosen = get_strategy(strategy or self._default_strategy, **(strategy_opts or {}))
         wanted = [
             message

@@ -52,6 +52,14 @@ def _require_vector(place: int, vector: Any) -> None:
         raise InvalidInput(f"vector {place} must hold finite numbers only")
 
 
+def _floats(result: Any) -> list[list[float]]:
+    try:
+        return [[float(number) for number in vector] for vector in result]
+    except (TypeError, ValueError):
+        validate_vectors(result)  # says which vector is none
+        raise
+
+
 async def embedded(embed_fn: EmbedFn, texts: Sequence[str]) -> list[list[float]]:
     """Return one checked vector for each text, just as the function made it. What it raises is its caller's to see."""
     vectors: list[list[float]] = []
@@ -61,7 +69,7 @@ async def embedded(embed_fn: EmbedFn, texts: Sequence[str]) -> list[list[float]]
         result: Any = await offload.call(True, embed_fn, batch)
         if inspect.isawaitable(result):
             result = await result
-        found = [[float(number) for number in vector] for vector in result]
+        found = _floats(result)
         if len(found) != len(batch):
             raise InvalidInput(f"embed_fn must return {len(batch)} vectors for {len(batch)} texts, not {len(found)}")
         validate_vectors(found, len(vectors[0]) if vectors else None)

@@ -41,6 +41,8 @@ class _StoreMemory(MemoryBackend):
         raise NotImplementedError
 
     async def load_context(self, session_id: str, k: int | None = None) -> list[dict[str, Any]]:
+        if isinstance(k, int):
+            k = max(int(k), 0)
         try:
             session = await self._context().sessions.get(session_id)
             return [*map(Ids(session).shown, await session.load(k))]

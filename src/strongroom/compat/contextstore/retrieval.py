@@ -65,9 +65,11 @@ class InMemoryEmbeddingStore:
         return session_id in self._sessions and message_id in self._sessions[session_id].metadata
 
     async def search(self, session_id: str, query_vector: list[float], k: int) -> list[RetrievedItem]:
-        """Return the `k` nearest messages, best first."""
+        """Return the `k` nearest messages, best first. Nothing is near a vector without a direction."""
         session = self._sessions.get(session_id)
-        return session.search(query_vector, k) if session is not None and k > 0 else []
+        if session is None or k <= 0 or not np.any(query_vector):
+            return []
+        return session.search(query_vector, k)
 
 
 class _Session:

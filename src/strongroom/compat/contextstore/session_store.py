@@ -42,7 +42,7 @@ class SessionStore:
         self.retrieval = retrieval
         self.config = config or SessionStoreConfig()
         if self.config.auto_embed and self.config.embed_fn is None:
-            raise InvalidInput("auto_embed requires embed_fn")
+            raise InvalidInput("auto_embed requires embed_fn to be set in config")
         if self.config.auto_embed and retrieval is None:
             raise InvalidInput("auto_embed requires a retrieval backend")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,7 +128,8 @@ class SessionStore:
         ]
         vectors = await embedded(embed_fn, [text_of(message) for message in missing]) if missing else []
         for message, vector in zip(missing, vectors, strict=True):
-            told = {"text": text_of(message), "role": message.get("role"), **(message.get("metadata") or {})}
+            role = {"role": message["role"]} if message.get("role") else {}
+            told = {"text": text_of(message), **role, **(message.get("metadata") or {})}
             await self._add(retrieval, session_id, str(message["id"]), vector, told)
 
     async def _add(
@@ -159,7 +160,7 @@ class SessionStore:
 
     def _searchable(self) -> tuple[RetrievalBackend, EmbedFn]:
         if self.retrieval is None:
-            raise InvalidInput("No retrieval backend")
+            raise InvalidInput("No retrieval backend configured")
         if self.config.embed_fn is None:
-            raise InvalidInput("No embed_fn")
+            raise InvalidInput("No embed_fn configured")
         return self.retrieval, self.config.embed_fn

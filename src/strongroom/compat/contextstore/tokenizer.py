@@ -17,6 +17,15 @@ _SIGNS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 )
 FALLBACK = "fallback_word_count"
+USUAL = {
+    "gpt-4",
+    "gpt-4-turbo",
+    "gpt-4o",
+    "gpt-3.5-turbo",
+    "text-embedding-ada-002",
+    "text-embedding-3-small",
+    "text-embedding-3-large",
+}
 _WORD = re.compile(rf"[{_SIGNS}]|[^\s{_SIGNS}]+")
 
 
@@ -33,7 +42,7 @@ class FallbackWordCountTokenizer(Tokenizer):
         return FALLBACK
 
     def count_tokens(self, text: str) -> TokenCountResult:
-        words = sum(1 for _ in _WORD.finditer(text))
+        words = sum(1 for _ in _WORD.finditer(text or ""))
         return TokenCountResult(int(words * self._tokens_per_word), approximate=True)
 
     def tokenize(self, text: str) -> list[int] | None:
@@ -55,24 +64,31 @@ class ModelTokenizer(Tokenizer):
         return self._name
 
     def count_tokens(self, text: str) -> TokenCountResult:
+        approximate = bool(getattr(self.tokenizer, "approximate", False))
+        if not text:  # whatever a tokenizer puts around a text
+            return TokenCountResult(0, approximate)
         count = self._count(text) if self._count is not None else len(self.tokenize(text) or ())
-        return TokenCountResult(count, bool(getattr(self.tokenizer, "approximate", False)))
+        return TokenCountResult(count, approximate)
 
     def tokenize(self, text: str) -> list[int] | None:
-        return None if self._encode is None else list(self._encode(text))
+        if self._encode is None:
+            return None
+        return list(self._encode(text)) if text else []
 
 
 def tokenizer_from_name(name: str, **opts: Any) -> Tokenizer:
     """Return the tokenizer of a model or an encoding: exact if it can be had here, otherwise the fallback, logged.
 
     The extra `tokens` knows the current encodings and needs no network; tiktoken, if installed, knows the others.
+    Options that only another tokenizer has are left alone.
     """
+    fallback = FallbackWordCountTokenizer(opts.get("tokens_per_word", FallbackWordCountTokenizer.TOKENS_PER_WORD))
     if name in ("fallback", FALLBACK):
-        return FallbackWordCountTokenizer(**opts)
+        return fallback
     try:
         found = find_tokenizer(name)
         if not found.approximate:
-            return ModelTokenizer(found, found.name)
+            return ModelTokenizer(found, _shown(name, found.name))
         why = "the extra 'tokens' does not have it"
     except InvalidInput as problem:
         why = str(problem)
@@ -83,7 +99,7 @@ def tokenizer_from_name(name: str, **opts: Any) -> Tokenizer:
     except Exception as problem:  # unknown there, or known and not to be downloaded now
         why = f"tiktoken has no {name!r:.80} here ({type(problem).__name__})"
     log.warning("Falling back to word counts for %.80r: %s", name, why)
-    return FallbackWordCountTokenizer(**opts)
+    return fallback
 
 
 def _by_tiktoken(name: str) -> Tokenizer:
@@ -93,4 +109,9 @@ def _by_tiktoken(name: str) -> Tokenizer:
         encoding = tiktoken.get_encoding(name)
     except ValueError:
         encoding = tiktoken.encoding_for_model(name)
-    return ModelTokenizer(encoding, encoding.name)
+    return ModelTokenizer(encoding, _shown(name, encoding.name))
+
+
+def _shown(name: str, encoding: str) -> str:
+    """Return what a tokenizer is called: by its encoding for the usual models, by the model's name for the others."""
+    return encoding if name in USUAL else name

@@ -51,7 +51,10 @@ class _Recent(TruncationStrategy):
     """Keep the system messages and the longest run of the newest ones that fits beside them."""
 
     def apply(self, messages: Messages, token_budget: int, tokenizer: Tokenizer) -> TruncationResult:
-        return cut(ordered(messages), token_budget, tokenizer)
+        found = cut(ordered(messages), token_budget, tokenizer)
+        if found.dropped_ids:
+            found.metadata["strategy"] = self.name
+        return found
 
 
 class TruncateOldestStrategy(_Recent):
@@ -117,7 +120,7 @@ class SummarizeOldestStrategy(TruncationStrategy):
             # Not even the summary fits: what it stood for is dropped after all.
             found.dropped_ids = [*found.summarized_ids, *(one for one in found.dropped_ids if one != _id(summary[0]))]
             found.summarized_ids = []
-        found.metadata = {"iterations": rounds}
+        found.metadata = {"iterations": rounds, "strategy": self.name}
         if reason is not None and tokens > token_budget:
             name, _, error = reason.partition(": ")
             found.metadata |= {"fallback": "truncate_oldest", "fallback_reason": name, "error": error}
@@ -150,7 +153,9 @@ def get_strategy(name: str, **opts: Any) -> TruncationStrategy:
     """Return the strategy of that name, or raise `ValueError`."""
     if name not in STRATEGIES:
         raise InvalidInput(f"Unknown strategy {name!r:.40}; there are {', '.join(STRATEGIES)}")
-    return STRATEGIES[name](**opts) if name == "summarize_oldest" else STRATEGIES[name]()
+    if name != "summarize_oldest":
+        return STRATEGIES[name]()
+    return SummarizeOldestStrategy(opts.get("summarizer"), opts.get("chunk_size", 5))
 
 
 STRATEGIES: dict[str, type[TruncationStrategy]] = {
@@ -161,10 +166,12 @@ STRATEGIES: dict[str, type[TruncationStrategy]] = {
 
 
 def _summary(text: str, turns: Messages, places: Sequence[int]) -> dict[str, Any]:
+    first = turns[places[0]]
     return {
-        "id": f"summary_{_id(turns[places[0]])}",
+        "id": f"summary_{_id(first)}",
         "role": "system",
         "content": text,
+        **{name: first[name] for name in ("timestamp",) if name in first},
         "metadata": {"is_summary": True, "summarized_count": len(places)},
     }
 
