@@ -70,6 +70,17 @@ def fill(buffer: ContextBuffer, thread_id: str, count: int) -> None:
 # ---- slots ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_message_needs_to_be_for_somebody(buffer: ContextBuffer) -> None:
+    with pytest.raises(TypeError, match="to_id"):
+        buffer.append("t", Greeting("hello"), "user")
+    assert not buffer.thread_exists("t")
+
+
+def test_nobody_may_have_sent_a_message_that_stays_in_its_process(buffer: ContextBuffer) -> None:
+    slot = buffer.append("t", Greeting("hello"), None, "router")  # type: ignore[arg-type]
+    assert (slot.from_id, slot.to_id) == (None, "router")
+
+
 def test_a_slot_tells_everything_about_its_message(buffer: ContextBuffer) -> None:
     payload = Greeting("hello")
     slot = buffer.append("t", payload, "user", "router", "router", True, "use it", "do it")

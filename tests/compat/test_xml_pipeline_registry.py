@@ -33,6 +33,21 @@ def test_the_root_is_the_same_each_time(registry: ThreadRegistry) -> None:
     assert registry.get_or_create("system.organism") == root
 
 
+def test_the_first_name_of_the_root_stays(registry: ThreadRegistry) -> None:
+    root = registry.initialize_root("first")
+    assert registry.initialize_root("second") == root
+    assert registry.root_chain == "system.first"
+
+
+def test_a_conversation_that_began_elsewhere_begins_at_the_root(registry: ThreadRegistry) -> None:
+    registry.initialize_root("organism")
+    thread_id = registry.register_thread(str(uuid4()), "console", "router")
+    assert registry.lookup(thread_id) == "system.organism.console.router"
+    target, caller = registry.prune_for_response(thread_id)
+    assert caller is not None
+    assert (target, registry.lookup(caller)) == ("console", "system.organism.console")
+
+
 def test_a_chain_below_the_root_has_one_id(registry: ThreadRegistry) -> None:
     found = registry.get_or_create("console.router")
     assert registry.get_or_create("console.router") == found

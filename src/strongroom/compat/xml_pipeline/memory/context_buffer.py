@@ -136,7 +136,7 @@ class ContextBuffer:
         thread_id: str,
         payload: Any,
         from_id: str | SlotMetadata | HandlerMetadata,
-        to_id: str = "",
+        to_id: str | None = None,
         own_name: str | None = None,
         is_self_call: bool = False,
         usage_instructions: str = "",
@@ -146,10 +146,12 @@ class ContextBuffer:
 
         In the place of `from_id` may stand the metadata of another message, which then is this one's too.
         """
-        if isinstance(from_id, str):
-            header = Header(from_id, to_id, own_name, is_self_call, usage_instructions, todo_nudge)
-        else:
+        if isinstance(from_id, (SlotMetadata, HandlerMetadata)):
             header = header_of(from_id)
+        elif to_id is None:
+            raise TypeError("append() needs a to_id, or metadata in the place of from_id")
+        else:
+            header = Header(from_id, to_id, own_name, is_self_call, usage_instructions, todo_nudge)
         return self.storage.append(thread_id, payload, header, self)
 
     def write(self, thread: ThreadContext, payload: Any, header: Header) -> BufferSlot:

@@ -31,11 +31,14 @@ class ThreadRegistry:
         self._chains = _StoredChains(chosen) if isinstance(chosen, StoreBackend) else _ForeignChains(chosen)
         self.root_uuid: str | None = None
         self.root_chain = "system"
+        self._root: list[str] = []
 
     def initialize_root(self, organism_name: str = "organism") -> str:
-        """Name the root of everything and return its id: the same one each time."""
-        self.root_chain = f"system.{organism_name}"
-        self.root_uuid = self._chains.found(["system", organism_name])
+        """Name the root of everything and return its id: the same one each time. The first name stays."""
+        if self.root_uuid is None:
+            self._root = ["system", organism_name]
+            self.root_chain = ".".join(self._root)
+            self.root_uuid = self._chains.found(self._root)
         return self.root_uuid
 
     def get_or_create(self, chain: str) -> str:
@@ -60,8 +63,11 @@ class ThreadRegistry:
         return self._chains.started([initiator, target], None)
 
     def register_thread(self, thread_id: str, initiator: str, target: str) -> str:
-        """Begin a conversation under an id that was made elsewhere, and return that id. One that has begun stays."""
-        self._chains.started([initiator, target], thread_id)
+        """Begin a conversation under an id that was made elsewhere, and return that id. One that has begun stays.
+
+        It begins at the root, if that has been named.
+        """
+        self._chains.started([*self._root, initiator, target], thread_id)
         return thread_id
 
     def cleanup(self, thread_id: str) -> None:
