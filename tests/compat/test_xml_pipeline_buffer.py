@@ -7,7 +7,6 @@ import dataclasses
 import importlib
 import logging
 import pickle
-import pkgutil
 import threading
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass, field
@@ -21,7 +20,6 @@ from uuid import UUID
 import pytest
 
 from strongroom.archives import FolderArchive
-from strongroom.compat import xml_pipeline
 from strongroom.compat.xml_pipeline.memory import context_buffer as later
 from strongroom.compat.xml_pipeline.memory.context_buffer import (
     BufferSlot,
@@ -438,20 +436,3 @@ def documented_usage(module: Any, before: int) -> None:
     assert seen[0][0] is payload
     assert (ref.from_id, ref.to_id, ref.metadata.own_name) == ("user", "router", "router")
     assert [slot.payload for slot in history] == [payload] * (before + 1)
-
-
-def test_the_earlier_names_are_the_same_objects() -> None:
-    for name in later.__all__:
-        assert getattr(earlier, name) is getattr(later, name)
-
-
-MODULES = [
-    module.name.removeprefix(f"{xml_pipeline.__name__}.")
-    for module in pkgutil.walk_packages(xml_pipeline.__path__, f"{xml_pipeline.__name__}.")
-]
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_every_earlier_module_is_the_later_one(name: str) -> None:
-    modules = [importlib.import_module(f"strongroom.compat.{one}.{name}") for one in ("agentserver", "xml_pipeline")]
-    assert modules[0] is modules[1]

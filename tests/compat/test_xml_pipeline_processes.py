@@ -7,23 +7,28 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pytest
 
 from strongroom.compat.xml_pipeline.memory.context_buffer import ContextBuffer, get_context_buffer, reset_context_buffer
-from strongroom.compat.xml_pipeline.memory.shared_backend import BackendConfig, StoreBackend, get_shared_backend
+from strongroom.compat.xml_pipeline.memory.shared_backend import (
+    BackendConfig,
+    StoreBackend,
+    get_shared_backend,
+    reset_shared_backend,
+)
 from strongroom.compat.xml_pipeline.message_bus.message_state import HandlerMetadata, HandlerResponse
 from strongroom.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry
 from strongroom.compat.xml_pipeline.message_bus.worker import (
     WorkerTask,
     cleanup_task_data,
     execute_handler,
+    execute_handler_sync,
     fetch_response,
     store_task_data,
 )
-from strongroom.errors import NotFound
 
 # Forking a process that has threads is what this is about; Python 3.12 and later warn of it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -158,43 +163,74 @@ async def reply(payload: Text, metadata: HandlerMetadata) -> HandlerResponse:
     return HandlerResponse.respond(Text(payload.message[::-1]))
 
 
+def say_nothing(payload: Text, metadata: HandlerMetadata) -> None: ...
+
+
+def take_anything(payload, metadata):  # type: ignore[no-untyped-def]
+    return HandlerResponse.respond(Text(payload.message))
+
+
 def fail(payload: Text, metadata: HandlerMetadata) -> None:
     raise ValueError("out of ideas")
 
 
 def task(backend: StoreBackend, handler: str) -> WorkerTask:
-    stored = store_task_data(backend, Text("hello"), HandlerMetadata("t", "user"))
-    return WorkerTask("t", stored, f"{__name__}.{handler}", f"{__name__}.Text")
+    payload, metadata = store_task_data(backend, Text("hello"), HandlerMetadata("t", "user"))
+    return WorkerTask("t", payload, f"{__name__}.{handler}", metadata, "shouter")
 
 
 @every_start
 def test_a_handler_runs_in_a_worker_and_its_answer_comes_back(backend: StoreBackend, start: str) -> None:
     with pool(start) as workers:
         result = workers.submit(execute_handler, task(backend, "shout"), backend.config).result()
-    assert result.success and result.response_uuid is not None
+    assert result.success and result.response_uuid is not None and result.elapsed_ms > 0
     response = fetch_response(backend, result.response_uuid, [Text])
-    assert (response.payload, response.to) == (Text("HELLO user"), "printer")
+    assert response == HandlerResponse(Text("HELLO user"), to="printer")
 
 
 def test_an_async_handler_runs_in_a_worker(backend: StoreBackend) -> None:
     result = execute_handler(task(backend, "reply"), backend.config)
     assert result.response_uuid is not None
-    response = fetch_response(backend, result.response_uuid, [Text])
-    assert (response.payload, response.is_response) == (Text("olleh"), True)
+    assert fetch_response(backend, result.response_uuid, [Text]) == HandlerResponse.respond(Text("olleh"))
+
+
+def test_a_handler_that_has_nothing_to_say_is_told_by_an_answer_too(backend: StoreBackend) -> None:
+    result = execute_handler_sync(task(backend, "say_nothing"), backend.config)
+    assert result.success and result.response_uuid is not None
+    assert fetch_response(backend, result.response_uuid) is None
+
+
+def test_a_handler_that_does_not_say_what_it_takes_is_told_by_the_task(backend: StoreBackend) -> None:
+    given = task(backend, "take_anything")
+    assert not execute_handler(given, backend.config).success
+    assert execute_handler(replace(given, payload_class_path=f"{__name__}.Text"), backend.config).success
+
+
+def test_a_configuration_may_be_a_mapping(backend: StoreBackend) -> None:
+    assert execute_handler(task(backend, "shout"), asdict(backend.config)).success
+
+
+def test_without_a_configuration_the_backend_of_the_process_is_asked() -> None:
+    reset_shared_backend()
+    assert execute_handler(task(get_shared_backend(), "shout")).success
+    reset_shared_backend()
 
 
 def test_what_a_handler_raises_is_told(backend: StoreBackend) -> None:
     result = execute_handler(task(backend, "fail"), backend.config)
-    assert (result.success, result.response_uuid, result.error) == (False, None, "ValueError: out of ideas")
+    assert (result.success, result.response_uuid, result.error) == (False, None, "out of ideas")
+    assert result.error_traceback is not None and "ValueError: out of ideas" in result.error_traceback
 
 
 def test_task_data_can_be_removed(backend: StoreBackend) -> None:
     given = task(backend, "shout")
-    cleanup_task_data(backend, given.payload_uuid, None)
-    result = execute_handler(given, backend.config)
-    assert not result.success and "there is no task data" in str(result.error)
-    with pytest.raises(NotFound):
-        fetch_response(backend, given.payload_uuid)
+    answer = execute_handler(given, backend.config).response_uuid
+    assert answer is not None
+    cleanup_task_data(backend, given.payload_uuid, given.metadata_uuid, answer)
+    assert backend.buffer_list_threads() == []
+    assert execute_handler(given, backend.config).error == f"Payload not found: {given.payload_uuid}"
+    with pytest.raises(ValueError, match="Response not found"):
+        fetch_response(backend, answer)
 
 
 def test_a_handler_that_does_not_exist_is_told(backend: StoreBackend) -> None:

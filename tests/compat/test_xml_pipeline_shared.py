@@ -7,8 +7,10 @@ import dataclasses
 import multiprocessing
 import os
 import pickle
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +31,7 @@ from strongroom.compat.xml_pipeline.memory.shared_backend import (
     StoreBackend,
     deserialize_slot,
     get_shared_backend,
+    reset_shared_backend,
     serialize_slot,
 )
 from strongroom.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry
@@ -70,6 +73,62 @@ def manager() -> Iterator[StoreBackend]:
     opened = get_shared_backend(BackendConfig("manager"))
     yield opened
     opened.close()
+
+
+# ---- which backend --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def none_yet() -> Iterator[None]:
+    reset_shared_backend()
+    yield
+    reset_shared_backend()
+
+
+@pytest.mark.usefixtures("none_yet")
+def test_an_equal_configuration_gives_the_backend_that_is_there() -> None:
+    for kind in ("memory", "manager"):
+        made = get_shared_backend(BackendConfig(kind))
+        assert get_shared_backend(BackendConfig(kind)) is made is get_shared_backend(made.config)
+    assert get_shared_backend() is get_shared_backend(BackendConfig("memory"))
+
+
+@pytest.mark.usefixtures("none_yet")
+def test_another_configuration_gives_another_backend() -> None:
+    one, other = (get_shared_backend(BackendConfig("memory", max_threads=most)) for most in (1, 2))
+    one.buffer_append("t", b"x")
+    assert other.buffer_list_threads() == []
+
+
+@pytest.mark.usefixtures("none_yet")
+def test_a_closed_backend_is_there_no_more() -> None:
+    first = get_shared_backend()
+    first.close()
+    second = get_shared_backend()
+    reset_shared_backend()
+    assert second is not first and second.closed and get_shared_backend() is not second
+
+
+@pytest.mark.usefixtures("none_yet")
+def test_threads_that_ask_at_once_get_one_backend() -> None:
+    begin = threading.Barrier(8)
+
+    def ask(_: int) -> StoreBackend:
+        begin.wait()
+        return get_shared_backend(BackendConfig("manager"))
+
+    with ThreadPoolExecutor(8) as pool:
+        [made] = {id(one): one for one in pool.map(ask, range(8))}.values()
+    assert made.buffer_append("t", b"x") == 0
+
+
+def test_a_manager_may_be_asked_for_by_the_path_of_its_file(tmp_path: Path) -> None:
+    backend = manager_backend.ManagerBackend(tmp_path / "shared.db", authkey=b"unused")
+    backend.buffer_append("t", b"x")
+    assert backend.info() == {"buffer_threads": 1, "registry_entries": 0}
+    backend.close()
+    with pytest.raises(InvalidInput, match="path of a file"):
+        get_shared_backend(BackendConfig("manager", manager_address=("localhost", 5000)))  # type: ignore[arg-type]
 
 
 # ---- the backend itself ---------------------------------------------------------------------------------------------

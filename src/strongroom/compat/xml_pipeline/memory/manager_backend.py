@@ -12,13 +12,21 @@ from typing import Any
 from strongroom.compat import stores
 from strongroom.compat.xml_pipeline.memory.backend_config import BackendConfig
 from strongroom.compat.xml_pipeline.memory.store_backend import StoreBackend
+from strongroom.errors import InvalidInput
 
 
 class ManagerBackend(StoreBackend):
-    """A backend in a SQLite file that processes of this machine share."""
+    """A backend in a SQLite file that processes of this machine share: by a configuration, or by the file's path."""
 
-    def __init__(self, config: BackendConfig | None = None) -> None:
-        config = config or BackendConfig("manager")
+    def __init__(
+        self, address: str | os.PathLike[str] | BackendConfig | None = None, authkey: bytes | None = None
+    ) -> None:
+        if isinstance(address, BackendConfig):
+            config = address
+        else:
+            config = BackendConfig("manager", manager_address=address, manager_authkey=authkey)
+        if isinstance(config.manager_address, tuple):
+            raise InvalidInput("manager_address is the path of a file; for other machines there is 'redis'")
         if config.manager_address is None:
             folder = tempfile.mkdtemp(prefix="strongroom-shared-")
             # Kept in the configuration, so that whoever is handed it opens the same file.

@@ -41,7 +41,3 @@ class RedisBackend(StoreBackend):
         except Unavailable:
             return False
         return True
-
-    def info(self) -> dict[str, int]:
-        """Count what is kept."""
-        return {"buffer_threads": len(self.buffer_list_threads()), "registry_entries": len(self.registry_list_all())}

@@ -12,8 +12,10 @@ when they are needed, in each process its own. Nothing that is loaded can execut
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from strongroom.compat.stores import LOCK
 from strongroom.compat.xml_pipeline.memory.backend_config import BackendConfig, SharedBackend
 from strongroom.compat.xml_pipeline.memory.manager_backend import ManagerBackend
 from strongroom.compat.xml_pipeline.memory.memory_backend import InMemoryBackend
@@ -31,15 +33,52 @@ __all__ = [
     "StoreBackend",
     "deserialize_slot",
     "get_shared_backend",
+    "reset_shared_backend",
     "serialize_slot",
 ]
 
 
+KINDS: dict[str, Any] = {"memory": InMemoryBackend, "manager": ManagerBackend, "redis": RedisBackend}
+
+# The backends of this process that nobody has closed, each with the configuration by which it was asked for.
+_backends: list[tuple[BackendConfig, StoreBackend]] = []
+
+
 def get_shared_backend(config: BackendConfig | None = None) -> StoreBackend:
-    """Open the backend a configuration names."""
-    kinds: dict[str, Any] = {"memory": InMemoryBackend, "manager": ManagerBackend, "redis": RedisBackend}
-    config = config or BackendConfig()
-    if config.backend_type not in kinds:
-        raise InvalidInput(f"Unknown backend type {config.backend_type!r:.40}; there are {', '.join(kinds)}")
-    made: StoreBackend = kinds[config.backend_type](config)
-    return made
+    """Return this process's backend of a configuration: the one that is there, or a new one.
+
+    Without a configuration it is the first there is, or a new one in memory.
+    """
+    found = _there(config)
+    if found is not None:
+        return found
+    wanted = config or BackendConfig()
+    if wanted.backend_type not in KINDS:
+        raise InvalidInput(f"Unknown backend type {wanted.backend_type!r:.40}; there are {', '.join(KINDS)}")
+    asked = replace(wanted)
+    opened: StoreBackend = KINDS[wanted.backend_type](wanted)  # not under the lock, for which a fork waits
+    with LOCK:
+        found = _there(asked)
+        if found is None:
+            _backends.append((asked, opened))
+            opened.when_closed = _forget_closed
+            return opened
+    opened.close()  # another thread was as quick
+    wanted.manager_address = found.config.manager_address
+    return found
+
+
+def reset_shared_backend() -> None:
+    """Close the backends of this process, so that new ones are made. What other processes share stays."""
+    for _, made in list(_backends):
+        made.close()
+
+
+def _forget_closed() -> None:
+    with LOCK:
+        _backends[:] = [(asked, made) for asked, made in _backends if not made.closed]
+
+
+def _there(config: BackendConfig | None) -> StoreBackend | None:
+    with LOCK:
+        return next((made for asked, made in _backends if config is None or config in (asked, made.config)), None)

@@ -43,12 +43,13 @@ class StoreBackend:
         self._views: dict[tuple[Any, ...], Threads] = {}
         self._ttl: float | None = None
         self._next_sweep = 0.0
-        self._closed = False
+        self.closed = False
+        self.when_closed: Callable[[], None] = lambda: None
 
     @contextmanager
     def using(self) -> Iterator[Context]:
         """Offer the store's context. It may be another one after a fork, so nobody keeps it."""
-        if self._closed:
+        if self.closed:
             raise Closed("this backend is closed")
         with self._using() as ctx:
             if self._context is not ctx:
@@ -186,8 +187,13 @@ class StoreBackend:
         for uuid in self.registry_list_all():
             self.registry_delete(uuid)
 
+    def info(self) -> dict[str, int]:
+        """Count what is kept."""
+        return {"buffer_threads": len(self.buffer_list_threads()), "registry_entries": len(self.registry_list_all())}
+
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
+        self.when_closed()
 
 
 class _StoredSource(msgspec.Struct, frozen=True):
