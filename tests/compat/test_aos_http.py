@@ -480,6 +480,14 @@ def test_other_refusals_of_the_documented_update_are_told_in_its_answer(client: 
     assert "colour" in answer.json()["error"]
 
 
+def test_an_expectation_that_is_no_sequence_number_is_told_in_the_answer_too(
+    client: TestClient, documented: str
+) -> None:
+    answer = client.patch(f"/runs/{documented}", json={"patch": {"status": "BUSY"}, "expected_seq": -1})
+    assert (answer.status_code, answer.json()["ok"]) == (200, False)
+    assert answer.json()["error"].startswith("patch schema: ")
+
+
 def test_memories_of_a_documented_run_are_committed_freely(client: TestClient, documented: str) -> None:
     batch_id = propose(client, documented, mcr("AI was first proposed in 1956"))
     answer = client.post(f"/runs/{documented}/memory/commit", json={"batch_id": batch_id}).json()

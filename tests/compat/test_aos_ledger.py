@@ -81,7 +81,7 @@ def test_a_sequence_id_that_is_not_the_next_one_is_refused(tmp_path: Path, wrong
 )
 def test_what_is_not_an_event_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     result = FileLedger(tmp_path / "run.jsonl").append(event(**wrong))
-    assert not result.ok and str(result.error).startswith("event schema: ")
+    assert not result.ok and str(result.error).startswith("schema: ")
 
 
 def test_opening_a_ledger_creates_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
-from strongroom.compat.aos_context.memory import InMemoryMemoryStore, MemoryStore, StoredMemory
+from strongroom.compat.aos_context.memory import CommitResult, InMemoryMemoryStore, MemoryStore, StoredMemory
 from strongroom.compat.aos_context.memory_qdrant import QdrantMemoryStore
 from strongroom.compat.aos_context.validation import ValidationError, validate_instance
 from strongroom.errors import Conflict
@@ -320,3 +320,22 @@ def test_without_an_address_memories_are_under_the_runs_root(tmp_path: Path, mon
     known(memory, mcr())
     assert (tmp_path / "runs" / "strongroom.db").exists()
     client.close()
+
+
+def test_a_batch_that_was_refused_is_unknown(memory: StoredMemory) -> None:
+    refused: Any = memory.propose([{"op": "add"}], scope_filters={})
+    assert memory.commit(refused.batch_id) == CommitResult(False, None, "unknown batch_id")
+
+
+def test_no_query_lists(memory: StoredMemory) -> None:
+    nothing: Any = None
+    known(memory, mcr())
+    assert memory.search(nothing, filters={}) == memory.search("", filters={}) != []
+
+
+@pytest.mark.parametrize("query", ["", "sky"])
+@pytest.mark.parametrize("top_k", [0, -1])
+def test_less_than_one_item_is_no_search(memory: StoredMemory, query: str, top_k: int) -> None:
+    known(memory, mcr())
+    with pytest.raises(ValueError, match="top_k"):
+        memory.search(query, filters={}, top_k=top_k)

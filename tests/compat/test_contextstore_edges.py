@@ -116,7 +116,8 @@ async def test_what_is_told_of_a_message_without_a_role_names_none() -> None:
 
 
 async def test_an_embedder_that_returns_no_numbers_is_told_which_vector_is_none() -> None:
-    config = SessionStoreConfig(auto_embed=True, embed_fn=lambda texts: [["a"]] * len(texts))  # type: ignore[list-item]
+    vectors: Any = [["a"]]
+    config = SessionStoreConfig(auto_embed=True, embed_fn=lambda texts: vectors)
     store = SessionStore(InMemoryMemory(), InMemoryEmbeddingStore(), config)
     with pytest.raises(ValueError, match="vector 0 holds non-numeric values"):
         await store.save_context("s", [{"id": "1", "role": "user", "content": "hello"}])

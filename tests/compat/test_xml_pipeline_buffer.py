@@ -75,8 +75,9 @@ def test_a_message_needs_to_be_for_somebody(buffer: ContextBuffer) -> None:
 
 
 def test_nobody_may_have_sent_a_message_that_stays_in_its_process(buffer: ContextBuffer) -> None:
-    slot = buffer.append("t", Greeting("hello"), None, "router")  # type: ignore[arg-type]
-    assert (slot.from_id, slot.to_id) == (None, "router")
+    nobody: Any = None
+    slot = buffer.append("t", Greeting("hello"), nobody, "router")
+    assert (slot.from_id, slot.to_id) == (nobody, "router")
 
 
 def test_a_slot_tells_everything_about_its_message(buffer: ContextBuffer) -> None:

@@ -61,7 +61,7 @@ class FileLedger:
         told = {"sequence_id": None, **event} if isinstance(event, dict) else event
         result = validate_instance("ledger_event", told)
         if not result.ok:
-            return LedgerAppendResult(False, None, f"event schema: {result.error}")
+            return LedgerAppendResult(False, None, f"schema: {result.error}")
         location = _locations.of_ledger(self.path)
         try:
             if told["event_type"] not in BOTH:
@@ -71,7 +71,7 @@ class FileLedger:
                     self._adopt(ctx)
                 return LedgerAppendResult(True, self._append(ctx, location, told))
         except InvalidInput as problem:
-            return LedgerAppendResult(False, None, f"event schema: {problem}")
+            return LedgerAppendResult(False, None, f"schema: {problem}")
         except Conflict as lost:
             wrong = f"sequence_id {told['sequence_id']} is not the next one, {lost.actual + 1}; nothing was appended"
             return LedgerAppendResult(False, None, wrong)

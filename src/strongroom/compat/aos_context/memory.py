@@ -105,6 +105,9 @@ class StoredMemory(MemoryStore):
 
     def search(self, query: str, *, filters: dict[str, Any] | None = None, top_k: int = 8) -> list[dict[str, Any]]:
         """Return the items that answer a query best. An empty query lists; `status` may be any of the three."""
+        query = query or ""
+        if top_k < 1:
+            raise InvalidInput(f"top_k must be 1 or more, not {top_k!r:.40}", path="top_k")
         narrowed: dict[str, Any] = {name: value for name, value in (filters or {}).items() if value is not None}
         status = narrowed.pop("status", "active")
         if status not in STATUSES:
@@ -134,6 +137,8 @@ class StoredMemory(MemoryStore):
 
     def commit(self, batch_id: str, *, run_id: str | None = None) -> CommitResult:
         """Make a whole batch known, once. Committing it again gives the same answer."""
+        if not isinstance(batch_id, str):  # what `propose` returned for a batch that it refused
+            return CommitResult(False, None, "unknown batch_id")
         try:
             with self.using() as ctx:
                 done = self.memories(ctx).commit(batch_id, reviewer=ACTOR, run_id=run_id)

@@ -128,7 +128,7 @@ class StartResponse(BaseModel):
 
 class UpdateRequest(BaseModel):
     patch: dict[str, Any]
-    expected_seq: int = Field(ge=0)
+    expected_seq: int
 
 
 class UpdateResponse(BaseModel):

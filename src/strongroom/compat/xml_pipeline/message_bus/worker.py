@@ -114,22 +114,12 @@ def cleanup_task_data(
 def execute_handler(task: WorkerTask, backend_config: BackendConfig | Mapping[str, Any] | None = None) -> WorkerResult:
     """Run a handler on its message. What it raises is told, not raised: a worker stays for the next task."""
     began = time.monotonic()
-
-    def result(success: bool, *told: str | None) -> WorkerResult:
-        return WorkerResult(success, *told, elapsed_ms=(time.monotonic() - began) * 1000)
-
     try:
-        config = BackendConfig(**backend_config) if isinstance(backend_config, Mapping) else backend_config
-        backend, handler = get_shared_backend(config), named(task.handler_path)
-        types = [named(task.payload_class_path)] if task.payload_class_path else _taken(handler)
-        response = handler(*fetch_task_data(backend, task.payload_uuid, task.metadata_uuid, types))
-        if inspect.isawaitable(response):
-            response = asyncio.run(_awaited(response))
-        if response is not None and not isinstance(response, HandlerResponse):
-            response = HandlerResponse.respond(response)
-        return result(True, store_response(backend, response))
+        result = WorkerResult(True, _executed(task, backend_config))
     except Exception as problem:
-        return result(False, None, str(problem) or type(problem).__name__, traceback.format_exc())
+        result = WorkerResult(False, None, str(problem) or type(problem).__name__, traceback.format_exc())
+    result.elapsed_ms = (time.monotonic() - began) * 1000
+    return result
 
 
 def execute_handler_sync(
@@ -205,6 +195,18 @@ def named(path: str) -> Any:
 
 async def _awaited(response: Any) -> Any:
     return await response
+
+
+def _executed(task: WorkerTask, backend_config: BackendConfig | Mapping[str, Any] | None) -> str:
+    config = BackendConfig(**backend_config) if isinstance(backend_config, Mapping) else backend_config
+    backend, handler = get_shared_backend(config), named(task.handler_path)
+    types = [named(task.payload_class_path)] if task.payload_class_path else _taken(handler)
+    response = handler(*fetch_task_data(backend, task.payload_uuid, task.metadata_uuid, types))
+    if inspect.isawaitable(response):
+        response = asyncio.run(_awaited(response))
+    if response is not None and not isinstance(response, HandlerResponse):
+        response = HandlerResponse.respond(response)
+    return store_response(backend, response)
 
 
 def _taken(handler: Any) -> list[type]:
