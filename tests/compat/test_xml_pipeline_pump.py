@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from strongroom.compat.xml_pipeline.llm import BackendError, LLMRequest, LLMResponse, complete, use_model
-from strongroom.compat.xml_pipeline.memory.backend_config import load_sections
+from strongroom.compat.xml_pipeline.memory.backend_config import ProcessPoolConfig, load_sections
 from strongroom.compat.xml_pipeline.memory.context_buffer import BufferSlot, get_context_buffer, reset_context_buffer
 from strongroom.compat.xml_pipeline.message_bus import (
     ConfigLoader,
@@ -221,6 +222,19 @@ async def test_a_cpu_bound_handler_runs_in_another_process() -> None:
     assert [slot.payload for slot in everything() if slot.to_id == "user"] == [Shout("HIHIHI")]
 
 
+def where(payload: Shout, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(Shout(str(os.getpid())))
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_cpu_bound_handler_runs_in_its_pumps_process_if_there_is_to_be_no_pool(enabled: bool) -> None:
+    pump = pump_of(listener("asked", Shout, where, cpu_bound=True), process_pool=ProcessPoolConfig(enabled=enabled))
+    await pump.inject(message(Shout("hi"), "asked", "t-6"), "t-6", "user")
+    await drained(pump)
+    [answer] = [slot.payload.text for slot in everything() if slot.to_id == "user"]
+    assert (answer != str(os.getpid())) is enabled
+
+
 async def test_a_pump_runs_until_it_is_shut_down_also_with_a_message_queued() -> None:
     seen = asyncio.Event()
 
@@ -277,6 +291,7 @@ backend:
   redis_prefix: "mine:"
   redis_ttl: 60
 process_pool:
+  enabled: true
   workers: 3
   max_tasks_per_child: 50
 listeners:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -267,9 +268,26 @@ def test_sweeping_ends_what_waited(backend: StoreBackend) -> None:
     backend.buffer_append("t", b"x")
     assert tuple(backend.sweep()) == ()
     assert backend.buffer_thread_len("t") == 1
-    backend.config.redis_ttl = 0
+    instant: Any = 1e-6
+    backend.config.redis_ttl = instant
     assert tuple(backend.sweep()) == ("t",)
     assert backend.buffer_append("t", b"y") == 1
+
+
+@pytest.mark.parametrize("never", [0, None])
+def test_without_a_time_to_live_no_thread_ends(backend: StoreBackend, never: int | None) -> None:
+    backend.config.redis_ttl = never
+    backend.buffer_append("t", b"x")
+    assert (tuple(backend.sweep()), backend.buffer_thread_len("t")) == ((), 1)
+
+
+def test_on_redis_a_time_to_live_of_0_is_for_ever(redis: str) -> None:
+    backend = redis_backend.RedisBackend(redis, f"xp:{os.urandom(4).hex()}:", ttl=0)
+    backend.buffer_append("t", b"x")
+    assert backend.buffer_get_thread("t") == [b"x"]
+    assert backend.info() == {"buffer_threads": 1, "registry_entries": 0, "ttl_seconds": 0}
+    assert (backend.url, backend.ttl) == (redis, 0)
+    backend.close()
 
 
 def test_on_redis_a_thread_ends_by_itself_within_a_bounded_time(redis: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,8 +407,9 @@ def test_each_backend_is_had_from_the_module_that_has_always_held_it(redis: str)
         assert ThreadRegistry(backend).is_shared and not ThreadRegistry().is_shared
         backend.registry_set("a.b", "id-1")
         assert (backend.buffer_list_threads(), backend.registry_list_all()) == (["t"], {"id-1": "a.b"})
+        assert {"buffer_threads": 1, "registry_entries": 1}.items() <= backend.info().items()
         if isinstance(backend, redis_backend.RedisBackend):
-            assert backend.ping() and backend.info() == {"buffer_threads": 1, "registry_entries": 1}
+            assert backend.ping() and backend.info()["ttl_seconds"] == 300
             assert (backend.config.redis_prefix, backend.config.redis_ttl) == (prefix, 300)
         backend.close()
 

@@ -6,6 +6,7 @@ backend:
   redis_url: redis://localhost:6379
   redis_ttl: 3600
 process_pool:
+  enabled: true
   workers: 4
   max_tasks_per_child: 100
 ```
@@ -40,7 +41,7 @@ _SHORT = {
 
 @dataclass
 class BackendConfig:
-    """Which store, and its limits. On Redis, threads end that nobody has written to for `redis_ttl` seconds."""
+    """Which store, and its limits. On Redis, threads end that nobody has written to for `redis_ttl` seconds; 0 is never."""
 
     backend_type: Literal["memory", "manager", "redis"] = "memory"
     redis_url: str = "redis://localhost:6379"
@@ -75,10 +76,14 @@ class SharedBackend(Protocol):
 
 @dataclass
 class ProcessPoolConfig:
-    """How many processes run CPU-bound handlers, and after how many messages each is replaced."""
+    """Whether CPU-bound handlers run in processes of their own, how many, and after how many messages each is replaced.
 
-    workers: int | None = None
-    max_tasks_per_child: int | None = None
+    None is as many as there are processors, and never.
+    """
+
+    enabled: bool = True
+    workers: int | None = 4
+    max_tasks_per_child: int | None = 100
 
 
 def load_sections(path: str | os.PathLike[str]) -> tuple[BackendConfig, ProcessPoolConfig]:

@@ -29,7 +29,8 @@ class RedisBackend(StoreBackend):
             config = BackendConfig("redis", redis_url=url, redis_prefix=prefix, redis_ttl=ttl)
         space = config.redis_prefix or "default"
         super().__init__(lambda: stores.using(config.redis_url, space), config)
-        self._ttl = config.redis_ttl
+        self.url, self.prefix, self.ttl = config.redis_url, config.redis_prefix, config.redis_ttl
+        self._ttl = config.redis_ttl or None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RedisBackend, (self.config,)
@@ -41,3 +42,7 @@ class RedisBackend(StoreBackend):
         except Unavailable:
             return False
         return True
+
+    def info(self) -> dict[str, int]:
+        """Count what is kept, and say for how long."""
+        return {**super().info(), "ttl_seconds": self.ttl or 0}

@@ -133,13 +133,13 @@ class StoreBackend:
             self.buffer_delete_thread(thread_id)
 
     def sweep(self) -> Sequence[str]:
-        """End the threads that nobody has written to for `redis_ttl` seconds; return their ids.
+        """End the threads that nobody has written to for `redis_ttl` seconds; return their ids. With 0 none ever ends.
 
         On Redis every call sees to that, at most a minute late. Redis' own expiry would take a thread's messages and
         leave what counts them.
         """
         ttl = self.config.redis_ttl
-        if ttl is None:
+        if not ttl:
             return ()
         self._next_sweep = time.monotonic() + min(SWEEP_SECONDS, max(ttl / 10, 0.1))
         with self.using() as ctx:

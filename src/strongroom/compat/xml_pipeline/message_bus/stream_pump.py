@@ -231,7 +231,7 @@ class StreamPump:
 
     async def _called(self, listener: Listener, payload: Any, metadata: HandlerMetadata) -> Any:
         async with self._per_agent.get(listener.name) or nullcontext():
-            if listener.cpu_bound:
+            if listener.cpu_bound and self.config.process_pool.enabled:
                 types = [one.payload_class for one in self.listeners.values()]
                 return await self._workers.call(listener, payload, metadata, types)
             response = listener.handler(payload, metadata)
