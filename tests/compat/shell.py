@@ -18,7 +18,6 @@ from tests.missing import NotHad, had_or_skip
 from tests.servers.valkey import free_port
 
 PATIENCE_SECONDS = 60
-APP = "strongroom.compat.aos_context.api.main:app"
 
 
 class Shell:
@@ -33,10 +32,10 @@ class Shell:
         self._server: subprocess.Popen[bytes] | None = None
 
     def serve(self, environment: str, command: str) -> None:
-        """Start the documented server in the documented environment, on a port that is free."""
+        """Start a server in an environment, on a port that is free, and wait until it answers."""
         had_or_skip(_curl)
         self._address = f"127.0.0.1:{free_port()}"
-        script = f"{environment}\n{ours(command, app=APP, port=self._address.split(':')[1])}\n"
+        script = f"{environment}\n{ours(command, port=self._address.split(':')[1])}\n"
         with (self._folder / "server.log").open("wb") as log:
             self._server = subprocess.Popen(
                 ["sh", "-c", script],

@@ -10,7 +10,11 @@ import pytest
 
 from strongroom.compat.xml_pipeline.memory.context_buffer import ContextBuffer
 from strongroom.compat.xml_pipeline.memory.shared_backend import BackendConfig, get_shared_backend
-from strongroom.compat.xml_pipeline.message_bus.thread_registry import ThreadRegistry, get_registry
+from strongroom.compat.xml_pipeline.message_bus.thread_registry import (
+    ThreadRegistry,
+    get_registry,
+    reset_registry,
+)
 
 earlier = import_module("strongroom.compat.agentserver.message_bus.thread_registry")  # under its earlier name
 
@@ -149,3 +153,10 @@ def test_the_dump_shows_every_chain(registry: ThreadRegistry) -> None:
 
 def test_a_process_has_one_registry() -> None:
     assert get_registry() is get_registry() is earlier.get_registry()
+
+
+def test_a_process_has_one_registry_until_it_is_reset() -> None:
+    first = get_registry()
+    assert get_registry() is first
+    reset_registry()
+    assert get_registry() is not first

@@ -41,7 +41,10 @@ _SHORT = {
 
 @dataclass
 class BackendConfig:
-    """Which store, and its limits. On Redis, threads end that nobody has written to for `redis_ttl` seconds; 0 is never."""
+    """Which store, and its limits.
+
+    On Redis, threads end that nobody has written to for `redis_ttl` seconds; 0 is never.
+    """
 
     backend_type: Literal["memory", "manager", "redis"] = "memory"
     redis_url: str = "redis://localhost:6379"

@@ -230,3 +230,10 @@ def get_registry(backend: SharedBackend | None = None) -> ThreadRegistry:
         if _registry is None:
             _registry = ThreadRegistry(backend)
         return _registry
+
+
+def reset_registry() -> None:
+    """Let the next `get_registry` make a new one. What other processes share stays."""
+    global _registry
+    with LOCK:
+        _registry = None
