@@ -339,3 +339,10 @@ def test_less_than_one_item_is_no_search(memory: StoredMemory, query: str, top_k
     known(memory, mcr())
     with pytest.raises(ValueError, match="top_k"):
         memory.search(query, filters={}, top_k=top_k)
+
+
+def test_a_store_says_where_its_vectors_are(tmp_path: Path) -> None:
+    client = QdrantClient(":memory:")
+    store = QdrantMemoryStore(client, "memories", embed, address=tmp_path / "memories.db")
+    assert (store.client, store.collection_name, store.embedding_fn) == (client, "memories", embed)
+    client.close()

@@ -77,6 +77,7 @@ class QdrantMemoryStore(IndexedMemory):
         *,
         address: str | os.PathLike[str] | None = None,
     ) -> None:
+        self.client, self.collection_name, self.embedding_fn = client, collection_name, embedding_fn
         where = os.fspath(address or os.environ.get("STRONGROOM_URL") or default_store())
         name = getattr(embedding_fn, "__qualname__", type(embedding_fn).__qualname__)
         embedder = Embedder(lambda texts: [embedding_fn(text) for text in texts], name=name)
