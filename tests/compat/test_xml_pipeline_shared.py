@@ -158,6 +158,13 @@ def test_a_thread_is_deleted_once(backend: StoreBackend) -> None:
     assert backend.buffer_get_thread("t") == []
 
 
+def test_bytes_are_counted_from_the_oldest_that_is_there(backend: StoreBackend) -> None:
+    for _ in range(2):
+        assert [backend.buffer_append("t", part) for part in (b"a", b"b")] == [0, 1]
+        assert [backend.buffer_get_slot("t", index) for index in (0, 1, 2, -1)] == [b"a", b"b", None, None]
+        backend.buffer_clear()
+
+
 def test_clearing_leaves_no_thread(backend: StoreBackend) -> None:
     for name in "ab":
         backend.buffer_append(name, b"x")
@@ -271,7 +278,7 @@ def test_sweeping_ends_what_waited(backend: StoreBackend) -> None:
     instant: Any = 1e-6
     backend.config.redis_ttl = instant
     assert tuple(backend.sweep()) == ("t",)
-    assert backend.buffer_append("t", b"y") == 1
+    assert backend.buffer_thread_len("t") == 0
 
 
 @pytest.mark.parametrize("never", [0, None])

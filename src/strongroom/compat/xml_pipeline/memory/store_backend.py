@@ -19,8 +19,9 @@ from strongroom.codec import encode
 from strongroom.compat.xml_pipeline.memory.backend_config import BackendConfig
 from strongroom.compat.xml_pipeline.memory.slots import HEADER_FIELDS, BufferSlot, Header, SlotMetadata, serialize_slot
 from strongroom.errors import BudgetExceeded, Closed
+from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.values import Slot
-from strongroom.store import Commit, Delete, Get, Key, Put, Scan, ask, new_id
+from strongroom.store import Commit, Delete, Get, Key, Put, Range, Scan, ask, new_id
 
 CHAIN_OF, ID_OF = "xp_chain_of", "xp_id_of"
 SWEEP_SECONDS = 60.0  # how long after its time a thread may still be seen, at most
@@ -90,21 +91,30 @@ class StoreBackend:
         return threads.append(thread_id, payload, from_id=header.from_id, to_id=header.to_id, metadata=metadata)
 
     def buffer_append(self, thread_id: str, slot_data: bytes) -> int:
-        """Add bytes to a thread and return the index they got: nobody else has it."""
+        """Add bytes to a thread and return their place in what `buffer_get_thread` returns: nobody else has it."""
         with self.threads() as threads:
             try:
-                return threads.append(thread_id, SlotBytes(slot_data), from_id="backend").index
+                index = threads.append(thread_id, SlotBytes(slot_data), from_id="backend").index
             except BudgetExceeded as full:
                 raise MemoryError(f"Thread {thread_id} exceeded max slots ({full.limit})") from None
+            return index - self._first(thread_id) if index else 0
 
     def buffer_get_thread(self, thread_id: str) -> list[bytes]:
         with self.threads() as threads:
             return [_data(slot) for slot in threads.get(thread_id)]
 
     def buffer_get_slot(self, thread_id: str, index: int) -> bytes | None:
+        if index < 0:
+            return None
         with self.threads() as threads:
-            found = threads.get(thread_id).slice(index, index + 1) if index >= 0 else []
+            place = self._first(thread_id) + index
+            found = threads.get(thread_id).slice(place, place + 1)
             return _data(found[0]) if found else None
+
+    def _first(self, thread_id: str) -> int:
+        """Return the index of the oldest slot: a thread that ended and came back goes on counting."""
+        with self.using() as ctx:
+            return ask(ctx.store, Range(Key(ctx.space, THREAD, thread_id), 0, 0)).first
 
     def buffer_thread_len(self, thread_id: str) -> int:
         with self.threads() as threads:
