@@ -112,6 +112,7 @@ session_priority_6          yes     yes     yes       yes
 session_priority_7          yes     yes     yes       yes
 session_priority_8          yes     yes     yes       yes
 session_priority_9          yes     yes     yes       yes
+session_rest                -       -       -         yes
 session_summary             yes     yes     yes       yes
 session_vector              yes     yes     yes       yes
 staging                     -       -       -         yes

@@ -16,7 +16,7 @@ import strongroom
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.services.sessions import erasure
 from strongroom.services.sessions import writes as session_writes
-from strongroom.store import Answer, AnyQuestion, Commit, Key, Range, Receipt, Slice
+from strongroom.store import Answer, AnyQuestion, Commit, Key, Range, Receipt, Scan, Slice
 from strongroom.tokens import Custom
 
 HELLO = {"role": "user", "content": "Hello!"}
@@ -305,7 +305,7 @@ class Killed(Exception):
 async def half_deleted(ctx: Any, monkeypatch: pytest.MonkeyPatch, commit_id: str | None = None) -> Any:
     """Delete a session of ten messages, three at a time, and die after the first step; return its handle."""
     monkeypatch.setattr(session_writes, "DELETED_AT_ONCE", 3)
-    session = await ctx.sessions.open("s")
+    session = await ctx.sessions.open("s", user_id="ana")
     await session.append([{**HELLO, "id": f"m{n}"} for n in range(10)])
 
     async def die(*_: Any) -> None:
@@ -323,6 +323,14 @@ async def stored(ctx: Any) -> int:
     found = ctx.store.read([Range(Key("default", "message", "s"))])
     [part] = await found if inspect.isawaitable(found) else found
     return len(part.records)
+
+
+async def rests(ctx: Any) -> tuple[Any, ...]:
+    """Return what deletions have still to do."""
+    found = ctx.store.read([Scan("default", "session_rest")])
+    [part] = await found if inspect.isawaitable(found) else found
+    documents: tuple[Any, ...] = part.documents
+    return documents
 
 
 async def test_a_long_session_is_gone_at_once_and_its_messages_before_delete_returns(
@@ -358,6 +366,44 @@ async def test_a_killed_deletion_is_finished_by_deleting_once_more(ctx: Any, mon
         await session.delete()
     with pytest.raises(NotFound, match="no session 's'; nothing changed"):
         await ctx.sessions.delete("s")
+
+
+async def test_a_killed_deletion_is_finished_by_whoever_deletes_next(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await half_deleted(ctx, monkeypatch)
+    await ctx.sessions.open("other", user_id="ben")
+    assert await stored(ctx) == 4  # whoever creates one goes on a little
+    await ctx.sessions.open("other")
+    assert await stored(ctx) == 4
+    await ctx.sessions.delete("other")
+    assert await stored(ctx) == 0
+    assert await rests(ctx) == ()
+
+
+async def test_whoever_creates_sessions_finishes_a_killed_deletion_too(
+    ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await half_deleted(ctx, monkeypatch)
+    for _ in range(4):
+        await ctx.sessions.open()
+    assert await stored(ctx) == 0
+    assert await rests(ctx) == ()
+
+
+async def test_what_a_killed_deletion_left_goes_with_its_owner(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await half_deleted(ctx, monkeypatch)
+    assert (await ctx.erase(user_id="ana", by="ben")).messages == 7
+    assert await stored(ctx) == 0
+    assert await rests(ctx) == ()
+
+
+async def test_a_session_deleted_twice_leaves_nothing_though_both_were_killed(
+    ctx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await half_deleted(ctx, monkeypatch)
+    await half_deleted(ctx, monkeypatch)
+    (await ctx.sessions.open("other"), await ctx.sessions.delete("other"))
+    assert await stored(ctx) == 0
+    assert await rests(ctx) == ()
 
 
 async def test_what_a_killed_deletion_left_is_erased_with_the_whole_session(

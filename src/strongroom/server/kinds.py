@@ -60,6 +60,7 @@ SHOWN = frozenset(
 KEPT = frozenset(
     {
         staging.KIND,
+        sessions.REST,
         files.TREE,
         memories.STAGED,
         memories.DECIDED,

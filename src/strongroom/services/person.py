@@ -1,10 +1,11 @@
 """Erasing a person: everything of one owner, in bounded commits, with a receipt.
 
-A person's are the memories that name the user, the sessions that were opened for the user, and what was learnt from
-those for anybody else. They go in an order that a kill cannot harm: whatever is left is still found by its owner, and
-calling again finishes it. First the sessions are closed: from then on nothing of them is shown, and nobody learns from
-them any more. Then go the memories, those of the user and those that cite one of the sessions. Then the messages; and
-last of each session its document, which says whose it is. All of it is done over again until nothing is found.
+A person's are the memories that name the user, the sessions that were opened for the user, what a killed deletion left
+of one, and what was learnt from those for anybody else. They go in an order that a kill cannot harm: whatever is left
+is still found by its owner, and calling again finishes it. First the sessions are closed: from then on nothing of them
+is shown, and nobody learns from them any more. Then go the memories, those of the user and those that cite one of the
+sessions. Then the messages; and last of each session its document, which says whose it is. All of it is done over again
+until nothing is found.
 
 Each of these commits puts on record that what it takes away is still to leave the store's files. The last one, which
 also writes down what was erased, cleans them once for all.
@@ -29,7 +30,7 @@ from strongroom.services.memories.erasure import Cleared, Target, noted, recalle
 from strongroom.services.memories.learning import session_source
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.sessions.beside import Taking
-from strongroom.services.sessions.erasure import close, remove
+from strongroom.services.sessions.erasure import close, erase_rests, remove
 from strongroom.services.sessions.state import OWNER, SESSION
 from strongroom.store import Delete, Document, Receipt, Scan, require_name
 from strongroom.values import moment
@@ -82,6 +83,7 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
             for id in found:
                 await _forget_learning(scope, id)
                 messages += await remove(scope, id)
+            messages += await erase_rests(scope, user_id)
             await owned.of_owner(user_id)
             sessions += len(found)
         memories = tuple(dict.fromkeys(id for one in cleared for id in one.memories))

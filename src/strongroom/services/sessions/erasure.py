@@ -2,8 +2,10 @@
 
 Deleting a session: gone at once, its messages in steps. The first commit removes the document, so that nobody sees the
 session any more, and with it the oldest messages. Those of a long session follow in commits of their own, because one
-that removes a million would keep every other writer waiting. Should the process die in between, what is left cannot be
-seen, and a repeat removes it: with the id of the first call, or by deleting the session once more.
+that removes a million would keep every other writer waiting. Until they are gone a small document says how far they
+are to be removed, and whose they were. Should the process die in between, what is left cannot be seen, and whoever
+comes next removes it: a repeat, whoever deletes a session of this space, a piece of it whoever opens a new one, and
+whoever erases its owner.
 
 Erasing a session, for whoever erases its owner: the other way round, because its document says whose it is. First it is
 closed: nothing of it is shown any more, nor of what is still appended, and nothing more is made of it or learnt from
@@ -16,12 +18,13 @@ and comes to store it only now is refused. Their places and times stay. Copies i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from msgspec import structs
 
 from strongroom.codec import encode
-from strongroom.errors import CommitUnknown
+from strongroom.errors import CommitUnknown, Damaged, StrongroomError
 from strongroom.operations import (
     NOTHING,
     OURS,
@@ -45,6 +48,7 @@ from strongroom.services.sessions.state import (
     NEVER,
     NOTHING_SHOWN,
     OWNER,
+    REST,
     SESSION,
     SUMMARY,
     VECTOR,
@@ -59,7 +63,23 @@ from strongroom.services.sessions.state import (
 )
 from strongroom.services.sessions.view import PAGE, View, both, missing
 from strongroom.services.sessions.writes import Decision
-from strongroom.store import EXISTS, Delete, Erase, Expect, Get, Put, Range, Receipt, Truncate, Write
+from strongroom.store import (
+    EXISTS,
+    Delete,
+    Document,
+    Erase,
+    Expect,
+    Get,
+    Key,
+    Put,
+    Range,
+    Receipt,
+    Scan,
+    Truncate,
+    Write,
+)
+
+Step = Callable[[Scope, Key, Callable[[], Awaitable[Plan[bool]]]], Awaitable[bool]]
 
 
 async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
@@ -70,13 +90,18 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
         document, end = await scope.read(*both(scope, session_id))
         if document is not None:
             await Taking(scope).of_session(session_id)
-        expects, gone = await its_own(scope, session_id, end.length)
+        expects, own = await its_own(scope, session_id, end.length)
         if document is not None:
-            whole = [*writes.deleting(scope, session_id, end.first), *gone]
-            return Plan([Expect(key, EXISTS), *expects], whole, itself)
-        if end.first == end.length and not gone:
+            gone = [*writes.deleting(scope, session_id, end.first), *own]
+            if end.length <= end.first + writes.DELETED_AT_ONCE:
+                return Plan([Expect(key, EXISTS), *expects], gone, itself)
+            owner = {OWNER: document.tags[OWNER]} if OWNER in document.tags else {}
+            rest = Put(scope.key(REST, session_id), encode(end.length), owner)
+            as_seen = [Expect(key, document.version), Expect(stream, end.length), *expects]
+            return Plan(list(dict.fromkeys(as_seen)), [*gone, rest], itself)
+        if end.first == end.length and not own:
             raise missing(session_id)
-        left: list[Write] = [Truncate(stream, end.first + writes.DELETED_AT_ONCE), *gone]
+        left: list[Write] = [Truncate(stream, end.first + writes.DELETED_AT_ONCE), *own]
         return Plan([Expect(key, 0), *expects], left, itself)
 
     receipt = await perform(scope, Operation("sessions.delete", key, NOTHING, commit_id), attempt, again)
@@ -87,6 +112,28 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
     except CommitUnknown as problem:
         problem.commit_id = OURS + receipt.id if commit_id is None else commit_id
         raise
+    with suppress(StrongroomError):  # what others left is none of our caller's business
+        async for page in scope.pages(Scan(scope.space, REST)):
+            for one in page:
+                await _rest(scope, one.key.id, _stop(one))
+
+
+async def remove_some(scope: Scope) -> None:
+    """Go on a little with a deletion that somebody did not finish."""
+    with suppress(StrongroomError):  # whoever comes next may have better luck
+        for one in (await scope.get(Scan(scope.space, REST, limit=1))).documents:
+            await _one_step(scope, one.key.id, _stop(one), step)
+
+
+async def erase_rests(scope: Scope, user_id: str) -> int:
+    """Erase what is left of deleted sessions of a user; return how many messages that were."""
+    count = 0
+    async for page in scope.pages(Scan(scope.space, REST, {OWNER: user_id})):
+        for one in page:
+            first = (await scope.get(Range(scope.key(MESSAGE, one.key.id), 0, 0))).first
+            count += max(0, _stop(one) - first)
+            await _rest(scope, one.key.id, _stop(one), erases=True)
+    return count
 
 
 async def erase_all(scope: Scope, session_id: str) -> Plan[Receipt]:
@@ -198,13 +245,30 @@ async def _own_ids(view: View, stretches: Sequence[tuple[int, int]]) -> AsyncIte
 
 async def _rest(scope: Scope, session_id: str, stop: int, *, erases: bool = False) -> None:
     """Remove messages up to where the session ended: one that was opened anew meanwhile keeps what is its own."""
+    while not await _one_step(scope, session_id, stop, erasing_step if erases else step):
+        pass
+
+
+async def _one_step(scope: Scope, session_id: str, stop: int, make: Step) -> bool:
+    """Remove some messages of those up to where the session ended; tell whether they were the last."""
     stream = scope.key(MESSAGE, session_id)
 
     async def attempt() -> Plan[bool]:
-        first = (await scope.get(Range(stream, 0, 0))).first
-        if first >= stop:
-            return Plan((), (), lambda _: True)
-        return Plan((), [Truncate(stream, min(first + writes.DELETED_AT_ONCE, stop))], lambda _: False)
+        end, rest = await scope.read(Range(stream, 0, 0), Get(scope.key(REST, session_id)))
+        cut = min(end.first + writes.DELETED_AT_ONCE, stop)
+        gone: list[Write] = [Truncate(stream, cut)] if end.first < stop else []
+        if cut < stop:
+            return Plan((), gone, lambda _: False)
+        if rest is None or _stop(rest) > stop:  # somebody has opened it anew, and deleted it too
+            return Plan((), gone, lambda _: True)
+        return Plan([Expect(rest.key, rest.version)], [*gone, Delete(rest.key)], lambda _: True)
 
-    while not await (erasing_step(scope, stream, attempt) if erases else step(scope, stream, attempt)):
-        pass
+    return await make(scope, stream, attempt)
+
+
+def _stop(rest: Document) -> int:
+    """Return up to where messages of a deleted session are to be removed."""
+    stop = rest.value.load()
+    if not isinstance(stop, int):
+        raise Damaged(f"what is left of session {rest.key.id!r} is not told by a number", reason="corrupt")
+    return stop

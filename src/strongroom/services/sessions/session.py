@@ -301,7 +301,7 @@ class AsyncSession(SessionReader):
         """Remove the session and its messages for good.
 
         The session is gone at once; the messages of a long one follow in steps before this returns. Should the process
-        die in between, what is left of them cannot be seen, and goes when this is called once more.
+        die in between, what is left of them cannot be seen, and is removed by whoever deletes or creates sessions next.
         """
         await delete(self._scope, self.id, commit_id)
 

@@ -12,7 +12,7 @@ from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
-from strongroom.services.sessions.erasure import delete
+from strongroom.services.sessions.erasure import delete, remove_some
 from strongroom.services.sessions.handle import found, info
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.session import AsyncSession
@@ -89,8 +89,12 @@ class AsyncSessions:
         said = {"session_id": session_id, "tokenizer": chosen and chosen.name, "title": title or session_id}
         content = encode({**said, "metadata": facts, "tags": kept})
 
+        created = False
+
         async def attempt() -> Plan[AsyncSession]:
+            nonlocal created
             document, end, counts = await scope.read(*both(scope, wanted), Range(scope.key(COUNT, wanted), 0, 0))
+            created = document is None
             if document is None:
                 name = remembered(chosen or scope.tokenizer).name
                 state = State(title or wanted, scope.clock(), name, name, beginning(end), metadata=facts)
@@ -116,7 +120,10 @@ class AsyncSessions:
 
         # Whoever asks for any new session asks for another one than whoever names it.
         target = key if session_id is not None else scope.key(SESSION, "*")
-        return await perform(scope, Operation("sessions.open", target, content, commit_id), attempt, replay)
+        opened = await perform(scope, Operation("sessions.open", target, content, commit_id), attempt, replay)
+        if created:  # often enough, and never when somebody only goes on
+            await remove_some(scope)
+        return opened
 
     async def get(self, session_id: str) -> AsyncSession:
         """Open a session that must exist, or raise `NotFound`."""

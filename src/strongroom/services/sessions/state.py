@@ -30,6 +30,7 @@ KEPT = "session_kept"
 SUMMARY = "session_summary"
 COUNT = "session_count"
 VECTOR = "session_vector"
+REST = "session_rest"  # what a deletion has still to remove
 ID = "mid"  # short, like its keys: there is one for each message id that a caller chose
 OWNER = "user_id"  # the tag that says whose session it is
 LONGEST_ID = 255
