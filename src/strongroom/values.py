@@ -20,8 +20,12 @@ T = TypeVar("T")
 
 
 def moment(microseconds: int) -> datetime:
-    """Turn the clock's microseconds into the aware UTC time a user sees."""
-    return EPOCH + timedelta(microseconds=microseconds)
+    """Turn the clock's microseconds into the aware UTC time a user sees: the first or the last one there is for what is
+    no time of any calendar, since one record that says so must not keep its neighbours from being shown."""
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return (datetime.min if microseconds < 0 else datetime.max).replace(tzinfo=UTC)
 
 
 def microseconds(at: datetime) -> int:

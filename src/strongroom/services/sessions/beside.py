@@ -11,6 +11,9 @@ by (`its_own`) goes in one commit with the session, as it was seen: nobody begin
 * Pydantic AI: the record of the conversation, and where its entries stand.
 * LlamaIndex: how far it is archived.
 
+Whoever may write can put anything under these kinds, so nothing that stands there is believed to be what an adapter
+writes: what is of another shape leads nowhere, and keeps nobody from deleting or erasing the rest.
+
 What belongs to a person and to no session bears the tag of its owner: ADK's state of a user, memories and artifacts,
 and threads of LangGraph that hold no messages.
 """
@@ -30,6 +33,7 @@ from strongroom.services.sessions import layouts
 from strongroom.services.sessions.layouts import of_conversation, of_thread, owned_by
 from strongroom.services.sessions.state import MESSAGE, NEVER
 from strongroom.store import (
+    MAX_NAME,
     Commit,
     Delete,
     Document,
@@ -139,18 +143,21 @@ class Taking(Struct, frozen=True):
         )
         if document is None:
             return set()
-        facts, checkpoints, channels = document.value.load(), set[str](), set[str]()
-        async for name, body in self._checkpoints(id):
+        facts, checkpoints, channels = _texts(document.value.load()), set[str](), set[str]()
+        thread, inner = facts.get("thread", ""), facts.get("ns", "")
+        async for name, places in self._checkpoints(id):
             checkpoints.add(name)
-            channels |= {channel for channel, at in body.get("at", {}).items() if isinstance(at, list)}
-        checkpoints |= {record.body.load() for record in early.records if record.body is not None}
-        written = [key(layouts.TASK_WRITES, layouts.task_writes_id(id, name)) for name in sorted(checkpoints)]
+            channels |= {channel for channel, at in places.items() if isinstance(at, list)}
+        bodies = (record.body.load() for record in early.records if record.body is not None)
+        checkpoints |= {name for name in bodies if isinstance(name, str)}
+        names = (layouts.task_writes_id(id, name) for name in sorted(checkpoints))
+        written = [key(layouts.TASK_WRITES, name) for name in names if len(name) <= MAX_NAME]
         await self._in_steps([Delete(one) for one in written])
         await self._in_steps(await self._large(id))
         items = [
-            Truncate(key(layouts.ITEM, layouts.item_id(facts["thread"], facts["ns"], channel)), NEVER)
+            Truncate(key(layouts.ITEM, layouts.item_id(thread, inner, channel)), NEVER)
             for channel in sorted(channels)
-            if not layouts.is_session(facts["ns"], channel)
+            if not layouts.is_session(inner, channel)
         ]
         # Truncated, not deleted: a deleted stream does not tell where the next record will stand.
         gone: list[Write] = [
@@ -176,11 +183,14 @@ class Taking(Struct, frozen=True):
         await self._in_steps(await self._large(line.id), [Expect(line, 0)])
 
     async def _checkpoints(self, id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Give each checkpoint's name, and where its channels are."""
         before: int | None = None
         while True:
             part = await self.scope.get(Tail(self.scope.key(layouts.CHECKPOINT, id), PAGE, None, before))
             for record in part.records:
-                yield record.type, {} if record.body is None else record.body.load()
+                body = None if record.body is None else record.body.load()
+                places = body.get("at") if isinstance(body, dict) else None
+                yield record.type, places if isinstance(places, dict) else {}
             if not part.records:
                 return
             before = part.records[0].index
@@ -214,3 +224,8 @@ class Taking(Struct, frozen=True):
         if self.erases is not None:
             writes = [*writes, traces(self.erases)]
         await self.scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes), owes=owes))
+
+
+def _texts(value: Any) -> dict[str, str]:
+    """Return the fields of a value that are text, if it has any."""
+    return {name: one for name, one in value.items() if isinstance(one, str)} if isinstance(value, dict) else {}

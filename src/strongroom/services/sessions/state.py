@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -176,10 +178,9 @@ def beginning(end: Slice) -> Ranges:
 
 
 def is_visible(ranges: Ranges, index: int) -> bool:
-    for start, stop in reversed(ranges):
-        if start <= index:
-            return stop is None or index < stop
-    return False
+    place = bisect_right(ranges, index, key=itemgetter(0))
+    stop = ranges[place - 1][1] if place else -1
+    return stop is None or index < stop
 
 
 def bounded(ranges: Ranges, first: int, length: int) -> list[tuple[int, int]]:

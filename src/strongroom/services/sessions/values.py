@@ -8,6 +8,8 @@ from typing import Any, Required, TypedDict
 
 from msgspec import Struct
 
+from strongroom.values import moment
+
 
 class Message(dict[str, Any]):
     """A message as it was put in, ready to send to a model: a dict of the reader's own, no part of the store.
@@ -198,7 +200,10 @@ class Hits(list[Hit]):
 
 def when(micros: int) -> datetime:
     """Turn stored microseconds into an aware time."""
-    return datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000)
+    try:
+        return datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000)
+    except (ValueError, OverflowError, OSError):
+        return moment(micros)
 
 
 def plain_message(role: str, text: str, id: str, index: int, micros: int, tokens: int) -> Message:
