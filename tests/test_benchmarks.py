@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks import many
 from benchmarks.goals import GOALS
 from benchmarks.machine import Machine
 from benchmarks.measuring import Curve, Pair, Result, compare, exponent, figure, in_turn, quartiles
@@ -151,3 +152,16 @@ def test_the_pages_have_marks_for_what_is_measured() -> None:
 def test_a_whole_run_takes_less_than_twenty_minutes_and_a_quick_one_less_than_two() -> None:
     assert MOST_SECONDS < 20 * 60
     assert MOST_QUICK_SECONDS < 2 * 60
+
+
+def test_parts_of_the_longest_question_can_be_run_alone() -> None:
+    assert many.wanted("postgres-messages sqlite-memories") == ["sqlite-memories", "postgres-messages"]
+
+
+def test_all_parts_of_the_longest_question_are_run_if_none_is_named() -> None:
+    assert many.wanted("") == [*many.PARTS]
+
+
+def test_a_part_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such part: sqlite-mesages"):
+        many.wanted("sqlite-mesages")

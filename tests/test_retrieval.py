@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.dates import Day, day_named, nearness
-from strongroom.retrieval import RANKED, Asked, Position, Text, promising, rank
+from strongroom.asking import Asked
+from strongroom.dates import SOON, Day, day_named, nearness
+from strongroom.retrieval import RANKED, Position, Text, promising, rank
 from strongroom.stemming import words
 from strongroom.telling import asks, name_like
 
@@ -42,6 +43,12 @@ def test_things_are_told_that_day_or_soon_after() -> None:
     fits = [nearness(Day(2023, *day), asked) for day in ((5, 7), (5, 9), (5, 15), (5, 30), (6, 30))]
     assert fits == sorted(fits, reverse=True) and fits[0] == 1.0 and fits[-1] == 0.0
     assert nearness(Day(2022, 5, 7), asked) == 0.0
+    assert fits == sorted(set(fits), reverse=True)
+
+
+@pytest.mark.parametrize("asked", [Day(2022, 12, 31), Day(0, 12, 31)])
+def test_the_day_after_the_last_of_a_year_is_soon_after(asked: Day) -> None:
+    assert nearness(Day(2023, 1, 1), asked) == SOON and nearness(Day(2023, 3, 1), asked) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -107,3 +114,24 @@ def test_the_only_text_that_is_near_is_as_near_as_can_be() -> None:
     rows: dict[Position, Text] = {(name, 0): Text("tea", ("tea",)) for name in "ab"}
     opinions = rank(Asked.of("milk"), rows, 2, {}, {("a", 0): 0.2})
     assert opinions["a", 0].meaning == 1.0 and opinions["a", 0].found and not opinions["b", 0].found
+
+
+def test_a_question_of_when_favours_what_tells_a_time() -> None:
+    texts = ["the boat arrived with tea", "nothing else", "more of it", "yet more", "the boat arrived yesterday"]
+    assert ranked("When did the boat arrive?", texts)[0] == 4
+    assert ranked("How did the boat arrive?", texts)[0] == 0
+
+
+def test_the_very_day_that_is_asked_for_is_found_without_a_word_in_common() -> None:
+    rows: dict[Position, Text] = {
+        ("row", 10 * n): Text("tea", ("tea",), day=Day(2023, 5, day)) for n, day in enumerate((1, 7, 30))
+    }
+    opinions = rank(Asked.of("What happened on 7 May 2023?"), rows, 3, {})
+    assert [place for place, one in opinions.items() if one.found] == [("row", 10)]
+
+
+def test_words_count_less_where_meaning_is_asked_too() -> None:
+    rows: dict[Position, Text] = {(name, 0): Text(name, (name,)) for name in ("tea", "chai")}
+    alone = rank(Asked.of("tea"), rows, 2, {"tea": 1})
+    beside = rank(Asked.of("tea"), rows, 2, {"tea": 1}, {("chai", 0): 0.9, ("tea", 0): 0.9})
+    assert alone["tea", 0].words > beside["tea", 0].words > 0

@@ -22,6 +22,9 @@ _MONTHS = (
     ("december", "dezember", "décembre", "diciembre", "декабря"),
 )
 _NUMBER_OF = {name: number for number, names in enumerate(_MONTHS, 1) for name in names}
+MONTHS = frozenset(_NUMBER_OF)
+# How well the days right after one fit it: the least that is still about that very time.
+SOON = 0.95
 # Words that are something else as well: months only beside a number.
 _DOUBTFUL = frozenset(("march", "may", "mars", "mai"))
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -66,15 +69,28 @@ def day_named(text: str) -> Day | None:
 
 def nearness(said: Day, asked: Day) -> float:
     """Say how well the day of a text fits the day asked for: things are told that day or soon after."""
-    if not (said.year and said.month and said.day) or (asked.year and said.year != asked.year):
+    if not (said.year and said.month and said.day):
         return 0.0
+    same_year = asked.year in (0, said.year)
     if asked.day:
-        late = (said.month - asked.month) * 30.4 + said.day - asked.day
-        return 1.0 if 0 <= late <= 3 else 0.6 if -1 <= late <= 10 else 0.3 if said.month == asked.month else 0.0
+        late = _days_between(asked, said)
+        if 0 <= late <= 3:
+            return 1.0 if (said.month, said.day) == (asked.month, asked.day) else SOON
+        return 0.6 if -1 <= late <= 10 else 0.3 if same_year and said.month == asked.month else 0.0
+    if not same_year:
+        return 0.0
     if asked.month:
         next_month = said.month == asked.month % 12 + 1 and said.day <= 10
         return 1.0 if said.month == asked.month else 0.4 if next_month else 0.0
     return 0.3
+
+
+def _days_between(asked: Day, said: Day) -> float:
+    """Return about how many days a day is behind the one asked for; without a year, the one of the nearest year."""
+    days = (said.month - asked.month) * 30.4 + said.day - asked.day
+    if asked.year:
+        return days + (said.year - asked.year) * 365.2
+    return days + 365.2 if days < -182.6 else days - 365.2 if days > 182.6 else days
 
 
 def _beside(tokens: list[str], place: int) -> Iterator[int]:

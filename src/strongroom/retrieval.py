@@ -4,14 +4,15 @@ A store's index only says where words stand (`strongroom.store.Found`). Everythi
 
 Theory of operation
 -------------------
-Six cheap opinions are added up, each between 0 and 1 or a small constant, so that one set of weights serves all:
+Cheap opinions are added up, each between 0 and 1 or a small constant, so that one set of weights serves all:
 
 1. the words of a text (BM25), lent in part to its neighbours: an answer often stands beside the words of a question;
 2. the words of the best three consecutive texts it is in, read as one;
 3. the words of the stretch of twenty texts it is in;
-4. who speaks: a question that names one speaker is mostly answered by that one;
-5. when it was said, if the question names a date;
-6. how much it tells, whatever the question: names, rare words; that it asks, that it answers.
+4. who speaks: a question that names a speaker is mostly answered by that one;
+5. when it was said, if the question names a date; that it tells a time, if the question asks when;
+6. how much it tells, whatever the question: names, rare words; that it asks, that it answers;
+7. with an embedder, how near it is in meaning: words and meaning then share what words have alone.
 
 Memories stand in a row if they come from one source; one that is alone has no neighbours, and 2 and 3 are silent.
 Nothing here looks at more than the texts it is given, which are the best candidates and what stands beside them, so a
@@ -30,9 +31,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from strongroom.dates import Day, day_named, nearness
-from strongroom.stemming import words
-from strongroom.telling import tells
+import strongroom.asking as asking
+from strongroom.asking import Asked
+from strongroom.dates import SOON, Day, nearness
+from strongroom.telling import tells, tells_time
 
 Spot = TypeVar("Spot", bound=Hashable)
 # A text in a row of texts: the row's name, and its place there. Rows of one text have no neighbours.
@@ -55,17 +57,15 @@ BLOCK = 20
 # How many candidates get more than a look at their words, and of how many the neighbours are read, too.
 RANKED, AROUND = 192, 64
 
-TURN, IN_WINDOW, IN_BLOCK, SPEAKER, DATE, MEANING = 1.0, 0.8, 0.4, 0.75, 1.5, 0.75
+TURN, IN_WINDOW, IN_BLOCK, SPEAKER, DATE, TIME, MEANING = 1.0, 0.8, 0.4, 0.75, 1.5, 0.5, 0.7
+BESIDE_MEANING = 0.75  # what words count where meaning is asked, too
 NAMES, RARE, ASKS, ANSWERS = 0.15, 0.15, -0.2, 0.15
 RECENT = 1.0
 _NO_CLOSER = 1e-6  # what counts as a difference between cosines
 _RAREST = 6.0  # a mean rarity above this says no more
 
-_WORD = re.compile(r"[^\W_]+")
 _LONGEST_NAME = 41  # with its colon
 _SPOKEN = re.compile(r"([^\W\d_][\w .'-]{0,39}):\s+")
-_SAYS_I = frozenset(("i", "my", "me", "mine", "myself"))
-_SAYS_YOU = frozenset(("you", "your", "yours", "yourself"))
 
 
 class Text(Struct, frozen=True):
@@ -78,20 +78,6 @@ class Text(Struct, frozen=True):
     day: Day | None = None
 
 
-class Asked(Struct, frozen=True):
-    """What a query asks for: words, and perhaps a day."""
-
-    query: str
-    words: tuple[str, ...]
-    tokens: frozenset[str]
-    day: Day | None
-
-    @classmethod
-    def of(cls, query: str) -> Asked:
-        tokens = frozenset(_WORD.findall(query.casefold()))
-        return cls(query, tuple(dict.fromkeys(words(query))), tokens, day_named(query))
-
-
 class Opinions(Struct, frozen=True):
     """What speaks for one text."""
 
@@ -101,21 +87,21 @@ class Opinions(Struct, frozen=True):
     block: float
     speaker: str
     date: float
+    time: bool
     telling: float
     near: bool
     meaning: float
 
     @property
     def found(self) -> bool:
-        """Who speaks and when it was said order what was found; they find nothing by themselves."""
-        return self.near or self.words > 0 or self.meaning > 0
+        """Words and meaning find, and so does the very day that is asked for. Who speaks only orders what was found."""
+        return self.near or self.words > 0 or self.meaning > 0 or self.date >= SOON
 
     @property
     def score(self) -> float:
         by_words = TURN * self.words + IN_WINDOW * self.window + IN_BLOCK * self.block
-        return round(
-            by_words + SPEAKER * bool(self.speaker) + DATE * self.date + MEANING * self.meaning + self.telling, 9
-        )
+        by_data = SPEAKER * bool(self.speaker) + DATE * self.date + TIME * self.time
+        return round(by_words + by_data + MEANING * self.meaning + self.telling, 9)
 
     def why(self, shared: Sequence[str] = (), what: str = "message") -> str:
         """Say what speaks for it, the best reason first. `shared` are the words it has in common with the query."""
@@ -130,6 +116,8 @@ class Opinions(Struct, frozen=True):
             said.append(f"said by {self.speaker}")
         if self.date > 0:
             said.append(f"of that time ({self.date:.1f})")
+        if self.time:
+            said.append("tells a time")
         return "; ".join(said) or "among what was found"
 
 
@@ -192,7 +180,7 @@ def rank(
     spots = _spots(places)
     row = dict(zip(spots, map(texts.__getitem__, places), strict=True))
     named = _named(asked, row.values())
-    weights = _weights(wanted(asked, named), total, counts)
+    weights = _weights(asking.wanted(asked, named), total, counts)
     held = {spot: found for spot, text in row.items() if (found := _held(text.words, weights))}
     average = _average(len(text.words) for text in row.values())
     own = {spot: _bm25(weights, n, len(row[spot].words) / average, K1, B) for spot, n in held.items()}
@@ -207,15 +195,17 @@ def rank(
     )
     near = _best_is_one(_lent(_above(cosines), row, NEAR_IN_MEANING))
     telling = _telling(row)
-    speaker = named[0] if len(named) == 1 else ""
+    speaker = asking.asked_about(asked, named)
+    part = BESIDE_MEANING if near else 1.0
     return {
         place: Opinions(
             spot in own,
-            turns.get(spot, 0.0),
-            windows.get(spot, 0.0),
-            blocks.get(stretches[spot], 0.0),
+            part * turns.get(spot, 0.0),
+            part * windows.get(spot, 0.0),
+            part * blocks.get(stretches[spot], 0.0),
             speaker if speaker and speaker in (text.speaker, text.role) else "",
             nearness(text.day, asked.day) if asked.day is not None and text.day is not None else 0.0,
+            asked.when and tells_time(text.text),
             telling[spot],
             cosines.get(spot, 0.0) > 0,
             near.get(spot, 0.0),
@@ -224,24 +214,16 @@ def rank(
     }
 
 
-def wanted(asked: Asked, named: Iterable[str]) -> list[str]:
-    """Return the words to look for: not the names of speakers, who are called by name everywhere."""
-    names = {stem for name in named for stem in words(name)}
-    return [word for word in asked.words if word not in names] or list(asked.words)
-
-
 def without_names(asked: Asked, texts: Iterable[Text]) -> str:
-    """Return the query without the speakers it names, for whoever compares meanings: a name has none."""
-    named = {token for name in _named(asked, texts) for token in _WORD.findall(name.casefold())}
-    kept = [token for token in asked.query.split() if named.isdisjoint(_WORD.findall(token.casefold())[:1])]
-    return " ".join(kept) or asked.query
+    """Return the query without the speakers it names, for whoever compares meanings."""
+    return asking.without_names(asked, _named(asked, texts))
 
 
 def promising(
     asked: Asked, texts: Mapping[Position, Text], total: int, counts: Mapping[str, int], most: int = RANKED
 ) -> list[Position]:
     """Return the candidates that are worth a second look, those with the best words first."""
-    chosen = wanted(asked, _named(asked, texts.values()))
+    chosen = asking.wanted(asked, _named(asked, texts.values()))
     scores = dict(zip(texts, bm25(chosen, [text.words for text in texts.values()], total, counts), strict=True))
     return sorted(scores, key=lambda place: (-scores[place], place[0], -place[1]))[:most]
 
@@ -250,20 +232,11 @@ def promising(
 
 
 def _named(asked: Asked, texts: Iterable[Text]) -> list[str]:
-    """Return the speakers a query names. In a chat without names, `I` is the user and `you` the assistant."""
     names: dict[str, None] = {}
     roles: dict[str, None] = {}
     for text in texts:
         (names if text.speaker else roles)[text.speaker or text.role] = None
-    found = [name for name in names if name and not asked.tokens.isdisjoint(_WORD.findall(name.casefold()))]
-    if found or names:
-        return found
-    found = [role for role in roles if role and role in asked.tokens]
-    if not found and asked.tokens & _SAYS_YOU and "assistant" in roles:
-        found = ["assistant"]
-    if not found and asked.tokens & _SAYS_I and "user" in roles:
-        found = ["user"]
-    return found
+    return asking.named(asked, names, roles)
 
 
 def _spots(places: Sequence[Position]) -> list[int]:

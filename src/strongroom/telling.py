@@ -5,13 +5,17 @@ The signs were fitted on English conversations; they are small, and silent where
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from strongroom.caching import cached_if_short
+from strongroom.told_days import TIME_WORDS, UNSPACED_TIMES
 
 _ENDINGS = ".!?\u2026\u3002\uff01\uff1f\u061f\u0964"
 _QUESTIONS = "?\uff1f\u061f"
 _MOST_NAMES = 3
+_TOKEN = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 @cached_if_short(maxsize=16_384)
@@ -33,3 +37,13 @@ def asks(text: str) -> bool:
     """Tell whether the last sentence that is ended by a sign is a question."""
     last = next((letter for letter in reversed(text) if letter in _ENDINGS), "")
     return last != "" and last in _QUESTIONS
+
+
+@cached_if_short(maxsize=16_384)
+def tells_time(text: str) -> bool:
+    """Tell whether a text says when: a day, a weekday, a month, a year, or how many weeks ago."""
+    folded = text.casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    return (
+        any(token in TIME_WORDS or _YEAR.fullmatch(token) for token in _TOKEN.findall(folded))
+        or UNSPACED_TIMES.search(folded) is not None
+    )

@@ -12,7 +12,7 @@ from datetime import date, timedelta
 
 from msgspec import Struct
 
-from strongroom.dates import day_named
+from strongroom.dates import MONTHS, day_named
 
 LONGEST = 80
 FARTHEST = 1_000
@@ -77,6 +77,12 @@ _NEXT = _set(
     "следующий следующую следующем следующей"
 )
 _THIS = _set("this diese diesen diesem dieser dieses ce cet cette este esta этот эту этом этой")
+# What tells that a time is told at all. Left out is what is a common word of another language, and the vaguest unit.
+_TWICE = _set("an mes hier day days may march mars mai morgen")
+TIME_WORDS = frozenset((*_OFFSET, *_WEEKDAY, *_UNIT, *MONTHS, *_set("ago назад"))) - _TWICE
+UNSPACED_TIMES = re.compile(
+    "|".join(["[年月日]前", r"\d\s?[年月日]", *(word for word in _OFFSET if "\u4e00" <= word[0] <= "\u9fff")])
+)
 _IDLE = _set("on the of at am im le la l' el los de morning afternoon evening night abend matin soir в на во")
 
 

@@ -176,7 +176,8 @@ CHAT = [
 @pytest.mark.parametrize(
     ("query", "role"),
     [("what did I say about hiking", "user"), ("what did you recommend for hiking", "assistant"),
-     ("what does the user think of hiking", "user"), ("what did the assistant say about hiking", "assistant")],
+     ("what does the user think of hiking", "user"), ("what did the assistant say about hiking", "assistant"),
+     ("what did I tell you about hiking", "user"), ("do you remember which hiking I love", "user")],
 )  # fmt: skip
 async def test_in_a_chat_a_question_favours_who_it_is_about(ctx: Any, query: str, role: str) -> None:
     session = await ctx.sessions.open("chat")
@@ -199,6 +200,48 @@ async def test_a_named_speaker_and_a_named_day_decide_between_equal_words(ctx: A
     [first] = await session.search("How long was Melanie's run in July 2023?", k=1)
     assert first.message["content"] == "Yesterday was a run of 3 miles."
     assert "said by Melanie" in first.why and "of that time" in first.why
+
+
+def diary(days: list[int]) -> list[Any]:
+    return [
+        {
+            "role": "user",
+            "name": "Ana",
+            "content": f"entry{n}",
+            "timestamp": f"2023-{1 + day // 28:02}-{1 + day % 28:02}",
+        }
+        for n, day in enumerate(days)
+    ]
+
+
+@pytest.mark.parametrize("asked", ["4 May 2023", "May 4th", "on the 4th of May, 2023"])
+async def test_a_day_that_is_named_is_found_in_a_long_history_without_a_word_in_common(ctx: Any, asked: str) -> None:
+    session = await ctx.sessions.open("diary")
+    await session.append(diary([n // 3 for n in range(600)]))
+    hits = await session.search(f"What happened {asked}?", k=3)
+    assert sorted(hit.message["timestamp"] for hit in hits) == ["2023-05-04"] * 3
+    assert all("of that time" in hit.why for hit in hits)
+
+
+async def test_a_day_that_nobody_wrote_on_finds_nothing(ctx: Any) -> None:
+    session = await ctx.sessions.open("diary")
+    await session.append(diary([*range(20), *range(120, 140)]))
+    assert await session.search("What happened on 4 March 2023?") == []
+
+
+async def test_a_day_is_not_found_among_what_was_cut_away(ctx: Any) -> None:
+    session = await ctx.sessions.open("diary")
+    stored = await session.append(diary([n // 3 for n in range(60)]))
+    await session.erase([stored[30].id, stored[31].id, stored[32].id])
+    hits = await session.search("What happened on 11 January 2023?")
+    assert not {stored[n].id for n in (30, 31, 32)} & {hit.message_id for hit in hits}
+
+
+async def test_days_out_of_order_spoil_no_search(ctx: Any) -> None:
+    session = await ctx.sessions.open("diary")
+    await session.append(diary([n * 37 % 100 for n in range(100)]))
+    [first, *_] = await session.search("entry40 of 25 March 2023", k=3)
+    assert first.message["content"] == "entry40"
 
 
 async def test_who_speaks_is_also_read_from_the_beginning_of_a_text(ctx: Any) -> None:

@@ -8,16 +8,17 @@ whatever an index still knows. A store without a full-text index is read through
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 import strongroom.retrieval as retrieval
+from strongroom.asking import Asked
 from strongroom.bridge import can_search
-from strongroom.dates import Day, day_named
 from strongroom.errors import InvalidInput, Unavailable
-from strongroom.retrieval import AROUND, NEIGHBOURS, RANKED, RERANKED, Asked, Position, Reranker, Text
+from strongroom.retrieval import AROUND, NEIGHBOURS, RANKED, RERANKED, Position, Reranker, Text
 from strongroom.scope import Scope
+from strongroom.services.sessions.days import day_of, of_that_day
 from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import MESSAGE, SESSION
 from strongroom.services.sessions.values import Hit, Hits
@@ -26,7 +27,6 @@ from strongroom.services.sessions.view import View, at, both, view_of
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Find, Found, Key, Match, Record, Scan, Tail
 from strongroom.tokens import Tokenizer
-from strongroom.values import moment
 
 Mode = Literal["hybrid", "lexical", "vector"]
 
@@ -34,7 +34,6 @@ POOL = 500
 MOST_CANDIDATES = 8_000
 PAGE = 100
 BESIDE = len(NEIGHBOURS)
-_TIMES = ("timestamp", "happened_at", "created_at", "time", "date", "at")
 
 
 class Finder(Struct, frozen=True):
@@ -75,6 +74,10 @@ class Finder(Struct, frozen=True):
         texts = {place: texts[place] for place in first}
         near = sorted(vector, key=lambda place: (-vector[place], place))[: max(2 * AROUND, 2 * k)]
         around = await self._near([*first[:AROUND], *near], views)
+        if mode != "vector" and session_id is not None and asked.day is not None and k > 0:
+            views |= await self._views([session_id] if session_id not in views else [])
+            that_day = await of_that_day(views[session_id], asked.day) if session_id in views else {}
+            around |= {(session_id, index): record for index, record in that_day.items()}
         texts |= {place: _text(record, asked) for place, record in around.items() if place not in texts}
         records |= around
         opinions = retrieval.rank(asked, texts, found.total, found.counts, vector)
@@ -187,15 +190,4 @@ def _text(record: Record, asked: Asked) -> Text:
     speaker = name if isinstance(name, str) else ""
     if not speaker:
         speaker, said = retrieval.spoken(said)
-    return Text(said, words(said), speaker, record.type, _day(value, record) if asked.day is not None else None)
-
-
-def _day(value: Mapping[str, Any], record: Record) -> Day:
-    given = next((value[name] for name in _TIMES if name in value), None)
-    if isinstance(given, str) and (named := day_named(given)) is not None and named.day:
-        return named
-    if isinstance(given, (int, float)) and 0 < given < 1e11:
-        arrived = moment(int(given * 1_000_000))
-    else:
-        arrived = moment(record.at)
-    return Day(arrived.year, arrived.month, arrived.day)
+    return Text(said, words(said), speaker, record.type, day_of(value, record) if asked.day is not None else None)
