@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -167,3 +168,24 @@ async def test_of_a_source_a_bounded_number_of_memories_is_read(ctx: Any) -> Non
     await known(ctx, *more[LONGEST_ROW // 2 :])
     await known(ctx, *[mcr(text, source_refs=["session:chat"]) for text in TOLD])
     assert await contents(ctx, "summer") == TOLD[:1]
+
+
+async def test_a_question_of_when_favours_memories_that_tell_a_time(ctx: Any) -> None:
+    await known(ctx, mcr("the boat arrived with tea"), mcr("the boat arrived yesterday"))
+    assert (await contents(ctx, "When did the boat arrive?"))[0] == "the boat arrived yesterday"
+
+
+async def test_i_and_you_ask_for_nobody_where_nobody_speaks(ctx: Any) -> None:
+    await known(ctx, mcr("likes tea"), mcr("likes tea and cake"))
+    for query in ("what tea do I like", "what tea do you like"):
+        assert all("said by" not in hit.why for hit in await ctx.memories.search(query))
+    assert await contents(ctx, "what tea do I like") == await contents(ctx, "what tea do you like")
+
+
+async def test_what_is_of_the_day_that_is_asked_for_is_found_farther_away_than_neighbours_are(ctx: Any) -> None:
+    for month in (3, 5):
+        day = datetime(2023, month, 4, tzinfo=UTC)
+        told = [*TOLD, "More of it.", "Nothing new."]
+        await known(ctx, *[mcr(f"{text} {month}", source_refs=[f"s:{month}"], happened_at=day) for text in told])
+    found = await contents(ctx, "the summer of 4 May 2023", k=12)
+    assert "Nothing new. 5" in found and "Nothing new. 3" not in found

@@ -96,6 +96,23 @@ async def test_a_text_is_embedded_once_whoever_asks(ctx: Any) -> None:
     assert sorted(asked) == sorted(fact["content"] for fact in FACTS)
 
 
+@pytest.mark.parametrize(
+    ("facts", "asked"),
+    [(["Ana: I booked the ferry", "Ben: I booked it too"], "What booked?"), (["Ana booked"], "What Ana booked?")],
+)
+async def test_meaning_is_compared_without_the_names_of_who_speaks(ctx: Any, facts: list[str], asked: str) -> None:
+    queries: list[str] = []
+
+    def noted(texts: list[str]) -> Any:
+        queries.extend(texts)
+        return hashed(texts)
+
+    await known(ctx, *map(mcr, facts))
+    embedder = Embedder(hashed, name="hashed", dimension=64, query=noted)
+    await found(await using(ctx.memories, embedder=embedder), "What Ana booked?", mode="hybrid")
+    assert queries == [asked]
+
+
 async def test_vectors_of_two_embedders_are_never_mixed(ctx: Any) -> None:
     await known(ctx, *FACTS)
     await found(await using(ctx.memories, embedder=hashing()), "office")

@@ -37,6 +37,12 @@ def row_of(memory: Memory) -> SourceRow | None:
     return keys.owner(memory.user_id, memory.project_id), keys.source_tag(memory.source_refs[0])
 
 
+def about(asked: Asked, query: str, found: Candidates) -> str:
+    """Return what to compare meanings with: the query, without those it names if they speak in what words found."""
+    texts = [_text(memory, asked) for memory in found.values()]
+    return retrieval.without_names(asked, texts) if any(text.speaker for text in texts) else query
+
+
 def rows(asked: Asked, total: int, counts: Mapping[str, int], found: Candidates, near: Nearest) -> list[SourceRow]:
     """Return the rows that are worth reading: those of the best candidates by words, and by meaning."""
     cited = {id: memory for id, memory in found.items() if memory.source_refs}

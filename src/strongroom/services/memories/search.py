@@ -194,14 +194,14 @@ class Search:
         asked = Asked.of(screening.plain(query))
         degraded = None
         near: dict[str, tuple[Memory, float]] = {}
+        total, counts, found = await self._by_words(asked, k, lens) if mode != "vector" else (0, {}, {})
         if mode != "lexical" and self._vectors.embedder is not None:
             try:
-                near = await self._by_meaning(query, k, lens)
+                near = await self._by_meaning(ranking.about(asked, query, found), k, lens)
             except Unavailable as problem:
                 if mode == "vector":
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
-        total, counts, found = await self._by_words(asked, k, lens) if mode != "vector" else (0, {}, {})
         beside = await self._beside(ranking.rows(asked, total, counts, found, near), lens)
         hits = ranking.ranked(asked, total, counts, found, near, beside)
         if recent is not None:
