@@ -169,7 +169,7 @@ def later(path: Path) -> Iterator[Result]:
 
 
 def opened(address: Path | str) -> Any:
-    return strongroom.open(address, **({"durability": "relaxed"} if isinstance(address, Path) else {}))
+    return strongroom.open(address, durability="relaxed") if isinstance(address, Path) else strongroom.open(address)
 
 
 def built(
