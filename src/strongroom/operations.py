@@ -295,14 +295,19 @@ async def still_pending(scope: Scope, stream: Key, receipt: Receipt) -> str | No
 _new_id: ContextVar[Callable[[], str]] = ContextVar("strongroom_new_id", default=new_id)
 
 
-@contextmanager
-def making_ids(make: Callable[[], str]) -> Iterator[None]:
+class MakingIds:
     """Have the ids of operations without one made by somebody else inside of the block: a server marks them."""
-    token = _new_id.set(make)
-    try:
-        yield
-    finally:
-        _new_id.reset(token)
+
+    __slots__ = ("_make", "_token")
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    def __enter__(self) -> None:
+        self._token = _new_id.set(self._make)
+
+    def __exit__(self, *_: object) -> None:
+        _new_id.reset(self._token)
 
 
 def identify(operation: Operation) -> tuple[str, bytes]:
@@ -360,4 +365,4 @@ def _named(problem: InvalidInput, operation: Operation) -> InvalidInput:
 
 def _joined(*parts: str) -> bytes:
     # With their lengths, so that no two lists of parts read the same.
-    return b"".join(b"%d:%b" % (len(raw), raw) for raw in (part.encode() for part in parts))
+    return b"".join([b"%d:%b" % (len(raw), raw) for raw in [part.encode() for part in parts]])

@@ -42,17 +42,17 @@ class Scope(Struct, frozen=True):
 
     async def get(self, question: Question[A]) -> A:
         """Ask one question."""
-        [answer] = await self.store.read([cast(AnyQuestion, question)])
-        return cast(A, answer)
+        [answer] = await self.store.read([cast("AnyQuestion", question)])
+        return cast("A", answer)
 
     async def get_all(self, questions: Sequence[Question[A]]) -> list[A]:
         """Ask any number of questions of one kind, of one snapshot."""
-        return cast(list[A], await self.store.read(cast(Sequence[AnyQuestion], questions))) if questions else []
+        return cast("list[A]", await self.store.read(cast("Sequence[AnyQuestion]", questions))) if questions else []
 
     async def read_all(self, some: Sequence[Question[A]], others: Sequence[Question[B]]) -> tuple[list[A], list[B]]:
         """Ask any number of questions of two kinds, of one snapshot."""
-        answers = await self.get_all(cast(Sequence[Question[object]], [*some, *others]))
-        return cast(list[A], answers[: len(some)]), cast(list[B], answers[len(some) :])
+        answers = await self.get_all(cast("Sequence[Question[object]]", [*some, *others]))
+        return cast("list[A]", answers[: len(some)]), cast("list[B]", answers[len(some) :])
 
     async def some(self, question: Range) -> Slice:
         """Read the first records of a range: all of them, or fewer where a store bounds what one read may hold."""
@@ -122,4 +122,4 @@ class Scope(Struct, frozen=True):
     async def read(self, a: Question[A], b: Question[B], /, *more: Question[C]) -> tuple[A, B, *tuple[C, ...]]: ...
     async def read(self, *questions: Question[object]) -> tuple[object, ...]:
         """Ask a few questions of one snapshot, in one round trip."""
-        return tuple(await self.store.read(cast(Sequence[AnyQuestion], questions)))
+        return tuple(await self.store.read(cast("Sequence[AnyQuestion]", questions)))

@@ -235,7 +235,7 @@ def test_whatever_is_still_open_a_while_after_the_end_is_ended(monkeypatch: pyte
         monkeypatch.setattr(started.app.state.gate, "admit", endless)
         asked = threading.Thread(target=lambda: http.get("/runs"))
         asked.start()
-        until(lambda: bool(started.app.state.shutdown._requests))
+        until(lambda: bool(started.app.state.shutdown.requests))
         started.do(_set(started.app.state.shutdown.begun))
         asked.join(60)
         assert ended == ["cancelled"]

@@ -270,10 +270,10 @@ memories.consolidate policy       -       -       -         yes
 # The two that make operations are asked for one that writes.
 ENDPOINTS_BY_ROLE = """
 endpoint                                      reader  writer  reviewer  admin
-POST /runs                                    -       yes     -         yes
 GET /runs/{run_id}                            yes     yes     yes       yes
-GET /runs                                     yes     yes     yes       yes
 PATCH /runs/{run_id}                          -       yes     -         yes
+POST /runs                                    -       yes     -         yes
+GET /runs                                     yes     yes     yes       yes
 POST /runs/{run_id}/events                    -       yes     -         yes
 GET /runs/{run_id}/events                     yes     yes     yes       yes
 GET /runs/{run_id}/verify                     yes     yes     yes       yes

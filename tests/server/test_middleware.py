@@ -6,14 +6,17 @@ import logging
 import socket
 from pathlib import Path
 from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
 
 import strongroom
 from strongroom.errors import InvalidInput
 from strongroom.server import request, telemetry
+from strongroom.server.limits import HeldBytes
 from strongroom.server.middleware import WithoutQuery
 from strongroom.server.telemetry import MOST_IN_ALL, Metrics
 from strongroom.services.runs.usage import MOST_MODELS, OTHERS
@@ -194,6 +197,28 @@ def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as raw:
             raw.sendall(b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
             assert raw.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_body_that_comes_in_pieces_is_one_body(admin: httpx.Client) -> None:
+    pieces = iter([b'{"objective": ', b'"in pie', b'ces"}'])
+    started = admin.post("/runs", content=pieces, headers={"Content-Type": "application/json"})
+    assert admin.get(f"/runs/{started.json()['run_id']}").json()["objective"] == "in pieces"
+
+
+async def test_whoever_hangs_up_in_the_middle_of_a_body_has_sent_none() -> None:
+    class Running:
+        @staticmethod
+        async def unless_begun(coming: Any, timeout_seconds: float) -> Any:
+            return await coming()
+
+    async def receive() -> dict[str, Any]:
+        return left.pop(0)
+
+    left = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    state = SimpleNamespace(shutdown=Running(), held=HeldBytes(100))
+    scope = {"app": SimpleNamespace(state=state), "headers": []}
+    with pytest.raises(ClientDisconnect):
+        await request.Body(scope, receive, 100, spooled=False).whole()
 
 
 def test_readiness_is_about_the_store(shared: Served, admin: httpx.Client) -> None:

@@ -27,6 +27,7 @@ from strongroom.store import (
     Durability,
     Find,
     Found,
+    Get,
     Key,
     Page,
     Part,
@@ -69,11 +70,14 @@ class BoundedStore:
         left = _left.get()
         most = left[0] if left is not None else LARGEST_READ if _is_single(questions) else self._most
         part: Part = await self._store.read_within(questions, most)
-        cost = sum(map(_cost, part.answers))
-        if part.cut or len(part.answers) < len(questions) or (cost > most and most < LARGEST_READ):
+        if part.cut or len(part.answers) < len(questions):
             raise too_much(most)
-        if left is not None:
-            left[0] -= cost
+        if left is not None or most < LARGEST_READ:  # what may be as large as anything need not be weighed
+            cost = sum(map(_cost, part.answers))
+            if cost > most and most < LARGEST_READ:
+                raise too_much(most)
+            if left is not None:
+                left[0] -= cost
         return part.answers
 
     async def commit(self, commit: Commit) -> Receipt:
@@ -132,7 +136,11 @@ def too_much(most_bytes: int) -> BudgetExceeded:
 
 def _is_single(questions: Sequence[AnyQuestion]) -> bool:
     """Tell whether a read asks for so little that it cannot ask for less: one thing, or two that belong together."""
-    return len(questions) <= 2 and all(_most(question) <= 1 for question in questions)
+    return len(questions) <= 2 and all(map(_is_one, questions))
+
+
+def _is_one(question: AnyQuestion) -> bool:
+    return type(question) is Get or _most(question) <= 1
 
 
 def _most(question: AnyQuestion) -> float:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from hashlib import blake2b
 
 from strongroom.errors import CommitUnknown, InvalidInput
-from strongroom.operations import OURS, is_ours, making_ids
+from strongroom.operations import OURS, MakingIds, is_ours
 from strongroom.server.keys import Caller
 from strongroom.store import new_id
 from strongroom.store.retention import OUR_SECONDS
@@ -46,7 +46,7 @@ def own_id(caller: Caller, given: str) -> str:
 
 def marked_ids(caller: Caller) -> AbstractContextManager[None]:
     """Mark the ids that are made up within a block as this caller's."""
-    return making_ids(lambda: _marked(caller, new_id()))
+    return MakingIds(lambda: _marked(caller, new_id()))
 
 
 def is_recent(id: str) -> bool:

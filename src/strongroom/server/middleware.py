@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import traceback
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from strongroom.server import telemetry
@@ -61,12 +61,18 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if not telemetry.listening():
+            await self._answer(scope, receive, send, None)
+            return
         with telemetry.span() as span:
             await self._answer(scope, receive, send, span)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, span: Any) -> None:
-        id = scope["request_id"] = request_id(Headers(scope=scope).get("x-request-id", ""))
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        id = scope["request_id"] = request_id(given.decode("latin-1"))
         state, start, status = scope["app"].state, time.perf_counter(), 0
+        task, requests = asyncio.current_task(), state.shutdown.requests
+        requests.add(task)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -77,8 +83,7 @@ class RequestMiddleware:
 
         try:
             check(scope)
-            with state.shutdown.request():
-                await self._app(scope, receive, send_with_headers)
+            await self._app(scope, receive, send_with_headers)
         except Exception as error:
             if status:
                 raise  # the answer has begun: all that is left is to break it off
@@ -90,6 +95,7 @@ class RequestMiddleware:
                 log.error("request %s failed with %s\n%s", id, type(error).__name__, where)
             await answer(scope, receive, send_with_headers)
         finally:
+            requests.discard(task)
             took = time.perf_counter() - start
             called = scope.get("endpoint")
             route = getattr(called, "path", "other")
@@ -109,7 +115,7 @@ def check(scope: Scope) -> None:
     """Refuse headers that are too many, too large, or two of those that decide who somebody is and what is meant; and
     an address that is not UTF-8: whatever it was made of, another one could be made of the same letters."""
     given: list[tuple[bytes, bytes]] = scope["headers"]
-    if len(given) > MOST_HEADERS or sum(len(name) + len(value) for name, value in given) > MOST_HEADER_BYTES:
+    if len(given) > MOST_HEADERS or sum([len(name) + len(value) for name, value in given]) > MOST_HEADER_BYTES:
         raise Refusal(
             431,
             "headers_too_large",
@@ -122,6 +128,7 @@ def check(scope: Scope) -> None:
         raise Refusal(400, "header_twice", f"the header {twice} was given twice; nothing changed")
     try:
         for part in (scope.get("raw_path") or b"", scope["query_string"]):
-            unquote_to_bytes(part).decode()
+            if b"%" in part or not part.isascii():
+                unquote_to_bytes(part).decode()
     except UnicodeDecodeError:
         raise Refusal(400, "not_utf8", "the path or the query is not UTF-8; nothing changed") from None

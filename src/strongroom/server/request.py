@@ -14,6 +14,7 @@ from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.types import Message, Receive, Scope
 
@@ -80,6 +81,17 @@ class Body:
             self._hold(size)
         return message
 
+    async def whole(self) -> bytes:
+        """Return all of it, read once."""
+        pieces: list[bytes] = []
+        while True:
+            message = await self()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            pieces.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
     def hold(self, size: int) -> None:
         """Count what is answered too, if it is much."""
         if size > LITTLE_BYTES:
@@ -110,6 +122,13 @@ class Request(HttpRequest, Generic[B, Q]):
     ctx: AsyncContext
     content: B
     query: Q
+
+    def __init__(self, scope: Scope, body: Body) -> None:
+        super().__init__(scope, body)
+        self._all = body.whole
+
+    async def body(self) -> bytes:
+        return await self._all()
 
     @property
     def settings(self) -> Settings:

@@ -24,19 +24,8 @@ class Shutdown:
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
-        self._requests: set[asyncio.Task[Any]] = set()
+        self.requests: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Timeout] = set()
-
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Count the current task for the time of a block."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._requests.add(task)
-        try:
-            yield
-        finally:
-            self._requests.discard(task)
 
     async def unless_begun(self, coming: Callable[[], Awaitable[T]], timeout_seconds: float) -> T:
         """Wait for the next piece of a body, for a while, and not once the server is stopping."""
@@ -61,7 +50,7 @@ class Shutdown:
         for timeout in self._waiting:
             timeout.reschedule(asyncio.get_running_loop().time())
         await asyncio.sleep(GRACE_SECONDS)
-        for task in self._requests:
+        for task in self.requests:
             task.cancel()
 
     @contextmanager

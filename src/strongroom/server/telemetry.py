@@ -143,17 +143,16 @@ _heard = _Heard()
 
 @contextmanager
 def span() -> Iterator[Any]:
-    """Begin a span for one request, None if nobody listens; its name is known when it ends."""
-    # Installed does not mean that anybody listens, and a span that goes nowhere costs as much as looking up a run.
-    if _tracer is None or not _listening():
-        yield None
-        return
+    """Begin a span for one request; its name is known when it ends."""
     with _tracer.start_as_current_span("request", record_exception=False) as current:
         yield current
 
 
-def _listening() -> bool:
-    """Say whether there is a provider. Without one OpenTelemetry looks into the environment, so it is asked rarely."""
+def listening() -> bool:
+    """Say whether anybody wants spans: installed does not mean that, and one that goes nowhere costs as much as looking
+    up a run. Without a provider OpenTelemetry looks into the environment, so it is asked rarely."""
+    if _tracer is None:
+        return False
     if not _heard.yet and (now := time.monotonic()) > _heard.ask_after:
         _heard.ask_after = now + ASK_SECONDS
         _heard.yet = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)

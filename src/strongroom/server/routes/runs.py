@@ -139,6 +139,35 @@ class NewMilestone(Struct, frozen=True, forbid_unknown_fields=True):
     next_entry_point: str = ""
 
 
+@endpoint("GET /runs/{run_id}", "read", "Get the working set of a run", answer=WorkingSet)
+async def get(request: Request[None, None]) -> Response:
+    run = await _run(request)
+    tag = _tag(run.seq)
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"ETag": tag})
+    return reply(run.working_set, headers={"ETag": tag})
+
+
+@endpoint("PATCH /runs/{run_id}", "write", "Update the working set", answer=Patched)
+async def update(request: Request[Patch, None]) -> Response:
+    run, wanted = await _run(request), request.content
+    try:
+        working_set = await run.update(
+            expected_seq=_expected(request, wanted.expected_seq),
+            append=wanted.append or None,
+            remove=wanted.remove or None,
+            state_patch=wanted.state_patch,
+            actor=request.caller.name,
+            commit_id=request.commit_id,
+            **fields_of(wanted.patch),
+        )
+    except Conflict as conflict:
+        # Only a conflict about the run itself knows where the run is.
+        known = isinstance(conflict.key, Key) and conflict.key.kind == RUN
+        raise lost_race(conflict, {"ETag": _tag(conflict.actual)} if known else None) from None
+    return reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
+
+
 @endpoint("POST /runs", "write", "Boot a run")
 async def create(request: Request[NewRun, None]) -> Started:
     run = await started(request, request.content.run_id)
@@ -166,15 +195,6 @@ async def at_first(run: AsyncRun) -> WorkingSet:
     return run.working_set if run.seq == 0 else await run.at(0)
 
 
-@endpoint("GET /runs/{run_id}", "read", "Get the working set of a run", answer=WorkingSet)
-async def get(request: Request[None, None]) -> Response:
-    run = await _run(request)
-    tag = _tag(run.seq)
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers={"ETag": tag})
-    return reply(run.working_set, headers={"ETag": tag})
-
-
 @endpoint("GET /runs", "read", "List runs")
 async def list_runs(request: Request[None, PageQuery]) -> RunPage:
     query = request.query
@@ -183,26 +203,6 @@ async def list_runs(request: Request[None, PageQuery]) -> RunPage:
         lambda limit: request.ctx.runs.list(status=query.status, after=query.after, limit=limit, reverse=query.reverse),
     )
     return RunPage([run.working_set for run in found], found.next, found.damaged)
-
-
-@endpoint("PATCH /runs/{run_id}", "write", "Update the working set", answer=Patched)
-async def update(request: Request[Patch, None]) -> Response:
-    run, wanted = await _run(request), request.content
-    try:
-        working_set = await run.update(
-            expected_seq=_expected(request, wanted.expected_seq),
-            append=wanted.append or None,
-            remove=wanted.remove or None,
-            state_patch=wanted.state_patch,
-            actor=request.caller.name,
-            commit_id=request.commit_id,
-            **fields_of(wanted.patch),
-        )
-    except Conflict as conflict:
-        # Only a conflict about the run itself knows where the run is.
-        known = isinstance(conflict.key, Key) and conflict.key.kind == RUN
-        raise lost_race(conflict, {"ETag": _tag(conflict.actual)} if known else None) from None
-    return reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
 
 
 @endpoint("POST /runs/{run_id}/events", "write", "Record an event")

@@ -143,10 +143,12 @@ async def find(scope: Scope, run_id: str) -> tuple[Ref, RunState]:
 
 async def find_to_update(scope: Scope, run_id: str) -> tuple[Ref, RunState, Stored | None]:
     """Look a run up, and with it all that its next update has to know; that is left out for a run that was restored."""
-    document, events = await scope.read(Get(run_key(scope, run_id)), Range(scope.key(LEDGER, run_id), limit=0))
+    own = Ref(scope, run_id, run_id)  # where all runs are that were not restored
+    document, events = await scope.read(Get(own.key), Range(own.ledger, limit=0))
     state = load(document, run_id)
-    ref = await _sound_ref(scope, run_id, state)
-    return ref, state, stored_in(ref, document, events.length) if ref.streams == run_id else None
+    if state.streams != run_id:
+        return await _sound_ref(scope, run_id, state), state, None
+    return own, state, _stored(own, state, document, events.length)
 
 
 async def _sound_ref(scope: Scope, run_id: str, state: RunState) -> Ref:
@@ -186,7 +188,10 @@ def _not_its_own(run_id: str) -> Damaged:
 
 def stored_in(ref: Ref, document: Document | None, length: int) -> Stored:
     """Return the run in a document, with the length of its ledger in the same snapshot."""
-    state = load_of(ref, document)
+    return _stored(ref, load_of(ref, document), document, length)
+
+
+def _stored(ref: Ref, state: RunState, document: Document | None, length: int) -> Stored:
     assert document is not None
     return Stored(ref, state, document.version, length, len(document.value))
 

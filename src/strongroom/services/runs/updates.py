@@ -174,7 +174,7 @@ def content_of(request: Request, by: By, *, recorded: bool) -> Json:
         edits["state_patch"] = request.state_patch
     try:
         told = {kind: {name: data(items) for name, items in edit.items()} for kind, edit in edits.items()}
-        return encode({**told, **by._asdict()})
+        return encode({**told, "actor": by.actor, "parent": by.parent})
     except InvalidInput:
         if recorded:
             return NOTHING
@@ -208,7 +208,7 @@ def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
     )
     state, detail = advance(stored, after, eviction, wanted, request.attached)
     told = pack({"new_seq": after["_update_seq"]})
-    event = record(ref, "WS_UPDATE_APPLIED", told, **by._asdict(), detail=detail)
+    event = record(ref, "WS_UPDATE_APPLIED", told, actor=by.actor, parent=by.parent, detail=detail)
     document = put(ref, state)
 
     def outcome(receipt: Receipt) -> Outcome:
