@@ -163,6 +163,17 @@ def test_a_task_that_misses_one_request_to_stop_hears_the_next() -> None:
     assert asyncio.run(scene()) == 2
 
 
+def test_silent_streams_that_began_one_after_the_other_ask_at_the_same_instant() -> None:
+    instants = {round(now + sse._until_beat(now), 9) for now in (100.01, 100.1, 100.24)}
+    assert instants == {105.0}
+
+
+def test_a_silent_stream_asks_within_a_beat() -> None:
+    slot = sse.HEARTBEAT_SECONDS / sse.SLOTS
+    for now in (0.0, 0.1, 3.2, 4.99):
+        assert sse.HEARTBEAT_SECONDS - slot < sse._until_beat(now) <= sse.HEARTBEAT_SECONDS
+
+
 async def test_a_silent_stream_asks_whether_it_may_go_on_more_often_than_it_speaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

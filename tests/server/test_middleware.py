@@ -214,7 +214,10 @@ async def test_whoever_hangs_up_in_the_middle_of_a_body_has_sent_none() -> None:
     async def receive() -> dict[str, Any]:
         return left.pop(0)
 
-    left = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    left: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
     state = SimpleNamespace(shutdown=Running(), held=HeldBytes(100))
     scope = {"app": SimpleNamespace(state=state), "headers": []}
     with pytest.raises(ClientDisconnect):

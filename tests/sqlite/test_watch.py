@@ -79,6 +79,17 @@ def test_who_cannot_be_told_how_long_a_stream_is_looks_for_himself() -> None:
     watching.stop()
 
 
+def test_the_thread_looks_half_as_often_once_all_is_quiet() -> None:
+    watching = Watch(_no_versions, lambda keys: [], 0.002)
+    assert watching._pause_after(400) == 0.002
+    assert watching._pause_after(600) == 0.004
+
+
+@contextmanager
+def _no_versions() -> Iterator[Version]:
+    yield lambda: 1
+
+
 def test_closing_ends_the_waiting(tmp_path: Path) -> None:
     def wait() -> None:
         with suppress(Closed):  # if it looks at that very moment

@@ -23,6 +23,7 @@ from strongroom.server.request import Request, natural
 from strongroom.server.shutdown import end
 
 HEARTBEAT_SECONDS = REMEMBER_SECONDS  # as often a stream that is silent asks whether its caller may stay
+SLOTS = 20  # of a beat, in which streams ask together: waking up for each of a thousand costs more than the question
 BEATS = 3  # of these until it says that it is there, which costs more than to ask
 LOOK_SECONDS = 60.0  # that a stream waits for news, before it looks whether what it shows is still there
 Shown = AsyncIterator[tuple[int | str, str, Any]]  # id, name, data
@@ -59,13 +60,16 @@ def last_seen(request: Request[Any, Any], after: int | None) -> int | None:
 async def _lines(
     shown: Shown, begun: asyncio.Event, admitted: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[bytes, None]:
+    loop = asyncio.get_running_loop()
     stopping = asyncio.ensure_future(begun.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(_next(shown))
     silent = 0
     try:
         yield b"retry: 1000\n\n"
         while not stopping.done():
-            await asyncio.wait({coming, stopping}, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {coming, stopping}, timeout=_until_beat(loop.time()), return_when=asyncio.FIRST_COMPLETED
+            )
             if not await admitted():
                 return
             if not coming.done():
@@ -82,6 +86,11 @@ async def _lines(
             yield b"id: %s\nevent: %s\ndata: %s\n\n" % (str(id).encode(), line, msgspec.json.encode(data))
     finally:
         await end(coming, stopping)
+
+
+def _until_beat(now: float) -> float:
+    """Return the seconds until a silent stream asks again: a beat at most, and at the same instant as others."""
+    return HEARTBEAT_SECONDS - now % (HEARTBEAT_SECONDS / SLOTS)
 
 
 async def _next(shown: Shown) -> Any:
