@@ -163,7 +163,7 @@ def _commands(text: str) -> bool:
         return True
     if "-" in said and _orders(_cut(said.replace("-", ""))):  # ig-nore
         return True
-    if _letters(words) and _orders(list(_joined(words))):  # i g n o r e
+    if _letters(words) and _orders(_joined(words)):  # i g n o r e
         return True
     return not said.isascii() and any(_near(said, first, second) for first, second in _UNSPACED)
 
@@ -195,9 +195,8 @@ def _apart(text: str) -> list[str]:
 
 
 def _orders(words: Sequence[str]) -> bool:
-    for place, word in enumerate(words):
-        if word not in _STARTS:
-            continue
+    for place in [place for place, word in enumerate(words) if word in _STARTS]:
+        word = words[place]
         for phrase in _BEGINNINGS.get(word, ()):
             if tuple(words[place : place + len(phrase)]) == phrase:
                 return True
@@ -225,22 +224,22 @@ def _marks_up(said: str) -> bool:
 
 
 def _letters(words: Sequence[str]) -> bool:
-    return sum(len(word) == 1 for word in words) >= 5
+    return list(map(len, words)).count(1) >= 5
 
 
-def _joined(words: Iterable[str]) -> Iterable[str]:
+def _joined(words: Iterable[str]) -> list[str]:
     """Put together what was written letter by letter; a word that was not stays as it is."""
+    joined: list[str] = []
     run: list[str] = []
     for word in words:
         if len(word) == 1:
             run.append(word)
             continue
         if run:
-            yield from _split("".join(run))
+            joined += _split("".join(run))
             run = []
-        yield word
-    if run:
-        yield from _split("".join(run))
+        joined.append(word)
+    return [*joined, *_split("".join(run))]
 
 
 def _split(letters: str) -> Iterable[str]:
