@@ -123,7 +123,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Never look for garbage among 21,000 tests and what they import: a look took half a second, some 400 times a run."""
+    """Never look for garbage among 21,000 tests and what they import: a look took half a second, 400 times a run."""
     gc.freeze()
     gc.enable()
 

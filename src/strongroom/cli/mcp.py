@@ -25,7 +25,7 @@ from strongroom.mcp.stdio import default_file, made_ready, serve
 
 PROFILES = ["agent", "reviewer", "reader"]
 PROFILE_HELP = (
-    "agent: proposes and records (the default). reviewer: decides, and nothing else. reader: looks. "
+    "agent: proposes and records (the default). reviewer: reads, decides and revokes. reader: looks. "
     "On a server the key's role decides."
 )
 
