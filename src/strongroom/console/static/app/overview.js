@@ -18,7 +18,7 @@ const needs = (pending, runs, told, letters) => {
   return [
     n && { tone: flagged ? "warn" : "", count: n, title: n === 1 ? "Proposal waits for review" : "Proposals wait for review", detail: flagged ? `${flagged} flagged, the riskiest first` : "none flagged", to: href("review"), verb: "Review" },
     ...of("FAILED").map((one) => ({ tone: "bad", count: 1, title: `Run ${one.run_id} failed`, detail: told[one.run_id]?.error || one.last_action_summary || one.next_action || one.objective, to: href("runs", one.run_id), verb: "Open" })),
-    ...of("WAITING_INPUT").map((one) => ({ tone: "warn", count: 1, title: `Run ${one.run_id} waits for you`, detail: one.next_action || one.objective, to: href("runs", one.run_id), verb: "Answer" })),
+    ...of("WAITING_INPUT").map((one) => ({ tone: "warn", count: 1, title: `Run ${one.run_id} waits for you`, detail: one.next_action || one.objective, to: href("runs", one.run_id), verb: "Look" })),
     letters.length && { tone: "bad", count: letters.length, title: letters.length === 1 ? "Dead letter" : "Dead letters", detail: `${letters[0].handler}: ${letters[0].error}`, to: href("threads"), verb: "Look" },
   ].filter(Boolean);
 };
