@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import socket
 import subprocess
@@ -66,6 +67,18 @@ def test_doctor_typed_twice_says_the_same_and_makes_nothing(empty: Path, type_in
     assert first.code == second.code == 0
     assert "no store here yet" in first.out and "no store here yet" in second.out
     assert list(empty.iterdir()) == []
+
+
+def test_doctor_calls_an_extra_installed_only_if_all_of_it_is(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def server() -> str:
+        return str(type_in("doctor", "--json").json["facts"]["extra server"])
+
+    find = importlib.util.find_spec
+    assert server() == "installed: strongroom serve"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "swagger_ui" else find(name))
+    assert server() == "pip install 'strongroom[server]' for strongroom serve"
 
 
 def test_a_server_that_cannot_begin_leaves_no_store_behind(empty: Path, type_in: Type) -> None:

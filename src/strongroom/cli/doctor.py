@@ -25,17 +25,17 @@ from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.values import SearchHealth
 from strongroom.store import OUR_SECONDS, Store, in_words
 
-# Extra, the module that shows it is there, and what it brings.
+# Extra, the modules that show that all of it is there, and what it brings. Some come with other packages too.
 EXTRAS = (
-    ("tokens", "splintr", "exact token counts"),
-    ("server", "starlette", "strongroom serve"),
-    ("postgres", "psycopg", "postgresql:// stores"),
-    ("redis", "redis", "redis:// stores"),
-    ("qdrant", "qdrant_client", "memories in Qdrant"),
-    ("ann", "usearch", "vector search beyond 50,000 memories"),
-    ("client", "httpx", "http:// addresses"),
-    ("signing", "cryptography", "signed and encrypted resume packs"),
-    ("config", "yaml", "strongroom.yaml"),
+    ("tokens", ("splintr",), "exact token counts"),
+    ("server", ("starlette", "uvicorn", "httpx", "swagger_ui"), "strongroom serve"),
+    ("postgres", ("psycopg", "psycopg_pool", "pgvector"), "postgresql:// stores"),
+    ("redis", ("redis",), "redis:// stores"),
+    ("qdrant", ("qdrant_client",), "memories in Qdrant"),
+    ("ann", ("usearch",), "vector search beyond 50,000 memories"),
+    ("client", ("httpx",), "http:// addresses"),
+    ("signing", ("cryptography",), "signed and encrypted resume packs"),
+    ("config", ("yaml",), "strongroom.yaml"),
 )
 
 
@@ -110,8 +110,8 @@ def diagnose(store: Store, url: str | None) -> tuple[dict[str, str], list[str]]:
         known["disk"] = f"{size(free)} free"
         if free < 1 << 30:
             advice.append("less than 1 GB free on this disk: commits fail cleanly when it is full")
-    for extra, module, brings in EXTRAS:
-        there = importlib.util.find_spec(module) is not None
+    for extra, modules, brings in EXTRAS:
+        there = all(importlib.util.find_spec(module) is not None for module in modules)
         known[f"extra {extra}"] = f"installed: {brings}" if there else f"pip install 'strongroom[{extra}]' for {brings}"
     return known, advice
 
