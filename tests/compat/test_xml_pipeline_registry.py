@@ -155,6 +155,16 @@ def test_a_process_has_one_registry() -> None:
     assert get_registry() is get_registry() is earlier.get_registry()
 
 
+def test_clearing_forgets_every_chain_and_the_root(registry: ThreadRegistry) -> None:
+    registry.initialize_root("organism")
+    further = registry.extend_chain(registry.start_chain("console", "router"), "greeter")
+    registry.clear()
+    assert (registry.debug_dump(), registry.lookup(further)) == ({}, None)
+    assert (registry.root_uuid, registry.root_chain) == (None, "system")
+    registry.initialize_root("another")
+    assert registry.root_chain == "system.another"
+
+
 def test_a_process_has_one_registry_until_it_is_reset() -> None:
     first = get_registry()
     assert get_registry() is first

@@ -11,7 +11,14 @@ from strongroom.compat.xml_pipeline.memory.context_buffer import (
     reset_context_buffer,
     slot_to_handler_metadata,
 )
-from strongroom.compat.xml_pipeline.memory.shared_backend import BackendConfig, SharedBackend, get_shared_backend
+from strongroom.compat.xml_pipeline.memory.shared_backend import (
+    BackendConfig,
+    SharedBackend,
+    deserialize_slot,
+    get_shared_backend,
+    reset_shared_backend,
+    serialize_slot,
+)
 
 __all__ = [
     "BackendConfig",
@@ -20,8 +27,11 @@ __all__ = [
     "SharedBackend",
     "SlotMetadata",
     "ThreadContext",
+    "deserialize_slot",
     "get_context_buffer",
     "get_shared_backend",
     "reset_context_buffer",
+    "reset_shared_backend",
+    "serialize_slot",
     "slot_to_handler_metadata",
 ]

@@ -29,6 +29,9 @@ class ThreadRegistry:
         self.is_shared = backend is not None
         chosen = backend or InMemoryBackend()
         self._chains = _StoredChains(chosen) if isinstance(chosen, StoreBackend) else _ForeignChains(chosen)
+        self._begin()
+
+    def _begin(self) -> None:
         self.root_uuid: str | None = None
         self.root_chain = "system"
         self._root: list[str] = []
@@ -73,6 +76,12 @@ class ThreadRegistry:
     def cleanup(self, thread_id: str) -> None:
         """Forget an id and everything called from it."""
         self._chains.forget(thread_id)
+
+    def clear(self) -> None:
+        """Forget every id, for whoever shares them, and the root."""
+        for thread_id in self.debug_dump():
+            self._chains.forget(thread_id)
+        self._begin()
 
     def debug_dump(self) -> dict[str, str]:
         """Return every id with its chain."""
