@@ -260,6 +260,16 @@ def test_a_milestone_commits_the_batch_it_is_given_and_leaves_no_token(client: T
     assert (episode["episode_id"], episode["memory_commits"]) == (answer["episode_id"], answer["committed_memory_ids"])
 
 
+def test_a_milestone_names_the_memory_that_knew_it_already(client: TestClient, run_id: str) -> None:
+    answers = []
+    for _ in range(2):
+        batch = propose(client, run_id, mcr("The sky is blue"))
+        answers.append(client.post(f"/runs/{run_id}/milestone", json={"memory_batch_id": batch}).json())
+    first, second = (answer["committed_memory_ids"] for answer in answers)
+    assert first == second and len(first) == 1
+    assert client.get(f"/runs/{run_id}/memory/search", params={"q": "sky"}).json()["count"] == 1
+
+
 def test_a_milestones_token_commits_one_batch(client: TestClient, run_id: str) -> None:
     batch_id, other = propose(client, run_id, mcr("one")), propose(client, run_id, mcr("two"))
     token = client.post(f"/runs/{run_id}/milestone", json={}).json()["milestone_token"]

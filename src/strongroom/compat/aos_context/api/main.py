@@ -156,12 +156,15 @@ def milestone(run_id: str, req: MilestoneRequest) -> MilestoneResponse:
             reviewer="agent" if req.memory_batch_id is not None else None,
         )
     path = write_episode(_run_dir(run_id) / "episodes", episode.to_dict())
+    committed: list[str] = []
     if req.memory_batch_id is not None:
         _clear_milestone_token(run_id)
+        # It is committed: asked again, the answer is the first one, which names what was known already too.
+        committed = MEMORY.commit(req.memory_batch_id, run_id=run_id).committed_ids or list(episode.memory_commits)
     return MilestoneResponse(
         episode_id=episode.episode_id,
         episode_path=str(path),
-        committed_memory_ids=list(episode.memory_commits),
+        committed_memory_ids=committed,
         milestone_token=_generate_milestone_token(run_id) if req.memory_batch_id is None else None,
     )
 
