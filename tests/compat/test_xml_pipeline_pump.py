@@ -314,6 +314,20 @@ def test_the_sections_backend_and_process_pool_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("organism: {name: demo}", ProcessPoolConfig(True, 4, None)),
+        ("process_pool:", ProcessPoolConfig(True, 4, 100)),
+        ("process_pool: {enabled: false, max_tasks_per_child: null}", ProcessPoolConfig(False, 4, None)),
+    ],
+)
+def test_what_a_file_does_not_say_of_its_pool_is_as_usual(tmp_path: Path, text: str, meant: ProcessPoolConfig) -> None:
+    path = tmp_path / "organism.yaml"
+    path.write_text(text)
+    assert load_sections(path)[1] == meant
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("backend: {type: postgres}", "one of memory, manager, redis"),

@@ -37,6 +37,9 @@ _SHORT = {
     "authkey": "manager_authkey",
     "max_workers": "workers",
 }
+# What a section means that does not say it. Without one, processes are forked where that is usual, as a script needs that
+# has no guard around its main program; those that are to be replaced cannot be.
+_USUAL: dict[str, dict[str, Any]] = {"process_pool": {"max_tasks_per_child": 100}}
 
 
 @dataclass
@@ -86,7 +89,7 @@ class ProcessPoolConfig:
 
     enabled: bool = True
     workers: int | None = 4
-    max_tasks_per_child: int | None = 100
+    max_tasks_per_child: int | None = None
 
 
 def load_sections(path: str | os.PathLike[str]) -> tuple[BackendConfig, ProcessPoolConfig]:
@@ -123,7 +126,8 @@ def _section(made_of: type[T], name: str, content: Mapping[str, Any]) -> T:
     section = content.get(name) or {}
     if not isinstance(section, Mapping):
         raise InvalidInput(f"the section {name!r} must be a mapping, not a {type(section).__name__}")
-    values = {_SHORT.get(str(key), str(key)): value for key, value in section.items()}
+    usual = _USUAL.get(name, {}) if name in content else {}
+    values = {**usual, **{_SHORT.get(str(key), str(key)): value for key, value in section.items()}}
     known = {field.name for field in dataclasses.fields(made_of)}  # type: ignore[arg-type]
     unknown = sorted(values.keys() - known)
     if unknown:
