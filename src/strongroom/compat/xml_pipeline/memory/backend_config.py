@@ -37,8 +37,8 @@ _SHORT = {
     "authkey": "manager_authkey",
     "max_workers": "workers",
 }
-# What a section means that does not say it. Without one, processes are forked where that is usual, as a script needs that
-# has no guard around its main program; those that are to be replaced cannot be.
+# What a section means that does not say it. Without one, processes are forked where that is usual, as a script needs
+# that has no guard around its main program; processes that are to be replaced cannot be forked.
 _USUAL: dict[str, dict[str, Any]] = {"process_pool": {"max_tasks_per_child": 100}}
 
 
