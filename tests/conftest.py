@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ from tests.servers.valkey import redis_store, redis_url, valkey_server  # noqa: 
 
 gc.disable()  # until all tests are found, of which none is garbage: to look for it took a third of that time
 scratch.choose()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a shell leaves it to what it runs in the background. Whatever tests start would inherit that, and be deaf.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("ci", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 settings.load_profile("ci")
 
@@ -123,7 +127,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Never look for garbage among 21,000 tests and what they import: a look took half a second, 400 times a run."""
+    """Never look for garbage among all tests and what they import: each look took half a second, and a whole run some 400
+    of them."""
     gc.freeze()
     gc.enable()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -219,9 +220,8 @@ async def conversation(session: Any) -> tuple[list[Any], list[Any]]:
 
 
 async def test_the_runner_sees_and_leaves_the_same_as_with_its_own_store(session: StrongroomSession) -> None:
-    theirs = SQLiteSession("theirs")
-    assert await conversation(session) == await conversation(theirs)
-    theirs.close()
+    with closing(SQLiteSession("theirs")) as theirs:
+        assert await conversation(session) == await conversation(theirs)
 
 
 def test_blocking_runs_use_the_same_object(session: StrongroomSession) -> None:

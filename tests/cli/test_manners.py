@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -171,11 +172,9 @@ def test_the_demo_needs_no_terminal_and_loses_nothing(empty: Path) -> None:
 
 
 def test_sessions_of_a_contextstore_file_come_over(empty: Path, type_in: Type) -> None:
-    old = sqlite3.connect(empty / "old.db")
-    old.execute("CREATE TABLE tb_context (session_id TEXT PRIMARY KEY, context_json TEXT)")
-    old.execute("INSERT INTO tb_context VALUES (?, ?)", ("talk", '[{"role": "user", "content": "hello"}]'))
-    old.commit()
-    old.close()
+    with closing(sqlite3.connect(empty / "old.db")) as old, old:
+        old.execute("CREATE TABLE tb_context (session_id TEXT PRIMARY KEY, context_json TEXT)")
+        old.execute("INSERT INTO tb_context VALUES (?, ?)", ("talk", '[{"role": "user", "content": "hello"}]'))
     dry = type_in("import", "contextstore", "old.db", "--dry-run")
     assert (dry.code, sorted(path.name for path in empty.iterdir())) == (0, ["old.db"])
     assert "nothing was written" in dry.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from traceback import walk_tb
 
@@ -35,9 +36,8 @@ def store(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 
 def look_with_the_standard_module(path: Path) -> None:
-    con = sqlite3.connect(path)
-    con.execute("SELECT count(*) FROM head").fetchall()
-    con.close()
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("SELECT count(*) FROM head").fetchall()
     assert not Path(f"{path}-wal").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,9 @@ def test_a_row_that_is_damaged_does_not_hide_the_others(tmp_path: Path) -> None:
     with strongroom.open(path) as ctx:
         for number in range(4):
             ctx.runs.create(objective="x", run_id=f"r{number}")
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         harm = "UPDATE head SET value = CAST(replace(value, 'objective', 'objectivf') AS BLOB) WHERE id = 'r1'"
         assert raw.execute(f"{harm} AND kind = ?", (KIND,)).rowcount == 1
-    raw.close()
     with strongroom.open(path) as ctx:
         found = ctx.runs.list()
         assert ([run.id for run in found], found.damaged, found.next) == (["r0", "r2", "r3"], ("r1",), None)

@@ -7,6 +7,7 @@ import random
 import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -75,20 +76,19 @@ def plain(answer: Any) -> Any:
 
 
 def test_random_batches_are_answered_as_by_the_framework_s_own_store(both: Both) -> None:
-    connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    theirs = SqliteStore(connection)
-    theirs.setup()
-    chance = random.Random(7)
-    for _ in range(60):
-        ops = operations(chance)
-        for op, ours, other in zip(ops, both.batch(ops), theirs.batch(ops), strict=True):
-            if isinstance(op, SearchOp):  # they tell times to the millisecond
-                assert sorted(map(repr, plain(ours))) == sorted(map(repr, plain(other))), op
-                times = [one.updated_at for one in ours]
-                assert times == sorted(times, reverse=True)
-            else:
-                assert plain(ours) == plain(other), op
-    connection.close()
+    with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as connection:
+        theirs = SqliteStore(connection)
+        theirs.setup()
+        chance = random.Random(7)
+        for _ in range(60):
+            ops = operations(chance)
+            for op, ours, other in zip(ops, both.batch(ops), theirs.batch(ops), strict=True):
+                if isinstance(op, SearchOp):  # they tell times to the millisecond
+                    assert sorted(map(repr, plain(ours))) == sorted(map(repr, plain(other))), op
+                    times = [one.updated_at for one in ours]
+                    assert times == sorted(times, reverse=True)
+                else:
+                    assert plain(ours) == plain(other), op
 
 
 def test_the_newest_updates_come_first_in_pages(both: Both) -> None:
