@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from tests.servers.valkey import redis_store, redis_url, valkey_server  # noqa: 
 
 gc.disable()  # until all tests are found, of which none is garbage: to look for it took a third of that time
 scratch.choose()
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # As a shell leaves it to what it runs in the background. Whatever tests start would inherit that, and be deaf.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("ci", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
