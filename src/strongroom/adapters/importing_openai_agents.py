@@ -30,7 +30,8 @@ SESSIONS = "SELECT session_id, min(id) FROM agent_messages GROUP BY session_id O
 ITEMS = "SELECT id, message_data FROM agent_messages WHERE session_id = ? ORDER BY id"
 ITEM = "SELECT message_data FROM agent_messages WHERE id = ?"
 
-Row = tuple[int, dict[str, Any] | None]
+Item = dict[str, Any]
+Row = tuple[int, Item | None]
 
 
 class Imported(Struct):
@@ -77,7 +78,7 @@ def _copied(ctx: Context, session_id: str, name: str, rows: Iterator[Row], told:
 
     def note(row: int, next: int) -> None:
         put = Put(key, encode(msgspec.to_builtins(Progress(life, row, next))))
-        run(scope.store.commit(Commit(new_id(), (), (put,))))
+        ctx.store.commit(Commit(new_id(), (), (put,)))
 
     last = progress.row
     for batch in _batches(rows, progress, told):
@@ -91,9 +92,9 @@ def _copied(ctx: Context, session_id: str, name: str, rows: Iterator[Row], told:
         note(last, last)
 
 
-def _batches(rows: Iterator[Row], progress: Progress, told: Imported) -> Iterator[list[Row]]:
+def _batches(rows: Iterator[Row], progress: Progress, told: Imported) -> Iterator[list[tuple[int, Item]]]:
     """Give the items that have not come in, some at a time; the first ones as an interrupted import meant to."""
-    batch = list[Row]()
+    batch = list[tuple[int, Item]]()
     for id, item in rows:
         told.items += item is not None
         told.skipped += item is not None and id <= progress.row
