@@ -24,7 +24,7 @@ from strongroom.services.memories.values import Batch
 ASKED_PROPOSALS, ASKED_BYTES = 10, 500
 Decision = Literal["approve", "reject"]
 Reason = Annotated[str, Meta(max_length=2_000)]
-Place = Annotated[str, Meta(pattern="^[0-9]{1,4}$")]
+PLACE = Meta(pattern="^[0-9]{1,4}$")
 Words = Annotated[str, Meta(min_length=1, max_length=8_000)]
 WORDS = "content_"  # and a place: what a field of the form is called
 
@@ -61,7 +61,7 @@ class Decide(Arguments, frozen=True, kw_only=True):
     ] = None
     reason: Annotated[Reason, Meta(description="Why; needed to reject.")] = ""
     edit: Annotated[
-        dict[Place, Words],
+        dict[Annotated[str, PLACE], Words],
         Meta(
             max_length=ASKED_PROPOSALS, description='Other words to approve proposals in, by their places: {"0": ...}.'
         ),
