@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar, cast, overload
@@ -19,6 +20,8 @@ B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
 T = TypeVar("T")
+
+LITTLE = 32_768  # characters that a moment is enough for
 
 
 def now() -> int:
@@ -39,6 +42,13 @@ class Scope(Struct, frozen=True):
 
     def key(self, kind: str, id: str) -> Key:
         return Key(self.space, kind, id)
+
+    async def compute(self, size: int, function: Callable[[], T]) -> T:
+        """Compute something from so many characters: on a thread if they are many and others share the event loop, as
+        on a server. Without threads this never suspends."""
+        if size > LITTLE and getattr(self.store, "shares_its_loop", False):
+            return await asyncio.to_thread(function)
+        return function()
 
     async def get(self, question: Question[A]) -> A:
         """Ask one question."""

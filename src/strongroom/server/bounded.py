@@ -52,6 +52,8 @@ _left: ContextVar[list[int] | None] = ContextVar("strongroom.left", default=None
 class BoundedStore:
     """A store whose reads are refused before they hold too much."""
 
+    shares_its_loop = True  # with every other request: see `Scope.compute`
+
     def __init__(self, store: AsyncStore, most_bytes: int) -> None:
         self._store: Any = store
         self._most = most_bytes

@@ -226,7 +226,10 @@ class SourcesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(Struct, frozen=True):
-    """What a source is: a memory, with its trust; a message (`session#message`), with those around it; or anything."""
+    """What a source is: a memory, with its trust; a message (`session#message`), with those around it; or anything.
+
+    `left_out`: it may be a message, for which there was no room. Ask for it alone.
+    """
 
     ref: str
     kind: Literal["memory", "message", "other"]
@@ -236,6 +239,7 @@ class Source(Struct, frozen=True):
     session_id: str | None = None
     message_id: str | None = None
     messages: list[MessageView] = []
+    left_out: bool = False
 
 
 class Sources(Struct, frozen=True):
@@ -413,7 +417,13 @@ async def preview(request: Request[None, PreviewQuery]) -> Falling:
 
 @endpoint("GET /memories/sources", "read", "Where proposals and memories come from")
 async def sources(request: Request[None, SourcesQuery]) -> Sources:
-    return Sources([await _source(request, ref) for ref in request.query.ref])
+    """Tell of all of them; messages of the first ones alone if they do not fit into one answer together."""
+    refs = request.query.ref
+
+    async def ask(limit: int) -> Sources:
+        return Sources([await _source(request, ref, look=place < limit) for place, ref in enumerate(refs)])
+
+    return await request.fewer(len(refs), ask)
 
 
 @endpoint("GET /memories/search", "read", "Search memories")
@@ -464,8 +474,8 @@ async def sweep(request: Request[Sweep, None]) -> int:
     return await request.ctx.memories.sweep(commit_id=request.commit_id)
 
 
-async def _source(request: Request[Any, Any], ref: str) -> Source:
-    """Find out what a source names, if it is anything of this space."""
+async def _source(request: Request[Any, Any], ref: str, *, look: bool) -> Source:
+    """Find out what a source names, if it is anything of this space; `look` for messages too."""
     memories = request.ctx.memories
     found = Source(ref, "other", revoked=await memories.revocation(ref))
     try:
@@ -476,6 +486,8 @@ async def _source(request: Request[Any, Any], ref: str) -> Source:
     session_id, _, place = ref.rpartition("#")
     if not session_id or not place:
         return found
+    if not look:
+        return replace(found, left_out=True)
     try:
         session = await request.ctx.sessions.get(session_id)
         index = int(place) if place.isdecimal() and len(place) < 16 else (await session.get(place)).index

@@ -146,7 +146,8 @@ class Review:
         decided = keys.decided_by(scope.space, proposer)
         there = Get(scope.key(keys.BATCH, id))
         stored, tally = await scope.read(there, decided) if named else (None, await scope.get(decided))
-        proposals = stage(wanted, id, proposer, policy, moment(now))
+        size = sum(len(one.content or "") + len(one.rationale) for one in wanted)
+        proposals = await scope.compute(size, lambda: stage(wanted, id, proposer, policy, moment(now)))
         batch = Batch(
             id=id, status="pending", proposer=proposer, created_at=moment(now), proposals=proposals, run_id=run_id
         )

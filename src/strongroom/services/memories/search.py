@@ -202,8 +202,10 @@ class Search:
                 if mode == "vector":
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
-        beside = await self._beside(ranking.rows(asked, total, counts, found, near), lens)
-        hits = ranking.ranked(asked, total, counts, found, near, beside)
+        size = sum(len(memory.content) for memory in found.values())
+        rows = await self._scope.compute(size, lambda: ranking.rows(asked, total, counts, found, near))
+        beside = await self._beside(rows, lens)
+        hits = await self._scope.compute(size, lambda: ranking.ranked(asked, total, counts, found, near, beside))
         if recent is not None:
             days, now = recent[0], recent[1] or moment(self._scope.clock())
             hits = [_fresher(hit, days, now) for hit in hits]

@@ -59,7 +59,7 @@ class Finder(Struct, frozen=True):
         degraded = None
         if mode != "vector":
             found = await self._by_words(asked, k, session_id, views, records)
-        texts = {place: _text(record, asked) for place, record in sorted(records.items())}
+        texts = await self._texts(records, asked)
         if mode != "lexical" and self.meaning is not None:
             try:
                 about = retrieval.without_names(asked, texts.values())
@@ -70,7 +70,10 @@ class Finder(Struct, frozen=True):
                 if mode == "vector":
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
-        first = retrieval.promising(asked, texts, found.total, found.counts, max(RANKED, 2 * k))
+        size = _size(records)
+        first = await self.scope.compute(
+            size, lambda: retrieval.promising(asked, texts, found.total, found.counts, max(RANKED, 2 * k))
+        )
         texts = {place: texts[place] for place in first}
         near = sorted(vector, key=lambda place: (-vector[place], place))[: max(2 * AROUND, 2 * k)]
         around = await self._near([*first[:AROUND], *near], views)
@@ -78,9 +81,11 @@ class Finder(Struct, frozen=True):
             views |= await self._views([session_id] if session_id not in views else [])
             that_day = await of_that_day(views[session_id], asked.day) if session_id in views else {}
             around |= {(session_id, index): record for index, record in that_day.items()}
-        texts |= {place: _text(record, asked) for place, record in around.items() if place not in texts}
+        texts |= await self._texts({place: one for place, one in around.items() if place not in texts}, asked)
         records |= around
-        opinions = retrieval.rank(asked, texts, found.total, found.counts, vector)
+        opinions = await self.scope.compute(
+            size, lambda: retrieval.rank(asked, texts, found.total, found.counts, vector)
+        )
         scores = {place: one.score for place, one in opinions.items() if one.found}
         best = sorted(scores, key=lambda place: (-scores[place], place[0], -place[1]))
         noted: dict[Position, str] = {}
@@ -99,6 +104,11 @@ class Finder(Struct, frozen=True):
             why = noted.get(place, "") + opinions[place].why()
             hits.append(Hit(message.id, message, scores[place], why, place[0]))
         return hits
+
+    async def _texts(self, records: Mapping[Position, Record], asked: Asked) -> dict[Position, Text]:
+        return await self.scope.compute(
+            _size(records), lambda: {place: _text(record, asked) for place, record in sorted(records.items())}
+        )
 
     async def _by_words(
         self, asked: Asked, k: int, session_id: str | None, views: dict[str, View], records: dict[Position, Record]
@@ -180,6 +190,10 @@ class Finder(Struct, frozen=True):
             for name, document, end in zip(names, documents, ends, strict=True)
             if document is not None
         }
+
+
+def _size(records: Mapping[Position, Record]) -> int:
+    return sum(len(record.text or "") for record in records.values())
 
 
 def _text(record: Record, asked: Asked) -> Text:
