@@ -315,13 +315,14 @@ def _telling(row: Mapping[int, Text]) -> dict[int, float]:
     holding = Counter(chain.from_iterable(words_of))
     by_count = {count: rarity(len(row), count) for count in set(holding.values())}
     rarities = {word: by_count[count] for word, count in holding.items()}
-    told = {}
+    told: dict[int, float] = {}
+    asker = None
     for (spot, text), said in zip(row.items(), words_of, strict=True):
         rare = math.fsum(map(rarities.__getitem__, said)) / len(said) if said else 0.0
-        names, asking, _ = tells(text.text)
-        before = row.get(spot - 1)
-        answers = before is not None and tells(before.text)[2] and _other(before, text)
-        told[spot] = NAMES * names + RARE * min(rare, _RAREST) + ASKS * asking + ANSWERS * answers
+        names, ends_by_asking, asks = tells(text.text)
+        answers = asker is not None and spot - 1 in told and _other(asker, text)
+        told[spot] = NAMES * names + RARE * min(rare, _RAREST) + ASKS * ends_by_asking + ANSWERS * answers
+        asker = text if asks else None
     return told
 
 
