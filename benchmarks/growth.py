@@ -85,12 +85,12 @@ def _update(run: Any) -> None:
 
 
 def memories(path: Path) -> Rows:
-    """One owner has ten of them, others the rest: each size in a space of its own."""
-    spaces: dict[int, Any] = {}
+    """One owner has ten of them, others the rest: a file for each size, whose index holds no others."""
+    opened: dict[int, Any] = {}
 
     def fill(ctx: Any, size: int, late: Callable[[], bool]) -> bool:
-        spaces[size] = strongroom.open(path, space=f"m{size}", durability="relaxed")
-        kept = spaces[size].memories
+        opened[size] = strongroom.open(path.with_suffix(f".{size}"), durability="relaxed")
+        kept = opened[size].memories
         for start in range(0, size, 100):
             requests = [request(number, number < OWN) for number in range(start, start + 100)]
             kept.commit(kept.propose(requests, proposer="a").id, reviewer="b")
@@ -101,12 +101,12 @@ def memories(path: Path) -> Rows:
     try:
         works = {}
         for size in filled(path, SIZES, fill):
-            found = spaces[size].memories
+            found = opened[size].memories
             found.search("lake", 5, user_id="me")  # lets the index catch up
             works[size] = partial(found.search, "the lake in summer", 5, user_id="me")
         yield from told("search the memories of one owner", works, note=f"the owner has {OWN}")
     finally:
-        for ctx in spaces.values():
+        for ctx in opened.values():
             ctx.close()
 
 

@@ -18,6 +18,7 @@ from strongroom.errors import InvalidInput
 from strongroom.server import request, telemetry
 from strongroom.server.limits import HeldBytes
 from strongroom.server.middleware import WithoutQuery
+from strongroom.server.shutdown import Shutdown
 from strongroom.server.telemetry import MOST_IN_ALL, Metrics
 from strongroom.services.runs.usage import MOST_MODELS, OTHERS
 from tests.server.conftest import client
@@ -206,11 +207,6 @@ def test_a_body_that_comes_in_pieces_is_one_body(admin: httpx.Client) -> None:
 
 
 async def test_whoever_hangs_up_in_the_middle_of_a_body_has_sent_none() -> None:
-    class Running:
-        @staticmethod
-        async def unless_begun(coming: Any, timeout_seconds: float) -> Any:
-            return await coming()
-
     async def receive() -> dict[str, Any]:
         return left.pop(0)
 
@@ -218,7 +214,7 @@ async def test_whoever_hangs_up_in_the_middle_of_a_body_has_sent_none() -> None:
         {"type": "http.request", "body": b"{", "more_body": True},
         {"type": "http.disconnect"},
     ]
-    state = SimpleNamespace(shutdown=Running(), held=HeldBytes(100))
+    state = SimpleNamespace(shutdown=Shutdown(), held=HeldBytes(100))
     scope = {"app": SimpleNamespace(state=state), "headers": []}
     with pytest.raises(ClientDisconnect):
         await request.Body(scope, receive, 100, spooled=False).whole()

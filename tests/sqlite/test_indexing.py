@@ -42,6 +42,45 @@ def found(store: SqliteStore, *words: str) -> int:
     return store.search(Find("s", "k", words, limit=1000)).total
 
 
+def test_a_search_by_tags_asks_the_index_for_nothing_that_others_have_too() -> None:
+    everything, owned = Find("s", "k", ("apple",)), Find("s", "k", ("apple",), tags={"owner": "ana"})
+    assert search.narrowing(everything) not in search.narrowing(owned)
+
+
+@pytest.mark.parametrize(
+    "other", [Find("t", "k", (), tags={"owner": "ana"}), Find("s", "l", (), tags={"owner": "ana"})]
+)
+def test_the_same_tag_of_another_space_or_kind_is_another_word_of_the_index(other: Find) -> None:
+    assert search.narrowing(other) != search.narrowing(Find("s", "k", (), tags={"owner": "ana"}))
+
+
+def test_a_search_of_one_stream_costs_the_same_however_many_others_wait_for_one(tmp_path: Path) -> None:
+    def steps() -> int:
+        """Return how many instructions SQLite takes to know that the stream is behind no more."""
+        taken = 0
+
+        def step() -> bool:
+            nonlocal taken
+            taken += 1
+            return False
+
+        with closing(apsw.Connection(str(tmp_path / "a.db"))) as con:
+            con.set_progress_handler(step, 1)
+            assert not search.is_behind(con, Find("s", "k", ("apple",), id="one"))
+        return taken
+
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.commit(append(0))
+        store.search(Find("s", "k", ("apple",), id="one"))
+        others = [Key("s", "k", f"other{number}") for number in range(MOST - 1)]
+        store.commit(Commit(new_id(), (), (Append(others[0], (Entry("note", BODY, text="pear"),)),)))
+        few = steps()
+        for other in others[1:]:
+            store.commit(Commit(new_id(), (), (Append(other, (Entry("note", BODY, text="pear"),)),)))
+        assert behind(store.path) == len(others)
+        assert steps() == few
+
+
 def test_a_short_history_is_not_indexed_before_somebody_searches(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "a.db") as store:
         for number in range(MOST):

@@ -47,11 +47,14 @@ MOST_BEHIND = 10_000  # texts that may wait for a search: a fifth of a second
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 # From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
 # through every document of a kind for each one that is missing.
-_BEHIND = """
-SELECT u.start, h.space, h.kind, h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum
-FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref"""
-_BEHIND_FOR = f"{_BEHIND} WHERE h.space = ? AND h.kind = ? AND (? IS NULL OR h.id = ?) LIMIT ?"
+_MISSING = """
+SELECT u.start, h.space, h.kind, h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"""
+_BEHIND = f"{_MISSING} FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref"
+_BEHIND_IN = f"{_BEHIND} WHERE h.space = ?1 AND h.kind = ?2 LIMIT ?4"
 _BEHIND_ANYWHERE = f"{_BEHIND} LIMIT ?"
+# Only of what has one name it is quicker to ask whether it is on the list.
+_BEHIND_OF = f"""{_MISSING} FROM head AS h CROSS JOIN unindexed AS u ON u.ref = h.ref
+WHERE h.space = ?1 AND h.kind = ?2 AND h.id = ?3 LIMIT ?4"""
 # A document is one text; a stream has the records from `start` to its end.
 _HOW_MANY = f"""
 SELECT sum(coalesce((SELECT max(pos) & {MASK} FROM record
@@ -65,7 +68,7 @@ _REMOVE = "INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)"
 
 def is_behind(con: apsw.Connection, find: Find) -> bool:
     """Tell whether the index lacks something that this search could ask for."""
-    return con.execute(_BEHIND_FOR, (find.space, find.kind, find.id, find.id, 1)).fetchone() is not None
+    return bool(_missing(con, find, 1))
 
 
 def how_far_behind(con: apsw.Connection, most_rows: int = 1_000) -> int:
@@ -76,7 +79,13 @@ def how_far_behind(con: apsw.Connection, most_rows: int = 1_000) -> int:
 
 def catch_up(con: apsw.Connection, find: Find) -> None:
     """Index the next stretch of what a search lacks, inside the caller's transaction."""
-    _index(con, con.execute(_BEHIND_FOR, (find.space, find.kind, find.id, find.id, STEP)).fetchall(), STEP)
+    _index(con, _missing(con, find, STEP), STEP)
+
+
+def _missing(con: apsw.Connection, find: Find, most: int) -> list[Any]:
+    """Return what a search could ask for and the index lacks: where from, and the row of `head`."""
+    where = _BEHIND_IN if find.id is None else _BEHIND_OF
+    return con.execute(where, (find.space, find.kind, find.id, most)).fetchall()
 
 
 def catch_up_anywhere(con: apsw.Connection) -> int:
@@ -176,7 +185,7 @@ def search(con: apsw.Connection, find: Find) -> Found:
         if head is None or not head[2]:
             return Found(0, dict.fromkeys(find.words, 0), ())
         low, high = (head[0] << INDEX_BITS, (head[0] + 1) << INDEX_BITS) if head[1] else (head[0], head[0] + 1)
-    scope = " AND ".join(f'"{marker}"' for marker in _markers(Key(find.space, find.kind, "-"), find.tags))
+    scope = narrowing(find)
     total = _count(con, scope, low, high)
     places = {word: _positions(con, f'{scope} AND "{word}"', low, high) for word in dict.fromkeys(find.words)}
     chosen = choose(total, places, find.limit)
@@ -184,6 +193,16 @@ def search(con: apsw.Connection, find: Find) -> Found:
     matches = (match for place in chosen if (match := _match(con, heads, find, place)) is not None)
     shown = tuple(takewhile(room_for(find), matches))
     return Found(total, {word: len(found) for word, found in places.items()}, shown)
+
+
+def narrowing(find: Find) -> str:
+    """Return what narrows a query to where a search may look: the tags asked for, or else its (space, kind).
+
+    A tag's marker is of its space and kind, too. Where there is one, theirs would only make the index go through all
+    that stands in them.
+    """
+    whole, *tags = _markers(Key(find.space, find.kind, "-"), find.tags)
+    return " AND ".join(f'"{marker}"' for marker in tags or [whole])
 
 
 def _count(con: apsw.Connection, query: str, low: int, high: int) -> int:
