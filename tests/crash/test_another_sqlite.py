@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def _times_open(path: Path) -> int:
     return presence._open_files().count((path.stat().st_dev, path.stat().st_ino))
 
 
-def _beside(path: Path, opened: list[SqliteStore]) -> None:
+def _beside(path: Path, opened: Sequence[SqliteStore]) -> None:
     """Let each store write and read, in threads, until the file was looked at often enough."""
     looked = threading.Event()
     acknowledged = [0] * len(opened)

@@ -12,7 +12,7 @@ from strongroom.errors import NotFound
 from strongroom.scope import Scope
 from strongroom.services.sessions import writes
 from strongroom.services.sessions.sessions import AsyncSessions
-from strongroom.store import AsyncStore, Key, Range, Scan
+from strongroom.store import AsyncStore, Delete, Key, Range, Scan
 from strongroom.testing.explore import CRASHED, Program, explore
 
 LONG = 7
@@ -98,7 +98,7 @@ def test_two_who_delete_it_at_once_leave_nothing() -> None:
 
 def test_without_the_note_what_is_left_would_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strongroom.services.sessions.erasure.REST", "session_other")
-    monkeypatch.setattr("strongroom.services.sessions.erasure.Put", lambda key, *_: writes.Delete(key))
+    monkeypatch.setattr("strongroom.services.sessions.erasure.Put", lambda key, *_: Delete(key))
 
     async def check(store: AsyncStore, results: Sequence[Any]) -> None:
         if results[0] == CRASHED and not (await sessions(store).list(tags={"user_id": "ana"})):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import strongroom
 from strongroom.codec import encode
-from strongroom.services.sessions.beside import digest
+from strongroom.services.sessions.layouts import digest
 from strongroom.services.sessions.records import draft, entry
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, is_visible
 from strongroom.store import Append, Commit, Entry, Key, Put, Write, new_id
