@@ -26,7 +26,7 @@ RANK = {
     "told_days": 0,
     "stemming": 0,
     "telling": 1,
-    "asking": 1,
+    "queries": 1,
     "retrieval": 2,
     "sealing": 2,
     "tokens": 3,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.asking import Asked
 from strongroom.dates import SOON, Day, day_named, nearness
+from strongroom.queries import Asked
 from strongroom.retrieval import RANKED, Position, Text, promising, rank
 from strongroom.stemming import words
 from strongroom.telling import asks, name_like

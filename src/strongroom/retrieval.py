@@ -31,9 +31,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-import strongroom.asking as asking
-from strongroom.asking import Asked
+import strongroom.queries as queries
 from strongroom.dates import SOON, Day, nearness
+from strongroom.queries import Asked
 from strongroom.telling import tells, tells_time
 
 Spot = TypeVar("Spot", bound=Hashable)
@@ -180,7 +180,7 @@ def rank(
     spots = _spots(places)
     row = dict(zip(spots, map(texts.__getitem__, places), strict=True))
     named = _named(asked, row.values())
-    weights = _weights(asking.wanted(asked, named), total, counts)
+    weights = _weights(queries.wanted(asked, named), total, counts)
     held = {spot: found for spot, text in row.items() if (found := _held(text.words, weights))}
     average = _average(len(text.words) for text in row.values())
     own = {spot: _bm25(weights, n, len(row[spot].words) / average, K1, B) for spot, n in held.items()}
@@ -195,7 +195,7 @@ def rank(
     )
     near = _best_is_one(_lent(_above(cosines), row, NEAR_IN_MEANING))
     telling = _telling(row)
-    speaker = asking.asked_about(asked, named)
+    speaker = queries.asked_about(asked, named)
     part = BESIDE_MEANING if near else 1.0
     return {
         place: Opinions(
@@ -216,14 +216,14 @@ def rank(
 
 def without_names(asked: Asked, texts: Iterable[Text]) -> str:
     """Return the query without the speakers it names, for whoever compares meanings."""
-    return asking.without_names(asked, _named(asked, texts))
+    return queries.without_names(asked, _named(asked, texts))
 
 
 def promising(
     asked: Asked, texts: Mapping[Position, Text], total: int, counts: Mapping[str, int], most: int = RANKED
 ) -> list[Position]:
     """Return the candidates that are worth a second look, those with the best words first."""
-    chosen = asking.wanted(asked, _named(asked, texts.values()))
+    chosen = queries.wanted(asked, _named(asked, texts.values()))
     scores = dict(zip(texts, bm25(chosen, [text.words for text in texts.values()], total, counts), strict=True))
     return sorted(scores, key=lambda place: (-scores[place], place[0], -place[1]))[:most]
 
@@ -236,7 +236,7 @@ def _named(asked: Asked, texts: Iterable[Text]) -> list[str]:
     roles: dict[str, None] = {}
     for text in texts:
         (names if text.speaker else roles)[text.speaker or text.role] = None
-    return asking.named(asked, names, roles)
+    return queries.named(asked, names, roles)
 
 
 def _spots(places: Sequence[Position]) -> list[int]:

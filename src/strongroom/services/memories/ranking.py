@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 
 import strongroom.retrieval as retrieval
-from strongroom.asking import Asked
 from strongroom.dates import Day
+from strongroom.queries import Asked
 from strongroom.retrieval import AROUND, Position, Text
 from strongroom.services.memories import keys, screening
 from strongroom.services.memories.values import Hit, Memory

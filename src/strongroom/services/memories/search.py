@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
-from strongroom.asking import Asked
 from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.folding import folded
+from strongroom.queries import Asked
 from strongroom.retrieval import RERANKED, Reranker, judged
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, ranking, screening

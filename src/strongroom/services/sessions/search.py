@@ -13,9 +13,9 @@ from typing import Literal
 from msgspec import Struct
 
 import strongroom.retrieval as retrieval
-from strongroom.asking import Asked
 from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput, Unavailable
+from strongroom.queries import Asked
 from strongroom.retrieval import AROUND, NEIGHBOURS, RANKED, RERANKED, Position, Reranker, Text
 from strongroom.scope import Scope
 from strongroom.services.sessions.days import day_of, of_that_day

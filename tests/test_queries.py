@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strongroom.asking import Asked, asked_about, named
+from strongroom.queries import Asked, asked_about, named
 from strongroom.telling import tells_time
 
 PEOPLE = ("Ana", "Ben", "Carla Diaz")
