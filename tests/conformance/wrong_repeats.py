@@ -212,7 +212,7 @@ class DropsReceiptsWithRecords(MemoryStore):
         return receipt
 
 
-@breaks("test_queries_for_a_receipt_changes_nothing")
+@breaks("test_asking_for_a_receipt_changes_nothing")
 class RemembersQuestions(MemoryStore):
     """Takes an id that was asked for as used: what a probing commit may do."""
 

@@ -124,7 +124,7 @@ def test_a_zip_bomb(server: Process, mib: int) -> None:
     assert peak_mib(server) - before < MOST_MIB
 
 
-def test_queries_for_everything(server: Process) -> None:
+def test_asking_for_everything(server: Process) -> None:
     key = Key("default", "note", "long")
     entries = tuple(Entry("note", encode("x" * 4000)) for _ in range(200))
     with strongroom.connect(server.url) as ctx:

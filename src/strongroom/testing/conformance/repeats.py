@@ -191,7 +191,7 @@ class Repeats(Suite):
             self.do(end)
             assert self.receipt(commit.id) == self.store.commit(commit) == _repeated(first)
 
-    def test_queries_for_a_receipt_changes_nothing(self) -> None:
+    def test_asking_for_a_receipt_changes_nothing(self) -> None:
         """Asked for or not, an id that was not used can be used, and one that was stays used."""
         commit = Commit("asked", (), (append(self.key(), 1),), ONE)
         assert self.receipt("asked") is None
