@@ -128,8 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Never look for garbage among all tests and what they import: each look took half a second, and a whole run took
-    some 400 of them."""
+    """Never look for garbage among all tests and what they import: each look took half a second."""
     gc.freeze()
     gc.enable()
 
