@@ -14,6 +14,10 @@ from tests.browser.test_review import until
 from tests.browser.test_screens import one_store
 
 Visit = Callable[..., Any]
+IN_SIGHT = """([inner, outer]) => {
+  const [one, box] = [inner, outer].map((name) => document.querySelector(name).getBoundingClientRect());
+  return one.top >= box.top && one.bottom <= box.bottom;
+}"""
 
 
 # ---- review ---------------------------------------------------------------------------------------------------------
@@ -62,6 +66,14 @@ def test_a_fork_begins_with_the_state_of_the_step_it_was_made_at(visit: Visit, c
     page.get_by_text("Forked step 3").wait_for()
     assert page.url.endswith("#/runs/second-try")
     assert ctx.runs.get("second-try").working_set.next_action == ctx.runs.get("invoices-q3").at(3).next_action
+
+
+@one_store
+def test_a_step_that_is_reached_by_its_address_is_in_sight_in_the_ledger(visit: Visit) -> None:
+    page = visit("runs/invoices-q3?seq=5", viewport={"width": 1280, "height": 600})
+    here = page.locator(".event.here")
+    here.get_by_text("State 5").wait_for()
+    page.wait_for_function(IN_SIGHT, arg=[".event.here", ".ledger-box"])
 
 
 @one_store

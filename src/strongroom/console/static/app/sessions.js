@@ -9,7 +9,7 @@ const QUERY = { limit: 50, reverse: true };
 
 const Row = ({ one, figures: told }) => html`<tr><td class="cut main-cell"><a class="row-link" href=${href("sessions", one.id)}><b>
   <${Line} text=${one.title || one.id} max=${80} /></b><span><${Line} text=${told?.first || (one.title ? one.id : "nothing was said yet")} max=${120} /></span></a></td>
-  <td><span class="tags">${belongs(one).slice(0, 3).map((text) => html`<${Tag}><${Line} text=${text} max=${40} /><//>`)}</span></td>
+  <td><span class="tags">${belongs(one).slice(0, 1).map((text) => html`<${Tag}><${Line} text=${text} max=${40} /><//>`)}${belongs(one).length > 1 && html`<span class="muted" title=${belongs(one).slice(1).join(", ")}>+${belongs(one).length - 1}</span>`}</span></td>
   <td class="num">${number(one.messages)}</td><td class="num">${told && html`<span title=${told.exact ? null : "Projected from the newest messages"}>${told.exact ? "" : "~"}${short(told.tokens)}</span>`}</td>
   <td class="num">${told && (told.last_at ? html`<${Time} at=${told.last_at} />` : "never")}</td></tr>`;
 
