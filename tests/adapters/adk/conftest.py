@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from tests.adapters.frameworks import has
 
-collect_ignore = [] if has("google.adk") else ["test_services.py", "test_importing.py", "test_processes.py"]
+TESTS = ["test_services.py", "test_schedules.py", "test_importing.py", "test_processes.py"]
+collect_ignore = [] if has("google.adk") else TESTS

@@ -96,10 +96,10 @@ class StrongroomSessionService(BaseSessionService, Closing):
         key, *shared_keys, stream = self._keys(app_name, user_id, id)
         own, *shared = split(state or {})
         for _ in attempts(f"session {id!r:.80}"):
-            there, *before = await self._scope.get_all([Get(key), *map(Get, shared_keys)])
+            asked = [Get(key), *map(Get, shared_keys)]
+            [end], (there, *before) = await self._scope.read_all([Range(stream, 0, 0)], asked)
             if there is not None:
                 raise AlreadyExistsError(f"Session with id {id} already exists.")
-            end = await self._scope.get(Range(stream, 0, 0))
             value = {"app": app_name, "user": user_id, "id": id, "state": own, "updated": time.time()}
             expects, writes = sharing(shared_keys, before, shared, user_id)
             writes += [put(key, value), opening(self._scope, key.id, begun(self._scope, id, end.length), user_id)]
@@ -158,10 +158,9 @@ class StrongroomSessionService(BaseSessionService, Closing):
         id = f"adk-{digest(key.id, event.id, text)}"
         for _ in attempts(f"session {session.id!r:.80}"):
             asked = [Get(key), Get(self._scope.key(SESSION, key.id)), *map(Get, shared_keys)]
-            document, talk, *before = await self._scope.get_all(asked)
+            [end], (document, talk, *before) = await self._scope.read_all([Tail(stream, 1)], asked)
             if document is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
-            end = await self._scope.get(Tail(stream, 1))
             value = document.value.load()
             seen = revision_of(session, document, value, end.records)
             value["state"] |= own
