@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from strongroom.errors import InvalidInput, Unavailable
@@ -29,8 +30,8 @@ except ImportError:  # pragma: no cover - Windows has no flock; SQLite's own loc
 # Whether there are locks that belong to an open file and not to a process: nobody else's `close` drops them.
 OPEN_FILE_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 
-Place = tuple[int, int]  # where a lock begins in a file, and its length
-_WRITING: Place = (0, 1)
+Stretch = tuple[int, int]  # where a lock begins in a file, and its length
+_WRITING: Stretch = (0, 1)
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.", "vboxsf", "prl_fs")
 
@@ -71,22 +72,23 @@ def rights_beside(database: os.stat_result) -> int:
     return stat.S_IMODE(database.st_mode) | stat.S_IRUSR | stat.S_IWUSR
 
 
-def lock_shared(fd: int, place: Place) -> None:
+def lock_shared(fd: int, place: Stretch) -> None:
     """Hold a place in an open file with others who share it, or raise `OSError`."""
-    _lock(fd, place, fcntl.F_RDLCK)
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _packed(place, fcntl.F_RDLCK))
 
 
-def lock_alone(fd: int, place: Place) -> None:
+def lock_alone(fd: int, place: Stretch) -> None:
     """Hold a place in an open file alone, or raise `OSError`."""
-    _lock(fd, place, fcntl.F_WRLCK)
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _packed(place, fcntl.F_WRLCK))
 
 
-def unlock(fd: int, place: Place) -> None:
-    _lock(fd, place, fcntl.F_UNLCK)
+def unlock(fd: int, place: Stretch) -> None:
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _packed(place, fcntl.F_UNLCK))
 
 
-def _lock(fd: int, place: Place, kind: int) -> None:
-    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, *place, 0))
+@cache
+def _packed(place: Stretch, kind: int) -> bytes:
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, *place, 0)
 
 
 def filesystem_of(folder: str, mounts: str) -> str:
@@ -163,8 +165,10 @@ class Queue:
         """Let others write."""
         if self._held:
             self._held = False
-            with suppress(OSError):
+            try:
                 unlock(self._fd, _WRITING)
+            except OSError:
+                pass
 
     def close(self) -> None:
         self._held = False

@@ -29,7 +29,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from strongroom.backends.sqlite.files import OPEN_FILE_LOCKS, Place, lock_shared, unlock
+from strongroom.backends.sqlite.files import OPEN_FILE_LOCKS, Stretch, lock_shared, unlock
 
 _SHARED = (0x40000002, 510)  # start and length of what SQLite locks in a database, and of the one byte in an index
 _OPEN = (128, 1)
@@ -81,7 +81,7 @@ class Presence:
 class _Lock:
     """One open file of this process, and how many stores are shown by it."""
 
-    def __init__(self, fd: int, place: Place) -> None:
+    def __init__(self, fd: int, place: Stretch) -> None:
         self.fd, self.place, self.users = fd, place, 0
         found = os.fstat(fd)
         self.file = (found.st_dev, found.st_ino)
@@ -91,7 +91,7 @@ _changing = threading.RLock()  # of what follows; again, if what nobody closed i
 _locks: list[_Lock] = []
 
 
-def _take(name: str, place: Place) -> _Lock:
+def _take(name: str, place: Stretch) -> _Lock:
     there = Path(name).stat()
     file = (there.st_dev, there.st_ino)
     lock = next((lock for lock in _locks if lock.file == file), None)
@@ -128,6 +128,7 @@ def _close_in_child() -> None:
     _changing = threading.RLock()  # somebody else's thread may have held it
     for lock in _locks:
         os.close(lock.fd)
+        lock.users = -1  # an inherited store must not give back what has the number of its file by then
     _locks.clear()
 
 
