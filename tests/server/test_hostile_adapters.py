@@ -148,3 +148,16 @@ def test_a_session_of_adk_is_erased_whatever_is_kept_of_it(
     writer.store.commit(Commit(new_id(), (), (Put(Key(space, "adk_session", "adk/t"), encode(value)),)))
     assert admin.sessions.get("adk/t").erase(all=True).messages == 1
     assert not writer.sessions.list()
+
+
+@pytest.mark.parametrize("kind", ["langgraph_checkpoint", "langgraph_early"])
+def test_nor_does_more_than_one_read_holds_keep_anybody_from_it(
+    writer: strongroom.Context, admin: strongroom.Context, space: str, kind: str
+) -> None:
+    put_line(writer, space, "a checkpoint without a name")
+    for number in range(12):
+        writer.store.commit(
+            Commit(new_id(), (), (Append(Key(space, kind, "l"), (Entry(f"c{number}", encode("x" * 900_000)),)),))
+        )
+    assert admin.erase(user_id="ana", by="ben").messages == 1
+    assert not writer.sessions.list()

@@ -36,13 +36,11 @@ from strongroom.store import (
     MAX_NAME,
     Commit,
     Delete,
-    Document,
     Expect,
     Get,
     Key,
     Range,
     Scan,
-    Tail,
     Truncate,
     Write,
     new_id,
@@ -82,24 +80,23 @@ class Taking(Struct, frozen=True):
 
     async def of_owner(self, user_id: str) -> None:
         """Take away what bears the tag of its owner."""
-        for document in [one async for one in self._found(layouts.LINE, owned_by(user_id))]:
-            await self._line_of(document)
+        for key in await self._found(layouts.LINE, owned_by(user_id)):
+            await self._line_of(key)
         for kind in layouts.OF_OWNER:
-            await self._all([one async for one in self._found(kind, owned_by(user_id))])
+            await self._all(await self._found(kind, owned_by(user_id)))
 
     async def _adk_copies(self, session_id: str, whole: bool) -> None:
         """Take away what was remembered of an ADK session, and with the whole of it its artifacts."""
         here = layouts.adk_place(session_id)
-        await self._all([one async for one in self._found(layouts.ADK_MEMORY, layouts.remembered_of(here))])
+        await self._all(await self._found(layouts.ADK_MEMORY, layouts.remembered_of(here)))
         if whole:
-            await self._all([one async for one in self._found(layouts.ADK_ARTIFACT, layouts.artifacts_of(here))])
+            await self._all(await self._found(layouts.ADK_ARTIFACT, layouts.artifacts_of(here)))
 
-    async def _all(self, documents: Iterable[Document]) -> None:
-        found = list(documents)
-        await self._in_steps([Delete(one.key) for one in found if one.key.kind != layouts.ADK_ARTIFACT])
-        for one in found:
-            if one.key.kind == layouts.ADK_ARTIFACT:
-                await self.artifact(one.key)
+    async def _all(self, keys: Sequence[Key]) -> None:
+        await self._in_steps([Delete(one) for one in keys if one.kind != layouts.ADK_ARTIFACT])
+        for one in keys:
+            if one.kind == layouts.ADK_ARTIFACT:
+                await self.artifact(one)
 
     async def artifact(self, key: Key) -> None:
         """Take away an artifact of ADK with all its versions, also one that is saved meanwhile."""
@@ -120,15 +117,15 @@ class Taking(Struct, frozen=True):
     async def _lines(self, thread: str) -> None:
         """Take away the checkpoints of a thread, whose name is that of the session, or too long for it."""
         for tags in (of_thread(thread), {layouts.THREAD: thread}):
-            for document in [one async for one in self._found(layouts.LINE, tags)]:
-                await self._line_of(document)
+            for key in await self._found(layouts.LINE, tags):
+                await self._line_of(key)
 
-    async def _line_of(self, document: Document) -> None:
+    async def _line_of(self, line: Key) -> None:
         written = set[Key]()
-        for _ in attempts(f"{document.key.kind} {document.key.id!r}"):
+        for _ in attempts(f"{line.kind} {line.id!r}"):
             try:
-                written |= await self._line(document.key.id)
-                await self._late(document.key, sorted(written, key=lambda one: one.id))
+                written |= await self._line(line.id)
+                await self._late(line, sorted(written, key=lambda one: one.id))
             except Conflict:
                 continue  # somebody has put another checkpoint, written to one, or begun the line anew
             return
@@ -139,17 +136,20 @@ class Taking(Struct, frozen=True):
         document, end, early = await self.scope.read(
             Get(key(layouts.LINE, id)),
             Range(key(layouts.CHECKPOINT, id), 0, 0),
-            Range(key(layouts.EARLY, id)),
+            Range(key(layouts.EARLY, id), 0, 0),
         )
         if document is None:
             return set()
         facts, checkpoints, channels = _texts(document.value.load()), set[str](), set[str]()
         thread, inner = facts.get("thread", ""), facts.get("ns", "")
-        async for name, places in self._checkpoints(id):
+        async for name, body in self._records(key(layouts.CHECKPOINT, id)):
             checkpoints.add(name)
-            channels |= {channel for channel, at in places.items() if isinstance(at, list)}
-        bodies = (record.body.load() for record in early.records if record.body is not None)
-        checkpoints |= {name for name in bodies if isinstance(name, str)}
+            places = body.get("at") if isinstance(body, dict) else None
+            if isinstance(places, dict):
+                channels |= {channel for channel, at in places.items() if isinstance(at, list)}
+        async for _, name in self._records(key(layouts.EARLY, id)):
+            if isinstance(name, str):
+                checkpoints.add(name)
         names = (layouts.task_writes_id(id, name) for name in sorted(checkpoints))
         written = [key(layouts.TASK_WRITES, name) for name in names if len(name) <= MAX_NAME]
         await self._in_steps([Delete(one) for one in written])
@@ -182,37 +182,37 @@ class Taking(Struct, frozen=True):
         await self._in_steps(late, [Expect(line, 0)])
         await self._in_steps(await self._large(line.id), [Expect(line, 0)])
 
-    async def _checkpoints(self, id: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Give each checkpoint's name, and where its channels are."""
-        before: int | None = None
-        while True:
-            part = await self.scope.get(Tail(self.scope.key(layouts.CHECKPOINT, id), PAGE, None, before))
+    async def _records(self, stream: Key) -> AsyncIterator[tuple[str, Any]]:
+        """Give the type and the content of each record, as many at once as one read may hold."""
+        start = 0
+        while (part := await self.scope.some(Range(stream, start, None, PAGE))).records:
             for record in part.records:
-                body = None if record.body is None else record.body.load()
-                places = body.get("at") if isinstance(body, dict) else None
-                yield record.type, places if isinstance(places, dict) else {}
-            if not part.records:
-                return
-            before = part.records[0].index
+                yield record.type, None if record.body is None else record.body.load()
+            start = part.records[-1].index + 1
 
     async def _large(self, owner: str) -> list[Write]:
         """Return what takes away texts that are too large for a record, which adapters keep in pieces.
 
         One that is only staged may be about to begin anew what is deleted; whoever erases takes it too.
         """
-        every = [one async for one in self._found(layouts.LARGE, layouts.of_owner(owner))]
-        found = [
-            one.key.id for one in every if self.erases is not None or not one.tags.items() >= layouts.STAGED.items()
-        ]
-        return [Delete(self.scope.key(kind, one)) for one in found for kind in (layouts.LARGE, layouts.LARGE_PIECE)]
+        staged = None if self.erases is not None else layouts.STAGED
+        found = await self._found(layouts.LARGE, layouts.of_owner(owner), besides=staged)
+        return [Delete(self.scope.key(kind, one.id)) for one in found for kind in (layouts.LARGE, layouts.LARGE_PIECE)]
 
     # ---- small parts ------------------------------------------------------------------------------------------------
 
-    async def _found(self, kind: str, tags: dict[str, str]) -> AsyncIterator[Document]:
-        if tags:
-            async for page in self.scope.pages(Scan(self.scope.space, kind, tags, limit=PAGE)):
-                for document in page:
-                    yield document
+    async def _found(self, kind: str, tags: dict[str, str], besides: dict[str, str] | None = None) -> list[Key]:
+        """Return the keys of all documents that carry these tags, but for those with the tags `besides`. No more than
+        the keys: there may be any number of documents, and each may be large."""
+        if not tags:
+            return []
+        pages = self.scope.pages(Scan(self.scope.space, kind, tags, limit=PAGE))
+        return [
+            one.key
+            async for page in pages
+            for one in page
+            if besides is None or not one.tags.items() >= besides.items()
+        ]
 
     async def _in_steps(self, writes: Sequence[Write], expects: Sequence[Expect] = ()) -> None:
         for start in range(0, len(writes), AT_ONCE):
