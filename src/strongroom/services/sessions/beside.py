@@ -76,7 +76,7 @@ class Taking(Struct, frozen=True):
         if framework == layouts.ADK and self.erases is not None:
             await self._adk_copies(session_id, whole)
         if whole and framework == layouts.PYDANTIC_AI:
-            await self._all([one async for one in self._found(layouts.CONVERSATION_ENTRY, of_conversation(session_id))])
+            await self._all(await self._found(layouts.CONVERSATION_ENTRY, of_conversation(session_id)))
 
     async def of_owner(self, user_id: str) -> None:
         """Take away what bears the tag of its owner."""
