@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from strongroom.dates import SOON, Day, day_named, nearness
 from strongroom.queries import Asked
-from strongroom.retrieval import RANKED, Position, Text, promising, rank
+from strongroom.retrieval import RANKED, Position, Text, promising, rank, spoken
 from strongroom.stemming import words
 from strongroom.telling import asks, name_like
 
@@ -135,3 +135,15 @@ def test_words_count_less_where_meaning_is_asked_too() -> None:
     alone = rank(Asked.of("tea"), rows, 2, {"tea": 1})
     beside = rank(Asked.of("tea"), rows, 2, {"tea": 1}, {("chai", 0): 0.9, ("tea", 0): 0.9})
     assert alone["tea", 0].words > beside["tea", 0].words > 0
+
+
+@pytest.mark.parametrize("name", ["Ana", "Ana Maria", "Dr. J. O'Neil", "李雷", "Émile"])
+def test_a_text_that_begins_with_a_name_and_a_colon_is_said_by_it(name: str) -> None:
+    assert spoken(f"{name}: here it is") == (name, "here it is")
+
+
+@pytest.mark.parametrize(
+    "text", ["Here is my bank's export: 3 rows", "note: buy tea", "The Very Long Name Here: x", "http://a", "3: x"]
+)
+def test_other_words_before_a_colon_are_part_of_what_is_said(text: str) -> None:
+    assert spoken(text) == ("", text)

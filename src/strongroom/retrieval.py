@@ -65,6 +65,7 @@ _NO_CLOSER = 1e-6  # what counts as a difference between cosines
 _RAREST = 6.0  # a mean rarity above this says no more
 
 _LONGEST_NAME = 41  # with its colon
+_MOST_NAMES = 3
 _SPOKEN = re.compile(r"([^\W\d_][\w .'-]{0,39}):\s+")
 
 
@@ -127,9 +128,16 @@ def recency(age_days: float, half_life_days: float) -> float:
 
 
 def spoken(text: str) -> tuple[str, str]:
-    """Return who says a text, if it begins with a name and a colon, and what is said."""
+    """Return who says a text, if it begins with a name and a colon, and what is said.
+
+    A name has few words, none of which begins with a small letter: "Here is the export: ..." is said by nobody.
+    """
     found = _SPOKEN.match(text) if ":" in text[:_LONGEST_NAME] else None
-    return (found[1], text[found.end() :]) if found else ("", text)
+    if found is None:
+        return "", text
+    parts = found[1].split()
+    is_name = len(parts) <= _MOST_NAMES and not any(part[0].islower() for part in parts)
+    return (found[1], text[found.end() :]) if is_name else ("", text)
 
 
 def rarity(total: float, count: float) -> float:
