@@ -18,7 +18,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "copy": (["agent.db", "other.db"], "both stores agree", "fingerprint"),
     "demo": (["--fast"], "0 lost", "acknowledged"),
     "doctor": ([], "durable: may lose nothing", "facts"),
-    "erase": (["--user", "u1", "--yes"], "erased: 0 sessions", "complete"),
+    "erase": (["--user", "u1", "--yes"], "nothing of user u1 was found", "complete"),
     "files delete": (["/notes/a.md"], "deleted: /notes/a.md", "files"),
     "files erase": (["/notes/a.md", "--yes"], "erased: /notes/a.md", "versions"),
     "files history": (["/notes/a.md"], "written", "versions"),

@@ -14,6 +14,7 @@ from strongroom.errors import StrongroomError
 from strongroom.scope import Scope
 from strongroom.services import person
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.runs.runs import AsyncRuns
 from strongroom.services.sessions import writes
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.store import AsyncStore
@@ -72,6 +73,8 @@ def test_whoever_dies_while_erasing_leaves_what_the_owner_still_names() -> None:
         await memories(store).commit(learnt[0].id, reviewer="ana")
         await memories(store).add(f"likes {CANARY}", user_id="u1")
         await a_pending_batch(store)
+        for _ in range(2):
+            await AsyncRuns(Scope(store)).create(objective=CANARY, user_id="u1")
 
     async def check(store: AsyncStore, results: Sequence[Any]) -> None:
         await nothing_is_left(store)
@@ -114,6 +117,25 @@ def test_what_is_said_while_a_person_is_erased_goes_too() -> None:
         await session.append({"role": "user", "content": CANARY})
 
     race(saying, a_session)
+
+
+def test_what_is_recorded_while_a_person_is_erased_goes_too_or_with_the_next_erasure() -> None:
+    async def a_run(store: AsyncStore) -> None:
+        await AsyncRuns(Scope(store)).create(objective=CANARY, run_id="r", user_id="u1")
+
+    async def recording(store: AsyncStore) -> None:
+        run = await AsyncRuns(Scope(store)).get("r")
+        await run.record("TOOL_CALL", {"tool_name": CANARY})
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        assert not isinstance(results[0], StrongroomError)
+        await erasing(store)
+        await nothing_is_left(store)
+        assert (await (await AsyncRuns(Scope(store)).get("r")).verify()).ok
+
+    found = explore([erasing, recording], check, setup=a_run, reads_in_order=True)
+    assert found.failure is None, str(found.failure)
+    assert found.schedules > 5
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["first", "another embedder"])

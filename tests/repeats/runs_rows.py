@@ -82,6 +82,20 @@ ROWS = (
         lambda ctx, _, id: _id(ctx.runs.open("other", objective="o", commit_id=id)),
     ),
     on_runs(
+        "open",  # which gives what is nobody's to somebody
+        two_runs,
+        lambda ctx, runs, id: _id(ctx.runs.open(runs[0], objective="o", user_id="ana", commit_id=id)),
+        lambda ctx, runs, id: _id(ctx.runs.open(runs[0], objective="o", user_id="bob", commit_id=id)),
+        lambda ctx, runs, id: _id(ctx.runs.open(runs[1], objective="o", user_id="ana", commit_id=id)),
+    ),
+    on_runs(
+        "create",
+        nothing,
+        lambda ctx, _, id: _id(ctx.runs.create(objective="o", run_id="r", user_id="ana", commit_id=id)),
+        lambda ctx, _, id: _id(ctx.runs.create(objective="o", run_id="r", user_id="bob", commit_id=id)),
+        lambda ctx, _, id: _id(ctx.runs.create(objective="o", run_id="other", user_id="ana", commit_id=id)),
+    ),
+    on_runs(
         "restore",
         two_packs,
         lambda ctx, packs, id: _id(ctx.runs.restore(packs[0], run_id="back", commit_id=id)),

@@ -49,7 +49,7 @@ def figures(http: httpx.Client, kind: str, *ids: str) -> list[dict[str, Any]]:
 
 
 def test_a_runs_figures_are_what_its_ledger_comes_to(http: httpx.Client, ctx: Context) -> None:
-    run = ctx.runs.create(objective="Import parcels", run_id="import")
+    run = ctx.runs.create(objective="Import parcels", run_id="import", user_id="ana")
     run.record("MODEL_ACTION", {"action": "read", "tokens_in": 900, "tokens_out": 100, "cost": 0.25}, actor="reader")
     run.record("TOOL_RESULT", {"tool_name": "rows", "ok": True, "latency_ms": 1500}, actor="reader")
     run.record("ERROR", {"error_type": "ValueError", "message": "row 7 has 14 columns"}, actor="importer")
@@ -57,6 +57,7 @@ def test_a_runs_figures_are_what_its_ledger_comes_to(http: httpx.Client, ctx: Co
     events = run.events()
     assert told == {
         "run_id": "import", "events": 4, "agent": "importer", "tokens": 1000, "cost": 0.25, "worked_ms": 1500.0,
+        "user_id": "ana",
         "error": "ValueError: row 7 has 14 columns", "started_at": _json(events[0].at), "last_at": _json(events[-1].at),
     }  # fmt: skip
 

@@ -97,6 +97,7 @@ CLAIMS: dict[str, dict[str, Any]] = {
     "FORKED": {"seq": 0, "from_run_id": "r"},
     "ROLLED_BACK": {"to_seq": 0, "new_seq": 1},
     "ERASED": {"reason": "r", "first": 1, "last": 1, "tombstones": [[]]},
+    "OWNED": {"user_id": "ana"},
 }
 
 

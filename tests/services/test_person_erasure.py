@@ -53,6 +53,13 @@ async def furnished(ctx: Any) -> None:
     await ctx.memories.learn("s1", model=repeating, scope="global")
     await ctx.memories.add(f"likes {CANARY}", user_id="u1", rationale=CANARY, tags=[CANARY])
     await ctx.memories.add(f"wants {CANARY}", user_id="u1", proposer="agent-7")
+    for n in range(2):
+        run = await ctx.runs.create(objective=CANARY, run_id=f"r{n}", user_id="u1", state={"k": CANARY})
+        await run.record("TOOL_CALL", {"tool_name": CANARY})
+        await run.attach(CANARY.encode(), type="text", path=f"{CANARY}.txt")
+        await run.milestone(CANARY)
+    await (await run.fork(run_id="fork")).update(next_action=CANARY)
+    await ctx.runs.create(objective="tea", run_id="theirs", user_id="u2")
     await ctx.memories.add("somebody else's tea", user_id="u2")
     await (await ctx.sessions.open("theirs", user_id="u2")).append({"role": "user", "content": "tea"})
 
@@ -61,9 +68,11 @@ async def test_nothing_of_a_person_is_left_and_nothing_of_others_is_lost(ctx: An
     await furnished(ctx)
     assert CANARY in await stored(ctx)
     told = await ctx.erase(user_id="u1", by="ana", reason="asked to")
-    assert (told.sessions, told.messages, len(told.memories)) == (2, 6, 3)
+    assert (told.sessions, told.messages, len(told.memories), told.runs) == (2, 6, 3, 3)
     assert CANARY not in await stored(ctx)
     assert [info.id for info in await ctx.sessions.list()] == ["theirs"]
+    assert [run.id for run in await ctx.runs.list(user_id="u1")] == []
+    assert [run.working_set.objective for run in await ctx.runs.list(user_id="u2")] == ["tea"]
     assert [one.content for one in await ctx.memories.list(user_id="u2")] == ["somebody else's tea"]
     assert await ctx.memories.pending() == []
 
@@ -72,7 +81,7 @@ async def test_a_second_erasure_finds_nothing(ctx: Any) -> None:
     await furnished(ctx)
     await ctx.erase(user_id="u1")
     again = await ctx.erase(user_id="u1")
-    assert (again.sessions, again.messages, again.memories) == (0, 0, ())
+    assert (again.sessions, again.messages, again.memories, again.runs, again.found) == (0, 0, (), 0, False)
 
 
 async def test_a_fork_is_its_owners_and_goes_too(ctx: Any) -> None:
@@ -81,6 +90,37 @@ async def test_a_fork_is_its_owners_and_goes_too(ctx: Any) -> None:
     await session.fork(session_id="f")
     assert (await ctx.erase(user_id="u1")).sessions == 2
     assert CANARY not in await stored(ctx)
+
+
+async def test_a_run_of_an_erased_person_still_verifies_and_says_why_it_is_empty(ctx: Any) -> None:
+    await furnished(ctx)
+    await ctx.erase(user_id="u1", by="ana", reason="asked to")
+    for id in ("r0", "r1", "fork"):
+        run = await ctx.runs.get(id)
+        last = (await run.events())[-1]
+        assert ((await run.verify()).ok, run.working_set.objective) == (True, "(erased)")
+        assert (last.type, last.actor, last.payload["reason"]) == ("ERASED", "ana", "asked to")
+
+
+async def test_what_is_written_to_a_run_after_its_owner_was_erased_is_found_by_the_next_erasure(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", user_id="u1")
+    await ctx.erase(user_id="u1")
+    await run.record("TOOL_CALL", {"tool_name": CANARY})
+    assert (await ctx.erase(user_id="u1")).runs == 1
+    assert CANARY not in await stored(ctx)
+    assert not (await ctx.erase(user_id="u1")).found
+
+
+async def test_the_name_of_an_erased_person_is_in_no_run(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o", user_id=CANARY)
+    await ctx.runs.open((await ctx.runs.create(objective="o")).id, objective="o", user_id=CANARY)
+    await ctx.runs.erase(run.id, reason="first")
+    await ctx.erase(user_id=CANARY)
+    assert CANARY not in await stored(ctx)
+
+
+async def test_a_receipt_says_what_has_no_owner_and_was_not_looked_at(ctx: Any) -> None:
+    assert (await ctx.erase(user_id="nobody")).not_covered == ("files", "threads")
 
 
 async def test_what_was_derived_from_what_was_learnt_is_named(ctx: Any) -> None:

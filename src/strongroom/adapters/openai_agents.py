@@ -23,8 +23,8 @@ from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.exact import messages_of, restored
 from strongroom.adapters.items import Seen, kept, see
 from strongroom.errors import Closed, Conflict, NotFound
+from strongroom.services.owning import OWNER
 from strongroom.services.sessions.session import AsyncSession
-from strongroom.services.sessions.state import OWNER
 from strongroom.services.sessions.values import Message
 
 Items = list[TResponseInputItem]

@@ -57,6 +57,11 @@ class Run:
         return self._async.config
 
     @property
+    def user_id(self) -> str | None:
+        """Whose run it is, as this handle saw it last; None if nobody's."""
+        return self._async.user_id
+
+    @property
     def eviction(self) -> Eviction | None:
         """What the last update through this handle had to leave out (None: nothing)."""
         return self._async.eviction

@@ -212,16 +212,25 @@ def erase_memories(yes: bool, by: str, reason: str, derived: bool, **target: Any
 
 
 @cli.command("erase")
-@click.option("--user", "user_id", required=True, help="Whose memories and sessions.")
+@click.option("--user", "user_id", required=True, help="Whose memories, sessions and runs.")
 @click.option("--by", default=me, show_default="login name", help="Who erases.")
 @click.option("--reason", default="", help="Why; stays in the receipt.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def erase_person(user_id: str, by: str, reason: str, yes: bool) -> None:
-    """Leave nothing of a person: memories and sessions."""
+    """Leave nothing of a person: memories, sessions and runs.
+
+    Files and threads have no owner: they are erased by their names.
+    """
     with context() as ctx:
         confirm(f"Erase everything of user {user_id!r} for good?", yes=yes)
         made = ctx.erase(user_id=user_id, by=by, reason=reason)
-    done(made, "erased: {} sessions with {} messages, {} memories, {} batches{}{}",
-         made.sessions, made.messages, len(made.memories), made.batches,
-         f"; still there, derived from them: {', '.join(made.derived)}" if made.derived else "",
-         "" if made.complete else f"; not clean yet: {made.pending}")  # fmt: skip
+    waits = "" if made.complete else f"; not clean yet: {made.pending}"
+    if made.found:
+        done(made, "erased: {} sessions with {} messages, {} memories, {} batches, {} runs{}{}{}",
+             made.sessions, made.messages, len(made.memories), made.batches, made.runs,
+             f", {made.beside} things of adapters" if made.beside else "",
+             f"; still there, derived from them: {', '.join(made.derived)}" if made.derived else "", waits)  # fmt: skip
+    else:
+        done(made, "nothing of user {} was found: no sessions, memories or runs{}", user_id, waits)
+    if not wants_json():
+        say("[dim]not looked at, because they have no owner: {}[/]", ", ".join(made.not_covered))

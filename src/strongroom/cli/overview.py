@@ -23,7 +23,7 @@ Commands:
   demo      Watch an agent work, be killed, and carry on.
   doctor    Tell what is here, what it promises, and what could be better.
   encrypt   Put a store under a key, all of it at once.
-  erase     Leave nothing of a person: memories and sessions.
+  erase     Leave nothing of a person: memories, sessions and runs.
   explain   Say why an error happens and what to do about it.
   files     Notes of agents: a path to text, every version kept.
   import    Bring in what other systems keep in files and databases.

@@ -44,12 +44,13 @@ def runs() -> None:
 
 @runs.command("list")
 @click.option("--status", type=click.Choice(get_args(Status)), help="Only runs in this status.")
+@click.option("--user", "user_id", help="Only of this user.")
 @click.option("--after", help="Continue after this cursor.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-def list_runs(status: Status | None, after: str | None, limit: int) -> None:
+def list_runs(status: Status | None, user_id: str | None, after: str | None, limit: int) -> None:
     """List runs, oldest first."""
     with context() as ctx:
-        found = ctx.runs.list(status=status, after=after, limit=limit)
+        found = ctx.runs.list(status=status, user_id=user_id, after=after, limit=limit)
         states = [run.working_set for run in found]
     rows = [
         (state.run_id, styled(state.status), state.current_stage, state.seq, brief(state.objective, 80))
@@ -68,7 +69,7 @@ def show_run(run_id: str, seq: int | None) -> None:
         state = run.working_set if seq is None else run.at(seq)
         head, episodes, config = run.head(), run.episodes(limit=20), run.config
     if wants_json():
-        told = {"working_set": state, "state": state.state, "config": config, "head": head}
+        told = {"working_set": state, "state": state.state, "config": config, "user_id": run.user_id, "head": head}
         as_json(told | {"episodes": [one.to_dict() for one in episodes]})
         return
     say("[bold]{}[/]  sequence {}", state.run_id, state.seq)
@@ -89,6 +90,7 @@ def show_run(run_id: str, seq: int | None) -> None:
             "milestones": [f"{moment(one.created_at)}  {brief(one.reason)}" for one in episodes],
             "ledger": f"{head.length:,} events, head {head.chain[:16]}…",
             "task, thread": f"{state.task_id}, {state.thread_id}",
+            "user": run.user_id,
         }
     )
 

@@ -1,16 +1,18 @@
-"""Erasing a person: everything of one owner, in bounded commits, with a receipt.
+"""Erasing a person: everything of one owner, in steps, with a receipt.
 
-A person's are the memories that name the user, the sessions that were opened for the user, what a killed deletion left
-of one, and what was learnt from those for anybody else. They go in an order that a kill cannot harm: whatever is left
-is still found by its owner, and calling again finishes it. First the sessions are closed: from then on nothing of them
-is shown, and nobody learns from them any more. Then go the memories, those of the user and those that cite one of the
-sessions. Then the messages; and last of each session its document, which says whose it is. All of it is done over again
-until nothing is found.
+A person's are the memories that name the user, the sessions and runs that were opened for the user, what a killed
+deletion left of a session, and what was learnt from sessions for anybody else. They go in an order that a kill cannot
+harm: whatever is left is still found by its owner, and calling again finishes it. First the sessions are closed: from
+then on nothing of them is shown, and nobody learns from them any more. Then go the memories, those of the user and
+those that cite one of the sessions. Then the messages; and last of each session its document, which says whose it is. A
+run loses what it holds in one commit, and from then on says by a hash whose it was. All of it is done over again until
+nothing is found.
 
 Each of these commits puts on record that what it takes away is still to leave the store's files. The last one, which
 also writes down what was erased, cleans them once for all.
 
-Runs, threads and files belong to nobody in particular: they are erased by their names.
+Threads and files belong to nobody in particular: they are erased by their names, and the receipt says that they were
+not looked at.
 """
 
 from __future__ import annotations
@@ -29,21 +31,29 @@ from strongroom.services.memories import keys
 from strongroom.services.memories.erasure import Cleared, Target, noted, recalled
 from strongroom.services.memories.learning import session_source
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.owning import OWNER
+from strongroom.services.runs.erasure import empty
+from strongroom.services.runs.erasure import of_owner as runs_of
+from strongroom.services.runs.runs import ACTOR
 from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.erasure import close, erase_rests, remove
-from strongroom.services.sessions.state import OWNER, SESSION
+from strongroom.services.sessions.state import SESSION
 from strongroom.store import Delete, Document, Receipt, Scan, require_name
 from strongroom.values import moment
 
 PAGE = 100
 PERSON = "person"
+OWNERLESS = ("files", "threads")
+WHY = "its owner was erased"
 
 
 class ErasedPerson(Struct, frozen=True, kw_only=True):
-    """What was erased of a person: how many sessions and messages, which memories, how many batches spoke of them.
+    """What was erased of a person: how many sessions and messages, which memories, how many batches spoke of them, how
+    many runs, and how much that adapters keep beside them.
 
-    `derived` are memories made from those that are still there. Until it is `complete`, `pending` says where bytes may
-    still lie, out of anybody's reach: in the store's files, or in an index that is away.
+    `derived` are memories made from those that are still there. What has no owner was not looked at: `not_covered`.
+    Until it is `complete`, `pending` says where bytes may still lie, out of anybody's reach: in the store's files, or
+    in an index that is away.
     """
 
     sessions: int
@@ -51,11 +61,19 @@ class ErasedPerson(Struct, frozen=True, kw_only=True):
     memories: tuple[str, ...]
     derived: tuple[str, ...]
     batches: int
+    runs: int
+    beside: int
     by: str
     reason: str
     at: datetime
+    not_covered: tuple[str, ...] = OWNERLESS
     complete: bool = False
     pending: str | None = None
+
+    @property
+    def found(self) -> bool:
+        """Whether anything of this person was there."""
+        return bool(self.sessions or self.memories or self.batches or self.runs or self.beside)
 
 
 class Services(Protocol):
@@ -72,10 +90,14 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
 
     async def attempt() -> Plan[ErasedPerson]:
         at = scope.clock()
-        sessions = messages = 0
+        sessions = messages = beside = 0
+        emptied = set[str]()
         cleared = list[Cleared]()
         owned = Taking(scope, keys.log_key(scope.space))
-        while (found := await _sessions(scope, user_id)) or not cleared:
+        while True:
+            found, full = await _sessions(scope, user_id), await runs_of(scope, user_id)
+            if cleared and not found and not full:
+                break
             for id in found:
                 await close(scope, id)
             learnt = [Target(source_ref=session_source(id), exact=True) for id in found]
@@ -84,7 +106,10 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
                 await _forget_learning(scope, id)
                 messages += await remove(scope, id)
             messages += await erase_rests(scope, user_id)
-            await owned.of_owner(user_id)
+            for id in full:
+                await empty(scope, id, reason=reason or WHY, actor=by or ACTOR)
+            emptied.update(full)
+            beside += await owned.of_owner(user_id)
             sessions += len(found)
         memories = tuple(dict.fromkeys(id for one in cleared for id in one.memories))
         told = ErasedPerson(
@@ -93,6 +118,8 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
             memories=memories,
             derived=tuple(dict.fromkeys(id for one in cleared for id in one.derived if id not in memories)),
             batches=sum(one.batches for one in cleared),
+            runs=len(emptied),
+            beside=beside,
             by=by,
             reason=reason,
             at=moment(at),

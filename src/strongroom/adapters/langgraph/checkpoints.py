@@ -37,9 +37,10 @@ from strongroom.adapters.langgraph.reading import Reading, config_of, covering, 
 from strongroom.codec import Json, encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
+from strongroom.services.owning import OWNER
 from strongroom.services.sessions.layouts import digest, line_id, owned_by
 from strongroom.services.sessions.records import draft
-from strongroom.services.sessions.state import OWNER, SESSION, State, dump, parse
+from strongroom.services.sessions.state import SESSION, State, dump, parse
 from strongroom.services.sessions.writes import Batch, appending
 from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Get, Put, Write, new_id
 

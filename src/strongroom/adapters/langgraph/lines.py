@@ -25,9 +25,10 @@ from msgspec import Struct
 from strongroom.adapters.langgraph.lists import Known, Ranges
 from strongroom.codec import Json, encode
 from strongroom.scope import Scope
+from strongroom.services.owning import OWNER
 from strongroom.services.sessions import layouts
 from strongroom.services.sessions.layouts import digest, is_session, owned_by
-from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION, State
+from strongroom.services.sessions.state import MESSAGE, SESSION, State
 from strongroom.store import MAX_NAME, Document, Expect, Get, Key, Put, Record, Tail
 
 SESSION_PREFIX = f"{layouts.LANGGRAPH}/"

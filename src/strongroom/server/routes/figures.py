@@ -38,7 +38,7 @@ F = TypeVar("F")
 
 class RunFigures(Struct, frozen=True):
     """`agent` is who recorded the newest event; `error` is what its newest ERROR says, if that is among the last ones.
-    `worked_ms` is the time that models and tools took."""
+    `worked_ms` is the time that models and tools took. `user_id` is whose run it is."""
 
     run_id: str
     events: int
@@ -49,6 +49,7 @@ class RunFigures(Struct, frozen=True):
     cost: float
     worked_ms: float
     error: str | None = None
+    user_id: str | None = None
 
 
 class SessionFigures(Struct, frozen=True):
@@ -157,6 +158,7 @@ async def _run(request: Request[Any, Any], id: str) -> RunFigures:
         total.cost,
         total.latency_ms,
         _about(failed[-1]) if failed else None,
+        run.user_id,
     )
 
 

@@ -34,6 +34,7 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     task_id: str | None = None
     thread_id: str | None = None
     state: dict[str, Any] | None = None
+    user_id: str | None = None
 
 
 class Started(Struct, frozen=True):
@@ -65,6 +66,7 @@ class NewEvent(Struct, frozen=True, forbid_unknown_fields=True):
 
 class PageQuery(Struct, frozen=True, forbid_unknown_fields=True):
     status: Status | None = None
+    user_id: str | None = None
     after: str | None = None
     limit: Limit = 50
     reverse: bool = False
@@ -185,6 +187,7 @@ async def started(request: Request[Any, None], run_id: str | None = None) -> Asy
         task_id=wanted.task_id,
         thread_id=wanted.thread_id,
         state=getattr(wanted, "state", None),
+        user_id=getattr(wanted, "user_id", None),
         actor=request.caller.name,
         commit_id=request.commit_id,
     )
@@ -200,7 +203,9 @@ async def list_runs(request: Request[None, PageQuery]) -> RunPage:
     query = request.query
     found = await request.fewer(
         query.limit,
-        lambda limit: request.ctx.runs.list(status=query.status, after=query.after, limit=limit, reverse=query.reverse),
+        lambda limit: request.ctx.runs.list(
+            status=query.status, user_id=query.user_id, after=query.after, limit=limit, reverse=query.reverse
+        ),
     )
     return RunPage([run.working_set for run in found], found.next, found.damaged)
 

@@ -2,7 +2,8 @@
 
 Everything with content goes: the bodies of all events, episodes, artifacts nobody else uses, the fields of the working
 set. What stays is the shape: how many events there were, of which types, when and by whom, and that they were erased.
-ERASED events hold no content and stay; they keep what `ledger.py` needs to check the chain.
+ERASED events hold no content and stay; they keep what `ledger.py` needs to check the chain. From then on a hash tells
+whose the run was: what is added to it later is still found by whoever erases that owner.
 """
 
 from __future__ import annotations
@@ -10,22 +11,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import Struct
 
 from strongroom.codec import encode
 from strongroom.errors import InvalidInput
-from strongroom.operations import Operation, Plan, perform, still_pending, traces
+from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
+from strongroom.scope import Scope
+from strongroom.services.owning import OWNER, unnamed
 from strongroom.services.packs import staging
 from strongroom.services.runs import artifacts, history, usage
 from strongroom.services.runs.ledger import Tombstone, body_of, tombstone
 from strongroom.services.runs.own_state import FIELD
-from strongroom.services.runs.state import Mark, Ref, RunState, Stored, beginning, put, record, stored_in
+from strongroom.services.runs.state import (
+    KIND,
+    Mark,
+    Ref,
+    RunState,
+    Stored,
+    beginning,
+    find,
+    put,
+    read,
+    record,
+    stored_in,
+)
 from strongroom.services.runs.verifying import ERASED
 from strongroom.services.runs.working_set import LISTS, WorkingSetJson
-from strongroom.store import Append, Delete, Entry, Erase, Expect, Get, Range, Receipt
+from strongroom.store import Append, Delete, Entry, Erase, Expect, Get, Range, Receipt, Scan, Write
 from strongroom.values import Erasure, moment
 
 ERASED_TEXT = "(erased)"
 MAX_TOMBSTONES = 1000
+PAGE = 100
 
 
 def scrubbed(state: WorkingSetJson) -> WorkingSetJson:
@@ -41,32 +58,12 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
         raise InvalidInput("an erasure needs a reason to record; nothing changed", path="reason")
 
     async def attempt() -> Plan[Erasure]:
-        document, events, past = await ref.scope.read(
-            Get(ref.key), Range(ref.ledger, limit=0), Range(ref.episodes, limit=0)
-        )
-        now = stored_in(ref, document, events.length)
-        after = scrubbed(now.working_set)
-        gone = await _to_erase(now)
-        expects, writes, used = await artifacts.erase_writes(ref.scope, ref.run_id)
-        untouched, unfinished = await staging.leftovers(ref.scope, {"run": ref.run_id}, before=ref.scope.clock() + 1)
-        state = msgspec.structs.replace(now.state, working_set=after, mark=Mark(now.length, 0))
-        told = _events(ref, gone, state, reason=reason, actor=actor, episodes=past.length, artifacts=used)
-        counts = (told[-1].at, sum(len(stones) for _, stones in gone), past.length, used)
+        made = await _emptied(ref, reason=reason, actor=actor)
         return Plan(
-            # The ledger's length too: an event recorded meanwhile must not escape.
-            (now.unchanged, Expect(ref.ledger, now.length), Expect(ref.episodes, past.length), *expects, *untouched),
-            (
-                put(ref, state),
-                Append(ref.ledger, tuple(told)),
-                *(Erase(ref.ledger, first, first + len(stones)) for first, stones in gone),
-                Delete(ref.episodes),
-                *writes,
-                *unfinished,
-                usage.forget(ref),
-                traces(ref.ledger),
-            ),
-            lambda receipt: receipt_of(receipt, counts, receipt.pending),
-            encode(counts),
+            made.expects,
+            (*made.writes, traces(ref.ledger)),
+            lambda receipt: receipt_of(receipt, made.counts, receipt.pending),
+            encode(made.counts),
         )
 
     def receipt_of(receipt: Receipt, counts: Sequence[int], pending: str | None) -> Erasure:
@@ -90,6 +87,64 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
 
     operation = Operation("runs.erase", ref.key, encode({"reason": reason, "actor": actor}), commit_id)
     return await perform(ref.scope, operation, attempt, replay)
+
+
+async def of_owner(scope: Scope, user_id: str) -> list[str]:
+    """Return the runs of a user that hold anything, also since they were erased."""
+    found = []
+    for owner in dict.fromkeys((user_id, unnamed(user_id))):
+        async for page in scope.pages(Scan(scope.space, KIND, {OWNER: owner}, limit=PAGE)):
+            for document in page:
+                if owner != unnamed(user_id) or await _to_erase(await read((await find(scope, document.key.id))[0])):
+                    found.append(document.key.id)
+    return found
+
+
+async def empty(scope: Scope, run_id: str, *, reason: str, actor: str) -> None:
+    """Erase a run's content as a step of the erasure of its owner."""
+    ref, _ = await find(scope, run_id)
+
+    async def attempt() -> Plan[None]:
+        made = await _emptied(ref, reason=reason, actor=actor)
+        return Plan(made.expects, made.writes, lambda _: None)
+
+    await erasing_step(scope, ref.ledger, attempt)
+
+
+class _Emptied(Struct, frozen=True):
+    """What leaves nothing in a run; `counts` are when, and how many events, episodes and artifacts it took."""
+
+    expects: tuple[Expect, ...]
+    writes: tuple[Write, ...]
+    counts: tuple[int, int, int, int]
+
+
+async def _emptied(ref: Ref, *, reason: str, actor: str) -> _Emptied:
+    document, events, past = await ref.scope.read(
+        Get(ref.key), Range(ref.ledger, limit=0), Range(ref.episodes, limit=0)
+    )
+    now = stored_in(ref, document, events.length)
+    owner = None if now.state.user_id is None else unnamed(now.state.user_id)
+    after = scrubbed(now.working_set)
+    gone = await _to_erase(now)
+    expects, writes, used = await artifacts.erase_writes(ref.scope, ref.run_id)
+    untouched, unfinished = await staging.leftovers(ref.scope, {"run": ref.run_id}, before=ref.scope.clock() + 1)
+    state = msgspec.structs.replace(now.state, working_set=after, mark=Mark(now.length, 0), user_id=owner)
+    told = _events(ref, gone, state, reason=reason, actor=actor, episodes=past.length, artifacts=used)
+    return _Emptied(
+        # The ledger's length too: an event recorded meanwhile must not escape.
+        (now.unchanged, Expect(ref.ledger, now.length), Expect(ref.episodes, past.length), *expects, *untouched),
+        (
+            put(ref, state),
+            Append(ref.ledger, tuple(told)),
+            *(Erase(ref.ledger, first, first + len(stones)) for first, stones in gone),
+            Delete(ref.episodes),
+            *writes,
+            *unfinished,
+            usage.forget(ref),
+        ),
+        (told[-1].at, sum(len(stones) for _, stones in gone), past.length, used),
+    )
 
 
 async def _to_erase(stored: Stored) -> list[tuple[int, list[Tombstone]]]:

@@ -122,9 +122,9 @@ def detail_of(record: Record) -> dict[str, Any]:
 # ---- the story a ledger tells ---------------------------------------------------------------------------------------
 #
 # Everything of a run is told in its chain: the state by what each update changed, the configuration by the event the
-# run began with, an episode by the hash in the event of its milestone, content by the event that attached it. Events
-# that begin a run anew (it was started, restored, erased) tell all of it at once. So whatever is kept beside the ledger
-# can be held against it.
+# run began with, an episode by the hash in the event of its milestone, content by the event that attached it, the owner
+# by the event that gave the run to somebody. Events that begin a run anew (it was started, restored, erased) tell all
+# of it at once. So whatever is kept beside the ledger can be held against it.
 
 
 def episode_digest(at: int, body: Json) -> str:
@@ -144,6 +144,7 @@ class Story:
     def __init__(self) -> None:
         self.state: WorkingSetJson | None = None
         self.config: RunConfig | None = None
+        self.user_id: str | None = None
         self.whole = -1  # the place of the last event with a whole state
         self.attached: dict[str, Attached] = {}
         self._brought = all_digest(())
@@ -169,6 +170,8 @@ class Story:
             self.attached = {}
             self._brought = msgspec.convert(detail.get("episodes", all_digest(())), tuple[int, str])
             self._made = []
+        if "config" in detail or "user_id" in detail:
+            self.user_id = msgspec.convert(detail.get("user_id"), str | None)
         for one in msgspec.convert(detail.get("attached", []), list[Attached]):
             self.attached[one.id] = one
         if "episode_sha256" in detail:

@@ -56,6 +56,7 @@ RESERVED = {
     "FORKED": "run.fork",
     "ROLLED_BACK": "run.rollback",
     "ERASED": "ctx.runs.erase",
+    "OWNED": "ctx.runs.open",
 }
 
 

@@ -31,6 +31,7 @@ from strongroom.files import path_of, writing
 from strongroom.operations import Operation, Plan, perform
 from strongroom.schemas import check as check_schema
 from strongroom.sealing import sealing
+from strongroom.services.owning import owned
 from strongroom.services.packs import signing
 from strongroom.services.packs.archive import MANIFEST, MAX_PACK_BYTES, Archive, PackWriter
 from strongroom.services.packs.unzip import refused
@@ -269,6 +270,7 @@ def _manifest(stored: Stored, pack: PackWriter, head: Head, at: int, uses: list[
         "origin": {"space": ref.scope.space, "run_id": ref.run_id},
         "ledger_head": msgspec.to_builtins(head),
         "config": msgspec.to_builtins(stored.state.config),
+        **owned({}, stored.state.user_id),
         "pointers": {"artifacts": sorted((_pointer(ref, use) for use in uses), key=lambda each: str(each["id"]))},
     }
     return {**manifest, "pack_id": "pack_" + sha256(encode(manifest)).hexdigest()[:16]}

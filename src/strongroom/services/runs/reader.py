@@ -12,6 +12,7 @@ from typing import Any
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput
+from strongroom.services.owning import whose
 from strongroom.services.runs import artifacts, brief, episodes, events, history, own_state, usage, verifying
 from strongroom.services.runs.episodes import LongTerm
 from strongroom.services.runs.ledger import EventTypes
@@ -54,6 +55,7 @@ class RunReader:
     ) -> None:
         self._ref = ref
         self._config = state.config
+        self._user_id = state.user_id
         self._actor = actor
         self._types = types
         self._memories = memories
@@ -88,6 +90,11 @@ class RunReader:
     @property
     def config(self) -> RunConfig:
         return self._config
+
+    @property
+    def user_id(self) -> str | None:
+        """Whose run it is, as this handle saw it last; None if nobody's."""
+        return self._user_id
 
     @property
     def eviction(self) -> Eviction | None:
@@ -142,10 +149,11 @@ class RunReader:
         """Return the text to put before a model, at most `max_tokens`, and a receipt of what was left out.
 
         `memories` are memories, hits of a search, or v2.1 items; by default those that answer to the objective and
-        the next action, among those that `user_id` and `project_id` may see, on a store that can search. With `state`
-        the run's own state is shown too.
+        the next action, among those that `user_id` (by default the run's owner, and no other than that) and
+        `project_id` may see, on a store that can search. With `state` the run's own state is shown too.
         """
-        working_set = (await read(self._ref)).working_set
+        stored = await read(self._ref)
+        working_set, user_id = stored.working_set, whose(user_id, run=(self.id, stored.state.user_id))
         if memories is None:
             query = f"{working_set['objective']} {working_set['next_action']}"
             memories = ()
@@ -198,4 +206,5 @@ class RunReader:
     def _see(self, seen: WorkingSet, stored: Stored | None) -> WorkingSet:
         if seen.seq >= self.seq:
             self._working_set, self._known = seen, stored
+            self._user_id = self._user_id if stored is None else stored.state.user_id
         return seen

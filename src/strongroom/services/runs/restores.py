@@ -20,6 +20,7 @@ from strongroom.errors import BudgetExceeded, Conflict, InvalidInput
 from strongroom.operations import Operation, Plan, perform
 from strongroom.schemas import check as check_schema
 from strongroom.scope import Scope
+from strongroom.services.owning import OWNER
 from strongroom.services.packs import signing
 from strongroom.services.packs.archive import whole
 from strongroom.services.packs.staging import Staging, sweep
@@ -34,7 +35,7 @@ from strongroom.services.runs.own_state import put as put_state
 from strongroom.services.runs.packs import PackReader
 from strongroom.services.runs.state import Attached, Mark, Ref, RunState, beginning, find, point_to, put, record, taken
 from strongroom.services.runs.working_set import WorkingSetJson, instant, require_id, require_valid
-from strongroom.store import Append, Entry, Erase, Expect, Get, Receipt, Write
+from strongroom.store import Append, Entry, Erase, Expect, Get, Receipt, Write, require_name
 from strongroom.values import Head, RunConfig, microseconds
 
 _EPISODE = re.compile(re.escape(packs.EPISODES) + r"[0-9]{8}-(ep_[0-9a-f]+)\.json")
@@ -50,6 +51,7 @@ class Checked(Struct, frozen=True):
     pack_id: str | None
     config: RunConfig
     pointers: list[Attached]
+    user_id: str | None
 
 
 class Staged(Struct, frozen=True):
@@ -86,10 +88,12 @@ def check(pack: PackReader, *, public_key: bytes | None, head: Head | None) -> C
         _check_artifact(pack, name)
     for _ in pack.lines(packs.MEMORIES):
         pass
-    config, pointers = _config(manifest), _pointers(pack, manifest)
+    config, pointers, user_id = _config(manifest), _pointers(pack, manifest), _owner(manifest)
     if manifest and story.config is not None:
         _check_beside(story, config, digests, pointers)
-    return Checked(working_set, origin, found, manifest.get("pack_id"), story.config or config, pointers)
+        if user_id != story.user_id:
+            raise refused("its owner is not the one its ledger tells")
+    return Checked(working_set, origin, found, manifest.get("pack_id"), story.config or config, pointers, user_id)
 
 
 def _check_state(pack: PackReader, working_set: WorkingSetJson, config: RunConfig) -> None:
@@ -230,6 +234,13 @@ def _config(manifest: dict[str, Any]) -> RunConfig:
         raise refused(f"its configuration is not one known here ({problem})") from None
 
 
+def _owner(manifest: dict[str, Any]) -> str | None:
+    try:
+        return None if manifest.get(OWNER) is None else require_name(manifest[OWNER], "a user_id")
+    except InvalidInput as problem:
+        raise refused(f"its owner is none ({problem})") from None
+
+
 def _pointers(pack: PackReader, manifest: dict[str, Any]) -> list[Attached]:
     pointers = manifest.get("pointers", {}).get("artifacts", [])
     fields = {"id": str, "type": str, "path": str, "sha256": str, "size": int}
@@ -303,7 +314,11 @@ async def _appearance(
     """Plan what makes the run visible: its document and everything that points to what was staged."""
     working_set = {**checked.working_set, "run_id": ref.run_id}
     state = RunState(
-        working_set=working_set, streams=ref.streams, config=checked.config, mark=Mark(checked.head.length, 0)
+        working_set=working_set,
+        streams=ref.streams,
+        config=checked.config,
+        mark=Mark(checked.head.length, 0),
+        user_id=checked.user_id,
     )
     told = {"pack_id": checked.pack_id, "run_id": checked.origin.run_id, "length": checked.head.length}
     told |= {"chain": checked.head.chain} if checked.pack_id else {}

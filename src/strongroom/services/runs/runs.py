@@ -12,6 +12,7 @@ from strongroom.errors import Damaged
 from strongroom.files import opened
 from strongroom.scope import Scope
 from strongroom.sealing import unsealed
+from strongroom.services.owning import owned
 from strongroom.services.packs.archive import MAX_PACK_BYTES
 from strongroom.services.runs import erasure, own_state, restores, starts
 from strongroom.services.runs.episodes import LongTerm
@@ -70,12 +71,14 @@ class AsyncRuns:
         thread_id: str | None = None,
         config: RunConfig | Mapping[str, Any] | None = None,
         state: Any = None,
+        user_id: str | None = None,
         actor: str = ACTOR,
         commit_id: str | None = None,
     ) -> AsyncRun:
         """Start a run. An id that is taken is refused (`Conflict`): a run is never reset.
 
         `state` is a JSON object of your own, or an instance of a msgspec struct, a dataclass or a pydantic model.
+        `user_id` says whose the run is: `list` finds it by that, `ctx.erase` erases it, and forks are theirs too.
         A repeat with the same `commit_id` returns the run that the first one started, as it is by now.
         """
         ref, made = await starts.start(
@@ -89,6 +92,7 @@ class AsyncRuns:
             constraints=constraints,
             current_stage=current_stage,
             own=state,
+            user_id=user_id,
         )
         return self._handle(ref, made, actor, own_state.type_of(state))
 
@@ -104,12 +108,14 @@ class AsyncRuns:
         thread_id: str | None = None,
         config: RunConfig | Mapping[str, Any] | None = None,
         state: Any = None,
+        user_id: str | None = None,
         actor: str = ACTOR,
         commit_id: str | None = None,
     ) -> AsyncRun:
         """Return the run of that id, starting it if there is none.
 
-        What is said besides the id is for a new run and leaves an old one as it is.
+        What is said besides the id is for a new run and leaves an old one as it is, but for `user_id`: a run without
+        an owner gets it, one of somebody else's is a `Conflict`.
         """
         ref, made = await starts.start(
             self._scope,
@@ -123,6 +129,7 @@ class AsyncRuns:
             constraints=constraints,
             current_stage=current_stage,
             own=state,
+            user_id=user_id,
         )
         return self._handle(ref, made, actor, own_state.type_of(state))
 
@@ -137,14 +144,15 @@ class AsyncRuns:
         self,
         *,
         status: Status | None = None,
+        user_id: str | None = None,
         after: str | None = None,
         limit: int = 50,
         reverse: bool = False,
         actor: str = ACTOR,
     ) -> Listing[AsyncRun]:
-        """Return runs in order of creation, or the newest first, a page at a time; `next` of a page is `after` of the
-        next one."""
-        tags: dict[str, str] = {} if status is None else {"status": status}
+        """Return runs in order of creation, or the newest first, those of a user, those in a status, a page at a time;
+        `next` of a page is `after` of the next one."""
+        tags = owned({} if status is None else {"status": status}, user_id)
         states, next_page, bad = await self._scope.listed(
             Scan(self._scope.space, KIND, tags, after, limit, reverse),
             lambda document: (document.key.id, load(document, document.key.id)),

@@ -8,13 +8,15 @@ from typing import Any
 
 import msgspec
 
-from strongroom.codec import encode
+from strongroom.codec import Json, encode, pack
 from strongroom.errors import Damaged, InvalidInput
 from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
+from strongroom.services.owning import owned, to_be_given
 from strongroom.services.runs import artifacts, history, own_state
 from strongroom.services.runs.eviction import make_room
 from strongroom.services.runs.state import (
+    Detail,
     Mark,
     Ref,
     RunState,
@@ -29,7 +31,7 @@ from strongroom.services.runs.state import (
     unused,
 )
 from strongroom.services.runs.working_set import data, initial, require_id, view
-from strongroom.store import EXISTS, Append, Expect, Get, Receipt, Tail
+from strongroom.store import EXISTS, Append, Document, Expect, Get, Receipt, Tail
 from strongroom.values import RunConfig
 
 Started = tuple[Ref, RunState]
@@ -52,6 +54,7 @@ async def start(
     commit_id: str | None,
     existing: bool = False,
     own: Any = None,
+    user_id: str | None = None,
     **fields: str | Sequence[str],
 ) -> Started:
     """Write a new run; with `existing`, return the one that is there instead of refusing."""
@@ -60,20 +63,17 @@ async def start(
     made: dict[str, Any] = {name: _fresh(name.removesuffix("_id")) if id is None else id for name, id in given.items()}
     told: dict[str, Any] = {name: data(value) for name, value in fields.items()}
     told |= {} if own is None else {"state": own_state.plain(own, own_state.type_of(own))}
-    content = encode({**given, **told, "config": msgspec.to_builtins(chosen), "actor": actor})
+    owner = owned({}, user_id)
+    content = encode({**given, **told, **owner, "config": msgspec.to_builtins(chosen), "actor": actor})
     working_set = initial(**made, **told, config=chosen)
     make_room(None, working_set, max_tokens=chosen.ws_max_tokens, tokenizer=scope.tokenizer)
     ref = Ref(scope, made["run_id"], made["run_id"])
-    state = RunState(working_set=working_set, streams=ref.streams, config=chosen, mark=Mark(0, 0))
+    state = RunState(working_set=working_set, streams=ref.streams, config=chosen, mark=Mark(0, 0), user_id=user_id)
     answer = encode(ref.run_id)
 
     async def attempt() -> Plan[Started]:
         if existing and (document := await scope.get(Get(ref.key))) is not None:
-            there = load(document, ref.run_id)
-            [found] = await refs(scope, [(ref.run_id, there)])
-            if isinstance(found, Damaged):
-                raise found
-            return Plan((Expect(ref.key, EXISTS),), (), lambda receipt: (found, there), answer)
+            return await _existing(ref, document, user_id, actor, answer)
         begun = record(ref, "RUN_START", _start(state), actor=actor, detail=beginning(state))
         return Plan(
             unused(ref),
@@ -86,6 +86,24 @@ async def start(
     target = scope.key("runs", "new") if given["run_id"] is None else ref.key
     operation = Operation("runs.open" if existing else "runs.create", target, content, commit_id)
     return await perform(scope, operation, attempt, lambda receipt: started(scope, receipt))
+
+
+async def _existing(ref: Ref, document: Document, user_id: str | None, actor: str, answer: Json) -> Plan[Started]:
+    """Plan to find a run; if it was nobody's, to give it to whom it is opened for."""
+    state = load(document, ref.run_id)
+    [found] = await refs(ref.scope, [(ref.run_id, state)])
+    if isinstance(found, Damaged):
+        raise found
+    if user_id is None or not to_be_given(f"run {ref.run_id!r}", ref.key, state.user_id, user_id):
+        return Plan((Expect(ref.key, EXISTS),), (), lambda receipt: (found, state), answer)
+    theirs = msgspec.structs.replace(state, user_id=user_id)
+    told = record(found, "OWNED", {"user_id": user_id}, actor=actor, detail=pack(Detail(user_id=user_id)))
+    return Plan(
+        (Expect(ref.key, document.version),),
+        (put(found, theirs), Append(found.ledger, (told,))),
+        lambda receipt: (found, theirs),
+        answer,
+    )
 
 
 async def fork(ref: Ref, seq: int | None, *, run_id: str | None, actor: str, commit_id: str | None) -> Started:
@@ -101,7 +119,7 @@ async def fork(ref: Ref, seq: int | None, *, run_id: str | None, actor: str, com
         assert chain is not None
         origin = now.seq if seq is None else seq
         working_set = {**await history.at(now, origin), "run_id": new, "_update_seq": 0}
-        state = RunState(working_set=working_set, streams=new, config=now.state.config, mark=Mark(0, 0))
+        state = msgspec.structs.replace(now.state, working_set=working_set, streams=new, mark=Mark(0, 0))
         came = {"seq": origin, "from_run_id": ref.run_id, "length": tail.length, "chain": chain.hex()}
         told = record(target, "FORKED", came, actor=actor)
         gone = record(ref, "FORKED", {"seq": origin, "to_run_id": new}, actor=actor)

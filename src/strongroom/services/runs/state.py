@@ -24,6 +24,7 @@ from strongroom.codec import Json, encode, pack
 from strongroom.errors import Conflict, Damaged, NotFound
 from strongroom.operations import Plan
 from strongroom.scope import Scope
+from strongroom.services.owning import owned
 from strongroom.services.runs.ledger import KIND as LEDGER
 from strongroom.services.runs.ledger import Identity, entry
 from strongroom.services.runs.working_set import WorkingSetJson, change
@@ -52,12 +53,13 @@ class Mark(Struct, frozen=True):
 
 
 class RunState(Struct, frozen=True, kw_only=True):
-    """The run document."""
+    """The run document. `user_id` says whose the run is; its tags say it too."""
 
     working_set: WorkingSetJson
     streams: str
     config: RunConfig
     mark: Mark
+    user_id: str | None = None
     format: int = 1
 
 
@@ -209,7 +211,7 @@ def put(ref: Ref, state: RunState) -> Put:
 
 def tags_of(state: RunState) -> dict[str, str]:
     """Return what runs are listed by."""
-    return {"status": state.working_set["status"]}
+    return owned({"status": state.working_set["status"]}, state.user_id)
 
 
 def record(ref: Ref, type: str, payload: dict[str, Any] | Json, **rest: Any) -> Entry:
@@ -259,10 +261,11 @@ class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `floor` is the place in the ledger before which nothing is needed to rebuild it. An event with a `config` tells all
     that a run is and has from there on: `episodes` are how many it came with and the hash of them (`history.py`),
-    `attached` the artifacts. An update has only those `attached` that are new.
+    `attached` the artifacts, `user_id` whose it is. An update has only those `attached` that are new, and a `user_id`
+    alone stands where a run is given to somebody.
     """
 
-    seq: int
+    seq: int | None = None
     state: WorkingSetJson | None = None
     change: Raw | None = None
     floor: int | None = None
@@ -271,12 +274,21 @@ class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     config: RunConfig | None = None
     attached: Sequence[Attached] = ()
     episodes: tuple[int, str] | None = None
+    user_id: str | None = None
 
 
 def beginning(state: RunState, attached: Sequence[Attached] = (), episodes: tuple[int, str] | None = None) -> Json:
     """Return the detail of an event that tells all that a run is and has."""
     now = state.working_set
-    return pack(Detail(seq=now["_update_seq"], state=now, config=state.config, attached=attached, episodes=episodes))
+    told = Detail(
+        seq=now["_update_seq"],
+        state=now,
+        config=state.config,
+        attached=attached,
+        episodes=episodes,
+        user_id=state.user_id,
+    )
+    return pack(told)
 
 
 def advance(

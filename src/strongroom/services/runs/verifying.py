@@ -158,6 +158,8 @@ class Walk:
             return "working_set", "the working set is not what the ledger leads to"
         if story.config != state.config:
             return "config", "the configuration is not the one that the ledger tells"
+        if story.user_id != state.user_id:
+            return "user_id", "the run's owner is not the one that the ledger tells"
         if state.mark.floor > story.whole or self._document.tags != tags_of(state):
             return "document", "what the document says beside the working set does not fit the ledger"
         wrong = await _wrong_episode(self._ref, story)

@@ -78,12 +78,17 @@ class Taking(Struct, frozen=True):
         if whole and framework == layouts.PYDANTIC_AI:
             await self._all(await self._found(layouts.CONVERSATION_ENTRY, of_conversation(session_id)))
 
-    async def of_owner(self, user_id: str) -> None:
-        """Take away what bears the tag of its owner."""
-        for key in await self._found(layouts.LINE, owned_by(user_id)):
-            await self._line_of(key)
+    async def of_owner(self, user_id: str) -> int:
+        """Take away what bears the tag of its owner; return how much that was."""
+        lines = await self._found(layouts.LINE, owned_by(user_id))
+        for line in lines:
+            await self._line_of(line)
+        count = len(lines)
         for kind in layouts.OF_OWNER:
-            await self._all(await self._found(kind, owned_by(user_id)))
+            found = await self._found(kind, owned_by(user_id))
+            await self._all(found)
+            count += len(found)
+        return count
 
     async def _adk_copies(self, session_id: str, whole: bool) -> None:
         """Take away what was remembered of an ADK session, and with the whole of it its artifacts."""

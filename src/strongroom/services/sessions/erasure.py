@@ -39,6 +39,7 @@ from strongroom.operations import (
     traces,
 )
 from strongroom.scope import Scope
+from strongroom.services.owning import OWNER
 from strongroom.services.sessions import writes
 from strongroom.services.sessions.beside import Taking, its_own
 from strongroom.services.sessions.ids import bearer, find_any
@@ -47,7 +48,6 @@ from strongroom.services.sessions.state import (
     MESSAGE,
     NEVER,
     NOTHING_SHOWN,
-    OWNER,
     REST,
     SESSION,
     SUMMARY,

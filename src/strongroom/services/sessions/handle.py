@@ -18,9 +18,10 @@ from strongroom.codec import Json
 from strongroom.errors import Conflict, NotFound
 from strongroom.operations import Operation, Plan, again, itself, nothing, perform
 from strongroom.scope import Scope
+from strongroom.services.owning import OWNER
 from strongroom.services.sessions.newest import Newest
 from strongroom.services.sessions.recounts import recount
-from strongroom.services.sessions.state import MESSAGE, OWNER, SESSION, Naming, Recount, State, bounded, parse, size
+from strongroom.services.sessions.state import MESSAGE, SESSION, Naming, Recount, State, bounded, parse, size
 from strongroom.services.sessions.values import Message, SessionInfo, when
 from strongroom.services.sessions.vectors import BLOCK, SLICE, Meaning
 from strongroom.services.sessions.view import View, fresh, look, look_closely, missing, require_revision

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from strongroom.services.sessions.state import COUNT, CUT, KEPT, MESSAGE, OWNER, SESSION, SUMMARY, VECTOR, priority_kind
+from strongroom.services.owning import OWNER
+from strongroom.services.sessions.state import COUNT, CUT, KEPT, MESSAGE, SESSION, SUMMARY, VECTOR, priority_kind
 from strongroom.store import MAX_NAME, Append, Delete, Put, Truncate, Write
 from strongroom.tokens.choosing import HIGHEST_PRIORITY
 

@@ -8,33 +8,24 @@ from typing import Any
 from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.embedders import Embedder
-from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.errors import NotFound
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
+from strongroom.services.owning import OWNER, owned, to_be_given
 from strongroom.services.sessions.erasure import delete, remove_some
 from strongroom.services.sessions.handle import found, info
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.session import AsyncSession
-from strongroom.services.sessions.state import COUNT, MESSAGE, OWNER, SESSION, State, beginning, dump, parse
+from strongroom.services.sessions.state import COUNT, MESSAGE, SESSION, State, beginning, dump, parse
 from strongroom.services.sessions.values import Hits, SessionInfo
 from strongroom.services.sessions.vectors import Meaning
 from strongroom.services.sessions.view import both, view_of
 from strongroom.services.sessions.writes import Decision, counting_anew
-from strongroom.store import Expect, Put, Range, Receipt, Scan, new_id, require_name
+from strongroom.store import Expect, Put, Range, Receipt, Scan, new_id
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.counting import Absent, AnyTokenizer, counter, remembered
 from strongroom.values import Listing
-
-
-def owned(tags: Mapping[str, str] | None, user_id: str | None) -> dict[str, str]:
-    """Return tags with the one that says whose a session is."""
-    kept = dict(tags or {})
-    if user_id is None:
-        return kept
-    if kept.setdefault(OWNER, require_name(user_id, "a user_id")) != user_id:
-        raise InvalidInput("user_id and the tag user_id name two users; nothing changed", path="user_id")
-    return kept
 
 
 @checked
@@ -104,11 +95,7 @@ class AsyncSessions:
                 view = view_of(scope, wanted, document, end, Absent)
                 state, made = counting_anew(view, chosen.name if chosen else view.state.tokenizer, counts.length)
                 made = Decision(made.writes, [Expect(key, document.version), *made.expects])
-                if user_id is not None and user_id != document.tags.get(OWNER):
-                    if OWNER in document.tags:
-                        raise Conflict(
-                            f"session {wanted!r} is of another user; nothing changed", expected=0, actual=1, key=key
-                        )
+                if to_be_given(f"session {wanted!r}", key, document.tags.get(OWNER), user_id):
                     given = {**document.tags, OWNER: user_id}
                     others = [write for write in made.writes if write.key != key]
                     made = Decision([Put(key, dump(state), given), *others], made.expects)

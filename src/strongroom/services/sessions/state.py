@@ -34,7 +34,6 @@ COUNT = "session_count"
 VECTOR = "session_vector"
 REST = "session_rest"  # what a deletion has still to remove
 ID = "mid"  # short, like its keys: there is one for each message id that a caller chose
-OWNER = "user_id"  # the tag that says whose session it is
 LONGEST_ID = 255
 NEVER = 2**52  # an index that no stream gets to
 NOTHING_SHOWN: Ranges = ((NEVER, None),)  # what a closed session shows

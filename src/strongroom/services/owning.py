@@ -1,0 +1,69 @@
+"""Whose a session or a run is: what its tag `user_id` says.
+
+What belongs to nobody can be given to somebody; nothing changes hands after that. What stays of a thing that was erased
+is of its owner under another name, by which only somebody who knows the first one finds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+
+from strongroom.errors import Conflict, InvalidInput
+from strongroom.store import Key, require_name
+
+OWNER = "user_id"  # the tag
+_UNNAMED = re.compile(r"\(erased\) [0-9a-f]{64}")
+
+
+def owned(tags: Mapping[str, str] | None, user_id: str | None) -> dict[str, str]:
+    """Return tags with the one that says whose a thing is."""
+    kept = dict(tags or {})
+    if user_id is None:
+        return kept
+    if kept.setdefault(OWNER, require_name(user_id, "a user_id")) != user_id:
+        raise InvalidInput("user_id and the tag user_id name two users; nothing changed", path="user_id")
+    return kept
+
+
+def unnamed(user_id: str) -> str:
+    """Return what stands for an owner whose name is erased."""
+    if _UNNAMED.fullmatch(user_id):
+        return user_id
+    return f"(erased) {sha256(b'strongroom/owner/1' + user_id.encode()).hexdigest()}"
+
+
+def to_be_given(what: str, key: Key, owner: str | None, user_id: str | None) -> bool:
+    """Tell whether what is there, of this owner or of nobody, is to be given to a user; refuse what is another's."""
+    if user_id is None or user_id == owner:
+        return False
+    if owner is not None:
+        raise Conflict(f"{what} is of another user; nothing changed", expected=0, actual=1, key=key)
+    return True
+
+
+def whose(user_id: str | None, **owners: tuple[str, str | None] | None) -> str | None:
+    """Return the one user that things which are shown together are of: whom the caller names, or whose they are.
+
+    Each of them is an id and its owner. What is of two users is refused: one would read what is the other's.
+    """
+    known = [(f"{kind} {one[0]!r:.200}", one[1]) for kind, one in owners.items() if one is not None]
+    known = [(what, owner) for what, owner in known if owner is not None]
+    if not known:
+        return user_id
+    what, owner = known[0]
+    for other, its_owner in known[1:]:
+        if its_owner != owner:
+            raise InvalidInput(
+                f"{what} is of user {owner!r:.200}, and {other} of user {its_owner!r:.200}: what goes together must be "
+                "of one user, or of nobody",
+                path="user_id",
+            )
+    if user_id not in (None, owner):
+        raise InvalidInput(
+            f"{what} is of user {owner!r:.200}, and user_id names {user_id!r:.200}: leave user_id out, or name the "
+            "owner",
+            path="user_id",
+        )
+    return owner
