@@ -14,8 +14,8 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "find_flights",
 
 def main() -> None:
     with strongroom.open("memory://") as ctx:
-        session = ctx.sessions.open("trip")
-        run = ctx.runs.create(objective="Book a trip to Lisbon", constraints=["at most 900 euros"])
+        session = ctx.sessions.open("trip", user_id="ana")
+        run = ctx.runs.create(objective="Book a trip to Lisbon", constraints=["at most 900 euros"], user_id="ana")
         session.append({"role": "user", "content": "I am allergic to nuts, please remember that."})
         for day in range(200):
             session.append(

@@ -75,7 +75,6 @@ def prompt(ctx: Context, run: Run, session: Session, question: str) -> list[dict
         run=run,
         session=session,
         query=question,
-        user_id=CUSTOMER,
         max_tokens=4000,
         format="openai",
     )
@@ -144,7 +143,9 @@ def crash(file: str, ticket: str, number: int, question: str) -> None:
 def story(file: str) -> None:
     ticket = f"ticket-{uuid4().hex[:8]}"
     with strongroom.open(file) as ctx:
-        run = ctx.runs.create(run_id=ticket, objective="Solve the customer's problem", constraints=["be honest"])
+        run = ctx.runs.create(
+            run_id=ticket, objective="Solve the customer's problem", constraints=["be honest"], user_id=CUSTOMER
+        )
         ctx.sessions.open(ticket, title="Order 4711", user_id=CUSTOMER)
         print("1 answered:", answer(ctx, ticket, 1, "Where is my order 4711?"))
 
@@ -185,7 +186,6 @@ def story(file: str) -> None:
         print("7 after the review:", answer(ctx, ticket, 3, question))
 
         ctx.erase(user_id=CUSTOMER, by="maria", reason="the customer asked for it")
-        ctx.runs.erase(ticket, reason="the customer asked for it", actor="maria")
         left = ctx.memories.search("vouchers", user_id=CUSTOMER)
         print(f"8 erased: {len(left)} memories found, ledger still verified: {ctx.runs.get(ticket).verify().ok}")
 

@@ -16,7 +16,8 @@ from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.packs import everything
 from strongroom.services.person import ErasedPerson
-from strongroom.services.prompt.prompts import AsyncPrompts, Options
+from strongroom.services.prompt.asking import Options
+from strongroom.services.prompt.prompts import AsyncPrompts
 from strongroom.services.prompt.values import Prompt
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import ACTOR, AsyncRuns
@@ -102,7 +103,8 @@ class AsyncContext(EnteredAsync):
         user's newest words) finds among memories and in what was said earlier: what it does not find is not in. Each
         part has a share of the budget (`shares`), which others get where it is not used; `reserve_tokens` stay free.
         `format` is `openai`, `responses`, `anthropic` or `gemini`; `model` says whose tokens are counted; `user_id` and
-        `project_id` whose memories may be seen. The receipt names every part, its tokens, and what was left out and
+        `project_id` whose memories may be seen. Without a `user_id` that is the owner of the session, or of the run;
+        naming another one than theirs is refused. The receipt names every part, its tokens, and what was left out and
         why.
         """
         if unknown := options.keys() - Options.__annotations__.keys():
@@ -161,11 +163,11 @@ class AsyncContext(EnteredAsync):
     async def erase(
         self, *, user_id: str, by: str = "", reason: str = "", commit_id: str | None = None
     ) -> ErasedPerson:
-        """Leave nothing of a person: the memories and sessions of a user, and what was learnt from those.
+        """Leave nothing of a person: the memories, sessions and runs of a user, and what was learnt from sessions.
 
-        What stays are ids, times and that something was erased. Runs, threads and files have no owner: erase them by
-        their names. Whatever an interrupted erasure leaves is found by calling again, which finishes it and tells what
-        it found itself; `pending` says what is not clean yet.
+        What stays are ids, times and that something was erased; a run's ledger still verifies. Threads
+        and files have no owner: erase them by their names. Whatever an interrupted erasure leaves is found by calling
+        again, which finishes it and tells what it found itself; `pending` says what is not clean yet.
         """
         return await person.erase(self, user_id, by, reason, commit_id)
 

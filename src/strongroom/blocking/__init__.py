@@ -20,7 +20,7 @@ from strongroom.bridge import run as _run
 from strongroom.context import AsyncContext
 from strongroom.entering import EnteredBlocking
 from strongroom.opening import for_loops
-from strongroom.services.prompt.prompts import Options
+from strongroom.services.prompt.asking import Options
 from strongroom.services.prompt.values import Prompt
 from strongroom.store import Durability, Store
 
@@ -104,7 +104,8 @@ class Context(EnteredBlocking):
         user's newest words) finds among memories and in what was said earlier: what it does not find is not in. Each
         part has a share of the budget (`shares`), which others get where it is not used; `reserve_tokens` stay free.
         `format` is `openai`, `responses`, `anthropic` or `gemini`; `model` says whose tokens are counted; `user_id` and
-        `project_id` whose memories may be seen. The receipt names every part, its tokens, and what was left out and
+        `project_id` whose memories may be seen. Without a `user_id` that is the owner of the session, or of the run;
+        naming another one than theirs is refused. The receipt names every part, its tokens, and what was left out and
         why.
         """
         conversation = session._async if isinstance(session, Session) else session

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypedDict
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.arguments import checked
@@ -19,6 +18,7 @@ from strongroom.codec import encode
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.prompt.asking import Asked, Known, of_whom
 from strongroom.services.prompt.composing import (
     BEGUN,
     CONVERSATION,
@@ -70,47 +70,6 @@ LONGEST_QUERY = 2_000
 QUERY_REACH = 32  # messages back from the newest
 
 
-class Options(TypedDict, total=False):
-    """How a prompt is to be made; see `AsyncContext.prompt`."""
-
-    query: str | None
-    system: str | None
-    tools: Sequence[Any]
-    model: str | None
-    format: Format
-    reserve_tokens: int
-    shares: Mapping[str, float] | None
-    user_id: str | None
-    project_id: str | None
-    state: bool
-
-
-class Asked(Struct, frozen=True):
-    """What a caller wants: everything but where to read it."""
-
-    format: Format
-    max_tokens: int
-    reserve_tokens: int
-    system: str | None
-    tools: list[Any]
-    query: str | None
-    tokenizer: Tokenizer
-    shares: dict[str, float]
-    owner: dict[str, str]
-    state: bool
-
-
-class Known(Struct, frozen=True):
-    """What was read: the conversation, the run, and what searches found."""
-
-    gathered: Gathered | None
-    run: Stored | None
-    query: str
-    memories: tuple[Any, ...] = ()
-    hits: tuple[Any, ...] = ()
-    searched: bool = True
-
-
 @checked
 class AsyncPrompts:
     """Prompts over the sessions, runs and memories of one space."""
@@ -144,9 +103,8 @@ class AsyncPrompts:
         if run is not None:
             self._require_here(run._ref.scope)
         counter = self._tokenizer(session, model)
-        owner = {name: who for name, who in (("user_id", user_id), ("project_id", project_id)) if who is not None}
-        split = _shares(shares)
-        asked = Asked(format, max_tokens, reserve_tokens, system, list(tools), query, counter, split, owner, state)
+        who, split = (user_id, project_id), _shares(shares)
+        asked = Asked(format, max_tokens, reserve_tokens, system, list(tools), query, counter, split, *who, state)
         framing = frame(
             max_tokens, "truncate_oldest", counter, system=system, tools=tools, reserve_tokens=reserve_tokens
         )
@@ -183,18 +141,19 @@ class AsyncPrompts:
         if run is not None:
             document, events = beside
             stored = stored_in(run._ref, document, events.length)
+        user_id = of_whom(asked, gathered, stored)
         query = asked.query
         if query is None:
             query = (gathered and await _said_last(gathered)) or _purpose(stored)
         if not can_search(self._scope.store) or not query:
-            return Known(gathered, stored, query, searched=not query)
-        memories = await self._memories.search(query, MEMORY_HITS, **asked.owner)  # type: ignore[arg-type]
+            return Known(gathered, stored, query, user_id, searched=not query)
+        memories = await self._memories.search(query, MEMORY_HITS, user_id=user_id, project_id=asked.project_id)
         hits: Sequence[Any] = ()
         if session is not None and gathered is not None:
             view = gathered.reading.view
             found = await session.search(query, k=EARLIER_HITS, mode="lexical")
             hits = [hit for hit in found if view.shows(hit.message.index)]
-        return Known(gathered, stored, query, tuple(memories), tuple(hits))
+        return Known(gathered, stored, query, user_id, tuple(memories), tuple(hits))
 
 
 # ---- deciding -------------------------------------------------------------------------------------------------------
@@ -267,6 +226,7 @@ def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen
         stable_prefix_tokens=tools + apart_tokens + sum(counts[:stable]),
         query=known.query,
         revision=None if known.gathered is None else known.gathered.reading.view.revision,
+        user_id=known.user_id,
     )
     return Prompt(shapes, apart, asked.tools, receipt)
 

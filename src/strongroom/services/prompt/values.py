@@ -33,7 +33,7 @@ class PromptReceipt(Struct, frozen=True):
     `tokens` counts all that is sent, tools included, and is the sum of the parts. `completed` tool calls had no answer
     and got one that says so. The first `stable_prefix` messages, with system prompt and tools `stable_prefix_tokens` of
     the whole, stay the same word for word while the conversation goes on, so a prompt cache can hold them. `revision`
-    is the session's.
+    is the session's. `user_id` is whose memories were searched, beside everybody's.
     """
 
     format: str
@@ -49,6 +49,7 @@ class PromptReceipt(Struct, frozen=True):
     stable_prefix_tokens: int
     query: str
     revision: str | None = None
+    user_id: str | None = None
 
 
 class Prompt(Struct, frozen=True):
