@@ -38,6 +38,11 @@ async def test_runs_are_listed_by_their_owner_and_status(ctx: Any) -> None:
     assert list(await ctx.runs.list(user_id="nobody")) == []
 
 
+def test_a_list_does_not_take_who_acts_for_a_filter() -> None:
+    with strongroom.open("memory://") as ctx, pytest.raises(TypeError, match="unexpected keyword argument 'actor'"):
+        ctx.runs.list(actor="ana")  # type: ignore[call-arg]
+
+
 async def test_an_update_leaves_a_run_its_owners(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o", user_id="ana")
     await run.update(status="BUSY")

@@ -148,10 +148,12 @@ class AsyncRuns:
         after: str | None = None,
         limit: int = 50,
         reverse: bool = False,
-        actor: str = ACTOR,
     ) -> Listing[AsyncRun]:
         """Return runs in order of creation, or the newest first, those of a user, those in a status, a page at a time;
-        `next` of a page is `after` of the next one."""
+        `next` of a page is `after` of the next one.
+
+        Whoever writes through one of them says for whom (`actor=`) at each call, or gets it by `runs.get(id, actor=)`.
+        """
         tags = owned({} if status is None else {"status": status}, user_id)
         states, next_page, bad = await self._scope.listed(
             Scan(self._scope.space, KIND, tags, after, limit, reverse),
@@ -162,7 +164,7 @@ class AsyncRuns:
             if isinstance(ref, Damaged):
                 damaged.append(run_id)
             else:
-                found.append(self._handle(ref, state, actor))
+                found.append(self._handle(ref, state, ACTOR))
         return Listing(found, next_page, tuple(damaged))
 
     async def restore(
