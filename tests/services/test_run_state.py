@@ -16,6 +16,11 @@ from tests.services.pack_files import contents, mended, write
 from tests.turning import raw, turned
 
 
+async def test_no_state_and_an_empty_one_are_told_apart(ctx: Any) -> None:
+    assert (await ctx.runs.create(objective="o")).state is None
+    assert (await ctx.runs.create(objective="o", state={})).state == {}
+
+
 async def test_a_run_begins_with_its_state(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o", state={"ticket": "T-1", "n": 1})
     assert run.state == {"ticket": "T-1", "n": 1}

@@ -43,7 +43,10 @@ class Run:
 
     @property
     def state(self) -> Any:
-        """The run's own state as this handle saw it last: JSON, or an instance of its type; None if there is none."""
+        """The run's own state as this handle saw it last: JSON, or an instance of its type; None if there is none.
+
+        None and `{}` are told apart: ask `"x" in (run.state or {})`, or start the run with `state={}`.
+        """
         return self._async.state
 
     @property

@@ -80,7 +80,10 @@ class RunReader:
 
     @property
     def state(self) -> Any:
-        """The run's own state as this handle saw it last: JSON, or an instance of its type; None if there is none."""
+        """The run's own state as this handle saw it last: JSON, or an instance of its type; None if there is none.
+
+        None and `{}` are told apart: ask `"x" in (run.state or {})`, or start the run with `state={}`.
+        """
         return own_state.typed(self._working_set.state, self._state_type)
 
     @property
