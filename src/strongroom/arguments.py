@@ -164,7 +164,7 @@ def _rule(annotation: Any) -> Rule | None:
         return _PLAIN[Mapping]
     if isinstance(annotation, type) and annotation is not Any and not getattr(annotation, "_is_protocol", False):
         name = annotation.__name__
-        words = f"a{'n' if name[0] in 'AEIOU' else ''} {name}"
+        words = f"a{'n' if name[0] in 'AEIOU' else ''} {name}{getattr(annotation, '_GOT_BY', '')}"
         return Rule(lambda value: isinstance(value, annotation), words, frozenset({annotation}))
     return None
 

@@ -667,3 +667,14 @@ async def test_a_turn_that_proposes_what_another_worker_adds_meanwhile_is_planne
         turn.propose([mcr("likes tea")], proposer="importer")
     [batch] = await turn.results()
     assert [each.outcome for each in batch.proposals] == ["duplicate"]
+
+
+@pytest.mark.parametrize("part", ["append", "update", "record"])
+async def test_an_id_in_place_of_a_handle_is_refused_and_told_how_to_get_one(part: str) -> None:
+    given: dict[str, tuple[Any, ...]] = {"append": ("s", {}), "update": ("r",), "record": ("r", "ERROR", {})}
+    told = r"ctx\.sessions\.get" if part == "append" else r"ctx\.runs\.get"
+    with strongroom.open("memory://") as ctx, ctx.turn() as turn, pytest.raises(InvalidInput, match=told):
+        getattr(turn, part)(*given[part])
+    async with strongroom.aopen("memory://") as actx, actx.turn() as collecting:
+        with pytest.raises(InvalidInput, match=told):
+            getattr(collecting, part)(*given[part])

@@ -54,6 +54,8 @@ class AsyncRun(RunReader):
     'call the carrier'
     """
 
+    _GOT_BY = " (`await ctx.runs.get(...)`)"  # what is told to whoever gives something else, an id say
+
     # ---- updates ----------------------------------------------------------------------------------------------------
 
     async def update(

@@ -84,6 +84,8 @@ class AsyncSession(SessionReader):
     ['Hello!']
     """
 
+    _GOT_BY = " (`await ctx.sessions.get(...)`)"  # what is told to whoever gives something else, an id say
+
     # A call repeated with the same `commit_id` changes nothing and returns what the first one returned.
 
     async def append(
