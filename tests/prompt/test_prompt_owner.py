@@ -11,7 +11,6 @@ import pytest
 import strongroom
 from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput
-from tests.prompt.histories import said
 from tests.server.serving import served
 
 
@@ -77,7 +76,7 @@ async def test_a_session_that_was_given_to_somebody_is_theirs_for_an_older_handl
 
 def test_a_server_refuses_it_too_and_a_client_sees_it(tmp_path: Path) -> None:
     with served(str(tmp_path / "agent.db")) as server, strongroom.connect(server.url, key=server.key()) as ctx:
-        ctx.sessions.open("chat", user_id="ana").append(said("user", "tea?"))
+        ctx.sessions.open("chat", user_id="ana").append({"role": "user", "content": "tea?"})
         ctx.memories.add("ana likes tea", user_id="ana")
         made = ctx.prompt(session="chat", max_tokens=500)
         assert made.receipt.user_id == "ana" and "ana likes tea" in remembered(made)
