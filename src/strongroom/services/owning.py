@@ -34,9 +34,9 @@ def unnamed(user_id: str) -> str:
     return f"(erased) {sha256(b'strongroom/owner/1' + user_id.encode()).hexdigest()}"
 
 
-def to_be_given(what: str, key: Key, owner: str | None, user_id: str | None) -> bool:
+def to_be_given(what: str, key: Key, owner: str | None, user_id: str) -> bool:
     """Tell whether what is there, of this owner or of nobody, is to be given to a user; refuse what is another's."""
-    if user_id is None or user_id == owner:
+    if user_id == owner:
         return False
     if owner is not None:
         raise Conflict(f"{what} is of another user; nothing changed", expected=0, actual=1, key=key)

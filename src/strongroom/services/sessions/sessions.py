@@ -95,8 +95,8 @@ class AsyncSessions:
                 view = view_of(scope, wanted, document, end, Absent)
                 state, made = counting_anew(view, chosen.name if chosen else view.state.tokenizer, counts.length)
                 made = Decision(made.writes, [Expect(key, document.version), *made.expects])
-                if to_be_given(f"session {wanted!r}", key, document.tags.get(OWNER), user_id):
-                    given = owned(document.tags, user_id)
+                if user_id and to_be_given(f"session {wanted!r}", key, document.tags.get(OWNER), user_id):
+                    given = {**document.tags, OWNER: user_id}
                     others = [write for write in made.writes if write.key != key]
                     made = Decision([Put(key, dump(state), given), *others], made.expects)
             return Plan(made.expects, made.writes, lambda _: self._session(wanted, state, chosen), encode(wanted))
