@@ -16,7 +16,7 @@ from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.packs import everything
 from strongroom.services.person import ErasedPerson
-from strongroom.services.prompt.asking import Options
+from strongroom.services.prompt.options import Options
 from strongroom.services.prompt.prompts import AsyncPrompts
 from strongroom.services.prompt.values import Prompt
 from strongroom.services.runs.run import AsyncRun

@@ -143,6 +143,15 @@ async def test_an_erased_run_no_longer_says_the_name_of_its_owner(ctx: Any) -> N
     assert list(await ctx.runs.list(user_id="ana@example.com")) == []
 
 
+async def test_an_erased_run_can_be_opened_again_by_its_owner_and_by_nobody_else(ctx: Any) -> None:
+    await ctx.runs.create(objective="o", run_id="r", user_id="ana")
+    await ctx.runs.erase("r", reason="asked to")
+    with pytest.raises(Conflict, match="of another user"):
+        await ctx.runs.open("r", objective="o", user_id="bob")
+    run = await ctx.runs.open("r", objective="o", user_id="ana")
+    assert (run.user_id, (await run.verify()).ok) == ("ana", True)
+
+
 async def test_a_brief_shows_the_memories_of_the_runs_owner_and_of_no_other(ctx: Any) -> None:
     await ctx.memories.add("tea is for guests", user_id="ana")
     await ctx.memories.add("tea is a secret", user_id="bob")

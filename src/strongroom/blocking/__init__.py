@@ -20,7 +20,7 @@ from strongroom.bridge import run as _run
 from strongroom.context import AsyncContext
 from strongroom.entering import EnteredBlocking
 from strongroom.opening import for_loops
-from strongroom.services.prompt.asking import Options
+from strongroom.services.prompt.options import Options
 from strongroom.services.prompt.values import Prompt
 from strongroom.store import Durability, Store
 

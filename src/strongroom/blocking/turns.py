@@ -111,7 +111,7 @@ def _handle(given: Any, kind: type[Run | Session]) -> Any:
     if not isinstance(given, kind):
         got = f"ctx.{kind.__name__.lower()}s.get(...)"
         raise InvalidInput(
-            f"a {kind.__name__} was expected, as {got} returns it, not {shown(given)}: a turn reads nothing before its "
-            "end, so it takes no ids; nothing changed"
+            f"a {kind.__name__} of this context was expected, as {got} returns it, not {shown(given)}: a turn reads "
+            "nothing before its end, so it takes no ids; nothing changed"
         )
     return given._async

@@ -38,7 +38,7 @@ def to_be_given(what: str, key: Key, owner: str | None, user_id: str) -> bool:
     """Tell whether what is there, of this owner or of nobody, is to be given to a user; refuse what is another's."""
     if user_id == owner:
         return False
-    if owner is not None:
+    if owner not in (None, unnamed(user_id)):  # somebody may come back to what was erased of them
         raise Conflict(f"{what} is of another user; nothing changed", expected=0, actual=1, key=key)
     return True
 

@@ -18,7 +18,6 @@ from strongroom.codec import encode
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
-from strongroom.services.prompt.asking import Asked, Known, of_whom
 from strongroom.services.prompt.composing import (
     BEGUN,
     CONVERSATION,
@@ -45,6 +44,7 @@ from strongroom.services.prompt.composing import (
     with_context,
 )
 from strongroom.services.prompt.formats import ALTERNATING, FORMATS, Format, begun, shaped
+from strongroom.services.prompt.options import Asked, Known, of_whom
 from strongroom.services.prompt.turns import Turn, repaired
 from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart, PromptReceipt
 from strongroom.services.runs.brief import HEADINGS, STATUS, Line, lines_of
