@@ -18,10 +18,8 @@ _WORD = re.compile(r"[^\W_]+")
 _SAYS_I = frozenset(("i", "my", "me", "mine", "myself"))
 _SAYS_YOU = frozenset(("you", "your", "yours", "yourself"))
 # How a request begins that is about something else: "do you remember what I said", "can you tell me where you were".
-_FRAME = re.compile(
-    r"\W*(?:(?:can|could|do|will|would|please)\s+)*(?:you\s+)?(?:please\s+)?"
-    r"(?:tell|remind|show|give|remember|recall|know)\b(?:\s+me\b)?"
-)
+_REQUESTS = frozenset(("can", "could", "do", "will", "would", "please", "you"))
+_REQUESTED = frozenset(("tell", "remind", "show", "give", "remember", "recall", "know"))
 # What stands between two who are named in one breath.
 _AND = frozenset(("s", "and", "or", "und", "oder", "et", "ou", "y", "e", "o", "и", "или", "و", "أو", "और", "या"))
 # Some words ask anywhere, others only where a question begins: "what did you do when it rained" does not ask when.
@@ -56,13 +54,19 @@ def named(asked: Asked, names: Iterable[str], roles: Iterable[str]) -> list[str]
     found = [role for role in speaking if role in tokens]
     if found:
         return found
-    folded = asked.query.casefold()
-    frame = _FRAME.match(folded)
-    for token in _WORD.findall(folded[frame.end() :] if frame else folded):
+    for token in asked.tokens[_begins(asked.tokens) :]:
         role = "user" if token in _SAYS_I else "assistant" if token in _SAYS_YOU else ""
         if role in speaking:
             return [role]
     return []
+
+
+def _begins(tokens: Sequence[str]) -> int:
+    """Return where a query begins after the words that only ask for an answer."""
+    place = next((place for place, token in enumerate(tokens) if token not in _REQUESTS), 0)
+    if tokens and tokens[place] in _REQUESTED:
+        return place + 2 if tokens[place + 1 : place + 2] == ("me",) else place + 1
+    return 0
 
 
 def asked_about(asked: Asked, found: Sequence[str]) -> str:
