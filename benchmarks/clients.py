@@ -15,7 +15,7 @@ from typing import Any
 from tests.faults.disk import Disk
 
 from benchmarks.commits import append
-from benchmarks.measuring import SECONDS, Curve, Result, figure, in_turn, median, pick, rate
+from benchmarks.measuring import SECONDS, Curve, Result, Timed, figure, in_turn, median, pick, rate
 from benchmarks.workload import SYNCED
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.bridge import Threaded
@@ -54,18 +54,25 @@ def against_one(store: SqliteStore, told: str, work: Clients) -> Iterator[Result
 
 def crowd(store: SqliteStore, name: str, work: Clients) -> Result:
     """One client in the same loop or thread as many have: what is shared is compared with what is not."""
-    one, many = in_turn(
-        [lambda times: work(store, 1, times), lambda times: work(store, CROWD, times) / CROWD], 2 * SECONDS
-    )
+    one, many = in_turn([divided(store, work, 1), divided(store, work, CROWD)], 2 * SECONDS)
     ratios = [alone / shared for alone, shared in zip(one, many, strict=True)]
     told = {"ours": rate(1 / median(many)), "peer": rate(1 / median(one))}
     return figure("clients", name, ratios, durability=SYNCED, **told)
 
 
 def curve(store: SqliteStore, work: Clients) -> list[tuple[float, float]]:
-    rivals = [lambda times, size=size: work(store, size, times) / size for size in CROWDS]
-    taken = in_turn(rivals, SECONDS)
+    taken = in_turn([divided(store, work, size) for size in CROWDS], SECONDS)
     return [(size, 1 / median(times)) for size, times in zip(CROWDS, taken, strict=True)]
+
+
+def divided(store: SqliteStore, work: Clients, clients: int) -> Timed:
+    """Return what times so many commits, divided among clients; each makes one at least."""
+
+    def timed(times: int) -> float:
+        each = max(1, round(times / clients))
+        return work(store, clients, each) * times / (each * clients)
+
+    return timed
 
 
 def threads(store: Store, clients: int, each: int) -> float:

@@ -78,8 +78,13 @@ def rivals(ours: list[Line], peer: list[Line]) -> Pair:
 
 
 def timed(lines: list[Line]) -> Timed:
-    """Return what times so many rounds of one question a line, in seconds an answer."""
-    return lambda times: seconds(lines, times * len(lines)) / len(lines)
+    """Return what times so many answers, of all lines together; each line asks at least once."""
+
+    def timed(times: int) -> float:
+        asked = max(times, len(lines))
+        return seconds(lines, asked) * times / asked
+
+    return timed
 
 
 def curve(server: Server, paths: list[str]) -> list[tuple[float, float]]:
