@@ -64,6 +64,20 @@ def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writes, "DELETED_AT_ONCE", 2)
 
 
+def test_a_fork_brings_back_nothing_that_is_erased_meanwhile() -> None:
+    def runs(store: AsyncStore) -> AsyncRuns:
+        return AsyncRuns(Scope(store))
+
+    async def a_run(store: AsyncStore) -> None:
+        await runs(store).create(objective=CANARY, run_id="r", user_id="u1")
+
+    async def forking(store: AsyncStore) -> None:
+        await (await runs(store).get("r")).fork(run_id="copy")
+
+    found = explore([erasing, forking], nothing_is_left, setup=a_run, reads_in_order=True)
+    assert found.failure is None, str(found.failure)
+
+
 def test_whoever_dies_while_erasing_leaves_what_the_owner_still_names() -> None:
     async def everything(store: AsyncStore) -> None:
         await a_session(store, 5)

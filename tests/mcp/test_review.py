@@ -99,6 +99,13 @@ async def test_a_client_that_cannot_ask_edits_by_arguments(ctx: AsyncContext, co
     assert (await ctx.memories.get(done["memory_ids"][0])).content == "a green door"
 
 
+async def test_a_place_has_one_spelling_so_that_no_edit_is_dropped(connect: Connect) -> None:
+    batch = await proposed(connect)
+    twice = {"0": "first words", "00": "other words"}
+    async with connect("reviewer") as client:
+        assert "$.edit" in await refused(client, "memory_decide", batch_id=batch, decision="approve", edit=twice)
+
+
 @pytest.mark.parametrize("asks", [True, False])
 async def test_whoever_proposed_cannot_approve(ctx: AsyncContext, connect: Connect, asks: bool) -> None:
     batch = await proposed(connect, name="Ana")

@@ -59,6 +59,16 @@ async def test_a_session_and_a_run_of_two_users_are_refused(ctx: Any) -> None:
         await ctx.prompt(session=session, run=run, max_tokens=500)
 
 
+async def test_an_erased_run_is_still_of_its_owner(ctx: Any) -> None:
+    session, run = await furnished(ctx), await ctx.runs.create(objective="o", run_id="r", user_id="ana")
+    await ctx.runs.erase("r", reason="asked to")
+    run = await ctx.runs.get("r")
+    assert (await ctx.prompt(session=session, run=run, max_tokens=500)).receipt.user_id == "ana"
+    assert (await ctx.prompt(run=run, user_id="ana", max_tokens=500)).receipt.user_id == "ana"
+    with pytest.raises(InvalidInput, match="names 'bob'"):
+        await ctx.prompt(run=run, user_id="bob", max_tokens=500)
+
+
 async def test_what_is_nobodys_shows_the_memories_of_whom_the_caller_names(ctx: Any) -> None:
     await furnished(ctx)
     talk = await ctx.sessions.open("talk")

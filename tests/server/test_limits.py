@@ -124,7 +124,9 @@ def test_a_hostile_id_matches_nothing_but_itself(http: httpx.Client) -> None:
     assert http.get("/sessions/search", params={"q": '") OR ("'}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["../../../etc/passwd", "/etc/passwd", "/etc/a.zip", "a/b.zip", "..", "x\x00.zip"])
+@pytest.mark.parametrize(
+    "path", ["../../../etc/passwd", "/etc/passwd", "/etc/a.zip", "a/b.zip", "..", "x\x00.zip", "x" * 300 + ".zip"]
+)
 def test_only_snapshots_can_be_loaded(http: httpx.Client, path: str) -> None:
     assert http.post("/runs/resume/load", json={"pack_path": path}).status_code in (404, 422)
 

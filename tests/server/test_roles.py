@@ -72,6 +72,13 @@ def test_a_reviewer_edits_what_a_writer_proposed_and_nobody_edits_their_own(role
     ] == [403, 403, 422, 200]
 
 
+def test_a_place_has_one_spelling_so_that_no_edit_is_dropped(roles: dict[str, httpx.Client]) -> None:
+    asked = {"requests": [{**MCR, "content": "spelt over HTTP"}]}
+    batch = roles["writer"].post("/memories/propose", json=asked).json()["id"]
+    twice = {"edit": {"0": "first words", "00": "other words"}}
+    assert roles["reviewer"].post(f"/memories/batches/{batch}/commit", json=twice).status_code == 422
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_every_role_lists_the_memories_of_all_owners_of_its_space_and_of_no_other(shared: Served, role: str) -> None:
     """The client reads over the port and REST asks the server: both doors say the same."""

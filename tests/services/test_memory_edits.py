@@ -152,6 +152,15 @@ async def test_an_edit_of_what_was_committed_in_other_words_is_a_conflict(ctx: A
             await ctx.memories.commit(id, reviewer="ben", edit={0: "Deploys never happen"})
 
 
+async def test_asking_for_the_first_words_of_what_was_edited_or_rejected_is_a_conflict(ctx: Any) -> None:
+    batch, other = await proposed(ctx), await proposed(ctx, mcr("milk"), mcr("tea"))
+    await ctx.memories.commit(batch, reviewer="ana", edit={0: MEANT})
+    await ctx.memories.commit(other, reviewer="ana", reject={0: "hearsay"})
+    for id, words in ((batch, SAID), (other, "milk")):
+        with pytest.raises(Conflict, match="was committed by 'ana'"):
+            await ctx.memories.commit(id, reviewer="ben", edit={0: words})
+
+
 async def test_a_proposal_is_shown_as_it_was_though_it_was_edited_since(ctx: Any) -> None:
     first = await ctx.memories.propose(mcr(SAID), proposer="agent-7", commit_id="turn-7")
     await ctx.memories.commit(first, reviewer="ana", edit={0: MEANT})

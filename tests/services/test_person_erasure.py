@@ -77,6 +77,13 @@ async def test_nothing_of_a_person_is_left_and_nothing_of_others_is_lost(ctx: An
     assert await ctx.memories.pending() == []
 
 
+@pytest.mark.parametrize("name", ["adk", "langgraph", "pydantic_ai", "llama_index", "adk/", "/adk"])
+async def test_a_session_that_is_called_like_an_adapter_is_erased_too(ctx: Any, name: str) -> None:
+    session = await ctx.sessions.open(name, user_id="u1")
+    await session.append({"role": "user", "content": "hello"})
+    assert (await ctx.erase(user_id="u1", by="ana", reason="asked to")).messages == 1
+
+
 async def test_a_second_erasure_finds_nothing(ctx: Any) -> None:
     await furnished(ctx)
     await ctx.erase(user_id="u1")

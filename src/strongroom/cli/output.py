@@ -29,7 +29,7 @@ MAX_CELL = 160
 # Wider than any line: what is piped into grep must not be folded at 80 columns.
 UNFOLDED = 10_000
 # Control characters (escape sequences begin with one), lone surrogates, and marks that turn the reading direction.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 _STYLES = {
     "DONE": "green", "FAILED": "red", "BUSY": "cyan", "PAUSED": "yellow", "WAITING_INPUT": "yellow",
     "live": "green", "deleted": "red", "expired": "yellow", "archived": "blue",

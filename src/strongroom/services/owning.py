@@ -48,22 +48,22 @@ def whose(user_id: str | None, **owners: tuple[str, str | None] | None) -> str |
 
     Each of them is an id and its owner. What is of two users is refused: one would read what is the other's.
     """
-    known = [(f"{kind} {one[0]!r:.200}", one[1]) for kind, one in owners.items() if one is not None]
-    known = [(what, owner) for what, owner in known if owner is not None]
+    named = [(f"{kind} {one[0]!r:.200}", one[1]) for kind, one in owners.items() if one is not None]
+    known = [(what, owner) for what, owner in named if owner is not None]
     if not known:
         return user_id
-    what, owner = known[0]
-    for other, its_owner in known[1:]:
-        if its_owner != owner:
+    what, owner = next((one for one in known if not _UNNAMED.fullmatch(one[1])), known[0])
+    for other, its_owner in known:
+        if unnamed(its_owner) != unnamed(owner):
             raise InvalidInput(
                 f"{what} is of user {owner!r:.200}, and {other} of user {its_owner!r:.200}: what goes together must be "
                 "of one user, or of nobody",
                 path="user_id",
             )
-    if user_id not in (None, owner):
+    if user_id is not None and unnamed(user_id) != unnamed(owner):
         raise InvalidInput(
             f"{what} is of user {owner!r:.200}, and user_id names {user_id!r:.200}: leave user_id out, or name the "
             "owner",
             path="user_id",
         )
-    return owner
+    return owner if user_id is None else user_id

@@ -24,8 +24,9 @@ from strongroom.services.memories.values import Batch
 ASKED_PROPOSALS, ASKED_BYTES = 10, 500
 Decision = Literal["approve", "reject"]
 Reason = Annotated[str, Meta(max_length=2_000)]
-PLACE = Meta(pattern="^[0-9]{1,4}$")
+PLACE = Meta(pattern="^(0|[1-9][0-9]{0,3})$")  # of one spelling, so that none is said twice
 Words = Annotated[str, Meta(min_length=1, max_length=8_000)]
+PLACES = frozenset(str(place) for place in range(10_000))
 WORDS = "content_"  # and a place: what a field of the form is called
 
 
@@ -136,7 +137,7 @@ def _words(content: Mapping[str, Any]) -> dict[int, str]:
     """Return the words that the person chose. A field that was left empty, or taken away, asks for nothing."""
     named = {name.removeprefix(WORDS): text for name, text in content.items() if name.startswith(WORDS)}
     chosen = {place: text for place, text in named.items() if isinstance(text, str) and text}
-    return {int(place): text for place, text in chosen.items() if place.isdecimal() and len(place) <= 4}
+    return {int(place): text for place, text in chosen.items() if place in PLACES}
 
 
 class Form(Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from strongroom.context import AsyncContext
@@ -44,6 +46,9 @@ async def propose(op: Invocation) -> object:
     return await call(op, AsyncMemories._propose, _memories(op), named=op.arguments)
 
 
+PLACE = re.compile("0|[1-9][0-9]{0,3}")  # of one spelling, so that none is said twice
+
+
 async def commit(op: Invocation) -> object:
     given = {name: _by_place(op, name) for name in ("reject", "edit") if name in op.arguments}
     return await call(op, AsyncMemories.commit, _memories(op), op.id, named=op.arguments | given)
@@ -51,10 +56,9 @@ async def commit(op: Invocation) -> object:
 
 def _by_place(op: Invocation, name: str) -> dict[int, str]:
     said: dict[str, str] = understood(dict[str, str], op.arguments[name])
-    try:
-        return {int(place): text for place, text in said.items()}
-    except ValueError:
-        raise InvalidInput("proposals are named by their places; nothing changed", path=name) from None
+    if not all(PLACE.fullmatch(place) for place in said):
+        raise InvalidInput("proposals are named by their places, as 0 and 12; nothing changed", path=name)
+    return {int(place): text for place, text in said.items()}
 
 
 async def reject(op: Invocation) -> object:

@@ -33,6 +33,7 @@ endpoint = Endpoints("packs")
 
 CHUNK = 256 * 1024
 PACK = "pack.zip"
+LONGEST_NAME = 255  # bytes, of a file
 KEY_HEADER = "Strongroom-Pack-Key"
 
 
@@ -160,7 +161,8 @@ async def classic_snapshot(request: Request[NewSnapshot, None]) -> ClassicSnapsh
 async def load(request: Request[Load, None]) -> Loaded:
     wanted = Path(request.content.pack_path)
     path = _folder(request) / wanted.name
-    if wanted.suffix != ".zip" or str(wanted) != wanted.name or not wanted.name.isprintable():
+    is_name = str(wanted) == wanted.name and wanted.name.isprintable() and len(wanted.name.encode()) <= LONGEST_NAME
+    if wanted.suffix != ".zip" or not is_name:
         raise InvalidInput("pack_path must be what a snapshot returned; nothing changed", path="pack_path")
     if not await to_thread.run_sync(path.is_file):
         raise NotFound(f"there is no snapshot {wanted.name!r}; nothing changed", kind="snapshot", id=wanted.name)

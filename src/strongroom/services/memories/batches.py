@@ -77,8 +77,14 @@ def reworded(batch: Batch, edit: Mapping[int, str], reject: Mapping[int, str], p
 def says(batch: Batch, edit: Mapping[int, str]) -> bool:
     """Tell whether a batch that is committed says what these edits ask for: nobody's words are dropped in silence."""
     require_places(batch, edit)
-    other = {place: text for place, text in edit.items() if text != batch.proposals[place].request.content}
-    return all(batch.proposals[place].edited == text for place, text in other.items())
+    return all(_settled(batch.proposals[place]) == text for place, text in edit.items())
+
+
+def _settled(proposal: Proposal) -> str | None:
+    """Return the words in which a proposal was committed, None if it was rejected."""
+    if proposal.outcome == "rejected":
+        return None
+    return proposal.request.content if proposal.edited is None else proposal.edited
 
 
 class Remembered(Struct, frozen=True):

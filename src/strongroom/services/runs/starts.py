@@ -116,7 +116,7 @@ async def fork(ref: Ref, seq: int | None, *, run_id: str | None, actor: str, com
     async def attempt() -> Plan[Started]:
         document, tail = await scope.read(Get(ref.key), Tail(ref.ledger, 1))
         now, chain = stored_in(ref, document, tail.length), tail.records[0].chain
-        assert chain is not None
+        assert document is not None and chain is not None
         origin = now.seq if seq is None else seq
         working_set = {**await history.at(now, origin), "run_id": new, "_update_seq": 0}
         state = msgspec.structs.replace(now.state, working_set=working_set, streams=new, mark=Mark(0, 0))
@@ -127,7 +127,8 @@ async def fork(ref: Ref, seq: int | None, *, run_id: str | None, actor: str, com
         expects, writes, copied = await artifacts.copy_writes(scope, ref.run_id, new, pointers)
         begun = record(target, "RUN_START", _start(state), actor=actor, detail=beginning(state, copied))
         return Plan(
-            (*unused(target), Expect(ref.key, EXISTS), *expects),
+            # As it was read: what is erased meanwhile must not come back in the copy.
+            (*unused(target), Expect(ref.key, document.version), *expects),
             (put(target, state), Append(target.ledger, (begun, told)), Append(ref.ledger, (gone,)), *writes),
             lambda receipt: (target, state),
             encode(new),

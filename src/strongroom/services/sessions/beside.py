@@ -52,7 +52,7 @@ PAGE = 100
 
 async def its_own(scope: Scope, session_id: str, length: int) -> tuple[list[Expect], list[Write]]:
     """Return what goes in one commit with a session whose stream was seen with a length, and what that expects."""
-    framework, _, _ = session_id.partition("/")
+    framework = layouts.framework_of(session_id)
     if framework == layouts.LANGGRAPH:  # whoever has begun its thread anew has said something
         return [Expect(scope.key(MESSAGE, session_id), length)], []
     if framework not in layouts.DOCUMENTS:
@@ -70,9 +70,9 @@ class Taking(Struct, frozen=True):
 
     async def of_session(self, session_id: str, *, whole: bool = True) -> None:
         """Take away what adapters keep of a session, or of some of its messages."""
-        framework, _, rest = session_id.partition("/")
+        framework = layouts.framework_of(session_id)
         if framework == layouts.LANGGRAPH:
-            await self._lines(rest)
+            await self._lines(session_id.partition("/")[2])
         if framework == layouts.ADK and self.erases is not None:
             await self._adk_copies(session_id, whole)
         if whole and framework == layouts.PYDANTIC_AI:

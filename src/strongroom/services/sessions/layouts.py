@@ -84,10 +84,16 @@ THREAD = "thread"
 STAGED = {"staged": "yes"}  # a large text that nobody names yet
 
 
+def framework_of(session_id: str) -> str:
+    """Return what stands before the first slash of a session's id: a framework's name, if it is an adapter's."""
+    name, slash, _ = session_id.partition("/")
+    return name if slash else ""
+
+
 def adapter_of(session_id: str) -> str | None:
     """Return the adapter that a session belongs to, None if it is no adapter's."""
-    name, slash, _ = session_id.partition("/")
-    return name if slash and name in WRITES_SESSIONS else None
+    name = framework_of(session_id)
+    return name if name in WRITES_SESSIONS else None
 
 
 def digest(*parts: str) -> str:
