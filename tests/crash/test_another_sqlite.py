@@ -232,6 +232,39 @@ def test_what_nobody_closed_is_not_shown_for_ever(path: Path) -> None:
         files.lock_alone(file.fileno(), presence._SHARED)
 
 
+def test_what_was_just_taken_is_not_given_back_with_a_store_that_is_collected(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SqliteStore(path).close()
+    collected, shown = presence.Presence(path), presence.Presence(path)
+    collected.show()
+
+    def lock_shared(fd: int, place: files.Stretch) -> None:
+        files.lock_shared(fd, place)
+        collected.hide()
+
+    monkeypatch.setattr(presence, "lock_shared", lock_shared)
+    shown.show()
+    with path.open("r+b") as file, pytest.raises(BlockingIOError):
+        files.lock_alone(file.fileno(), presence._SHARED)
+
+
+def test_a_child_closes_the_rest_if_one_is_closed_already(path: Path) -> None:
+    apart(_forking_after_a_close, path)
+
+
+def _forking_after_a_close(path: Path) -> None:
+    with SqliteStore(path):
+        closed, rest = (lock.fd for lock in presence._locks)
+        os.close(closed)
+        assert ended_well(forked(_require_closed, rest))
+
+
+def _require_closed(fd: int) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
 def test_a_child_does_not_keep_the_locks_of_its_parent(path: Path) -> None:
     apart(_forking, path)
 

@@ -16,7 +16,8 @@ Rules
 * They are taken once a connection is open, and given back before the last one is closed: our own SQLite must find
   nobody, too, when it creates the file, puts the log away or changes the key.
 * They are given back without closing the file, since that would drop every lock of this process on it. It is closed
-  when nothing else in this process has it open; until then it waits, and is used again.
+  when nothing else in this process has it open; until then it waits, and is used again. Another thread that opens it
+  between that look and the closing loses the locks that it has by then: nothing looks and closes at once.
 * A forked child closes its copies: nothing of its parent's is dropped by that, and the locks do not outlive the parent.
 
 Where there are no such locks, a log that was removed is noticed and replaced (`SqliteStore.reconnect`).
@@ -31,8 +32,8 @@ from pathlib import Path
 
 from strongroom.backends.sqlite.files import OPEN_FILE_LOCKS, Stretch, lock_shared, unlock
 
-_SHARED = (0x40000002, 510)  # start and length of what SQLite locks in a database, and of the one byte in an index
-_OPEN = (128, 1)
+_SHARED: Stretch = (0x40000002, 510)  # what SQLite locks in a database while it reads there
+_OPEN: Stretch = (128, 1)  # what it locks in the index of a log for as long as it has that open
 
 File = tuple[int, int]  # its device and its number there
 
@@ -62,7 +63,7 @@ class Presence:
     __del__ = hide  # of a store that nobody closed
 
     @staticmethod
-    def let_go() -> None:
+    def close_unneeded() -> None:
         """Close what nobody in this process needs any more, after the last connection was closed."""
         if _locks:
             with _changing:
@@ -98,8 +99,12 @@ def _take(name: str, place: Stretch) -> _Lock:
     if lock is None:
         lock = _Lock(os.open(name, os.O_RDONLY | os.O_CLOEXEC), place)
         _locks.append(lock)
-    lock_shared(lock.fd, place)
-    lock.users += 1
+    lock.users += 1  # first: a store that is collected in between gives back what nobody uses
+    try:
+        lock_shared(lock.fd, place)
+    except OSError:
+        lock.users -= 1
+        raise
     return lock
 
 
@@ -127,7 +132,8 @@ def _close_in_child() -> None:
     global _changing
     _changing = threading.RLock()  # somebody else's thread may have held it
     for lock in _locks:
-        os.close(lock.fd)
+        with suppress(OSError):  # the rest must not stay open for that
+            os.close(lock.fd)
         lock.users = -1  # an inherited store must not give back what has the number of its file by then
     _locks.clear()
 

@@ -194,7 +194,7 @@ class ReadOnlyStore(Reader):
             con.close(True)
         self._readers.clear()
         self._anchor = None
-        self._presence.let_go()
+        self._presence.close_unneeded()
 
     def _let_go_in_child(self) -> None:
         pass

@@ -218,7 +218,7 @@ class SqliteStore(Reader):
         for con in self._connections():
             drop(con, self._committer.failed is not None)
         self._readers.clear()
-        self._presence.let_go()
+        self._presence.close_unneeded()
         self._queue.close()
         closed(self)
 
