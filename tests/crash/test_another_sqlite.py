@@ -15,8 +15,9 @@ import pytest
 
 from strongroom.backends.sqlite import ReadOnlyStore, SqliteStore, files, presence
 from strongroom.errors import Unavailable
+from strongroom.store import Commit, Erase, Range, Slice
 from tests.crash.processes import apart, ended_well, forked
-from tests.faults.checks import Checkpointing, check, check_file, glance, step
+from tests.faults.checks import Checkpointing, check, check_file, glance, step, stream
 
 KEYS = [None, b"k" * 32]
 LOOKS = 150
@@ -167,6 +168,49 @@ def test_without_the_lock_of_whoever_writes_somebody_would(path: Path, monkeypat
     with SqliteStore(path) as store:
         store.commit(step(0, 1))
         assert _when_its_locks_are_dropped(store, path)
+
+
+def _rewrite(path: Path) -> None:
+    """Write a lot, and erase: the log is put into the file and begun anew."""
+    with SqliteStore(path) as store:
+        for number in range(1, 201):
+            store.commit(step(1, number))
+        store.commit(Commit("erased", (), (Erase(stream(1), 0, 100),)))
+        for number in range(201, 211):
+            store.commit(step(1, number))
+
+
+@pytest.fixture
+def torn(path: Path) -> Iterator[SqliteStore]:
+    """A store whose next snapshot loses its mark when it has begun, while another process writes."""
+    with SqliteStore(path) as store:
+        for number in range(1, 201):
+            store.commit(step(0, number))
+        glance(store, 1)
+        (con,) = store._readers
+
+        def meanwhile(_: object, sql: str, __: object) -> bool:
+            if sql != "BEGIN":
+                con.exec_trace = None
+                con.execute("SELECT count(*) FROM head").fetchall()
+                _look(path)
+                apart(_rewrite, path)
+                con.execute("PRAGMA shrink_memory").fetchall()  # or it would remember what it has read
+            return True
+
+        con.exec_trace = meanwhile
+        yield store
+
+
+def test_a_read_that_looks_damaged_because_it_was_torn_is_asked_again(torn: SqliteStore) -> None:
+    (con,) = torn._readers
+    both = torn.look([Range(stream(0)), Range(stream(1))])
+    assert [part.length for part in both if isinstance(part, Slice)] == [200, 210]
+    assert con not in torn._readers
+
+
+def test_a_check_that_was_torn_looks_again(torn: SqliteStore) -> None:
+    assert torn.check().ok
 
 
 @pytest.mark.parametrize("key", KEYS, ids=["plain", "encrypted"])

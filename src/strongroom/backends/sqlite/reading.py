@@ -28,7 +28,7 @@ from strongroom.backends.sqlite.rekeying import write_copy
 from strongroom.backends.sqlite.rows import answer
 from strongroom.backends.sqlite.watch import PAUSE_SECONDS, Version, Watch
 from strongroom.encryption import Secret
-from strongroom.errors import Closed, InvalidInput, Unavailable, hidden
+from strongroom.errors import Closed, Damaged, InvalidInput, Unavailable, hidden
 from strongroom.files import path_of
 from strongroom.store import Answer, AnyQuestion, Budget, ExportPage, Get, Key, Part, Range, ReceiptOf, Slice, within
 
@@ -90,7 +90,8 @@ class Reader(ABC):
     def check(self) -> Check:
         """Verify every page, row, checksum, index and hash chain. Reads everything; changes nothing."""
         self._check_usable()
-        return self._ask(in_snapshot(check))
+        found = self._ask(in_snapshot(check))
+        return found if found.ok else self._ask(in_snapshot(check))  # what a torn snapshot told is not there again
 
     def stats(self) -> Stats:
         """Return how much the store holds."""
@@ -154,15 +155,25 @@ class Reader(ABC):
         """Let go of what a forked child must not keep besides connections."""
 
     def _ask(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do what only reads, on a connection that nobody else uses meanwhile."""
+        """Do what only reads, on a connection that nobody else uses meanwhile.
+
+        Whatever another copy of SQLite closes in this process drops the mark of a snapshot, too: others may overwrite
+        what it is read from, and a sound file looks damaged. So damage is told when it is seen once more, afresh.
+        """
+        try:
+            return self._ask_once(work, self._readers)
+        except Damaged:
+            return self._ask_once(work, [])
+
+    def _ask_once(self, work: Callable[[apsw.Connection], T], idle: list[apsw.Connection]) -> T:
         try:
             try:
-                con = self._readers.pop()
+                con = idle.pop()
             except IndexError:
                 con = self._connect_to_read()
             try:
                 found = work(con)
-            except DRIVER_ERRORS:
+            except (Damaged, *DRIVER_ERRORS):
                 con.close(True)  # whatever went wrong, the next reader starts afresh
                 raise
             except BaseException:
