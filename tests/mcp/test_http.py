@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 
 import mcp
 from strongroom.server import assistants, shutdown
+from strongroom.server.settings import Settings
 from tests.mcp.conftest import MODES, call, refused
 from tests.mcp.test_tools import SHOWN
 from tests.server.serving import PATIENCE_SECONDS, Served, served
@@ -151,6 +153,34 @@ async def main():
 asyncio.run(main())"""
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout == "False\n[200, 200, 200] True\n", done.stderr
+
+
+class Spent(assistants.Assistants):
+    """Has a transport that ran before, which the SDK refuses to run again."""
+
+    def _load(self) -> Any:
+        made = super()._load()
+
+        async def ran() -> None:
+            async with made.run():
+                pass
+
+        asyncio.run(ran())
+        return made
+
+
+async def test_a_transport_that_does_not_start_keeps_nobody_waiting() -> None:
+    spent = Spent(Settings(url="memory://"))
+    serving = asyncio.create_task(spent.serve())
+    lengths = set[tuple[int, int]]()
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="did not start") as told:
+            await asyncio.wait_for(spent.transport(), PATIENCE_SECONDS)
+        cause = told.value.__cause__
+        assert cause is not None and "once per instance" in str(cause)
+        lengths.add((len(told.traceback), len(traceback.extract_tb(cause.__traceback__))))
+    assert len(lengths) == 1
+    await spent.stop(serving)
 
 
 async def test_where_no_sessions_are_kept_older_clients_are_served_all_the_same(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ a token is told where tokens come from (RFC 9728), and what a token says is chec
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -41,6 +42,8 @@ METADATA = "/.well-known/oauth-protected-resource"
 MOST_SESSIONS = 1_000
 GRACE_SECONDS = 1.0
 PRINCIPAL = "strongroom.principal"
+
+log = logging.getLogger("strongroom.server")
 
 
 class McpApp:
@@ -88,24 +91,32 @@ class Assistants:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._wanted, self._over = asyncio.Event(), asyncio.Event()
-        self._made: asyncio.Future[StreamableHTTPSessionManager] = asyncio.get_running_loop().create_future()
+        self._made: asyncio.Future[StreamableHTTPSessionManager | Exception] = (
+            asyncio.get_running_loop().create_future()
+        )
 
     async def transport(self) -> StreamableHTTPSessionManager:
-        """Return it, once it can be used."""
+        """Return it, once it can be used; raise if it never can."""
         self._wanted.set()
-        return await asyncio.shield(self._made)
+        made = await asyncio.shield(self._made)
+        if isinstance(made, Exception):
+            # One for each caller: an error that is raised again and again gets longer each time.
+            raise RuntimeError(f"the transport of assistants did not start ({type(made).__name__})") from made
+        return made
 
     async def serve(self) -> None:
         """Wait until it is wanted, and have it run from then on until `stop`."""
         await self._wanted.wait()
         try:
             made = await asyncio.to_thread(self._load)
+            async with made.run():
+                self._made.set_result(made)
+                await self._over.wait()
         except Exception as problem:
-            self._made.set_exception(problem)
-            return
-        async with made.run():
-            self._made.set_result(made)
-            await self._over.wait()
+            if self._made.done():
+                raise
+            log.exception("assistants cannot be served until the server is started again")
+            self._made.set_result(problem)
 
     def _load(self) -> StreamableHTTPSessionManager:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
