@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
 import strongroom
-from strongroom import Damaged, InvalidInput, NotFound
+from strongroom import Damaged, InvalidInput, NotFound, Unavailable
 from strongroom.adapters import large
 from strongroom.adapters.agent_framework import StrongroomCheckpointStorage
 from strongroom.adapters.langgraph import StrongroomSaver
@@ -22,7 +22,7 @@ from strongroom.bridge import Inline, run
 from strongroom.codec import encode
 from strongroom.copying import copy
 from strongroom.scope import Scope
-from strongroom.store import Append, Commit, Delete, Entry, Scan, new_id
+from strongroom.store import Append, Commit, Delete, Entry, Receipt, Scan, new_id
 from tests.adapters.langgraph.savers import config
 from tests.server.serving import served
 
@@ -100,6 +100,28 @@ def test_a_piece_that_is_not_what_was_stored_is_noticed(tmp_path: Path) -> None:
         ctx.store.commit(Commit(new_id(), (), (Delete(pieces), Append(pieces, others))))
         with pytest.raises(Damaged, match="checksum"):
             run(large.whole(scope, told.texts[0]))
+
+
+@pytest.mark.usefixtures("small")
+def test_what_was_staged_in_part_is_never_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with strongroom.open("memory://") as ctx:
+        scope, store, commits = scope_of(ctx), ctx.store, list[Commit]()
+        staging, text, commit = large.Staging(scope, "me"), "x" * 200, store.commit
+
+        def until_the_third(one: Commit) -> Receipt:
+            commits.append(one)
+            if len(commits) == 3:
+                raise Unavailable("not now; nothing changed")
+            return commit(one)
+
+        monkeypatch.setattr(store, "commit", until_the_third)
+        with pytest.raises(Unavailable):
+            run(staging.named(text))
+        told = run(staging.named(text))
+        store.commit(Commit(new_id(), told.expects, told.writes))
+        assert run(large.whole(scope, told.texts[0])) == text
+        run(staging.__aexit__(None, None, None))
+        assert texts(ctx) == 1  # and the other was dropped
 
 
 def test_there_is_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

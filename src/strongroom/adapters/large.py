@@ -56,6 +56,7 @@ class Staging:
     def __init__(self, scope: Scope, owner: str) -> None:
         self._scope, self._owner = scope, owner
         self._staged = list[dict[str, Any]]()
+        self._whole = set[str]()  # the ids of those whose last piece is stored
 
     async def named(self, *texts: Any) -> Named:
         """Stage the largest of the record's texts until the rest of them fits into it; return what stands for all.
@@ -63,7 +64,8 @@ class Staging:
         What is not a text stands for itself. `Conflict` if somebody took one away before it was whole.
         """
         sizes = [len(text) if isinstance(text, str) else 0 for text in texts]
-        total, large, waiting = sum(sizes), dict[int, dict[str, Any]](), await self._waiting()
+        total, large = sum(sizes), dict[int, dict[str, Any]]()
+        waiting = [one for one in await self._waiting() if one["large"] in self._whole]
         for place in sorted(range(len(texts)), key=lambda one: -sizes[one]):
             if total <= INLINE:
                 break
@@ -91,7 +93,7 @@ class Staging:
                     await _drop(self._scope, one["large"])
 
     async def _waiting(self) -> list[dict[str, Any]]:
-        """Return what is staged and still there."""
+        """Return what is staged, in part or whole, and still there."""
         if not self._staged:
             return []
         found = await self._scope.get_all([Get(self._scope.key(KIND, one["large"])) for one in self._staged])
@@ -114,6 +116,7 @@ class Staging:
             piece = Append(scope.key(PIECE, id), (Entry("piece", encode(text[start : start + PIECE_LENGTH])),))
             await scope.store.commit(Commit(new_id(), (Expect(key, 1 if start else 0),), (*staged, piece)))
             staged = []
+        self._whole.add(id)
         return name
 
 
