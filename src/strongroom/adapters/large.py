@@ -78,7 +78,7 @@ class Staging:
         return Named(
             [large.get(place, text) for place, text in enumerate(texts)],
             tuple(Expect(key, 1) for key in keys),
-            tuple(Put(key, there, layouts.of_owner(self._owner)) for key in keys),
+            tuple(Put(key, there, layouts.named_by(self._owner)) for key in keys),
         )
 
     async def __aenter__(self) -> Staging:
@@ -111,7 +111,7 @@ class Staging:
                 return waiting.pop(place)
         key = scope.key(KIND, id)
         self._staged.append(name)
-        staged: list[Write] = [Put(key, encode({"at": scope.clock()}), layouts.of_owner(self._owner) | STAGED)]
+        staged: list[Write] = [Put(key, encode({"at": scope.clock()}), layouts.named_by(self._owner) | STAGED)]
         for start in starts:
             piece = Append(scope.key(PIECE, id), (Entry("piece", encode(text[start : start + PIECE_LENGTH])),))
             await scope.store.commit(Commit(new_id(), (Expect(key, 1 if start else 0),), (*staged, piece)))
@@ -136,7 +136,7 @@ async def whole(scope: Scope, text: Any) -> Any:
 
 async def owned(scope: Scope, owner: str) -> list[str]:
     """Return the ids of an owner's large texts. One that is still staged is about to be named, or will be swept."""
-    found = Scan(scope.space, KIND, layouts.of_owner(owner), limit=PAGE)
+    found = Scan(scope.space, KIND, layouts.named_by(owner), limit=PAGE)
     return [one.key.id async for page in scope.pages(found) for one in page if not one.tags.items() >= STAGED.items()]
 
 

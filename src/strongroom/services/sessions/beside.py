@@ -201,7 +201,7 @@ class Taking(Struct, frozen=True):
         One that is only staged may be about to begin anew what is deleted; whoever erases takes it too.
         """
         staged = None if self.erases is not None else layouts.STAGED
-        found = await self._found(layouts.LARGE, layouts.of_owner(owner), besides=staged)
+        found = await self._found(layouts.LARGE, layouts.named_by(owner), besides=staged)
         return [Delete(self.scope.key(kind, one.id)) for one in found for kind in (layouts.LARGE, layouts.LARGE_PIECE)]
 
     # ---- small parts ------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def owned_by(user_id: str | None) -> dict[str, str]:
     return {OWNER: user_id} if fits and user_id is not None else {}
 
 
-def of_owner(id: str) -> dict[str, str]:
+def named_by(id: str) -> dict[str, str]:
     """Return the tag of the large texts that a line, an artifact or a checkpoint names."""
     return {"owner": id}
 
