@@ -209,7 +209,7 @@ def test_a_read_that_looks_damaged_because_it_was_torn_is_asked_again(torn: Sqli
     assert con not in torn._readers
 
 
-def test_a_check_that_was_torn_looks_again(torn: SqliteStore) -> None:
+def test_a_check_that_looks_damaged_because_it_was_torn_is_asked_again(torn: SqliteStore) -> None:
     assert torn.check().ok
 
 
