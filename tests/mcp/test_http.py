@@ -62,6 +62,11 @@ def post(server: Served, *, key: str | None = None, body: Any = HELLO, **headers
     return httpx.post(f"{server.url}/mcp", json=body, headers=sent, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
+def post_raw(server: Served, raw: bytes, **headers: str) -> httpx.Response:
+    sent = {**ACCEPT, "Authorization": f"Bearer {server.key()}", "Content-Type": "application/json", **headers}
+    return httpx.post(f"{server.url}/mcp", content=raw, headers=sent, trust_env=False, timeout=PATIENCE_SECONDS)
+
+
 def get(server: Served, path: str) -> httpx.Response:
     return httpx.get(server.url + path, trust_env=False, timeout=PATIENCE_SECONDS)
 
@@ -133,6 +138,38 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -
     with served(str(tmp_path / "agent.db"), max_body_bytes=10_000) as small:
         answer = post(small, body={**HELLO, "params": {"x": "y" * 20_000}})
         assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
+NOT_JSON = {
+    "a key twice": b'{"jsonrpc": "2.0", "id": 1, "id": 2, "method": "ping"}',
+    "NaN": b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": NaN}}',
+    "a lone surrogate": b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "\\ud800"}}',
+    "101 levels": b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": ' + b"[" * 101 + b"]" * 101 + b"}}",
+    "an integer of 65 bits": b'{"jsonrpc": "2.0", "id": 18446744073709551616, "method": "ping"}',
+    "no end": b'{"jsonrpc": "2.0"',
+    "nothing": b"",
+}
+VERSIONS = ["2025-11-25", "2026-07-28"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("raw", NOT_JSON.values(), ids=NOT_JSON)
+def test_json_is_judged_as_at_every_other_endpoint(server: Served, raw: bytes, version: str) -> None:
+    answer = post_raw(server, raw, **{"MCP-Protocol-Version": version})
+    assert (answer.status_code, answer.json()["error"]["data"]) == (400, {"code": "invalid_input"})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(server: Served, version: str) -> None:
+    # It ends too early, which nobody finds out who does not parse it.
+    answer = post_raw(server, b'{"x": [' + b"[]," * 600_000, **{"MCP-Protocol-Version": version})
+    assert (answer.status_code, answer.json()["error"]["data"]["limit"]) == (413, 500_000)
+
+
+async def test_a_client_is_told_how_many_values_are_too_many(server: Served) -> None:
+    async with connected(server, server.key()) as client:
+        with pytest.raises(mcp.MCPError, match="at most 500000 values at once; nothing changed"):
+            await client.call_tool("memory_search", {"query": "x", "z": [0] * 600_000})
 
 
 def test_a_server_loads_the_sdk_when_the_first_assistant_comes() -> None:

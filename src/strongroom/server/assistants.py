@@ -25,6 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 import strongroom
 from strongroom.mcp.principals import Principal, profile_of
 from strongroom.server.ids import marked_ids
+from strongroom.server.jsonrpc import objection
 from strongroom.server.keys import Caller
 from strongroom.server.request import Body
 from strongroom.server.responses import Refusal
@@ -60,12 +61,17 @@ class McpApp:
         try:
             _check_origin(request, state.settings)
             caller = await _admitted(request)
+            content = await request.body()
+            wrong = objection(content) if scope["method"] == "POST" else None
+            if wrong is not None:
+                await wrong(scope, receive, send)
+                return
             transport = await state.mcp.transport()
             # What surrounds a header's value is no part of it; the parser leaves it there, and the SDK compares.
             scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
             scope["user"] = _owner(caller)
             scope[PRINCIPAL] = Principal(context_of(state, caller.space), caller.name, profile_of(caller.role))
-            whole = _replayed(await request.body(), receive)
+            whole = _replayed(content, receive)
             with state.streams.one(caller.name), marked_ids(caller):
                 answer = _Answer(send, partial(state.gate.still_admits, request, caller))
                 await answer.until_over(transport.handle_request(scope, whole, answer.send), state.shutdown.begun)
