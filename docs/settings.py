@@ -77,6 +77,7 @@ VARIABLES = {
     "STRONGROOM_MAX_BODIES_BYTES": "of all bodies at once, in each worker (256 MiB)",
     "STRONGROOM_MAX_BODY_BYTES": "of one body (8 MiB)",
     "STRONGROOM_MAX_PACK_BYTES": "of one pack (256 MiB)",
+    "STRONGROOM_MAX_SESSIONS": "open sessions of assistants of the older family, of a key (64)",
     "STRONGROOM_MAX_STREAMS": "followers at the same time, of a key (256)",
     "STRONGROOM_REQUESTS_PER_SECOND": "of a key (500)",
     "STRONGROOM_MCP_SESSIONS": "`0`: no sessions for assistants of the older family",

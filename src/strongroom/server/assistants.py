@@ -27,6 +27,7 @@ from strongroom.mcp.principals import Principal, profile_of
 from strongroom.server.ids import marked_ids
 from strongroom.server.jsonrpc import objection
 from strongroom.server.keys import Caller
+from strongroom.server.mcp_sessions import IDLE_SECONDS, MOST_SESSIONS, Sessions
 from strongroom.server.request import Body
 from strongroom.server.responses import Refusal
 from strongroom.server.router import context_of
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
-MOST_SESSIONS = 1_000
 GRACE_SECONDS = 1.0
 PRINCIPAL = "strongroom.principal"
 
@@ -74,7 +74,8 @@ class McpApp:
             whole = _replayed(content, receive)
             with state.streams.one(caller.name), marked_ids(caller):
                 answer = _Answer(send, partial(state.gate.still_admits, request, caller))
-                await answer.until_over(transport.handle_request(scope, whole, answer.send), state.shutdown.begun)
+                serving = state.mcp.sessions.serve(transport.handle_request, caller, scope, whole, answer.send)
+                await answer.until_over(serving, state.shutdown.begun)
         finally:
             body.release()
 
@@ -96,6 +97,7 @@ class Assistants:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.sessions = Sessions(settings.max_sessions, kept=settings.mcp_sessions)
         self._wanted, self._over = asyncio.Event(), asyncio.Event()
         self._made: asyncio.Future[StreamableHTTPSessionManager | Exception] = (
             asyncio.get_running_loop().create_future()
@@ -132,6 +134,7 @@ class Assistants:
             create_server(),
             stateless=not self._settings.mcp_sessions,
             max_request_body_size=self._settings.max_body_bytes,
+            session_idle_timeout=IDLE_SECONDS,
             max_sessions=MOST_SESSIONS,
         )
 
@@ -150,9 +153,11 @@ async def running(app: Starlette) -> AsyncIterator[None]:
         return
     app.state.mcp = assistants = Assistants(app.state.settings)
     serving = asyncio.create_task(assistants.serve())
+    watching = asyncio.create_task(assistants.sessions.watch(lambda caller: app.state.gate.still_knows(caller)))
     try:
         yield
     finally:
+        await end(watching)
         await assistants.stop(serving)
 
 

@@ -24,7 +24,7 @@ from starlette.requests import HTTPConnection
 from strongroom.server.cookies import SAFE, is_from_this_server, kept_key
 from strongroom.server.keys import Caller, Keys, Right
 from strongroom.server.limits import Rates
-from strongroom.server.oidc import TokenVerifier
+from strongroom.server.oidc import TokenVerifier, is_subject
 from strongroom.server.responses import Refusal
 from strongroom.server.settings import Settings, is_loopback
 from strongroom.store import AsyncStore
@@ -32,6 +32,7 @@ from strongroom.store import AsyncStore
 REMEMBER_SECONDS = 5.0  # a revoked key works for at most this long in another process
 MOST_REMEMBERED = 10_000
 NOBODY = Caller("anonymous", "-", "reader")
+LOCAL = "local"  # whoever is let in without a key; no key and no token is called so
 LONGEST_KEY = 200
 WRONG_PER_SECOND = 5.0
 # Whoever comes through a proxy is not on this machine, though the proxy may be.
@@ -50,7 +51,7 @@ class Gate:
         self._wrong = Rates(WRONG_PER_SECOND)
         self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
         self._keyless = settings.no_keys
-        self._local = Caller("local", settings.space, "admin")
+        self._local = Caller(LOCAL, settings.space, "admin")
         self._origins = frozenset(settings.allowed_origins)
         self._tokens = TokenVerifier(settings) if settings.jwt_keys_url else None
         self._locked = self._tokens is not None  # whether there were keys when we last looked
@@ -109,6 +110,17 @@ class Gate:
         if credential.startswith("srk_") or self._tokens is None:
             return await self._lookup(credential) == caller
         return await self._remembered(credential, self._tokens.verify) == caller
+
+    async def still_knows(self, caller: Caller) -> bool:
+        """Tell the same of somebody who left something open, and whose key nobody kept. A token is not asked for: the
+        same person goes on with the next one."""
+        if caller == self._local:
+            await self._look()
+            return not self._locked
+        if is_subject(caller.name):
+            return True
+        stored = await self._keys.get(caller.name)
+        return stored is not None and Caller(stored.name, stored.space, stored.role) == caller
 
     async def _identify(self, header: str) -> Caller:
         scheme, _, credential = header.partition(" ")

@@ -60,6 +60,11 @@ def name_of(subject: str) -> str:
     return f"oidc#{sha256(subject.encode(errors='surrogatepass')).hexdigest()}"
 
 
+def is_subject(name: str) -> bool:
+    """Tell whether somebody is called so because of a token; names of keys are hexadecimal."""
+    return name.startswith(("oidc:", "oidc#"))
+
+
 class TokenVerifier:
     """Checks signature, issuer, audience and expiry; reads the space and role from the token's claims."""
 

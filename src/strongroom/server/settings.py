@@ -29,6 +29,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_pack_bytes: int = 256 * MIB  # packed, and unpacked
     requests_per_second: float = 500.0  # per key, averaged over bursts of ten seconds
     max_streams: int = 256  # followers at the same time, per key
+    max_sessions: int = 64  # of assistants of the older family, per key
     jwt_issuer: str = ""
     jwt_audience: str = ""
     jwt_keys_url: str = ""
@@ -57,6 +58,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         max_pack_bytes=_number(environment, "STRONGROOM_MAX_PACK_BYTES", Settings().max_pack_bytes),
         requests_per_second=_number(environment, "STRONGROOM_REQUESTS_PER_SECOND", int(Settings().requests_per_second)),
         max_streams=_number(environment, "STRONGROOM_MAX_STREAMS", Settings().max_streams),
+        max_sessions=_number(environment, "STRONGROOM_MAX_SESSIONS", Settings().max_sessions),
         embedder=environment.get("STRONGROOM_EMBEDDER", ""),
         embedder_key=environment.get("STRONGROOM_EMBEDDER_KEY", ""),
         qdrant_url=environment.get("QDRANT_URL", "") if environment.get("STRONGROOM_EMBEDDER") else "",
