@@ -36,9 +36,10 @@ from strongroom.services.runs.erasure import empty
 from strongroom.services.runs.erasure import of_owner as runs_of
 from strongroom.services.runs.runs import ACTOR
 from strongroom.services.sessions.beside import Taking
-from strongroom.services.sessions.erasure import close, erase_rests, remove
+from strongroom.services.sessions.erasure import close, erase_left, erase_rests, remove
+from strongroom.services.sessions.layouts import CONVERSATION
 from strongroom.services.sessions.state import SESSION
-from strongroom.store import Delete, Document, Receipt, Scan, require_name
+from strongroom.store import Delete, Document, Get, Receipt, Scan, require_name
 from strongroom.values import moment
 
 PAGE = 100
@@ -73,7 +74,7 @@ class ErasedPerson(Struct, frozen=True, kw_only=True):
     @property
     def found(self) -> bool:
         """Whether anything of this person was there."""
-        return bool(self.sessions or self.memories or self.batches or self.runs or self.beside)
+        return bool(self.sessions or self.messages or self.memories or self.batches or self.runs or self.beside)
 
 
 class Services(Protocol):
@@ -106,6 +107,8 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
                 await _forget_learning(scope, id)
                 messages += await remove(scope, id)
             messages += await erase_rests(scope, user_id)
+            for id in await _without_session(scope, user_id):
+                beside += await erase_left(scope, id)
             for id in full:
                 await empty(scope, id, reason=reason or WHY, actor=by or ACTOR)
             emptied.update(full)
@@ -141,6 +144,13 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
 async def _sessions(scope: Scope, user_id: str) -> list[str]:
     """Return the sessions that say they are this user's."""
     return [one.key.id for one in await _all(scope, Scan(scope.space, SESSION, {OWNER: user_id}, limit=PAGE))]
+
+
+async def _without_session(scope: Scope, user_id: str) -> list[str]:
+    """Return the sessions of this user that are gone but for what Pydantic AI knew them by."""
+    records = await _all(scope, Scan(scope.space, CONVERSATION, {OWNER: user_id}, limit=PAGE))
+    sessions = await scope.get_all([Get(scope.key(SESSION, one.key.id)) for one in records])
+    return [one.key.id for one, session in zip(records, sessions, strict=True) if session is None]
 
 
 async def _forget_learning(scope: Scope, session_id: str) -> None:

@@ -19,6 +19,7 @@ A conversation whose session was deleted is gone; a message that was erased is m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -39,16 +40,17 @@ from pydantic import TypeAdapter
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.pydantic_ai.entries import EntryPosition, Found, drafted, entries_of, follow
 from strongroom.codec import encode
-from strongroom.errors import Conflict
+from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
 from strongroom.scope import Scope
+from strongroom.services.owning import OWNER
 from strongroom.services.sessions import layouts
+from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.layouts import digest, owned_by, session_name
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, joined, parse, show
-from strongroom.services.sessions.writes import DELETED_AT_ONCE, Batch, appending, deleting
+from strongroom.services.sessions.writes import Batch, appending
 from strongroom.store import (
     Commit,
-    Delete,
     Document,
     Expect,
     Get,
@@ -57,7 +59,6 @@ from strongroom.store import (
     Scan,
     Slice,
     Tail,
-    Truncate,
     Write,
     new_id,
 )
@@ -145,49 +146,25 @@ class StrongroomConversationStore(ConversationStore, Closing):
             return
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Remove a conversation with all its entries for good. Its forks have their own.
-
-        Gone at once, those of a long one in steps. The record goes last: so if the process dies in between, a repeat
-        finds what is left.
-        """
-        scope = self._scope
+        """Remove a conversation with all its entries for good: as a session is deleted. Its forks have their own."""
         for _ in attempts(f"conversation {conversation_id!r:.80}"):
             stored = await self._stored(conversation_id)
             if stored.record is None or record_of(stored.record).revision != expected_revision:
                 raise ConversationConflict(conversation_id)
-            scan = Scan(scope.space, ENTRY, layouts.of_conversation(stored.name), limit=PAGE)
-            places = [one.key async for page in scope.pages(scan) for one in page]
-            stream, first, length = scope.key(MESSAGE, stored.name), stored.end.first, stored.end.length
-            as_read, last = Expect(stored.record.key, stored.record.version), Delete(stored.record.key)
-            many = max(len(places), length - first)
-            gone = [*deleting(scope, stored.name, first), *map(Delete, places[:DELETED_AT_ONCE])]
-            is_long = many > DELETED_AT_ONCE
             try:
-                writes = gone if is_long else [*gone, last]
-                await scope.store.commit(Commit(new_id(), (as_read, Expect(stream, length)), tuple(writes)))
-            except Conflict:
+                await delete(self._scope, stored.name, None, stored.record.version)
+            except (Conflict, NotFound):
                 continue
-            # One commit that removes all of a long one would keep every other writer waiting.
-            for start in range(DELETED_AT_ONCE, many, DELETED_AT_ONCE):
-                stop = start + DELETED_AT_ONCE
-                old = Truncate(stream, min(first + stop, length))
-                await scope.store.commit(Commit(new_id(), (), (old, *map(Delete, places[start:stop]))))
-            if is_long:
-                try:
-                    await scope.store.commit(Commit(new_id(), (as_read,), (last,)))
-                except Conflict:
-                    pass  # somebody has begun it anew
             return
 
     async def delete(self, conversation_id: str, *, scope: str | None = None) -> None:
         """Remove a conversation, or what is left of one whose removal broke off."""
         await super().delete(conversation_id, scope=scope)
-        left = (await self._stored(conversation_id)).record
-        if left is not None and scope in (None, record_of(left).scope):
-            try:
-                await self.delete_record(conversation_id, expected_revision=record_of(left).revision)
-            except ConversationConflict:
-                pass  # somebody else has removed it, or begun it anew
+        stored = await self._stored(conversation_id)
+        if stored.conversation is None and (stored.record is None or scope in (None, record_of(stored.record).scope)):
+            # Gone, or begun anew: then it is somebody else's.
+            with suppress(Conflict, NotFound):
+                await delete(self._scope, stored.name, None, 0 if stored.record is None else stored.record.version)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         line = await self._line(entry_id, limit=1)
@@ -213,8 +190,9 @@ class StrongroomConversationStore(ConversationStore, Closing):
         some = await scope.get(Scan(scope.space, ENTRY, {"entry": digest(entry_id)}, limit=PAGE))
         places = sorted([EntryPosition(**one.value.load()) for one in some.documents], key=lambda one: one.name != near)
         there = [Range(scope.key(MESSAGE, one.name), one.index, one.index + 1) for one in places]
-        for place, part in zip(places, await scope.get_all(there), strict=True):
-            if part.records:  # those of a session that was deleted are gone
+        parts, sessions = await scope.read_all(there, [Get(scope.key(SESSION, one.name)) for one in places])
+        for place, part, session in zip(places, parts, sessions, strict=True):
+            if part.records and session is not None:  # those of a session that was deleted are gone, or about to go
                 return place
         raise LookupError(f"there is no entry {entry_id!r:.80}")
 
@@ -242,6 +220,7 @@ class StrongroomConversationStore(ConversationStore, Closing):
         key, stream = scope.key(KIND, name), scope.key(MESSAGE, name)
         before, now = stored.conversation, scope.clock()
         entries, expects, writes = list(new), list[Expect](), list[Write]()
+        tags = owned_by(record.scope) | ({"by": FRAMEWORK} if stored.session is None else stored.session.tags)
         if before is None or stored.session is None or not goes_on(before.head_id, new, record.head_id):
             state, line = await self._rewritten(stored, record, new)
             if line.name != name:  # a fork; what is deleted while it is copied must not come back
@@ -250,7 +229,6 @@ class StrongroomConversationStore(ConversationStore, Closing):
                     raise LookupError(f"{line.name} was deleted")
                 expects.append(Expect(source.key, source.version))
                 entries = [*linked(entries_of(line.found)), *new]
-            tags = owned_by(record.scope) | ({"by": FRAMEWORK} if stored.session is None else stored.session.tags)
             writes.append(Put(scope.key(SESSION, name), dump(state), tags))
         else:
             state = parse(stored.session.value)
@@ -260,7 +238,8 @@ class StrongroomConversationStore(ConversationStore, Closing):
         made = Batch(tuple(drafted(entry, scope.tokenizer) for entry in entries), ids_repeat=True)
         writes += appending(scope, name, state, scope.tokenizer, made, length, now)
         writes += [placing(scope, name, index, entry) for index, entry in enumerate(entries, length)]
-        whose = {} if record.scope is None else {"scope": digest(record.scope)}
+        whose = {OWNER: tags[OWNER]} if OWNER in tags else {}  # as the session says
+        whose |= {} if record.scope is None else {"scope": digest(record.scope)}
         text = _records.dump_json(record).decode()
         return Commit(new_id(), tuple(expects), (*writes, Put(key, encode({"codec": CODEC, "json": text}), whose)))
 

@@ -17,7 +17,6 @@ from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
 from strongroom.services.sessions.session import AsyncSession
-from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.threads.registry import AsyncRegistry
 from strongroom.services.threads.threads import AsyncThreads
 
@@ -44,7 +43,7 @@ OPERATIONS: dict[str, Row] = {
     "run.summarized":    Row("write",  ("actor", "reviewer"), runs.milestone, _BATCH),
 
     "sessions.open":         Row("write",  (),                sessions.open),
-    "sessions.delete":       Row("write",  (),                of("sessions", AsyncSessions.delete, "session_id")),
+    "sessions.delete":       Row("write",  (),                sessions.delete),
     "session.append":        Row("write",  (),                sessions.messages(AsyncSession.append)),
     "session.replace":       Row("write",  (),                sessions.messages(AsyncSession.replace)),
     "session.replace_from":  Row("write",  (),                sessions.messages(AsyncSession.replace_from)),

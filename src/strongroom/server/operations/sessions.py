@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.server.operations.invocation import Invocation, Make, call, expected, require_numbers, understood
-from strongroom.services.sessions import recounts, summaries, vectors
+from strongroom.services.sessions import erasure, recounts, summaries, vectors
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import COUNT, below
@@ -35,6 +35,19 @@ async def open(op: Invocation) -> object:
     named = op.arguments.get("tokenizer")
     arguments = op.arguments | {"tokenizer": None if named is None else counter(understood(str, named), {})}
     return await call(op, AsyncSessions.open, op.ctx.sessions, named=arguments)
+
+
+async def delete(op: Invocation) -> None:
+    """Delete a session; one of an adapter, if it says so, only as it has seen it."""
+    understood(_Nothing, op.arguments)
+    await erasure.delete(op.ctx.scope, op.id, op.commit_id, understood(_Seen, op.more).own)
+
+
+class _Nothing(Struct, frozen=True, forbid_unknown_fields=True): ...
+
+
+class _Seen(Struct, frozen=True):
+    own: int | None = None
 
 
 async def pop(op: Invocation) -> object:

@@ -8,7 +8,7 @@ by (`its_own`) goes in one commit with the session, as it was seen: nobody begin
 * LangGraph: checkpoints, what tasks wrote to them, lists of messages of inner graphs. They hold what was said in forms
   that only the framework can read, so erasing one message takes them all.
 * ADK: the state of the session; and, when it is erased, what was remembered of it and its artifacts.
-* Pydantic AI: the record of the conversation, and where its entries stand.
+* Pydantic AI: the record of the conversation, and where its entries stand (`places`), which go with the messages.
 * LlamaIndex: how far it is archived.
 
 Whoever may write can put anything under these kinds, so nothing that stands there is believed to be what an adapter
@@ -50,6 +50,29 @@ AT_ONCE = 500  # things that one commit takes away
 PAGE = 100
 
 
+async def places(scope: Scope, session_id: str, stop: int, most: int) -> tuple[list[Expect], list[Write]]:
+    """Return what takes away where entries of a conversation of Pydantic AI stand, of those before a place in the
+    stream, and what that expects. One more than `most` says that there are more.
+
+    A later conversation of that name may have some too, even the same ones at other places; whoever places an entry
+    changes the record.
+    """
+    if layouts.framework_of(session_id) != layouts.PYDANTIC_AI:
+        return [], []
+    key, gone = scope.key(layouts.CONVERSATION, session_id), list[Write]()
+    record = await scope.get(Get(key))
+    async for page in scope.pages(Scan(scope.space, layouts.CONVERSATION_ENTRY, of_conversation(session_id))):
+        gone += [Delete(one.key) for one in page if not _is_after(one.value.load(), stop)]
+        if len(gone) > most:
+            break
+    return [Expect(key, 0 if record is None else record.version)] if gone else [], gone[: most + 1]
+
+
+def _is_after(entry: Any, stop: int) -> bool:
+    index = entry.get("index") if isinstance(entry, dict) else None
+    return isinstance(index, int) and index >= stop
+
+
 async def its_own(scope: Scope, session_id: str, length: int) -> tuple[list[Expect], list[Write]]:
     """Return what goes in one commit with a session whose stream was seen with a length, and what that expects."""
     framework = layouts.framework_of(session_id)
@@ -68,15 +91,14 @@ class Taking(Struct, frozen=True):
     scope: Scope
     erases: Key | None = None
 
-    async def of_session(self, session_id: str, *, whole: bool = True) -> None:
-        """Take away what adapters keep of a session, or of some of its messages."""
+    async def of_session(self, session_id: str, *, whole: bool = True) -> int:
+        """Take away what adapters keep of a session, or of some of its messages; return how much that was."""
         framework = layouts.framework_of(session_id)
         if framework == layouts.LANGGRAPH:
-            await self._lines(session_id.partition("/")[2])
+            return await self._lines(session_id.partition("/")[2])
         if framework == layouts.ADK and self.erases is not None:
-            await self._adk_copies(session_id, whole)
-        if whole and framework == layouts.PYDANTIC_AI:
-            await self._all(await self._found(layouts.CONVERSATION_ENTRY, of_conversation(session_id)))
+            return await self._adk_copies(session_id, whole)
+        return 0
 
     async def of_owner(self, user_id: str) -> int:
         """Take away what bears the tag of its owner; return how much that was."""
@@ -85,23 +107,23 @@ class Taking(Struct, frozen=True):
             await self._line_of(line)
         count = len(lines)
         for kind in layouts.OF_OWNER:
-            found = await self._found(kind, owned_by(user_id))
-            await self._all(found)
-            count += len(found)
+            count += await self._all(await self._found(kind, owned_by(user_id)))
         return count
 
-    async def _adk_copies(self, session_id: str, whole: bool) -> None:
+    async def _adk_copies(self, session_id: str, whole: bool) -> int:
         """Take away what was remembered of an ADK session, and with the whole of it its artifacts."""
         here = layouts.adk_place(session_id)
-        await self._all(await self._found(layouts.ADK_MEMORY, layouts.remembered_of(here)))
+        found = await self._found(layouts.ADK_MEMORY, layouts.remembered_of(here))
         if whole:
-            await self._all(await self._found(layouts.ADK_ARTIFACT, layouts.artifacts_of(here)))
+            found += await self._found(layouts.ADK_ARTIFACT, layouts.artifacts_of(here))
+        return await self._all(found)
 
-    async def _all(self, keys: Sequence[Key]) -> None:
+    async def _all(self, keys: Sequence[Key]) -> int:
         await self._in_steps([Delete(one) for one in keys if one.kind != layouts.ADK_ARTIFACT])
         for one in keys:
             if one.kind == layouts.ADK_ARTIFACT:
                 await self.artifact(one)
+        return len(keys)
 
     async def artifact(self, key: Key) -> None:
         """Take away an artifact of ADK with all its versions, also one that is saved meanwhile."""
@@ -119,11 +141,14 @@ class Taking(Struct, frozen=True):
 
     # ---- LangGraph --------------------------------------------------------------------------------------------------
 
-    async def _lines(self, thread: str) -> None:
+    async def _lines(self, thread: str) -> int:
         """Take away the checkpoints of a thread, whose name is that of the session, or too long for it."""
+        count = 0
         for tags in (of_thread(thread), {layouts.THREAD: thread}):
             for key in await self._found(layouts.LINE, tags):
                 await self._line_of(key)
+                count += 1
+        return count
 
     async def _line_of(self, line: Key) -> None:
         written = set[Key]()

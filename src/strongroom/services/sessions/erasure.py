@@ -5,7 +5,8 @@ session any more, and with it the oldest messages. Those of a long session follo
 that removes a million would keep every other writer waiting. Until they are gone a small document says how far they
 are to be removed, and whose they were. Should the process die in between, what is left cannot be seen, and whoever
 comes next removes it: a repeat, whoever deletes a session of this space, a piece of it whoever opens a new one, and
-whoever erases its owner.
+whoever erases its owner. What has no document is deleted and erased too, if there is anything of it: first what would
+not be found without what an adapter knows the session by, which goes last.
 
 Erasing a session, for whoever erases its owner: the other way round, because its document says whose it is. First it is
 closed: nothing of it is shown any more, nor of what is still appended, and nothing more is made of it or learnt from
@@ -24,7 +25,7 @@ from contextlib import suppress
 from msgspec import structs
 
 from strongroom.codec import encode
-from strongroom.errors import CommitUnknown, Damaged, StrongroomError
+from strongroom.errors import CommitUnknown, Conflict, Damaged, InvalidInput, StrongroomError
 from strongroom.operations import (
     NOTHING,
     OURS,
@@ -41,8 +42,9 @@ from strongroom.operations import (
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER
 from strongroom.services.sessions import writes
-from strongroom.services.sessions.beside import Taking, its_own
+from strongroom.services.sessions.beside import Taking, its_own, places
 from strongroom.services.sessions.ids import bearer, find_any
+from strongroom.services.sessions.layouts import DOCUMENTS
 from strongroom.services.sessions.records import own_id
 from strongroom.services.sessions.state import (
     MESSAGE,
@@ -82,29 +84,38 @@ from strongroom.store import (
 Step = Callable[[Scope, Key, Callable[[], Awaitable[Plan[bool]]]], Awaitable[bool]]
 
 
-async def delete(scope: Scope, session_id: str, commit_id: str | None) -> None:
-    """Remove a session and its messages for good."""
-    key, stream = scope.key(SESSION, session_id), scope.key(MESSAGE, session_id)
+async def delete(scope: Scope, session_id: str, commit_id: str | None, own: int | None = None) -> None:
+    """Remove a session and its messages for good.
+
+    `own` is the version that an adapter has seen of what it knows the session by: if there is another, that is a
+    conflict, and nothing changed. Version 0 stands for what is left of a session that is gone.
+    """
+    key, stream, lines = scope.key(SESSION, session_id), scope.key(MESSAGE, session_id), 0
 
     async def attempt() -> Plan[Receipt]:
+        nonlocal lines
         document, end = await scope.read(*both(scope, session_id))
-        if document is not None:
-            await Taking(scope).of_session(session_id)
-        expects, own = await its_own(scope, session_id, end.length)
-        if document is not None:
-            gone = [*writes.deleting(scope, session_id, end.first), *own]
-            if end.length <= end.first + writes.DELETED_AT_ONCE:
-                return Plan([Expect(key, EXISTS), *expects], gone, itself)
-            owner = {OWNER: document.tags[OWNER]} if OWNER in document.tags else {}
-            rest = Put(scope.key(REST, session_id), encode(end.length), owner)
-            as_seen = [Expect(key, document.version), Expect(stream, end.length), *expects]
-            return Plan(list(dict.fromkeys(as_seen)), [*gone, rest], itself)
-        if end.first == end.length and not own:
-            raise missing(session_id)
-        left: list[Write] = [Truncate(stream, end.first + writes.DELETED_AT_ONCE), *own]
-        return Plan([Expect(key, 0), *expects], left, itself)
+        expects, known = await its_own(scope, session_id, end.length)
+        if own is not None:
+            _require(own, session_id, document, expects)
+        lines += await Taking(scope).of_session(session_id)
+        as_placed, entries = await places(scope, session_id, NEVER, writes.DELETED_AT_ONCE)
+        if document is None:
+            if end.first == end.length and not (known or lines or entries):
+                raise missing(session_id)
+            await _rest(scope, session_id, end.length)
+            left: list[Write] = [Truncate(stream, end.first + writes.DELETED_AT_ONCE), *known]
+            return Plan([Expect(key, 0), *expects], left, itself)
+        gone = [*writes.deleting(scope, session_id, end.first), *known]
+        if max(end.length - end.first, len(entries)) <= writes.DELETED_AT_ONCE:
+            return Plan(_once(Expect(key, EXISTS), *expects, *as_placed), [*gone, *entries], itself)
+        owner = {OWNER: document.tags[OWNER]} if OWNER in document.tags else {}
+        rest = Put(scope.key(REST, session_id), encode(end.length), owner)
+        as_seen = _once(Expect(key, document.version), Expect(stream, end.length), *expects)
+        return Plan(as_seen, [*gone, rest], itself)
 
-    receipt = await perform(scope, Operation("sessions.delete", key, NOTHING, commit_id), attempt, again)
+    besides = None if own is None else encode({"own": own})
+    receipt = await perform(scope, Operation("sessions.delete", key, NOTHING, commit_id, besides), attempt, again)
     if not made_here(scope):
         return
     try:
@@ -142,13 +153,29 @@ async def erase_all(scope: Scope, session_id: str) -> Plan[Receipt]:
     document, end = await scope.read(*both(scope, session_id))
     count = 0
     if document is None:  # a deletion that was killed may have left some of it
-        if not end.length:
+        if not await erase_left(scope, session_id) and not end.length:
             raise missing(session_id)
         count = end.length - end.first
-        await _rest(scope, session_id, end.length, erases=True)
     while await close(scope, session_id):  # again, if an adapter that was at work has shown something since
         count += await remove(scope, session_id)
     return Plan((), (traces(stream),), itself, encode(count))
+
+
+async def erase_left(scope: Scope, session_id: str) -> bool:
+    """Erase what is left of a session that has no document; tell whether it was more than messages."""
+    key, stream = scope.key(SESSION, session_id), scope.key(MESSAGE, session_id)
+    stop = (await scope.get(Range(stream, 0, 0))).length
+
+    async def attempt() -> Plan[bool]:
+        document = await scope.get(Get(key))
+        expects, known = await its_own(scope, session_id, stop)
+        if document is not None or not known:  # somebody has begun it anew: what is there by now is another's
+            return Plan((), (), lambda _: False)
+        return Plan([Expect(key, 0), *expects], known, lambda _: True)
+
+    beside = await Taking(scope, stream).of_session(session_id)
+    await _rest(scope, session_id, stop, erases=True)
+    return await erasing_step(scope, stream, attempt) or beside > 0
 
 
 async def close(scope: Scope, session_id: str) -> bool:
@@ -177,15 +204,16 @@ async def remove(scope: Scope, session_id: str) -> int:
         document, end = await scope.read(*both(scope, session_id))
         if document is None or parse(document.value).visible != NOTHING_SHOWN:
             return Plan((), (), lambda _: (0, True))  # somebody else removed it, and perhaps opened it anew
-        stop = end.first + writes.DELETED_AT_ONCE
-        if stop < end.length:
-            return Plan((), [Truncate(stream, stop)], lambda _: (writes.DELETED_AT_ONCE, False))
+        as_placed, entries = await places(scope, session_id, NEVER, writes.DELETED_AT_ONCE)
+        stop, some = min(end.first + writes.DELETED_AT_ONCE, end.length), entries[: writes.DELETED_AT_ONCE]
+        if stop < end.length or some != entries:
+            return Plan(as_placed, [Truncate(stream, stop), *some], lambda _: (stop - end.first, False))
         # All that is there by then: somebody may still append.
         expects, own = await its_own(scope, session_id, end.length)
         gone = [Delete(scope.key(kind, session_id)) for kind in (SESSION, *writes.SIDES)]
         return Plan(
-            [Expect(key, document.version), *expects],
-            [Truncate(stream, NEVER), *gone, *own],
+            _once(Expect(key, document.version), *expects, *as_placed),
+            [Truncate(stream, NEVER), *gone, *own, *entries],
             lambda made: (made.versions[0] - end.first, True),
         )
 
@@ -251,19 +279,41 @@ async def _rest(scope: Scope, session_id: str, stop: int, *, erases: bool = Fals
 
 async def _one_step(scope: Scope, session_id: str, stop: int, make: Step) -> bool:
     """Remove some messages of those up to where the session ended; tell whether they were the last."""
-    stream = scope.key(MESSAGE, session_id)
+    key, stream = scope.key(SESSION, session_id), scope.key(MESSAGE, session_id)
 
     async def attempt() -> Plan[bool]:
-        end, rest = await scope.read(Range(stream, 0, 0), Get(scope.key(REST, session_id)))
-        cut = min(end.first + writes.DELETED_AT_ONCE, stop)
-        gone: list[Write] = [Truncate(stream, cut)] if end.first < stop else []
-        if cut < stop:
-            return Plan((), gone, lambda _: False)
+        end, rest, document = await scope.read(Range(stream, 0, 0), Get(scope.key(REST, session_id)), Get(key))
+        last = NEVER if document is None else stop
+        expects, entries = await places(scope, session_id, last, writes.DELETED_AT_ONCE)
+        if entries and document is None:
+            expects.append(Expect(key, 0))
+        cut, some = min(end.first + writes.DELETED_AT_ONCE, stop), entries[: writes.DELETED_AT_ONCE]
+        gone: list[Write] = [*([Truncate(stream, cut)] if end.first < stop else []), *some]
+        if cut < stop or some != entries:
+            return Plan(expects, gone, lambda _: False)
         if rest is None or _stop(rest) > stop:  # somebody has opened it anew, and deleted it too
-            return Plan((), gone, lambda _: True)
-        return Plan([Expect(rest.key, rest.version)], [*gone, Delete(rest.key)], lambda _: True)
+            return Plan(expects, gone, lambda _: True)
+        return Plan([*expects, Expect(rest.key, rest.version)], [*gone, Delete(rest.key)], lambda _: True)
 
     return await make(scope, stream, attempt)
+
+
+def _require(own: int, session_id: str, document: Document | None, expects: Sequence[Expect]) -> None:
+    """Refuse what is no longer as an adapter has seen it."""
+    now = [one for one in expects if one.key.kind in DOCUMENTS.values()]
+    if not now:
+        raise InvalidInput(f"no adapter has a document of session {session_id!r:.80}; nothing changed", path="own")
+    if own != now[0].version or (not own and document is not None):
+        raise Conflict(
+            f"session {session_id!r:.80} has changed since it was seen; nothing changed",
+            expected=own,
+            actual=now[0].version,
+            key=now[0].key,
+        )
+
+
+def _once(*expects: Expect) -> list[Expect]:
+    return list(dict.fromkeys(expects))
 
 
 def _stop(rest: Document) -> int:
