@@ -37,3 +37,10 @@ def test_an_adk_session_tells_its_place_by_its_name() -> None:
     long = "x" * 300
     for parts in (("app", "user", "id"), ("a/b", "u", "i"), (long, "u", "i"), ("a", "", "i")):
         assert layouts.adk_place(layouts.session_name(layouts.ADK, *parts)) == digest(*parts)
+
+
+def test_what_is_found_by_no_owner_is_told_to_whoever_erases_a_person() -> None:
+    found = {*layouts.OF_SESSION, *layouts.OF_OWNER, *layouts.IDS_ONLY}
+    assert found | set(layouts.CALLED) == set(layouts.OWN)
+    assert not found & set(layouts.CALLED)
+    assert set(layouts.OWNERLESS) == set(layouts.CALLED.values())

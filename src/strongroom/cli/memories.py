@@ -219,7 +219,7 @@ def erase_memories(yes: bool, by: str, reason: str, derived: bool, **target: Any
 def erase_person(user_id: str, by: str, reason: str, yes: bool) -> None:
     """Leave nothing of a person: memories, sessions and runs.
 
-    Files and threads have no owner: they are erased by their names.
+    Files, threads and some things of adapters have no owner: they are erased by their names.
     """
     with context() as ctx:
         confirm(f"Erase everything of user {user_id!r} for good?", yes=yes)

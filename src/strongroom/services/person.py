@@ -11,8 +11,8 @@ nothing is found.
 Each of these commits puts on record that what it takes away is still to leave the store's files. The last one, which
 also writes down what was erased, cleans them once for all.
 
-Threads and files belong to nobody in particular: they are erased by their names, and the receipt says that they were
-not looked at.
+Threads, files and some things that adapters keep belong to nobody in particular: they are erased by their names, and
+the receipt says that they were not looked at.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from strongroom.services.runs.erasure import of_owner as runs_of
 from strongroom.services.runs.runs import ACTOR
 from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.erasure import close, erase_left, erase_rests, remove
-from strongroom.services.sessions.layouts import CONVERSATION
+from strongroom.services.sessions.layouts import CONVERSATION, OWNERLESS
 from strongroom.services.sessions.state import SESSION
 from strongroom.store import Delete, Document, Get, Receipt, Scan, require_name
 from strongroom.values import moment
 
 PAGE = 100
 PERSON = "person"
-OWNERLESS = ("files", "threads")
+NOT_COVERED = ("files", "threads", *OWNERLESS)
 WHY = "its owner was erased"
 
 
@@ -67,7 +67,7 @@ class ErasedPerson(Struct, frozen=True, kw_only=True):
     by: str
     reason: str
     at: datetime
-    not_covered: tuple[str, ...] = OWNERLESS
+    not_covered: tuple[str, ...] = NOT_COVERED
     complete: bool = False
     pending: str | None = None
 

@@ -15,10 +15,12 @@ from typing_extensions import TypedDict
 
 import strongroom
 from strongroom.adapters import large
-from strongroom.adapters.langgraph import StrongroomSaver
+from strongroom.adapters.langgraph import StrongroomSaver, StrongroomStore
 from strongroom.blocking import Context
 from strongroom.errors import NotFound
 from strongroom.services.sessions.beside import Taking
+from strongroom.services.sessions.state import SESSION
+from strongroom.store import Commit, Delete, Key, new_id
 
 SECRET = "Zebrowski"
 
@@ -203,3 +205,27 @@ def test_what_a_task_writes_while_its_thread_is_taken_away_goes_too(
         monkeypatch.setattr(Taking, "commit", then_a_task_ends)
         way(other)
         assert not late and not holds(other, SECRET)
+
+
+@pytest.mark.parametrize("erases", [False, True])
+def test_a_thread_that_holds_no_messages_is_deleted_and_erased_by_its_name(erases: bool) -> None:
+    with strongroom.open("memory://") as ctx:
+        saver = StrongroomSaver(ctx)
+        saver.put(here(checkpoint_ns=""), empty_checkpoint(), {}, {})
+        if erases:
+            ctx.sessions.open("langgraph/t1")
+            session = ctx.sessions.get("langgraph/t1")
+            ctx.store.commit(Commit(new_id(), (), (Delete(Key(ctx.space, SESSION, session.id)),)))
+            session.erase(all=True)
+        else:
+            ctx.sessions.delete("langgraph/t1")
+        assert saver.get_tuple(here()) is None
+        with pytest.raises(NotFound):
+            ctx.sessions.delete("langgraph/t1")
+
+
+def test_whoever_erases_a_person_is_told_of_items_which_are_nobodys() -> None:
+    with strongroom.open("memory://") as ctx:
+        StrongroomStore(ctx).put(("memories", "ana"), "k", {"text": SECRET})
+        assert "LangGraph store items" in ctx.erase(user_id="ana").not_covered
+        assert holds(ctx, SECRET)

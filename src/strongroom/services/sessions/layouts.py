@@ -69,6 +69,27 @@ DOCUMENTS = {ADK: ADK_SESSION, PYDANTIC_AI: CONVERSATION, LLAMA_INDEX: ARCHIVE}
 # What belongs to a person and to no session, by the tag of its owner.
 OF_OWNER = (ADK_STATE, ADK_MEMORY, ADK_MEMORY_DELETED, ADK_ARTIFACT)
 
+# What goes with a session, a line of LangGraph or an artifact, each of which tells whose it is.
+OF_SESSION = (
+    *DOCUMENTS.values(),
+    CONVERSATION_ENTRY,
+    *(LINE, CHECKPOINT, TASK_WRITES, EARLY, ITEM),
+    *(ADK_ARTIFACT_VERSION, LARGE, LARGE_PIECE),
+)
+# What holds ids and numbers, and nothing that was said.
+IDS_ONLY = (RUN, OPENAI_IMPORT, CREW_DIMENSION)
+# What the rest is called, which does not say whose it is: who erases a person cannot find it.
+CALLED = {
+    STORED: "LangGraph store items",
+    NAMESPACE: "LangGraph store items",
+    HARNESS_MEMORY: "Pydantic AI harness memories",
+    HARNESS_OPERATION: "Pydantic AI harness memories",
+    WORKFLOW_CHECKPOINT: "Agent Framework workflow checkpoints",
+    CREW_MEMORY: "CrewAI memories",
+}
+_FOUND = {*OF_SESSION, *OF_OWNER, *IDS_ONLY}
+OWNERLESS = tuple(dict.fromkeys(CALLED.get(kind, kind) for kind in OWN if kind not in _FOUND))
+
 # Adapters that write a session in the same commit as what is their own.
 WRITES_SESSIONS = (LANGGRAPH, ADK, PYDANTIC_AI)
 NOTES: dict[str, Writes] = {
