@@ -165,9 +165,10 @@ class AsyncContext(EnteredAsync):
     ) -> ErasedPerson:
         """Leave nothing of a person: the memories, sessions and runs of a user, and what was learnt from sessions.
 
-        What stays are ids, times and that something was erased; a run's ledger still verifies. Threads
-        and files have no owner: erase them by their names. Whatever an interrupted erasure leaves is found by calling
-        again, which finishes it and tells what it found itself; `pending` says what is not clean yet.
+        What stays are ids, times and that something was erased; a run's ledger still verifies. Threads, files and some
+        things of adapters have no owner (`not_covered`): erase them by their names. Whatever an interrupted erasure
+        leaves is found by calling again, which finishes it and tells what it found itself; `pending` says what is not
+        clean yet, and which runs are damaged and were not erased.
         """
         return await person.erase(self, user_id, by, reason, commit_id)
 

@@ -17,12 +17,25 @@ from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore
 from strongroom.backends.sqlite import erasure as sqlite_erasure
 from strongroom.bridge import Inline, run
+from strongroom.codec import encode
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.scope import Scope
 from strongroom.services.memories import erasure, keys
 from strongroom.services.sessions import writes as session_writes
-from strongroom.store import Answer, AnyQuestion, Commit, Page, Receipt, Store
+from strongroom.store import (
+    Answer,
+    AnyQuestion,
+    Append,
+    Commit,
+    Key,
+    Page,
+    Put,
+    Range,
+    Receipt,
+    Store,
+    new_id,
+)
 from strongroom.vectors.local import LocalVectors
 from strongroom.vectors.qdrant import QdrantMemories
 from tests.awaitable import Awaitable
@@ -135,6 +148,54 @@ async def test_a_receipt_says_what_has_no_owner_and_was_not_looked_at(ctx: Any) 
         "Agent Framework workflow checkpoints",
         "CrewAI memories",
     )
+
+
+class Busy(MemoryStore):
+    """A store in which a worker records in a run whenever it was emptied; it counts how often a ledger was read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emptied = 0
+        self.read_of_old = 0
+
+    def commit(self, commit: Commit) -> Receipt:
+        receipt = super().commit(commit)
+        appends = [write for write in commit.writes if isinstance(write, Append) and write.key.id == "busy"]
+        if any(entry.type == "ERASED" for write in appends for entry in write.entries):
+            self.emptied += 1
+            assert self.emptied < 5, "an erasure follows a worker"
+            context(self).runs.get("busy").record("TOOL_CALL", {"tool_name": "late"})
+        return receipt
+
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        ledger = Key("default", "ledger", "old")
+        self.read_of_old += sum(isinstance(one, Range) and one.key == ledger and one.limit != 0 for one in questions)
+        return super().read(questions)
+
+
+def test_a_worker_that_goes_on_recording_keeps_nobody_from_erasing() -> None:
+    store = Busy()
+    with context(store) as ctx:
+        for id in ("busy", "old"):
+            ctx.runs.create(objective=CANARY, run_id=id, user_id="u1").record("TOOL_CALL", {"tool_name": CANARY})
+        assert (ctx.erase(user_id="u1").runs, store.emptied) == (2, 1)
+        store.read_of_old = 0
+        assert (ctx.erase(user_id="u1").runs, store.emptied) == (1, 2)  # what came since
+        assert store.read_of_old == 1
+        assert not in_store(store)
+
+
+def test_a_damaged_run_keeps_nobody_from_erasing_the_rest_and_is_told(store: Store) -> None:
+    with context(store) as ctx:
+        fill(ctx)
+        ctx.runs.create(objective="o", run_id="bad", user_id="u1")
+        bad = Put(Key(ctx.space, "run", "bad"), encode({"not": "a run"}), {"user_id": "u1"})
+        store.commit(Commit(new_id(), (), (bad,)))
+        told = ctx.erase(user_id="u1", commit_id="one")
+        assert (told.runs, told.sessions, told.complete) == (3, 2, False)
+        assert "run 'bad' was not erased" in (told.pending or "")
+        assert not in_store(store)
+        assert ctx.erase(user_id="u1", commit_id="one") == told
 
 
 async def test_what_was_derived_from_what_was_learnt_is_named(ctx: Any) -> None:

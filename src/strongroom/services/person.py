@@ -6,7 +6,8 @@ harm: whatever is left is still found by its owner, and calling again finishes i
 then on nothing of them is shown, and nobody learns from them any more. Then go the memories, those of the user and
 those that cite one of the sessions. Then the messages; and last of each session its document, which says whose it is. A
 run loses what it holds in one commit, and from then on says by a hash whose it was. All of it is done over again until
-nothing is found.
+nothing is found; but each run is emptied once, because it stays, and a worker may record in it faster than anybody can
+erase: what came since is found by the next call. A run that is damaged is left as it is, and the receipt says so.
 
 Each of these commits puts on record that what it takes away is still to leave the store's files. The last one, which
 also writes down what was erased, cleans them once for all.
@@ -25,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.codec import encode
+from strongroom.errors import Damaged
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
@@ -45,6 +47,7 @@ from strongroom.values import moment
 PAGE = 100
 PERSON = "person"
 NOT_COVERED = ("files", "threads", *OWNERLESS)
+TOLD = 10  # damaged runs that a receipt, which is bounded, speaks of
 WHY = "its owner was erased"
 
 
@@ -54,7 +57,7 @@ class ErasedPerson(Struct, frozen=True, kw_only=True):
 
     `derived` are memories made from those that are still there. What has no owner was not looked at: `not_covered`.
     Until it is `complete`, `pending` says where bytes may still lie, out of anybody's reach: in the store's files, or
-    in an index that is away.
+    in an index that is away; and which runs are damaged, and were not erased.
     """
 
     sessions: int
@@ -92,12 +95,13 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
     async def attempt() -> Plan[ErasedPerson]:
         at = scope.clock()
         sessions = messages = beside = 0
-        emptied = set[str]()
-        cleared = list[Cleared]()
+        emptied = dict[str, bool]()
+        damaged, cleared = list[str](), list[Cleared]()
         owned = Taking(scope, keys.log_key(scope.space))
         while True:
-            found, full = await _sessions(scope, user_id), await runs_of(scope, user_id)
-            if cleared and not found and not full:
+            found = await _sessions(scope, user_id)
+            runs = [id for id in await runs_of(scope, user_id) if id not in emptied]
+            if cleared and not found and not runs:
                 break
             for id in found:
                 await close(scope, id)
@@ -109,9 +113,12 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
             messages += await erase_rests(scope, user_id)
             for id in await _without_session(scope, user_id):
                 beside += await erase_left(scope, id)
-            for id in full:
-                await empty(scope, id, reason=reason or WHY, actor=by or ACTOR)
-            emptied.update(full)
+            for id in runs:
+                try:
+                    emptied[id] = await empty(scope, id, user_id, reason=reason or WHY, actor=by or ACTOR)
+                except Damaged as problem:
+                    emptied[id] = False
+                    damaged.append(f"run {id!r} was not erased: {problem}")
             beside += await owned.of_owner(user_id)
             sessions += len(found)
         memories = tuple(dict.fromkeys(id for one in cleared for id in one.memories))
@@ -121,19 +128,20 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
             memories=memories,
             derived=tuple(dict.fromkeys(id for one in cleared for id in one.derived if id not in memories)),
             batches=sum(one.batches for one in cleared),
-            runs=len(emptied),
+            runs=sum(emptied.values()),
             beside=beside,
             by=by,
             reason=reason,
             at=moment(at),
+            pending="; ".join([*damaged[:TOLD], *(["..."] if damaged[TOLD:] else [])]) or None,
         )
         # One note for all of it: two who make this at once under one id are one.
         writes, answer = noted(scope, at, told)
-        return Plan((), writes, lambda receipt: _told(told, receipt.pending), answer)
+        return Plan((), writes, lambda receipt: _told(told, told.pending, receipt.pending), answer)
 
     async def replay(receipt: Receipt) -> ErasedPerson:
         told = msgspec.convert(await recalled(scope, receipt), ErasedPerson)
-        return _told(told, await still_pending(scope, keys.log_key(scope.space), receipt))
+        return _told(told, told.pending, await still_pending(scope, keys.log_key(scope.space), receipt))
 
     target = scope.key(PERSON, keys.digest(user_id))
     content = encode({"user_id": user_id, "by": by, "reason": reason})

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode
-from strongroom.errors import InvalidInput
+from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER, unnamed
@@ -90,25 +90,35 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
 
 
 async def of_owner(scope: Scope, user_id: str) -> list[str]:
-    """Return the runs of a user that hold anything, also since they were erased."""
-    found = []
+    """Return the runs of a user, also those that were erased, and those that cannot be read."""
+    found = list[str]()
     for owner in dict.fromkeys((user_id, unnamed(user_id))):
-        async for page in scope.pages(Scan(scope.space, KIND, {OWNER: owner}, limit=PAGE)):
-            for document in page:
-                if owner != unnamed(user_id) or await _to_erase(await read((await find(scope, document.key.id))[0])):
-                    found.append(document.key.id)
+        scan: Scan | None = Scan(scope.space, KIND, {OWNER: owner}, limit=PAGE)
+        while scan is not None:
+            try:
+                ids, after, bad = await scope.listed(scan, lambda document: document.key.id)
+            except BudgetExceeded:  # they are large
+                if scan.limit == 1:
+                    raise
+                scan = msgspec.structs.replace(scan, limit=max(1, scan.limit // 4))
+                continue
+            found += [*ids, *bad]
+            scan = None if after is None else msgspec.structs.replace(scan, after=after)
     return found
 
 
-async def empty(scope: Scope, run_id: str, *, reason: str, actor: str) -> None:
-    """Erase a run's content as a step of the erasure of its owner."""
-    ref, _ = await find(scope, run_id)
+async def empty(scope: Scope, run_id: str, user_id: str, *, reason: str, actor: str) -> bool:
+    """Erase a run's content as a step of the erasure of its owner. False if it was erased, and holds nothing since."""
+    ref, state = await find(scope, run_id)
+    if state.user_id == unnamed(user_id) and not await _to_erase(await read(ref)):
+        return False
 
     async def attempt() -> Plan[None]:
         made = await _emptied(ref, reason=reason, actor=actor)
         return Plan(made.expects, made.writes, lambda _: None)
 
     await erasing_step(scope, ref.ledger, attempt)
+    return True
 
 
 class _Emptied(Struct, frozen=True):
