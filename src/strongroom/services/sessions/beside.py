@@ -8,7 +8,7 @@ by (`its_own`) goes in one commit with the session, as it was seen: nobody begin
 * LangGraph: checkpoints, what tasks wrote to them, lists of messages of inner graphs. They hold what was said in forms
   that only the framework can read, so erasing one message takes them all.
 * ADK: the state of the session; and, when it is erased, what was remembered of it and its artifacts.
-* Pydantic AI: the record of the conversation, and where its entries stand (`places`), which go with the messages.
+* Pydantic AI: the record of the conversation, and where its entries stand (`positions`), which go with the messages.
 * LlamaIndex: how far it is archived.
 
 Whoever may write can put anything under these kinds, so nothing that stands there is believed to be what an adapter
@@ -50,7 +50,7 @@ AT_ONCE = 500  # things that one commit takes away
 PAGE = 100
 
 
-async def places(scope: Scope, session_id: str, stop: int, most: int) -> tuple[list[Expect], list[Write]]:
+async def positions(scope: Scope, session_id: str, stop: int, most: int) -> tuple[list[Expect], list[Write]]:
     """Return what takes away where entries of a conversation of Pydantic AI stand, of those before a place in the
     stream, and what that expects. One more than `most` says that there are more.
 

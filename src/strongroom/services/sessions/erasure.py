@@ -42,7 +42,7 @@ from strongroom.operations import (
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER
 from strongroom.services.sessions import writes
-from strongroom.services.sessions.beside import Taking, its_own, places
+from strongroom.services.sessions.beside import Taking, its_own, positions
 from strongroom.services.sessions.ids import bearer, find_any
 from strongroom.services.sessions.layouts import DOCUMENTS
 from strongroom.services.sessions.records import own_id
@@ -99,7 +99,7 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None, own: int 
         if own is not None:
             _require(own, session_id, document, expects)
         lines += await Taking(scope).of_session(session_id)
-        as_placed, entries = await places(scope, session_id, NEVER, writes.DELETED_AT_ONCE)
+        as_placed, entries = await positions(scope, session_id, NEVER, writes.DELETED_AT_ONCE)
         if document is None:
             if end.first == end.length and not (known or lines or entries):
                 raise missing(session_id)
@@ -204,7 +204,7 @@ async def remove(scope: Scope, session_id: str) -> int:
         document, end = await scope.read(*both(scope, session_id))
         if document is None or parse(document.value).visible != NOTHING_SHOWN:
             return Plan((), (), lambda _: (0, True))  # somebody else removed it, and perhaps opened it anew
-        as_placed, entries = await places(scope, session_id, NEVER, writes.DELETED_AT_ONCE)
+        as_placed, entries = await positions(scope, session_id, NEVER, writes.DELETED_AT_ONCE)
         stop, some = min(end.first + writes.DELETED_AT_ONCE, end.length), entries[: writes.DELETED_AT_ONCE]
         if stop < end.length or some != entries:
             return Plan(as_placed, [Truncate(stream, stop), *some], lambda _: (stop - end.first, False))
@@ -284,7 +284,7 @@ async def _one_step(scope: Scope, session_id: str, stop: int, make: Step) -> boo
     async def attempt() -> Plan[bool]:
         end, rest, document = await scope.read(Range(stream, 0, 0), Get(scope.key(REST, session_id)), Get(key))
         last = NEVER if document is None else stop
-        expects, entries = await places(scope, session_id, last, writes.DELETED_AT_ONCE)
+        expects, entries = await positions(scope, session_id, last, writes.DELETED_AT_ONCE)
         if entries and document is None:
             expects.append(Expect(key, 0))
         cut, some = min(end.first + writes.DELETED_AT_ONCE, stop), entries[: writes.DELETED_AT_ONCE]
