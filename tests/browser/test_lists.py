@@ -146,6 +146,24 @@ def test_a_prompt_leaves_room_for_the_answer(visit: Visit) -> None:
     assert "reserve=300" in page.url
 
 
+MOVED_BUDGET = """() => {
+    const slider = document.querySelector("#budget");
+    slider.value = 80;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+}"""
+
+
+@one_store
+def test_what_is_being_typed_stays_while_the_page_is_drawn_anew(visit: Visit) -> None:
+    page = visit("sessions/support-7?budget=600")
+    page.get_by_role("row", name="Kept for the answer 100").wait_for()
+    field = page.get_by_role("spinbutton", name="For the answer")
+    field.fill("300")
+    page.evaluate(MOVED_BUDGET)
+    page.wait_for_function("() => !document.querySelector('output[for=budget]').textContent.includes('600')")
+    assert field.input_value() == "300"
+
+
 @one_store
 def test_the_rules_of_a_conversation_stand_above_it_however_long_it_is(visit: Visit) -> None:
     page = visit("sessions/support-7")

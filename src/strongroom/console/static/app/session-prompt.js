@@ -63,6 +63,12 @@ const WholeOut = ({ one }) => {
   return html`<li><div><b>${name}</b>${one.count > 0 && html`<span class="num">${plural(one.count, kind, kind === "memory" ? "memories" : `${kind}s`)}</span>`}</div><p>${meaning}</p></li>`;
 };
 
+/** What is being typed stays while news come in; it counts when the field is left, or at Enter. */
+const Room = ({ value, max }) => {
+  const [typed, type] = useState(null);
+  return html`<input type="number" min="0" max=${max} step="50" value=${typed ?? value} onInput=${(e) => type(e.target.value)} onChange=${(e) => { set({ reserve: e.target.value }); type(null); }} />`;
+};
+
 export const Prompt = ({ info, told, win, whole, refused, budget, reserve, strategy, onBudget }) => {
   const [more, show] = useState(false), made = strategy === WHOLE ? whole && win && { parts: wholeParts(whole, win, info), used: whole.receipt.tokens, receipt: whole.receipt, messages: whole.messages, count: whole.receipt.parts.find((one) => one.name === "conversation")?.ids.length ?? 0 }
     : win && { parts: partsOf(win, info), used: win.total_tokens, receipt: win.receipt, messages: win.messages.map((one) => one.message), count: win.messages.length };
@@ -84,7 +90,7 @@ export const Prompt = ({ info, told, win, whole, refused, budget, reserve, strat
     <label class="field row">Strategy<select value=${strategy} onChange=${(e) => set({ strategy: e.target.value })}>
       ${STRATEGIES.map(([id, name]) => html`<option value=${id} selected=${id === strategy}>${name}</option>`)}</select></label>
     ${strategy === WHOLE && receipt?.query && html`<p class="muted asked-for">Memories are searched for <q><${Line} text=${receipt.query} max=${90} /></q>${info.tags?.user_id || info.tags?.project_id ? html`, of ${["user", "project"].filter((one) => info.tags[`${one}_id`]).map((one, place) => html`${place ? " and " : ""}${one} <${Line} text=${info.tags[`${one}_id`]} max=${40} />`)} and of everybody` : ", of everybody"}.</p>`}
-    <label class="field row">For the answer<input type="number" min="0" max=${budget} step="50" value=${reserve} onChange=${(e) => set({ reserve: e.target.value })} /></label>
+    <label class="field row">For the answer<${Room} value=${reserve} max=${budget} /></label>
     <h3 class="left-head"><span>Left out <span class="count">${number(out)}</span></span>${out > 0 && tokensOut > 0 && html`<span class="muted num">${told.exact ? "" : "about "}${number(tokensOut)} tok</span>`}</h3>
     ${receipt?.left_out.length ? html`<ul class="left-out">${receipt.left_out.map((one) => (strategy === WHOLE ? html`<${WholeOut} one=${one} />` : html`<li><div><b>${(WHY_OUT[one.reason] ?? [one.reason])[0]}</b>
       <span class="num">${plural(one.count, "message")}</span></div><p>${one.first === one.last ? `Number ${one.first}` : `Numbers ${number(one.first)} to ${number(one.last)}`}${WHY_OUT[one.reason] ? `: ${WHY_OUT[one.reason][1]}` : ""}.</p></li>`))}</ul>`
