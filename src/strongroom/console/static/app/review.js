@@ -63,7 +63,7 @@ export const Review = ({ id, params }) => {
   const at = Math.max(0, list.findIndex((one) => one.id === wanted || one.batch.id === wanted)), one = list[at];
   reading.current = one?.id ?? null;
   const move = (step) => list[at + step] && go("review", list[at + step].id, params);
-  const toggle = (which) => pick(picked.includes(which) ? picked.filter((other) => other !== which) : [...picked, which]);
+  const toggle = (which) => pick((before) => (before.includes(which) ? before.filter((other) => other !== which) : [...before, which]));
   const settle = (ids, accepted, reason, content) => {
     const next = list.slice(at).concat(list.slice(0, at).reverse()).find((other) => !ids.includes(other.id));
     decide(list.filter((other) => ids.includes(other.id)), accepted, reason, content); pick([]); open(null);

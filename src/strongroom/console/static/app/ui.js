@@ -1,5 +1,5 @@
 // Small components every screen uses. Stored text only ever becomes a text node.
-import { html, cx, css, useState, useEffect, useRef } from "./lib.js";
+import { html, cx, css, useState, useEffect, useRef, useLayoutEffect } from "./lib.js";
 import { Icon } from "./icons.js";
 import { relative, exact, likeness, pieces, plural, shortId, number, wordDiff } from "./format.js";
 import { toast } from "./state.js";
@@ -138,7 +138,7 @@ export const Json = ({ value, label = "JSON" }) => html`<pre class="json" tabind
 export const useKeys = (map, first = false) => {
   const latest = useRef(map);
   latest.current = map;
-  useEffect(() => {
+  useLayoutEffect(() => { // as soon as the page is seen: a key that comes first must not be lost
     const listen = (e) => {
       const typing = e.target.closest?.("input:not([type=range]):not([type=checkbox]), textarea, select, dialog");
       if (typing || e.ctrlKey || e.metaKey || e.altKey) return;
