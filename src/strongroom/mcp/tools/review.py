@@ -6,6 +6,7 @@ arguments; where it cannot, the arguments decide. Either way the memories refuse
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -19,14 +20,13 @@ from strongroom.mcp.elicitation import Reply
 from strongroom.mcp.principals import REVIEWER
 from strongroom.mcp.tool import KIB, ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.tools.memories import ProposedBatch, shown_batch
+from strongroom.services.memories.batches import PLACE
 from strongroom.services.memories.values import Batch
 
 ASKED_PROPOSALS, ASKED_BYTES = 10, 500
 Decision = Literal["approve", "reject"]
 Reason = Annotated[str, Meta(max_length=2_000)]
-PLACE = Meta(pattern="^(0|[1-9][0-9]{0,3})$")  # of one spelling, so that none is said twice
 Words = Annotated[str, Meta(min_length=1, max_length=8_000)]
-PLACES = frozenset(str(place) for place in range(10_000))
 WORDS = "content_"  # and a place: what a field of the form is called
 
 
@@ -62,7 +62,7 @@ class Decide(Arguments, frozen=True, kw_only=True):
     ] = None
     reason: Annotated[Reason, Meta(description="Why; needed to reject.")] = ""
     edit: Annotated[
-        dict[Annotated[str, PLACE], Words],
+        dict[Annotated[str, Meta(pattern=f"^({PLACE})$")], Words],
         Meta(
             max_length=ASKED_PROPOSALS, description='Other words to approve proposals in, by their places: {"0": ...}.'
         ),
@@ -137,7 +137,7 @@ def _words(content: Mapping[str, Any]) -> dict[int, str]:
     """Return the words that the person chose. A field that was left empty, or taken away, asks for nothing."""
     named = {name.removeprefix(WORDS): text for name, text in content.items() if name.startswith(WORDS)}
     chosen = {place: text for place, text in named.items() if isinstance(text, str) and text}
-    return {int(place): text for place, text in chosen.items() if place in PLACES}
+    return {int(place): text for place, text in chosen.items() if re.fullmatch(PLACE, place)}
 
 
 class Form(Struct, frozen=True):

@@ -11,6 +11,7 @@ from strongroom.embedders import Fingerprint
 from strongroom.errors import InvalidInput
 from strongroom.operations import Undecided
 from strongroom.server.operations.invocation import Invocation, call, require_numbers, understood
+from strongroom.services.memories.batches import PLACE
 from strongroom.services.memories.consolidation import Suggestions
 from strongroom.services.memories.extraction import whose
 from strongroom.services.memories.learning import Lesson
@@ -46,9 +47,6 @@ async def propose(op: Invocation) -> object:
     return await call(op, AsyncMemories._propose, _memories(op), named=op.arguments)
 
 
-PLACE = re.compile("0|[1-9][0-9]{0,3}")  # of one spelling, so that none is said twice
-
-
 async def commit(op: Invocation) -> object:
     given = {name: _by_place(op, name) for name in ("reject", "edit") if name in op.arguments}
     return await call(op, AsyncMemories.commit, _memories(op), op.id, named=op.arguments | given)
@@ -56,7 +54,7 @@ async def commit(op: Invocation) -> object:
 
 def _by_place(op: Invocation, name: str) -> dict[int, str]:
     said: dict[str, str] = understood(dict[str, str], op.arguments[name])
-    if not all(PLACE.fullmatch(place) for place in said):
+    if not all(re.fullmatch(PLACE, place) for place in said):
         raise InvalidInput("proposals are named by their places, as 0 and 12; nothing changed", path=name)
     return {int(place): text for place, text in said.items()}
 

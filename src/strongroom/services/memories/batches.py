@@ -74,6 +74,9 @@ def reworded(batch: Batch, edit: Mapping[int, str], reject: Mapping[int, str], p
     return replace(batch, proposals=tuple(proposals))
 
 
+PLACE = "0|[1-9][0-9]{0,3}"  # of a proposal where it is named by a text: of one spelling, so that none is said twice
+
+
 def says(batch: Batch, edit: Mapping[int, str]) -> bool:
     """Tell whether a batch that is committed says what these edits ask for: nobody's words are dropped in silence."""
     require_places(batch, edit)
