@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -49,6 +50,18 @@ LONGEST = (
     "tests/vectors/",
 )
 MODES = ["blocking", "async"]
+
+
+@pytest.fixture(autouse=True)
+def settings_are_left_alone() -> Iterator[None]:
+    """No test may leave a setting behind in the environment: others would run, or start servers, with it."""
+    before = _settings()
+    yield
+    assert _settings() == before
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(("STRONGROOM_", "AOS_", "QDRANT_"))}
 
 
 @pytest.fixture(params=STORES)

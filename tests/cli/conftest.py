@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from msgspec import Struct
@@ -114,11 +116,11 @@ def here(empty: Path, plain: Path) -> Path:
 
 @pytest.fixture
 def type_in(capsys: pytest.CaptureFixture[str]) -> Type:
-    """Type a command. Whatever it does, it must end with an exit code."""
+    """Type a command. Whatever it does, it must end with an exit code; its environment ends with it, as a process's."""
 
     def run(*args: str) -> Typed:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
+        with patch.dict(os.environ), pytest.raises(SystemExit) as left:
             main(args)
         out, err = capsys.readouterr()
         assert isinstance(left.value.code, int)

@@ -99,11 +99,8 @@ def test_the_store_may_be_named_in_many_ways(
 
 @pytest.fixture
 def started_with(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """What the environment is each time a server would start; what it changes there is undone afterwards."""
+    """What the environment is each time a server would start."""
     starts: list[dict[str, str]] = []
-    for name in ("STRONGROOM_URL", "STRONGROOM_SPACE", "STRONGROOM_NO_KEYS", "STRONGROOM_SNAPSHOTS"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
     monkeypatch.setattr("strongroom.server.running.run", lambda *_, **__: starts.append(dict(os.environ)))
     return starts
 

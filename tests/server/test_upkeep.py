@@ -92,6 +92,35 @@ def test_one_thing_at_a_time(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["code"]) == (409, "busy")
 
 
+def test_work_that_ends_while_it_is_asked_about_is_never_told_as_neither_running_nor_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(str(tmp_path / "agent.db")) as server, client(server.url) as http:
+        known = Upkeep.known
+
+        async def ends_meanwhile(self: Upkeep) -> Known:
+            found = await known(self)
+            await self.close()
+            return found
+
+        monkeypatch.setattr(Upkeep, "known", ends_meanwhile)
+        http.post("/upkeep/check")
+        told = http.get("/upkeep").json()
+        assert told["running"] == "check" or told["check"] is not None
+
+
+def test_work_that_ends_in_an_error_nobody_thought_of_is_told_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(upkeep, "_check", broken)
+    with served(str(tmp_path / "agent.db")) as server, client(server.url) as http:
+        told = done(server, http, "check")
+        assert (told["running"], told["failed"]["error"]) == (None, "ZeroDivisionError")
+
+
 def test_what_is_in_memory_is_not_checked() -> None:
     with served() as server, client(server.url) as http:
         assert http.post("/upkeep/check").status_code == 422

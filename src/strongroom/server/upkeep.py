@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from strongroom.checking import Checked, SpaceSize, check
 from strongroom.codec import pack
-from strongroom.errors import InvalidInput, StrongroomError
+from strongroom.errors import InvalidInput
 from strongroom.opening import open_store
 from strongroom.operations import Plan, step
 from strongroom.scope import Scope
@@ -138,7 +138,7 @@ class Upkeep:
             else:
                 made = await asyncio.to_thread(_backup, self._settings.url, Path(self._settings.backups))
             await self._keep(made)
-        except (StrongroomError, OSError) as problem:
+        except Exception as problem:  # whoever began it reads why it came to nothing, whatever the reason is
             log.error("a %s could not be made: %s", work, type(problem).__name__)
             self.failed = Failed(work, datetime.now(UTC), type(problem).__name__)
         finally:

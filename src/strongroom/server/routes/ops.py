@@ -120,9 +120,11 @@ async def calls(request: Request[None, None]) -> Calls:
 async def upkeep(request: Request[None, None]) -> UpkeepPage:
     _require_operator(request)
     kept: Upkeep = request.app.state.upkeep
-    known = await kept.known()
-    place = await kept.place()
-    return UpkeepPage(request.ctx.durability, known.check, known.backups, kept.running, kept.failed, known.sizes, place)
+    # What runs is asked before what is known: work that ends in between is told as running, with what came of it,
+    # never as neither running nor done.
+    running, failed = kept.running, kept.failed
+    known, place = await kept.known(), await kept.place()
+    return UpkeepPage(request.ctx.durability, known.check, known.backups, running, failed, known.sizes, place)
 
 
 @endpoint("POST /upkeep/check", "admin", "Check the whole store, beside everything else")

@@ -113,7 +113,7 @@ export const Operations = () => {
     if (!upkeep.data?.running) return undefined;
     const timer = setTimeout(upkeep.again, 1_500); // it may take long, and another worker may be asked next
     return () => clearTimeout(timer);
-  }, [upkeep.data]);
+  }, [upkeep.data, upkeep.error]); // an answer that failed is asked for again too
   if (!durability) return html`<div class="page"><${Skeleton} rows=${8} /></div>`;
   return html`<div class="page operations"><header class="page-head"><h1>Operations</h1></header><${Durability} stated=${durability} place=${upkeep.data?.place} />
     ${!admin ? html`<${Empty} icon="shield" title="The rest is for administrators">Checks, backups, sizes, keys and slow calls are seen with an administrator's key.<//>` : html`
