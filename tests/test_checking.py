@@ -18,7 +18,7 @@ from strongroom.copying import copy
 from strongroom.errors import InvalidInput, StoreError
 from strongroom.opening import open_store
 from strongroom.scope import Scope
-from strongroom.store import Append, Commit, Entry, ExportItem, Get, Key, Put, Store, new_id
+from strongroom.store import Append, Commit, Delete, Entry, ExportItem, Get, Key, Put, Store, new_id
 from tests.server.serving import served
 
 
@@ -56,6 +56,15 @@ def test_a_sound_store_is_all_good(store: Store) -> None:
     found = check(store)
     assert (found.ok, found.problems, found.runs) == (True, (), 4)
     assert found.documents >= 6 and found.streams >= 4 and found.records >= 14
+
+
+def test_what_was_deleted_is_counted_as_tombstones_alone(store: Store) -> None:
+    keys = [Key("acme", "note", name) for name in ("kept", "gone")]
+    store.commit(Commit(new_id(), (), tuple(Put(key, encode(1)) for key in keys)))
+    store.commit(Commit(new_id(), (), (Append(Key("acme", "talk", "gone"), (Entry("SAID", encode(1)),)),)))
+    store.commit(Commit(new_id(), (), (Delete(keys[1]), Delete(Key("acme", "talk", "gone")))))
+    found = check(store)
+    assert (found.documents, found.streams, found.tombstones, found.records) == (1, 0, 2, 0)
 
 
 def test_an_empty_store_is_all_good(store: Store) -> None:

@@ -56,12 +56,14 @@ class SpaceSize(Struct):
 class Checked(Struct, frozen=True):
     """What was looked at, and what is wrong with it. `problems` ends after a hundred; the largest space comes first.
 
-    `pending` tells of an erasure that is not complete: bytes of what was erased may still lie in the store's files.
+    Documents and streams are those that live; a tombstone is all that is left of one that was deleted. `pending` tells
+    of an erasure that is not complete: bytes of what was erased may still lie in the store's files.
     """
 
     ok: bool
     documents: int
     streams: int
+    tombstones: int
     records: int
     runs: int
     problems: tuple[str, ...]
@@ -73,7 +75,7 @@ class _Walk:
     """A look at every item, for stores that have no check of their own; which spaces there are, and their sizes."""
 
     def __init__(self) -> None:
-        self.documents = self.streams = self.records = 0
+        self.documents = self.streams = self.tombstones = self.records = 0
         self.spaces: dict[str, SpaceSize] = {}
         self.problems: list[str] = []
         self._last: Key | None = None
@@ -104,8 +106,9 @@ class _Walk:
         name = f"{item.key.kind} {item.key.id!r} in {item.key.space!r}"
         if item.key != self._last:  # the stretches of a stream follow each other
             self._last, self._expected, self._chain = item.key, item.version, item.chain
-            self.streams += item.stream
-            self.documents += not item.stream
+            self.streams += item.alive and item.stream
+            self.documents += item.alive and not item.stream
+            self.tombstones += not item.alive
         for record in item.records:
             self.records += 1
             if record.index != self._expected:
@@ -139,6 +142,7 @@ def check(store: Store) -> Checked:
         not problems,
         found.documents,
         found.streams,
+        found.tombstones,
         found.records,
         runs,
         tuple(problems),

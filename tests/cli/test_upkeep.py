@@ -58,6 +58,16 @@ def test_check_finds_a_run_that_is_not_what_its_ledger_says(here: Path, type_in:
     assert (told.code, told.json["ok"], told.json["runs"]) == (3, False, 2)
 
 
+def test_doctor_and_check_count_the_same(here: Path, type_in: Type) -> None:
+    with strongroom.open("agent.db") as ctx:
+        ctx.files.delete("/notes/a.md")
+        ctx.threads.delete("errands")
+        ctx.sessions.get("support").delete()
+    held = type_in("doctor", "--json").json["facts"]["holds"]
+    assert "; tombstones of " in held
+    assert f"{held}; " in type_in("check").out
+
+
 def test_check_typed_twice_says_the_same(here: Path, type_in: Type) -> None:
     assert type_in("check") == type_in("check")
 

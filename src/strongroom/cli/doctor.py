@@ -14,7 +14,7 @@ from msgspec import Struct
 import strongroom
 from strongroom.backends.sqlite.encryption import header_of, kind_of
 from strongroom.bridge import Inline, run
-from strongroom.cli.output import as_json, facts, hide_secrets, say, show, wants_json
+from strongroom.cli.output import as_json, facts, hide_secrets, holds, say, show, wants_json
 from strongroom.cli.root import address, cli, file_of, is_server, is_there, opened, searching, space
 from strongroom.client.retry import Request
 from strongroom.errors import StrongroomError
@@ -88,7 +88,7 @@ def diagnose(store: Store, url: str | None) -> tuple[dict[str, str], list[str]]:
         advice.append(f"a power cut may lose {store.durability.may_lose}")
     if hasattr(store, "stats") and url is not None:
         stats = store.stats()
-        known["holds"] = f"{stats.documents:,} documents, {stats.records:,} records in {stats.streams:,} streams"
+        known["holds"] = holds(stats)
         known["repeats"] += f"; {stats.receipts:,} receipts are kept now"
         sizes = (size(stats.file_bytes), size(stats.log_bytes), size(stats.free_bytes))
         known["size"] = "{}, and {} in the log; {} of it free".format(*sizes)

@@ -231,6 +231,12 @@ def secret(variable: str, what: str, *, confirm: bool = False) -> Secret:
     return asked
 
 
+def holds(counted: Any) -> str:
+    """Return how much a store holds, in the words of every command that counts it. What was deleted is none of it."""
+    told = f"{counted.documents:,} documents, {counted.streams:,} streams, {counted.records:,} records"
+    return f"{told}; tombstones of {counted.tombstones:,} deleted" if counted.tombstones else told
+
+
 def hide_secrets(address: str) -> str:
     """Return an address without its password."""
     scheme, mark, rest = address.partition("://")

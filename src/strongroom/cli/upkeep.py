@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from strongroom.checking import check as check_store
-from strongroom.cli.output import as_json, console, done, say, secret, wants_json, working
+from strongroom.cli.output import as_json, console, done, holds, say, secret, wants_json, working
 from strongroom.cli.root import cli, is_server, opened
 from strongroom.copying import copy as copy_stores
 from strongroom.encryption import NEW_VARIABLE, Secret
@@ -26,8 +26,7 @@ def check() -> None:
     if wants_json():
         as_json(found)
     else:
-        say("{} documents, {} streams, {} records; {} runs",
-            f"{found.documents:,}", f"{found.streams:,}", f"{found.records:,}", f"{found.runs:,}")  # fmt: skip
+        say("{}; {} runs", holds(found), f"{found.runs:,}")
         for problem in found.problems:
             say("[red]bad[/]  {}", problem)
         if found.pending is not None:

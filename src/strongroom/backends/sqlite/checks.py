@@ -44,22 +44,25 @@ SELECT 'unindexed', ref FROM unindexed WHERE ref NOT IN (SELECT ref FROM head)""
 class Check(Struct, frozen=True):
     """What `check()` found. `problems` is empty when every page, row, checksum, index and chain is right.
 
-    `pending` tells of an erasure that is not complete yet: erased content may still lie in the files.
+    Documents and streams are those that live; a tombstone is all that is left of one that was deleted. `pending` tells
+    of an erasure that is not complete yet: erased content may still lie in the files.
     """
 
     ok: bool
     documents: int
     streams: int
+    tombstones: int
     records: int
     problems: tuple[str, ...]
     pending: str | None = None
 
 
 class Stats(Struct, frozen=True):
-    """How much a store holds, in numbers and bytes, and whether an erasure in it is not complete."""
+    """How much a store holds, counted as `Check` does, in bytes too, and whether an erasure in it is not complete."""
 
     documents: int
     streams: int
+    tombstones: int
     records: int
     spaces: int
     receipts: int
@@ -73,14 +76,15 @@ def stats(con: apsw.Connection, path: Path) -> Stats:
     """Count. Records are counted by their index, without visiting them."""
     heads: Any = con.execute(
         "SELECT count(*) FILTER (WHERE stream = 0 AND alive), count(*) FILTER (WHERE stream = 1 AND alive), "
-        "count(DISTINCT space) FROM head"
+        "count(*) FILTER (WHERE NOT alive), count(DISTINCT space) FROM head"
     ).fetchone()
     records: Any = con.execute("SELECT count(*) FROM record").fetchone()
     receipts: Any = con.execute("SELECT count(*) FROM receipt").fetchone()
     return Stats(
         documents=heads[0],
         streams=heads[1],
-        spaces=heads[2],
+        tombstones=heads[2],
+        spaces=heads[3],
         records=records[0],
         receipts=receipts[0],
         file_bytes=_size(path),
@@ -100,7 +104,7 @@ def _size(path: Path) -> int:
 def check(con: apsw.Connection) -> Check:
     """Verify everything, streaming; stop after a hundred problems."""
     problems: list[str] = []
-    counts = {"documents": 0, "streams": 0, "records": 0}
+    counts = {"documents": 0, "streams": 0, "tombstones": 0, "records": 0}
     for problem in _walk(con, counts):
         problems.append(problem)
         if len(problems) >= MOST_PROBLEMS:
@@ -132,11 +136,11 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
             behind[ref] = require_start(start)
         except Damaged as damage:
             yield f"database: {damage}"
-    living = tags = 0
+    tags = 0
     for head in con.execute(_HEADS):
         ref, space, kind, id, stream, alive, version, *rest, total = head
         name = f"{kind} {id!r} in {space!r}"
-        counts["streams" if stream else "documents"] += 1
+        counts["tombstones" if not alive else "streams" if stream else "documents"] += 1
         if con.execute(_BY_NAME, (space, kind, id)).fetchall() != [(ref,)]:
             yield f"{name}: is not found by its name"
         if checksum((space, kind, id, ref, stream, alive, version, *rest)) != total:
@@ -147,7 +151,6 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
             until = behind.get(int(ref), MASK)
             yield from _walk_stream(con, key, int(ref), head, counts, written, until)
         else:
-            living += bool(alive)
             if alive and con.execute(_BY_ORDER, (space, kind, ref)).fetchone() is None:
                 yield f"{name}: is not found among the documents of its kind"
             carried = tags_of(rest[1])
@@ -158,7 +161,8 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
                 entry = (label(space, kind, *pair), ref)
                 if con.execute("SELECT 1 FROM tag WHERE label = ? AND ref = ?", entry).fetchone() is None:
                     yield f"{name}: is not found by one of its tags"
-    expected = (counts["streams"] + counts["documents"], living, tags, counts["records"])
+    names = counts["documents"] + counts["streams"] + counts["tombstones"]
+    expected = (names, counts["documents"], tags, counts["records"])
     sizes: Any = con.execute(_SIZES).fetchone()
     for what, found, right in zip(("names", "documents", "tags", "records"), sizes, expected, strict=True):
         if found != right:
