@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import strongroom
+from strongroom.cli.meant import BY_PROGRAMS, MEANT
+from tests.cli.commands import leaves
 from tests.cli.conftest import Type
 from tests.compat.aos_samples import old_folder
 
@@ -76,6 +78,36 @@ def test_a_misspelt_command_is_recognised(typed: str, meant: str, type_in: Type)
     answer = type_in(*typed.split())
     assert answer.code == 2
     assert meant in answer.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("runs delete x", "did you mean 'erase'?"),
+        ("memories approve x", "did you mean 'commit'?"),
+        ("memories Forget x", "did you mean 'delete'?"),
+        ("sessions ls", "did you mean 'list'?"),
+        ("threads rm x", "did you mean 'delete'?"),
+        ("keys rm x", "did you mean 'revoke'?"),
+        ("runs log x", "did you mean 'events'?"),
+        ("chats", "did you mean 'sessions'?"),
+        ("status", "did you mean 'doctor'?"),
+        ("approve x", "did you mean 'memories commit'?"),
+        ("rm x", "did you mean 'files delete', 'memories delete', 'sessions delete' or 'threads delete'?"),
+        ("runs create", "that is done by programs: ctx.runs.create(objective=...)"),
+        ("sessions new", "that is done by programs: ctx.sessions.open(session_id)"),
+        ("init", 'that is done by programs: strongroom.open("agent.db") makes a store'),
+    ],
+)
+def test_what_others_call_a_command_is_recognised(typed: str, meant: str, here: Path, type_in: Type) -> None:
+    answer = type_in(*typed.split())
+    assert answer.code == 2
+    assert f"; {meant}" in answer.err
+
+
+def test_every_word_that_is_recognised_leads_somewhere() -> None:
+    there = {word for path, _ in leaves() for word in path.split()}.union(*BY_PROGRAMS.values())
+    assert [word for word, commands in MEANT.items() if not there.intersection(commands)] == []
 
 
 def test_a_file_that_is_no_store_is_the_stores_failure(empty: Path, type_in: Type) -> None:

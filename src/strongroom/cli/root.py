@@ -112,18 +112,27 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            from difflib import get_close_matches
+            from strongroom.cli.meant import meant
 
-            near = get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(self.list_commands(ctx))}"
-            raise click.UsageError(f"no command {args[0]!r:.60}{hint}", ctx)
+            hint = meant(args[0], self.called, self.list_commands(ctx), self.below(ctx))
+            raise click.UsageError(f"no command {args[0]!r:.60}; {hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    @property
+    def called(self) -> str:
+        return self.name or ""
+
+    def below(self, ctx: click.Context) -> dict[str, list[str]]:
+        """Return the commands of each group in this one."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: one.list_commands(ctx) for name, one in commands.items() if isinstance(one, click.Group)}
 
 
 class Root(Group):
     """The group of all commands, which loads the one that is wanted."""
 
     group_class = Group
+    called = ""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(MODULES)
