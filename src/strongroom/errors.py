@@ -206,8 +206,8 @@ class Unavailable(StoreError):
     """The store cannot serve this now; nothing changed, and it may work later.
 
     Reasons: `locked`, `disk_full`, `file_too_large`, `read_only`, `io`, `forked`, `network_filesystem`,
-    `hard_link`, `sqlite_version`, `permission`, `missing`, `unreachable`, `evicting`, `memory`, `server_version`,
-    `encoding`, `stalled`, `not_durable`, `too_many_requests`.
+    `hard_link`, `sqlite_version`, `permission`, `unauthorised`, `missing`, `unreachable`, `evicting`, `memory`,
+    `server_version`, `encoding`, `stalled`, `not_durable`, `too_many_requests`.
 
     >>> try:
     ...     strongroom.open("no/such/folder/agent.db")

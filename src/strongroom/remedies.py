@@ -99,6 +99,13 @@ REASONS = {
         "The file, the server's role or the key does not allow it.",
         "Give the right, or use a key of another role: `strongroom keys create --role ...`.",
     ),
+    "unauthorised": Remedy(
+        "The server does not know who asks: there is no key, it is misspelt, revoked or of another server, or a token "
+        "has expired. Nothing changed.",
+        "Where the store is, `strongroom keys list` shows the keys that are good (a revoked one is not among them), and "
+        "`strongroom keys create --role ...` makes one. Give it as `connect(url, key=...)`, `--key` or "
+        "STRONGROOM_API_KEY.",
+    ),
     "missing": Remedy(
         "A folder, a database, or a package that is needed is not there.",
         "Make it, or install the extra that the message names.",

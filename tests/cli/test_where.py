@@ -188,6 +188,8 @@ def test_a_server_is_an_address_too(here: Path, type_in: Type) -> None:
         copying = f"copy agent.db {server.url}"
         for local in ("check", "backup x.db", "compact", copying, "keys list", "worker tests.cli.program:dispatcher"):
             assert type_in(*remote, *local.split()).code == 1
-        assert "key is not known" in type_in("--url", server.url, "--key", "wrong", "runs", "list").err
+        refused = type_in("--url", server.url, "--key", "wrong", "runs", "list")
+        assert "key is not known" in refused.err and "strongroom explain unauthorised" in refused.err
+        assert "strongroom keys list" in type_in("explain", "unauthorised").out
     assert not (here / "x.db").exists()
     assert os.environ.get("STRONGROOM_URL") is None

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import strongroom
@@ -120,7 +121,17 @@ def test_a_wrong_key_is_refused_at_the_door(server: Served) -> None:
     server.key()
     with pytest.raises(Unavailable) as refused:
         strongroom.connect(server.url, key="srk_nobody.secret")
-    assert refused.value.reason == "permission"
+    assert refused.value.help == "reference/errors.html#unauthorised"
+
+
+def test_a_key_that_was_revoked_is_told_from_a_right_that_is_missing(server: Served) -> None:
+    server.key()
+    revoked = server.key()
+    headers = {"Authorization": f"Bearer {server.key(role='admin')}"}
+    assert httpx.delete(f"{server.url}/keys/{revoked[4:16]}", headers=headers).status_code == 200
+    with pytest.raises(Unavailable) as refused:
+        strongroom.connect(server.url, key=revoked)
+    assert refused.value.reason == "unauthorised"
 
 
 def test_a_missing_key_is_asked_for_in_the_words_of_this_client(server: Served) -> None:

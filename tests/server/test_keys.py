@@ -60,6 +60,14 @@ def test_a_revoked_key_is_useless_at_once(server: Served, operator: httpx.Client
     assert operator.delete(f"/keys/{told['info']['name']}").status_code == 404
 
 
+def test_a_key_that_is_not_known_leads_to_its_own_remedy_and_a_right_that_is_missing_to_another(server: Served) -> None:
+    reader = {"Authorization": f"Bearer {server.key(role='reader')}"}
+    unknown = httpx.get(f"{server.url}/runs", headers={"Authorization": "Bearer srk_nobody.secret"}).json()
+    refused = httpx.get(f"{server.url}/keys", headers=reader).json()
+    assert (unknown["code"], unknown["help"]) == ("unauthorised", "reference/errors.html#unauthorised")
+    assert (refused["code"], refused["help"]) == ("forbidden", "reference/errors.html#permission")
+
+
 def test_a_tenant_has_the_keys_of_its_own_space(tenant: httpx.Client, operator: httpx.Client) -> None:
     own = made(tenant)["info"]
     assert own["space"] == "acme" and {each["space"] for each in tenant.get("/keys").json()["keys"]} == {"acme"}

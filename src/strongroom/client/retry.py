@@ -117,7 +117,7 @@ def _error(status: int, content: bytes, nothing: str, hint: str) -> StrongroomEr
     if error := revive(code, message, details):
         return error
     if status == 401:
-        return Unavailable(f"{message}{hint}{nothing}", reason="permission")
+        return Unavailable(f"{message}{hint}{nothing}", reason="unauthorised")
     if status == 403:
         return Unavailable(f"{message}{nothing}", reason="permission")
     if status == 413:

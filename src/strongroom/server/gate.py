@@ -131,7 +131,7 @@ class Gate:
         else:
             caller = await self._tokens.verify(credential) if self._tokens is not None else None
         if caller is None:
-            raise _unauthorised("this key is not known, or no longer valid")
+            raise _unauthorised("this key is not known, or no longer valid: misspelt, revoked or expired")
         return caller
 
     async def _visitor(self, request: HTTPConnection, key: str) -> Caller:

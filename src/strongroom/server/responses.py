@@ -46,6 +46,9 @@ STATUS: tuple[tuple[type[StrongroomError], int], ...] = (
     (StrongroomError, 500),
 )
 
+# Codes that are explained by another word: a client calls it so, as it calls a right that is missing at other stores.
+EXPLAINED = {"forbidden": "permission"}
+
 # The text that clients of the run API have been promised for a lost race.
 CONFLICT = "Conflict: State has changed. Reload and retry."
 
@@ -131,7 +134,7 @@ def problem(error: Exception, request_id: str, *, tidy: Tidy | None = None, read
 def _body(message: str, code: str, request_id: str, details: dict[str, Any]) -> dict[str, Any]:
     versions: dict[str, Any] = {name: details[name] for name in ("expected", "actual") if name in details}
     body: dict[str, Any] = {"ok": False, "error": message, "code": code, "id": request_id, **versions}
-    word = details.get("reason") or code
+    word = details.get("reason") or EXPLAINED.get(code, code)
     if explain(word) is not None:
         body["help"] = f"{PAGE}#{word}"
     return {**body, "details": details} if details else body
