@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import strongroom
 from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import Inline, OnLoop, blocking, iterate, run
 from strongroom.codec import encode
@@ -179,6 +180,13 @@ def test_a_blocking_caller_never_reads_of_async_names(counter: Counter) -> None:
         TypeError, match=r"unexpected keyword argument 'tims'; did you mean times\?; it takes amount, times=$"
     ):
         untyped.add(1, tims=2)
+
+
+def test_of_many_names_the_nearest_are_told_and_where_the_rest_is() -> None:
+    with strongroom.open("memory://") as ctx, pytest.raises(TypeError) as refused:
+        ctx.memories.add("likes tea", user="ana")  # type: ignore[call-arg]
+    told = "did you mean user_id?; it takes user_id=, content, project_id=, "
+    assert told in str(refused.value) and "and 12 more, which `help` of it lists" in str(refused.value)
 
 
 def test_a_type_error_of_a_callback_stays_what_it_is(counter: Counter) -> None:

@@ -163,6 +163,14 @@ async def test_a_context_says_what_it_is(tmp_path: Path) -> None:
         assert repr(ctx) == "Context(MemoryStore(), space='default')"
 
 
+@pytest.mark.parametrize("part", ["runs", "sessions", "memories", "threads", "registry", "files"])
+async def test_each_part_of_a_context_says_what_it_is_and_whose(part: str) -> None:
+    with strongroom.open("memory://", space="acme") as ctx:
+        assert repr(getattr(ctx, part)) == f"<{part} of space 'acme'>"
+    async with strongroom.aopen("memory://", space="acme") as actx:
+        assert repr(getattr(actx, part)) == f"<{part} of space 'acme'>"
+
+
 def test_a_value_that_fits_is_taken(tmp_path: Path) -> None:
     with strongroom.open(tmp_path / "agent.db", durability="relaxed", timeout_seconds=2, max_record_bytes=1000) as ctx:
         assert ctx.durability.name == "relaxed"

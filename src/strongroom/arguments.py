@@ -13,6 +13,7 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache, wraps
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -22,6 +23,7 @@ from strongroom.errors import InvalidInput, hidden, shown
 
 T = TypeVar("T", bound=Callable[..., Any])
 
+MOST_NAMED = 7  # names of arguments in one message
 _SECRET = {"key", "new_key", "signing_key"}  # arguments that no message shows
 
 
@@ -52,6 +54,23 @@ def check_fields(value: Struct) -> None:
     """Refuse a struct that was made by hand with fields that are not what their annotations say."""
     for name, rule in _fields(type(value)).items():
         _demand(rule, name, getattr(value, name))
+
+
+def takes(names: Sequence[str], given: str = "") -> str:
+    """Return what a call takes, in words, with a guess at what `given` was meant to be.
+
+    Of many names the nearest to it is told, then the first; a line of twenty names is read by nobody.
+    """
+    plain = {name.removesuffix("="): name for name in names}
+    near = get_close_matches(given, plain, n=1, cutoff=0.6)
+    first = list(dict.fromkeys([*(plain[name] for name in near), *names]))[:MOST_NAMED] if _are_many(names) else names
+    more = f" and {len(names) - len(first)} more, which `help` of it lists" if _are_many(names) else ""
+    hint = f"did you mean {near[0]}?; " if near else ""
+    return f"{hint}it takes {', '.join(first)}{more}"
+
+
+def _are_many(names: Sequence[str]) -> bool:
+    return len(names) > MOST_NAMED + 1
 
 
 def require_positive(**numbers: float | None) -> None:

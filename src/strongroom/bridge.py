@@ -20,11 +20,10 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from strongroom.arguments import secrets_of
+from strongroom.arguments import secrets_of, takes
 from strongroom.errors import hidden
 from strongroom.store import (
     Answer,
@@ -118,9 +117,7 @@ def _wrong(method: Callable[..., Any], problem: TypeError, given: Iterable[str])
     [_, *taken] = inspect.signature(method).parameters.values()
     names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in taken]
     unknown = next((name for name in given if name not in {each.name for each in taken}), "")
-    near = get_close_matches(unknown, [each.name for each in taken], n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{method.__name__}(): {problem}{hint}; it takes {', '.join(names)}"
+    return f"{method.__name__}(): {problem}; {takes(names, unknown)}"
 
 
 def _plain(name: Any) -> Any:

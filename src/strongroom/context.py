@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from strongroom.arguments import checked
+from strongroom.arguments import checked, takes
 from strongroom.embedders import Embedder
 from strongroom.encryption import Secret
 from strongroom.entering import EnteredAsync
@@ -108,8 +108,8 @@ class AsyncContext(EnteredAsync):
         why.
         """
         if unknown := options.keys() - Options.__annotations__.keys():
-            allowed = ", ".join(("max_tokens", "session", "run", *Options.__annotations__))
-            raise TypeError(f"prompt() got an unexpected keyword argument {min(unknown)!r:.80}; it takes {allowed}")
+            allowed = takes(("max_tokens", "session", "run", *Options.__annotations__), min(unknown))
+            raise TypeError(f"prompt() got an unexpected keyword argument {min(unknown)!r:.80}; {allowed}")
         return await self._prompts.compose(
             session=await self.sessions.get(session) if isinstance(session, str) else session,
             run=await self.runs.get(run) if isinstance(run, str) else run,

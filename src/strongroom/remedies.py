@@ -102,8 +102,8 @@ REASONS = {
     "unauthorised": Remedy(
         "The server does not know who asks: there is no key, it is misspelt, revoked or of another server, or a token "
         "has expired. Nothing changed.",
-        "Where the store is, `strongroom keys list` shows the keys that are good (a revoked one is not among them), and "
-        "`strongroom keys create --role ...` makes one. Give it as `connect(url, key=...)`, `--key` or "
+        "Where the store is, `strongroom keys list` shows the keys that are good (a revoked one is not among them), "
+        "and `strongroom keys create --role ...` makes one. Give it as `connect(url, key=...)`, `--key` or "
         "STRONGROOM_API_KEY.",
     ),
     "missing": Remedy(

@@ -105,7 +105,8 @@ async def test_a_prompt_holds_the_state_of_a_run_on_request(ctx: Any) -> None:
 
 
 async def test_an_unknown_argument_is_named_with_those_there_are(ctx: Any) -> None:
-    with pytest.raises(TypeError, match=r"^prompt\(\) got .* 'user'; it takes max_tokens, session, run, query, "):
+    told = r"^prompt\(\) got .* 'user'; did you mean user_id\?; it takes user_id, max_tokens, session, run, query, "
+    with pytest.raises(TypeError, match=told):
         await ctx.prompt(max_tokens=100, user="ana")
 
 

@@ -19,6 +19,9 @@ class Files:
     def __init__(self, files: AsyncFiles) -> None:
         self._async = files
 
+    def __repr__(self) -> str:
+        return repr(self._async)
+
     def limited(
         self, *, max_files: int | None = None, max_bytes: int | None = None, max_file_bytes: int | None = None
     ) -> Files:

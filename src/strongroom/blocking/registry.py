@@ -18,6 +18,9 @@ class Registry:
     def __init__(self, registry: AsyncRegistry) -> None:
         self._async = registry
 
+    def __repr__(self) -> str:
+        return repr(self._async)
+
     root = blocking(AsyncRegistry.root)
     start = blocking(AsyncRegistry.start)
     get_or_create = blocking(AsyncRegistry.get_or_create)

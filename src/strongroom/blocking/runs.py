@@ -133,6 +133,9 @@ class Runs:
     def __init__(self, runs: AsyncRuns) -> None:
         self._async = runs
 
+    def __repr__(self) -> str:
+        return repr(self._async)
+
     def register_event(self, type: str, schema: Mapping[str, Any]) -> None:
         """Let runs of this context record events of a `custom.` type, checked against a JSON Schema."""
         self._async.register_event(type, schema)

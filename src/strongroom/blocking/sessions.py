@@ -88,6 +88,9 @@ class Sessions:
     def __init__(self, sessions: AsyncSessions) -> None:
         self._async = sessions.inline()
 
+    def __repr__(self) -> str:
+        return repr(self._async)
+
     def using(self, *, embedder: Embedder | Callable[..., Any]) -> Sessions:
         """Return the same sessions with an embedder, for searches by meaning."""
         return Sessions(self._async.using(embedder=embedder))

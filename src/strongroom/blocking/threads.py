@@ -81,6 +81,9 @@ class Threads:
             # Not `self.append = ...`, which type checkers would take for a second kind of append.
             vars(self)["append"] = InProcess(threads, store=store, otherwise=self.append).append
 
+    def __repr__(self) -> str:
+        return repr(self._async)
+
     @property
     def limits(self) -> Limits:
         """What these threads may hold."""

@@ -58,6 +58,9 @@ class AsyncFiles:
         self.scope = scope
         self.limits = limits
 
+    def __repr__(self) -> str:
+        return f"<files of space {self.scope.space!r}>"
+
     def limited(
         self, *, max_files: int | None = None, max_bytes: int | None = None, max_file_bytes: int | None = None
     ) -> AsyncFiles:

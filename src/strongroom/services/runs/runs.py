@@ -45,6 +45,9 @@ class AsyncRuns:
         self._types = EventTypes()
         self._seal = Seal()
 
+    def __repr__(self) -> str:
+        return f"<runs of space {self._scope.space!r}>"
+
     def inline(self) -> AsyncRuns:
         """Return the same runs for code without an event loop: nothing is moved to another thread."""
         twin = AsyncRuns(self._scope, memories=None if self._memories is None else self._memories.inline())

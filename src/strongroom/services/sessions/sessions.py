@@ -46,6 +46,9 @@ class AsyncSessions:
         self._threads = threads
         self._meaning = None if embedder is None else Meaning(embedder, threads)
 
+    def __repr__(self) -> str:
+        return f"<sessions of space {self._scope.space!r}>"
+
     def using(self, *, embedder: Embedder | Callable[..., Any]) -> AsyncSessions:
         """Return the same sessions with an embedder, for searches by meaning."""
         made = embedder if isinstance(embedder, Embedder) else Embedder(embedder)

@@ -136,6 +136,9 @@ class AsyncRegistry:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
+    def __repr__(self) -> str:
+        return f"<registry of space {self.scope.space!r}>"
+
     async def root(self, name: str = "system", *, commit_id: str | None = None) -> str:
         """Return the id of the root of that name. The same one each time, in every process."""
         return await self._reach("registry.root", None, _checked((name,)), encode({"name": name}), commit_id)

@@ -91,6 +91,9 @@ class AsyncThreads:
         self.types = types or PayloadTypes()
         self.births: dict[str, Birth] = {}  # as last seen, so that whoever minds a limit need not look each time
 
+    def __repr__(self) -> str:
+        return f"<threads of space {self.scope.space!r}>"
+
     def limited(
         self,
         *,
