@@ -158,7 +158,7 @@ def story(file: str) -> None:
         run = ctx.runs.get(ticket)
         paid = Path("payments.txt").read_text().count(ticket)
         asked = sum(message["content"] == question for message in ctx.sessions.open(ticket).load())
-        print(f"4 paid {paid} time, asked {asked} time, ledger verified: {run.verify().ok}")
+        print(f"4 payments made: {paid}, questions stored: {asked}, ledger verified: {run.verify().ok}")
 
         batch = ctx.memories.propose(
             [

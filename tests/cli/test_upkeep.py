@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -105,6 +107,21 @@ def test_a_demo_leaves_nothing_behind(empty: Path, type_in: Type) -> None:
     for _ in range(2):
         assert type_in("demo", "--fast").code == 0
     assert list(empty.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [("--serve", "--port", "0"), ()])
+def test_a_demo_that_is_told_to_stop_leaves_nothing_behind(empty: Path, arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "strongroom", "demo", *arguments]
+    environment = {**os.environ, "TMPDIR": str(empty), "PYTHONUNBUFFERED": "1"}
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert started.stdout is not None
+    for line in started.stdout:
+        if "Strongroom on" in line or "kill -9" in line:
+            break
+    assert len(list(empty.iterdir())) == 1
+    started.send_signal(signal.SIGTERM)
+    _, err = started.communicate(timeout=300)
+    assert (list(empty.iterdir()), "Traceback" in err) == ([], False)
 
 
 def test_a_folder_is_called_a_folder_by_every_command(here: Path, type_in: Type) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -67,7 +71,23 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
         elif had_keys and not has_keys:
             say("[yellow]all keys are revoked:[/] nobody is let in; make one, or serve this machine with --no-keys")
 
-    run(host, port, workers=workers, log_level=log_level, announce=announce)
+    with ended_in_order():
+        run(host, port, workers=workers, log_level=log_level, announce=announce)
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Let SIGTERM end what is under way as Ctrl-C does. Left to itself it ends the process on the spot, and what was
+    made for as long as that ran (a folder, another process) stays behind."""
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, heard)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _prepare_runs_root(url: str) -> None:
@@ -115,10 +135,11 @@ def worker(target: str, drain: bool) -> None:
 @click.pass_context
 def demo(command: click.Context, fast: bool, page: bool, port: int) -> None:
     """Watch an agent work, be killed, and carry on."""
-    if page:
-        _serve_sample(command, port)
-        return
-    facts = play(pause=0.0 if fast or not os.isatty(1) else 0.6, quiet=wants_json())
+    with ended_in_order():
+        if page:
+            _serve_sample(command, port)
+            return
+        facts = play(pause=0.0 if fast or not os.isatty(1) else 0.6, quiet=wants_json())
     if wants_json():
         as_json(facts)
 
