@@ -108,7 +108,20 @@ def test_the_program_is_named_so_that_it_is_found_from_anywhere(tmp_path: Path) 
     script.write_text("")
     script.chmod(0o755)
     assert our_command([str(script)]) == (str(script),)
-    assert our_command(["-c"]) == (sys.executable, "-m", "strongroom")
+    there = Path(sys.executable)
+    assert our_command(["-c"]) == (str(there.parent.resolve() / there.name), "-m", "strongroom")
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert our_command([str(tmp_path / "link" / ".." / tmp_path.name / "strongroom")]) == (str(script),)
+
+
+@pytest.mark.parametrize("typed", ["work.db", "sub/../work.db", "link/work.db", "sqlite://work.db"])
+def test_the_store_is_named_by_its_one_full_path(tmp_path: Path, typed: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    said = strongroom(tmp_path, "--url", typed, "mcp", "install", "cursor", "--file", "sub/../mcp.json")
+    [entry] = json.loads((tmp_path / "mcp.json").read_text())["mcpServers"].values()
+    assert entry["env"] == {"STRONGROOM_URL": str(tmp_path / "work.db")}
+    assert f"--url {tmp_path}/work.db review" in said and f"--file {tmp_path}/mcp.json --undo" in said
 
 
 def test_the_default_file_is_the_users_own() -> None:

@@ -92,7 +92,7 @@ def install(
     """Add `strongroom mcp` to an assistant's configuration, or take it out (--undo)."""
     chosen = CLIENTS[client]
     name = installing.check_name(entry_name or ("strongroom" if profile != "reviewer" else "strongroom-review"))
-    file = Path(file_name).absolute() if file_name else chosen.file(os.environ)
+    file = installing.in_place(file_name) if file_name else chosen.file(os.environ)
     record = installing.record_of(default_file().parent, chosen, file, name)
     if undo:
         change = installing.removing(chosen, file, name, record)
@@ -114,7 +114,7 @@ def install(
     given_options = [
         ("--profile", profile),
         ("--as", entry_name),
-        ("--file", file_name),
+        ("--file", file_name and str(file)),
     ]
     typed = [word for option, value in given_options if value is not None for word in (option, value)]
     hint = "" if undo else f"{chosen.note} {_afterwards(given, ['mcp', 'install', client, *typed, '--undo'])}".strip()
@@ -123,25 +123,31 @@ def install(
 
 def _afterwards(given: click.Context, undoing: list[str]) -> str:
     """Say what a person types next: assistants keep their file where no other command looks by itself."""
-    url = given.meta.get(URL) or default_file()
-    reviewing = shlex.join(["strongroom", "--url", str(url), "review"])
+    reviewing = shlex.join(["strongroom", "--url", _address(given) or str(default_file()), "review"])
     return (
         f"What it proposes waits for you: `{reviewing}`. `{shlex.join(['strongroom', *undoing])}` takes it out again."
     )
+
+
+def _address(given: click.Context) -> str | None:
+    """Return where the data is as it can be said in any folder: of a file the one path that does not depend on where
+    we are, nor on links."""
+    url = given.meta.get(URL)
+    file = None if url is None or is_server(str(url)) else file_of(str(url))
+    return str(file.resolve()) if file is not None else None if url is None else str(url)
 
 
 def _entry(given: click.Context, client: Client, profile: Profile | None) -> Entry:
     command, *arguments = installing.our_command()
     named = [] if profile == "reviewer" else ["--name", client.name]
     env = {}
-    if url := given.meta.get(URL):
-        file = None if is_server(str(url)) else file_of(str(url))
-        env["STRONGROOM_URL"] = str(url) if file is None else str(file.absolute())
+    if url := _address(given):
+        env["STRONGROOM_URL"] = url
     if space := given.meta.get(SPACE):
         env["STRONGROOM_SPACE"] = str(space)
     if key := given.meta.get(KEY):
         env["STRONGROOM_API_KEY"] = str(key)
-    on_server = url is not None and is_server(str(url))  # where the key says it
+    on_server = url is not None and is_server(url)  # where the key says it
     chosen = [] if on_server and profile is None else ["--profile", profile or "agent"]
     return Entry(command, (*arguments, "mcp", *chosen, *named), env)
 

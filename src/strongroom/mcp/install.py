@@ -107,10 +107,16 @@ def check_name(name: str) -> str:
 
 def our_command(arguments: Sequence[str] = sys.argv) -> tuple[str, ...]:
     """Return how this very program is started from anywhere: by its full path, or by its interpreter."""
-    script = Path(arguments[0]).absolute()
+    script = in_place(arguments[0])
     if script.name == "strongroom" and os.access(script, os.X_OK):
         return (str(script),)
-    return (sys.executable, "-m", "strongroom")
+    return (str(in_place(sys.executable)), "-m", "strongroom")
+
+
+def in_place(file: str) -> Path:
+    """Return the full path of a file, whose folder is the real one. A link that it is itself stays one: the interpreter
+    of an environment is found by the name of the link, and a link may be led to a newer program."""
+    return Path(file).parent.resolve() / Path(file).name
 
 
 def _text(file: Path) -> str | None:
