@@ -294,7 +294,10 @@ class ErrorTold(TypedDict):
 
 
 class ModelUsage(Struct, frozen=True, kw_only=True):
-    """What calls came to: tokens in and out (those of `tokens_in` that were cached), time, cost, failures."""
+    """What calls came to: tokens in and out (those of `tokens_in` that were cached), time, cost, failures.
+
+    The cost is in the unit that was recorded, whichever that is.
+    """
 
     calls: int = 0
     tokens_in: int = 0

@@ -23,7 +23,7 @@ def test_a_run_in_the_list_says_who_works_at_it_and_what_it_came_to(visit: Visit
     page = visit("runs")
     told = cells(page, "Runs", "nightly-import")
     assert "row 40,112 has 14 columns" in told[0]  # what went wrong stands where the objective does otherwise
-    assert told[1:7] == ["failed", "import-agent", "2", "5", "88k", "$0.662"]
+    assert told[1:7] == ["failed", "import-agent", "2", "5", "88k", "0.662"]
 
 
 @one_store
@@ -43,6 +43,13 @@ def test_a_conversation_in_the_list_is_known_by_how_it_began(visit: Visit) -> No
     assert told[2:4] == ["2", "25"]
     page.get_by_label("Filter sessions").fill("nobody rang")
     page.get_by_text("1 of the 5 sessions").wait_for()
+
+
+def test_the_first_page_counts_as_many_things_as_its_rows_do(visit: Visit) -> None:
+    page = visit("overview")
+    page.get_by_text("Proposals wait for review").wait_for()
+    told = sum(map(int, page.locator(".need-count").all_inner_texts()))
+    page.get_by_role("heading", name=f"{told} things need a person").wait_for()
 
 
 def test_what_happened_before_the_page_was_opened_is_shown(visit: Visit, ctx: Context) -> None:

@@ -2,7 +2,7 @@
 import { html, cx, useEffect, useRef } from "./lib.js";
 import { Icon, eventLook } from "./icons.js";
 import { Empty, Line, Section, Status, Time, Wide } from "./ui.js";
-import { bytes, exact, money, number, plural } from "./format.js";
+import { bytes, exact, spent, number, plural } from "./format.js";
 import { href } from "./router.js";
 import { can, state, useApp } from "./state.js";
 import { useCounted, useFigures, useList, usePage, useQuery } from "./query.js";
@@ -71,11 +71,11 @@ export const Overview = () => {
   const active = runs.items.filter((one) => ["BUSY", "PAUSED", "WAITING_INPUT"].includes(one.status));
   const told = useFigures("runs", [...runs.items.filter((one) => one.status === "FAILED"), ...active].map((one) => one.run_id), "runs");
   usePage("runs", { limit: 50, reverse: true });
-  const list = needs(pending, runs.items, told, letters);
+  const list = needs(pending, runs.items, told, letters), things = list.reduce((sum, one) => sum + one.count, 0);
   if (runs.loaded && !runs.items.length && !list.length) return html`<div class="page"><${Empty} page icon="overview" title="An empty strongroom" command="strongroom demo --serve">
     Nothing was written into this space yet. Fill a store with a day of agents at work, or open this one from your own program.<//></div>`;
   return html`<div class="page overview"><div class="columns">
-    <div class="wide"><header class="page-head"><div><h1>${list.length ? `${plural(list.length, "thing")} ${list.length === 1 ? "needs" : "need"} a person` : "Nothing needs you"}</h1>
+    <div class="wide"><header class="page-head"><div><h1>${things ? `${plural(things, "thing")} ${things === 1 ? "needs" : "need"} a person` : "Nothing needs you"}</h1>
       <p class="lead">${size && html`<span title=${`As counted ${exact(size.at)}`}>${plural(size.runs, "run")}, ${plural(size.sessions, "session")} and ${plural(size.memories, "memory", "memories")}</span>`} in <b><${Line} text=${state.me.space} /></b></p></div></header>
       ${list.length ? html`<ul class="needs">${list.map((one) => html`<${Need} ...${one} />`)}</ul>`
         : html`<${Empty} icon="check" title="All quiet">Proposals, failed runs and dead letters show up here by themselves.<//>`}
@@ -83,7 +83,7 @@ export const Overview = () => {
         <${Wide} label="Active runs"><table class="table rows"><thead><tr><th>Run</th><th>Status</th><th>Next action</th><th class="num">Step</th><th class="num">Cost</th><th class="num">Last</th></tr></thead>
           <tbody>${active.map((one) => html`<tr><td class="name"><a class="row-link" href=${href("runs", one.run_id)}><b><${Line} text=${one.run_id} max=${40} /></b></a></td>
             <td><${Status} value=${one.status} /></td><td class="cut"><${Line} text=${one.next_action} /></td><td class="num">${number(one._update_seq)}</td>
-            <td class="num">${told[one.run_id] ? money(told[one.run_id].cost) : ""}</td><td class="num">${told[one.run_id] && html`<${Time} brief at=${told[one.run_id].last_at} />`}</td></tr>`)}</tbody></table><//>
+            <td class="num">${told[one.run_id] ? spent(told[one.run_id].cost) : ""}</td><td class="num">${told[one.run_id] && html`<${Time} brief at=${told[one.run_id].last_at} />`}</td></tr>`)}</tbody></table><//>
         ${runs.loaded && !active.length && html`<p class="quiet-empty"><${Icon} name="clock" />No run is at work, paused or waiting.</p>`}<//>
     </div>
     <div class="narrow"><${Section} id="promised" title="In force" aside=${html`<a href="#/operations">Operations</a>`}><${Promises} upkeep=${upkeep} /><//>

@@ -1,7 +1,7 @@
 // The ledger as a timeline, newest last; idle time is folded; new events never move what is being read.
 import { html, cx, useState, useRef, useEffect, useLayoutEffect } from "./lib.js";
 import { Icon, eventLook } from "./icons.js";
-import { clock, money, ms, number, span, words } from "./format.js";
+import { clock, spent, ms, number, span, words } from "./format.js";
 import { Button, Choice, Id, Json, Line, Time } from "./ui.js";
 import { path } from "./api.js";
 import { useQuery } from "./query.js";
@@ -42,7 +42,7 @@ const summary = ({ type, payload, detail }) => {
 const cost = ({ type, payload }) => {
   const parts = [];
   if (type === "MODEL_ACTION" && payload.tokens_in !== undefined) parts.push(`${number((payload.tokens_in ?? 0) + (payload.tokens_out ?? 0))} tok`);
-  if (payload?.cost !== undefined && /^(MODEL_ACTION|TOOL_RESULT)$/.test(type)) parts.push(money(payload.cost));
+  if (payload?.cost !== undefined && /^(MODEL_ACTION|TOOL_RESULT)$/.test(type)) parts.push(`cost ${spent(payload.cost)}`);
   if (type === "TOOL_RESULT" && payload.latency_ms !== undefined) parts.push(ms(payload.latency_ms));
   return parts.join(" · ") || null;
 };

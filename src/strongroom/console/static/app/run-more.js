@@ -2,7 +2,7 @@
 import { html, css, useEffect, useState } from "./lib.js";
 import { Icon } from "./icons.js";
 import { Button, Empty, Id, Json, Line, Safe, Skeleton, Time, Wide } from "./ui.js";
-import { bytes, money, ms, number } from "./format.js";
+import { bytes, spent, ms, number } from "./format.js";
 import { beginning, download, path } from "./api.js";
 import { complain, toast } from "./state.js";
 import { useList, useQuery } from "./query.js";
@@ -22,8 +22,8 @@ export const Usage = ({ usage }) => {
       <th class="num">of it cached</th><th class="num">Output</th><th class="num">Cost</th></tr></thead>
       <tbody>${Object.entries(usage.models ?? {}).map(([name, one]) => html`<tr><td><b><${Line} text=${name} max=${60} /></b></td><td class="num">${number(one.calls)}</td>
         <td class="num">${number(one.tokens_in)}</td><td class="num">${one.tokens_in ? `${Math.round((one.tokens_cached / one.tokens_in) * 100)}%` : ""}</td>
-        <td class="num">${number(one.tokens_out)}</td><td class="num">${money(one.cost)}</td></tr>`)}</tbody>
-      <tfoot><tr><td>Together</td><td class="num">${number(usage.model_actions)}</td><td class="num" colspan="3">${number(usage.total.tokens_in + usage.total.tokens_out)} tokens</td><td class="num">${money(usage.total.cost)}</td></tr></tfoot></table><//>
+        <td class="num">${number(one.tokens_out)}</td><td class="num">${spent(one.cost)}</td></tr>`)}</tbody>
+      <tfoot><tr><td>Together</td><td class="num">${number(usage.model_actions)}</td><td class="num" colspan="3">${number(usage.total.tokens_in + usage.total.tokens_out)} tokens</td><td class="num">${spent(usage.total.cost)}</td></tr></tfoot></table><//>
     <h3>Tools, by time</h3><${Tools} tools=${usage.tools ?? {}} /></div>`;
 };
 

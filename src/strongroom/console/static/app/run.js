@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "./lib.js";
 import { Icon } from "./icons.js";
 import { Button, Dialog, Empty, Id, Line, Skeleton, Status, Tabs, Time, useKeys } from "./ui.js";
-import { money, number, span } from "./format.js";
+import { spent, number, span } from "./format.js";
 import { go, set } from "./router.js";
 import { download, get, path, post } from "./api.js";
 import { can, complain, toast } from "./state.js";
@@ -73,7 +73,7 @@ export const Run = ({ id, params }) => {
       <div class="run-title"><h1><${Line} text=${run.objective} max=${240} /></h1>
         <div class="actions">${can("write") && html`<${Button} icon="fork" onClick=${() => open("fork")}>Fork<//>
           <${Button} icon="back" disabled=${!past} title=${past ? "" : "Choose an earlier step first"} onClick=${() => open("rollback")}>Roll back<//>`}<${Button} icon="box" onClick=${save}>Export<//></div></div>
-      <p class="run-sums">${usage && usage.model_actions > 0 && html`<span><b>${number(usage.total.tokens_in + usage.total.tokens_out)}</b> tokens</span><span><b>${money(usage.total.cost)}</b></span>`}
+      <p class="run-sums">${usage && usage.model_actions > 0 && html`<span><b>${number(usage.total.tokens_in + usage.total.tokens_out)}</b> tokens</span><span>cost <b>${spent(usage.total.cost)}</b></span>`}
         ${told && html`<span>${told.worked_ms > 0 && html`<b>${span(told.worked_ms)}</b> at work `}in <b>${span(new Date(told.last_at) - new Date(told.started_at))}</b></span>`}${newest && html`<span>agent <b><${Line} text=${newest.actor} max=${40} /></b></span><span>last event <${Time} at=${newest.at} /></span>`}</p>
     </header>
     <${Scrubber} seq=${seq} last=${last} events=${ledger.events} onPick=${to} />

@@ -1,7 +1,7 @@
 // All runs: filter by status, find by words, newest first.
 import { html } from "./lib.js";
 import { Choice, Empty, Foot, Line, Skeleton, Status, Time, Wide } from "./ui.js";
-import { money, number, short } from "./format.js";
+import { spent, number, short } from "./format.js";
 import { href, set } from "./router.js";
 import { useCounted, useFigures, useList, usePage } from "./query.js";
 
@@ -11,7 +11,7 @@ const PAGE = 50;
 const Row = ({ one, figures: told }) => html`<tr><td class="cut main-cell"><a class="row-link" href=${href("runs", one.run_id)}><b>
   <${Line} text=${one.run_id} max=${60} /></b><span><${Line} text=${(one.status === "FAILED" && told?.error) || one.objective} /></span></a></td>
   <td><${Status} value=${one.status} /></td><td class="name wide-only">${told && html`<${Line} text=${told.agent} max=${24} />`}</td><td class="num">${number(one._update_seq)}</td>
-  <td class="num">${told ? number(told.events) : ""}</td><td class="num">${told ? short(told.tokens) : ""}</td><td class="num">${told ? money(told.cost) : ""}</td>
+  <td class="num">${told ? number(told.events) : ""}</td><td class="num">${told ? short(told.tokens) : ""}</td><td class="num">${told ? spent(told.cost) : ""}</td>
   <td class="num">${told && html`<${Time} at=${told.last_at} />`}</td></tr>`;
 
 export const Runs = ({ params }) => {

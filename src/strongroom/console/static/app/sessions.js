@@ -23,7 +23,7 @@ export const Sessions = ({ params }) => {
     <${Empty} page icon="sessions" title="No conversation yet" command="strongroom demo --serve">A session is a conversation of any length. Begin one with <code>ctx.sessions.open("support-7").append(…)</code>.<//></div>`;
   const q = (params.q ?? "").toLowerCase();
   const list = items.filter((one) => !q || `${one.id} ${one.title} ${told[one.id]?.first ?? ""}`.toLowerCase().includes(q));
-  return html`<div class="page"><header class="page-head"><h1>Sessions</h1></header>
+  return html`<div class="page"><header class="page-head"><div><h1>Sessions</h1><p class="lead">as they began, the newest first</p></div></header>
     <div class="filters"><label class="inline-search"><span class="sr">Filter sessions</span>
       <input type="search" placeholder="Filter by title, id or first words" value=${params.q ?? ""} onInput=${(e) => set({ q: e.target.value })} /></label></div>
     ${list.length ? html`<${Wide} label="Sessions"><table class="table rows"><thead><tr><th>Conversation</th><th>Belongs to</th><th class="num">Messages</th><th class="num">Tokens</th><th class="num">Last message</th></tr></thead>
