@@ -161,7 +161,7 @@ async def attempted(
         if plan is None:
             continue
         if not plan.writes and operation.commit_id is None:
-            return Receipt(id, ()), plan
+            return Receipt(id, (), answer=plan.answer), plan
         keep = id.startswith(_CHOSEN)  # not those of ours that come back
         commit = Commit(id, tuple(plan.expects), tuple(plan.writes), digest, plan.answer, keep, plan.owes)
         try:

@@ -74,6 +74,13 @@ def test_a_killed_writer_leaves_no_temporary_file_in_the_way(tmp_path: Path) -> 
     assert manager.apply_patch(patch(0, status="BUSY")).ok
 
 
+def test_a_patch_that_sets_nothing_counts(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    result = manager.apply_patch(patch(0))
+    assert result.ok and result.new_ws is not None and result.new_ws["_update_seq"] == 1
+    assert not manager.apply_patch(patch(0)).ok
+
+
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 

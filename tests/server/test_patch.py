@@ -35,6 +35,21 @@ def test_what_somebody_else_did_meanwhile_is_seen(tmp_path: Path) -> None:
         assert ctx.runs.get(run).verify().ok
 
 
+@pytest.mark.parametrize("body", [{"expected_seq": 0}, {"patch": {}, "append": {"blockers": []}, "expected_seq": 0}])
+def test_a_patch_without_a_change_writes_nothing(alone: httpx.Client, body: dict[str, Any]) -> None:
+    run = alone.post("/runs", json={"objective": "x"}).json()["run_id"]
+    done = alone.patch(f"/runs/{run}", json=body)
+    assert (done.status_code, done.headers["etag"], done.json()["ws"]["_update_seq"]) == (200, '"0"', 0)
+    assert len(alone.get(f"/runs/{run}/events").json()["events"]) == 1
+    assert patch(alone, run, 0).json()["ws"]["_update_seq"] == 1
+
+
+def test_a_step_that_sets_nothing_counts_as_it_always_did(alone: httpx.Client) -> None:
+    run = alone.post("/runs", json={"objective": "x"}).json()["run_id"]
+    step = {"_schema_version": "2.1", "expected_seq": 0, "set": {}}
+    assert alone.post(f"/runs/{run}/step/update", json={"patch": step}).json()["ws"]["_update_seq"] == 1
+
+
 def test_a_run_that_was_erased_meanwhile_is_not_brought_back(tmp_path: Path) -> None:
     with served(str(tmp_path / "agent.db")) as server, client(server.url) as http:
         run = http.post("/runs", json={"objective": "secret"}).json()["run_id"]

@@ -334,6 +334,39 @@ async def test_update_with_sees_what_is_there_and_may_decline(ctx: Any) -> None:
     assert (await run.update_with(lambda ws: None)).seq == after.seq
 
 
+@pytest.mark.parametrize("nothing", [{}, {"append": {}}, {"append": {"blockers": []}, "remove": {"constraints": []}}])
+async def test_an_update_without_a_change_writes_nothing(ctx: Any, nothing: dict[str, Any]) -> None:
+    run = await ctx.runs.create(objective="o")
+    before = await run.update(status="BUSY")
+    assert await run.update(**nothing) == before
+    assert (await run.update_with(lambda ws: {})).seq == 1
+    assert await types(run) == ["RUN_START", "WS_UPDATE_APPLIED"]
+    assert (await run.update(status="DONE")).seq == 2
+
+
+async def test_an_update_without_a_change_is_refused_all_the_same_if_it_is_stale_or_wrong(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await (await ctx.runs.get(run.id)).update(status="BUSY")
+    with pytest.raises(Conflict):
+        await run.update()
+    with pytest.raises(InvalidInput):
+        await run.update(append={"colours": []})
+    assert (await ctx.runs.get(run.id)).seq == 1
+
+
+async def test_an_update_without_a_change_is_answered_as_the_first_time(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    first = await run.update(commit_id="k")
+    await run.update(status="BUSY")
+    assert await run.update(commit_id="k") == first
+
+
+async def test_what_is_so_already_counts_as_an_update(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    await run.update(status="BUSY")
+    assert (await run.update(status="BUSY")).seq == 2
+
+
 async def test_update_with_takes_back_the_items_it_was_shown(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o")
     await run.update(sliding_context=[item("a")])

@@ -259,6 +259,29 @@ async def test_updates_of_one_turn_follow_each_other(ctx: Any) -> None:
     assert (await run.verify()).ok
 
 
+async def test_an_update_of_a_turn_without_a_change_does_not_count(ctx: Any) -> None:
+    run, session = await world(ctx)
+
+    def fill(turn: Any) -> None:
+        turn.update(raw(run))
+        turn.update(raw(run), status="BUSY")
+        turn.update(raw(run), append={"blockers": []})
+        turn.update(raw(run), next_action="n")
+        turn.append(raw(session), [HELLO])
+
+    made = await turned(ctx, fill, "k")
+    assert [answer.seq for answer in made[:4]] == [0, 1, 1, 2]
+    assert (run.seq, run.working_set.next_action, len(await session.load())) == (2, "n", 1)
+    assert (await run.update(status="DONE")).seq == 3
+    assert [event.type for event in await run.events()] == ["RUN_START", *["WS_UPDATE_APPLIED"] * 3]
+
+
+async def test_a_turn_whose_only_part_changes_nothing_leaves_the_run_as_it_is(ctx: Any) -> None:
+    run, _ = await world(ctx)
+    await turned(ctx, lambda turn: turn.update(raw(run)))
+    assert (run.seq, len(await run.events())) == (0, 1)
+
+
 async def test_two_appends_of_one_turn_follow_each_other(ctx: Any) -> None:
     _, session = await world(ctx)
 

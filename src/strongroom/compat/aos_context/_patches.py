@@ -42,8 +42,10 @@ def patched(run: Run, patch: dict[str, Any], ws_path: Path) -> ApplyPatchResult:
     if error is not None:
         drive(updates.reject(run._async._ref, error, updates.By("agent", None)))
         return ApplyPatchResult(False, None, error)
+    # A patch that sets nothing counts here too. An honest caller has seen no newer run than this one.
+    fields = patch["set"] or {"status": run.working_set.status}
     try:
-        changed = run.update(expected_seq=patch["expected_seq"], **patch["set"])
+        changed = run.update(expected_seq=patch["expected_seq"], **fields)
     except Conflict as lost:
         return ApplyPatchResult(False, None, lock_error(lost.expected, lost.actual))
     except BudgetExceeded as problem:

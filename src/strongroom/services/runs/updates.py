@@ -64,6 +64,13 @@ class Request(Struct, frozen=True):
     answer: Json | None = None
     attached: tuple[Attached, ...] = ()
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Tell whether this asks for nothing at all. What asks for what is so already counts as an update."""
+        edits = (*self.append.values(), *self.remove.values())
+        besides = self.events or self.writes or self.attached
+        return not (self.fields or any(edits) or self.state_patch is not None or besides)
+
 
 class Outcome(Struct, frozen=True):
     """The working set that an update made, or found if there was nothing to do (`made` is False).
@@ -140,10 +147,13 @@ async def _planned(stored: Stored, make_request: MakeRequest, by: By, expected: 
     if expected is not None:
         require_seq(stored, expected)
     request = await make_request(stored)
-    if request is None:
-        found = Outcome(view(stored.working_set), stored, made=False)
-        return Plan((stored.unchanged,), (), lambda receipt: found, encode(stored.seq))
-    return plan(stored, request, by)
+    return _left_as_it_is(stored) if request is None else plan(stored, request, by)
+
+
+def _left_as_it_is(stored: Stored) -> Plan[Outcome]:
+    """Plan to write nothing, and to answer with the run as it is."""
+    found = Outcome(view(stored.working_set), stored, made=False)
+    return Plan((stored.unchanged,), (), lambda receipt: found, encode(stored.seq))
 
 
 def require_seq(stored: Stored, expected_seq: object) -> None:
@@ -203,6 +213,8 @@ def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
     ref, config = stored.ref, stored.state.config
     edits = (request.fields, request.append, request.remove, request.state_patch, request.state_type)
     wanted = changed(stored.working_set, config, *edits)
+    if request.changes_nothing:
+        return _left_as_it_is(stored)
     after, eviction = make_room(
         stored.working_set, wanted, max_tokens=config.ws_max_tokens, tokenizer=ref.scope.tokenizer
     )

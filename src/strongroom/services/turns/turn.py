@@ -150,15 +150,18 @@ class AsyncTurn(EnteredAsync):
         check_edits(fields, append or {}, remove or {})
         there = _run(run, self._over)
         with _refusing():
-            operation, by, _, expected = there._asked(
+            operation, by, asked, expected = there._asked(
                 expected, append, remove, state_patch, actor, parent, IN_TURN, fields, recorded=False
             )
+        nothing = asked.changes_nothing
         wanted = updates.unchanging(updates.request_in(operation.content, run._state_type))
         known = there._remembered(expected) if made_here(self._scope) else None
         prepared = updates.prepare(there._ref, operation, by, wanted, known, expected, None, [])
 
         async def plan(scope: Scope, id: str) -> None:
             _, made = await planned(scope, prepared, id)
+            if nothing:
+                return
             span = self._overlay.spans[id]
             self._left[run.id] = lambda receipt: made.result(part_of(receipt, span.start, span.stop))
             if run.config.milestone_step_cap is not None:
@@ -169,7 +172,7 @@ class AsyncTurn(EnteredAsync):
 
         self._add(prepared, told, plan)
         self._remembers |= known is not None
-        self._updates[run.id] = earlier + 1
+        self._updates[run.id] = earlier + (not nothing)
         self._takes_part(run)
         self._typed |= state_patch is not None and run._state_type is not None
 
