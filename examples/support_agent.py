@@ -30,7 +30,7 @@ SLOW = "SUPPORT_AGENT_SLOW"  # set: the payment service takes for ever to answer
 
 def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what to do next: call a tool, or say something. A real one would be an HTTP request."""
-    known = [part["text"] for message in messages if type(message["content"]) is list for part in message["content"]]
+    known = [message["content"] for message in messages if "# Remembered" in (message["content"] or "")]
     last = messages[-1]
     if last["role"] == "tool":
         found = json.loads(last["content"])

@@ -5,11 +5,13 @@
   letters, digits, `_` and `-`; arguments are JSON in a string; content is there unless tools are called.
 * OpenAI responses: each function call has one output, right behind the calls it was made with, and each output a call;
   items of a message are `input_text`, `input_image` (what goes in) or `output_text` (what the assistant said).
-* Anthropic messages: the user begins, sides alternate; a turn of the user's that follows calls begins with one result
+* Anthropic messages: the user begins and ends (what the assistant says at the end would be the beginning of its answer,
+  which newer models refuse), sides alternate; a turn of the user's that follows calls begins with one result
   for each of them, and there are no other results; ids occur once, of letters, digits, `_` and `-`; texts are not
-  empty; the last text of the assistant does not end in white space; no message of the system's in between.
-* Gemini: contents alternate between `user` and `model` and the user begins; a turn with function calls is followed by
-  one with as many function responses, in order; arguments and responses are objects; names begin with a letter or `_`.
+  empty; no message of the system's in between.
+* Gemini: contents alternate between `user` and `model`, and the user begins and ends; a turn with function calls is
+  followed by one with as many function responses, in order; arguments and responses are objects; names begin with a letter
+  or `_`.
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ def _openai_content(place: int, message: dict[str, Any], calls: bool) -> Iterato
             yield f"{place}: parts of another one than the user"
         if not content or any(part["type"] not in ("text", "image_url") for part in content):
             yield f"{place}: parts of no known type"
+        if all(part["type"] == "text" for part in content):
+            yield f"{place}: parts without a picture, where we promise a text"
     elif not isinstance(content, str) or not content:
         yield f"{place}: empty content"
 
@@ -133,10 +137,6 @@ def anthropic(messages: Messages, system: Any) -> Iterator[str]:
                 seen.add(block["id"])
     if calls:
         yield f"the last calls {calls} have no results"
-    if messages and messages[-1]["role"] == "assistant":
-        last = messages[-1]["content"][-1]
-        if last["type"] == "text" and last["text"] != last["text"].rstrip():
-            yield "the last text of the assistant ends in white space"
 
 
 def gemini(contents: Messages, system: Any) -> Iterator[str]:
@@ -167,6 +167,8 @@ def gemini(contents: Messages, system: Any) -> Iterator[str]:
 def _alternates(roles: list[str], other: str) -> Iterator[str]:
     if roles and roles[0] != "user":
         yield f"{roles[0]} begins"
+    if roles and roles[-1] != "user":
+        yield f"{roles[-1]} ends"
     for place, (one, next) in enumerate(pairwise(roles)):
         if one == next or next not in ("user", other):
             yield f"{place}: {next} after {one}"

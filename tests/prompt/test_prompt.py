@@ -93,6 +93,32 @@ async def test_a_model_reads_no_place_that_is_empty(ctx: Any) -> None:
     assert said["content"].splitlines()[-1] == "Next action: slow down"
 
 
+async def test_each_heading_of_a_run_stands_once(ctx: Any) -> None:
+    run = await ctx.runs.create(
+        objective="o", acceptance_criteria=["a", "b"], constraints=["be brief", "be kind\nalways"]
+    )
+    await run.update(status="BUSY", blockers=["429s"])
+    [said] = (await ctx.prompt(run=run, max_tokens=400)).messages
+    assert said["content"].splitlines() == [
+        "# State of the work",
+        "Objective: o",
+        *("Acceptance criteria:", "- a", "- b"),
+        *("Constraints:", "- be brief", "- be kind", "  always"),
+        "Status: BUSY, stage BOOT",
+        "- blocked by: 429s",
+    ]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_conversation_that_ends_with_the_assistant_is_accepted_too(ctx: Any, format: str) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([said("user", "hi"), said("assistant", "hello ")])
+    made = await ctx.prompt(session=session, max_tokens=60, format=format)
+    assert broken(format, made.messages, made.system) == []
+    assert sum(part.tokens for part in made.receipt.parts) == made.total_tokens <= 60
+    assert (made.receipt.parts[-1].name == "ending") == (format in ("anthropic", "gemini"))
+
+
 async def test_a_prompt_holds_the_state_of_a_run_on_request(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o", state={"ticket": "T-1"})
     assert "T-1" not in str((await ctx.prompt(run=run, max_tokens=400)).messages)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from strongroom.services.prompt.formats import FORMATS, begun, shaped
-from strongroom.services.prompt.turns import INTERRUPTED, Answer, ToolCall, repaired
+from strongroom.services.prompt.formats import ENDING, FORMATS, begun, ended, shaped
+from strongroom.services.prompt.turns import INTERRUPTED, Answer, Text, ToolCall, Turn, repaired
 from tests.prompt.histories import histories, said
 from tests.prompt.providers import broken
 
@@ -28,7 +28,7 @@ ANSWER: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "foun
 def test_no_rule_of_a_provider_is_broken(history: list[dict[str, Any]]) -> None:
     made = repaired(history)
     for format in FORMATS:
-        messages, system = shaped(begun(made.turns, format), ["be kind"], format)
+        messages, system = shaped(ended(begun(made.turns, format), format), ["be kind"], format)
         assert broken(format, messages, system) == [], format
 
 
@@ -44,7 +44,7 @@ def test_every_call_is_answered_once_and_right_behind_it(history: list[dict[str,
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_request_that_is_as_it_should_be_goes_out_as_it_came_in(format: str) -> None:
-    turns = repaired([said("user", "where?"), CALL, ANSWER, said("assistant", "there")]).turns
+    turns = repaired([said("user", "where?"), CALL, ANSWER, said("assistant", "there"), said("user", "thanks")]).turns
     messages, _ = shaped(turns, [], format)  # type: ignore[arg-type]
     if format == "openai":
         assert messages == [
@@ -52,6 +52,7 @@ def test_a_request_that_is_as_it_should_be_goes_out_as_it_came_in(format: str) -
             {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "function": {"name": "find", "arguments": '{"q":1}'}}]},
             ANSWER,
             said("assistant", "there"),
+            said("user", "thanks"),
         ]
     assert broken(format, messages, shaped(turns, [], format)[1]) == []  # type: ignore[arg-type]
 
@@ -83,9 +84,30 @@ def test_an_id_that_is_used_again_is_told_apart() -> None:
 
 # ---- the rules themselves -------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_only_where_a_provider_wants_it_the_user_has_the_last_word(format: str) -> None:
+    turns = repaired([said("user", "where?"), said("assistant", "there ")]).turns
+    last = ended(turns, format)[-1]  # type: ignore[arg-type]
+    assert last == (Turn("user", (Text(ENDING),)) if format in ("anthropic", "gemini") else turns[-1])
+
+
+def test_texts_of_one_message_are_one_text_and_pictures_make_it_parts() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
+    two = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    messages, _ = shaped(repaired([said("user", two), said("user", [*two, picture])]).turns, [], "openai")
+    assert messages == [said("user", "a\n\nb"), said("user", [*two, picture])]
+
+
 OK = {"role": "user", "content": "hi"}
 BAD: dict[str, list[list[dict[str, Any]]]] = {
-    "openai": [[OK, CALL], [ANSWER], [CALL, OK, ANSWER], [{"role": "assistant", "content": None}]],
+    "openai": [
+        [said("user", [{"type": "text", "text": "a"}])],
+        [OK, CALL],
+        [ANSWER],
+        [CALL, OK, ANSWER],
+        [{"role": "assistant", "content": None}],
+    ],
     "responses": [
         [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}],
         [{"type": "function_call_output", "call_id": "a", "output": "x"}],
@@ -95,10 +117,12 @@ BAD: dict[str, list[list[dict[str, Any]]]] = {
         [{"role": "user", "content": [{"type": "text", "text": " "}]}],
         [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]}],
         [{"role": "user", "content": [{"type": "text", "text": "a"}]}] * 2,
+        [said(role, [{"type": "text", "text": "a"}]) for role in ("user", "assistant")],
     ],
     "gemini": [
         [{"role": "model", "parts": [{"text": "a"}]}],
         [{"role": "user", "parts": []}],
+        [{"role": role, "parts": [{"text": "a"}]} for role in ("user", "model")],
         [
             {"role": "user", "parts": [{"text": "a"}]},
             {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},

@@ -23,12 +23,12 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.errors import BudgetExceeded
-from strongroom.services.prompt.formats import ALTERNATING, BEGINNING, Format, begun, shaped
+from strongroom.services.prompt.formats import ALTERNATING, BEGINNING, ENDING, JOINT, Format, begun, ended, shaped
 from strongroom.services.prompt.turns import Text, ToolCall, Turn, repaired
 from strongroom.tokens import Tokenizer, count_message
 
 CONVERSATION, RUN, MEMORIES, EARLIER = "conversation", "run", "memories", "earlier"
-SYSTEM, TOOLS, BEGUN = "system", "tools", "beginning"
+SYSTEM, TOOLS, BEGUN, ENDED = "system", "tools", "beginning", "ending"
 SHARES: dict[str, float] = {CONVERSATION: 0.6, RUN: 0.15, MEMORIES: 0.15, EARLIER: 0.1}
 TITLES = {RUN: "# State of the work", MEMORIES: "# Remembered", EARLIER: "# Said earlier in this conversation"}
 RENAMED = "-999"  # what it may take to tell a call's id from another one, in the call and in its answer
@@ -46,12 +46,16 @@ class CachedTokenizer:
 
 
 class Piece(Struct, frozen=True):
-    """Something that is in or out as a whole: a line of a text, or messages that belong together."""
+    """Something that is in or out as a whole: a line of a text, or messages that belong together.
+
+    Lines of one `heading` stand under it together.
+    """
 
     part: str
     id: str
     tokens: int
     line: tuple[int, str] = (0, "")
+    heading: str = ""
     positions: tuple[int, ...] = ()
     ids: tuple[str, ...] = ()
 
@@ -133,9 +137,15 @@ def check_fits(needed: int, room: int, what: str) -> None:
 
 
 def section(part: str, pieces: Sequence[Piece]) -> str:
-    """Return the text of a part: its title, and its lines in their places."""
-    lines = [text for _, text in sorted(piece.line for piece in pieces)]
-    return "\n".join([TITLES[part], *lines])
+    """Return the text of a part: its title, and its lines in their places, each heading once."""
+    lines = [TITLES[part]]
+    heading = ""
+    for piece in sorted(pieces, key=lambda one: one.line):
+        if piece.heading not in ("", heading):
+            lines.append(piece.heading)
+        heading = piece.heading
+        lines.append(piece.line[1])
+    return "\n".join(lines)
 
 
 def context_texts(chosen: Chosen, skip: Callable[[Piece], bool]) -> dict[str, Text]:
@@ -160,7 +170,7 @@ def part_tokens(
 ) -> dict[str, int]:
     """Return what each part costs: what it adds to those before it, so that together they are the whole.
 
-    What is left is the turn that says that the beginning was left out (`BEGUN`).
+    What is left are the turns that say that the beginning was left out (`BEGUN`) and that nothing came since (`ENDED`).
     """
 
     def cost(said: Sequence[Turn]) -> int:
@@ -170,7 +180,8 @@ def part_tokens(
     steps = {SYSTEM: cost(()), CONVERSATION: cost(turns)}
     for count, part in enumerate(texts, 1):
         steps[part] = cost(with_context(turns, [*texts.values()][:count])[0])
-    steps[BEGUN] = cost(begun(with_context(turns, [*texts.values()])[0], format))
+    whole = begun(with_context(turns, [*texts.values()])[0], format)
+    steps[BEGUN], steps[ENDED] = cost(whole), cost(ended(whole, format))
     before = (0, *steps.values())
     return {part: total - less for (part, total), less in zip(steps.items(), before, strict=False)}
 
@@ -185,9 +196,13 @@ def spoken_tokens(messages: Sequence[Mapping[str, Any]], format: Format, tokeniz
 
 
 def context_tokens(format: Format, tokenizer: Tokenizer) -> int:
-    """Return what a turn of the user's costs besides its text."""
-    [message], _ = shaped([Turn("user", (Text("x"), Text("x")))], (), format)
-    return count_sent(message, tokenizer) - 2 * tokenizer.count("x")
+    """Return what a turn of the user's costs at most besides its texts.
+
+    Texts may be joined there, and each is counted by itself: a tokenizer can see one more where two of them meet.
+    """
+    [message], _ = shaped([Turn("user", (Text("x"),))], (), format)
+    joints = len(TITLES) - 1
+    return count_sent(message, tokenizer) - tokenizer.count("x") + joints * (tokenizer.count(JOINT) + 1)
 
 
 def system_tokens(system: Sequence[str], format: Format, tokenizer: Tokenizer) -> int:
@@ -196,11 +211,14 @@ def system_tokens(system: Sequence[str], format: Format, tokenizer: Tokenizer) -
     return sum(count_sent(message, tokenizer) for message in messages) + count_system(apart, tokenizer)
 
 
-def beginning_tokens(format: Format, tokenizer: Tokenizer) -> int:
-    """Return what has to be kept free for a turn that says that the beginning was left out."""
+def frame_tokens(format: Format, tokenizer: Tokenizer) -> int:
+    """Return what has to be kept free for turns that say that the beginning was left out, and that nothing came since.
+
+    The same for every conversation, so that what is in does not depend on who spoke last.
+    """
     if format not in ALTERNATING:
         return 0
-    return count_message({"role": "user", "content": BEGINNING}, tokenizer)
+    return sum(count_message({"role": "user", "content": text}, tokenizer) for text in (BEGINNING, ENDING))
 
 
 def count_sent(message: Mapping[str, Any], tokenizer: Tokenizer) -> int:

@@ -4,10 +4,12 @@
 |---|---|
 | `openai` | a system message may stand anywhere; answers are messages of their own; sides need not alternate |
 | `responses` | calls and answers are items of their own |
-| `anthropic` | no system messages; sides alternate, the user begins; answers stand first in their turn |
+| `anthropic` | no system messages; sides alternate, the user begins and ends; answers stand first in their turn |
 | `gemini` | the same; a call and its answer are matched by order |
 
-Where the user must begin and does not, a turn of the user's says that the beginning was left out.
+Where the user must begin and does not, a turn of the user's says that the beginning was left out. Where the user must
+end and does not, one says that nothing came since: an assistant's words at the end would be taken for the beginning of
+the answer, which newer models refuse.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ Format = Literal["openai", "responses", "anthropic", "gemini"]
 FORMATS: tuple[Format, ...] = ("openai", "responses", "anthropic", "gemini")
 ALTERNATING: frozenset[Format] = frozenset({"anthropic", "gemini"})
 BEGINNING = "[the conversation before this was left out]"
+JOINT = "\n\n"  # between texts that become one
+ENDING = "[nothing was said since: go on]"
 
 Shaped = tuple[list[dict[str, Any]], Any]
 
@@ -36,6 +40,13 @@ def begun(turns: Sequence[Turn], format: Format) -> list[Turn]:
     first = next((turn for turn in turns if turn.role != "system"), None)
     late = format in ALTERNATING and first is not None and first.role != "user"
     return [Turn("user", (Text(BEGINNING),)), *turns] if late else list(turns)
+
+
+def ended(turns: Sequence[Turn], format: Format) -> list[Turn]:
+    """Let the user end, where a provider wants that."""
+    last = next((turn for turn in reversed(turns) if turn.role != "system"), None)
+    early = format in ALTERNATING and last is not None and last.role != "user"
+    return [*turns, Turn("user", (Text(ENDING),))] if early else list(turns)
 
 
 def _openai(turns: Sequence[Turn], system: Sequence[str]) -> Shaped:
@@ -62,10 +73,9 @@ def _openai(turns: Sequence[Turn], system: Sequence[str]) -> Shaped:
 
 
 def _openai_content(said: Sequence[Text | Image], role: str) -> Any:
-    if len(said) == 1 and isinstance(said[0], Text):
-        return said[0].text
-    if role != "user":  # only a user shows pictures
-        return "\n".join(_words(block) for block in said)
+    """Return a text; parts only where there is a picture, which only a user shows."""
+    if role != "user" or all(isinstance(block, Text) for block in said):
+        return JOINT.join(_words(block) for block in said)
     return [
         {"type": "text", "text": block.text}
         if isinstance(block, Text)
@@ -114,9 +124,6 @@ def _anthropic(turns: Sequence[Turn], system: Sequence[str]) -> Shaped:
     for turn in spoken:
         blocks = sorted(turn.blocks, key=lambda block: not isinstance(block, Answer))
         messages.append({"role": turn.role, "content": [_anthropic_block(block, turn.role) for block in blocks]})
-    if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
-        last = messages[-1]["content"][-1]
-        last["text"] = last["text"].rstrip()
     return messages, [{"type": "text", "text": text} for text in (*system, *apart)]
 
 

@@ -22,6 +22,7 @@ from strongroom.services.prompt.composing import (
     BEGUN,
     CONVERSATION,
     EARLIER,
+    ENDED,
     MEMORIES,
     RUN,
     SHARES,
@@ -30,24 +31,24 @@ from strongroom.services.prompt.composing import (
     CachedTokenizer,
     Chosen,
     Piece,
-    beginning_tokens,
     check_fits,
     choose,
     context_texts,
     context_tokens,
     count_sent,
     count_system,
+    frame_tokens,
     in_order,
     part_tokens,
     spoken_tokens,
     system_tokens,
     with_context,
 )
-from strongroom.services.prompt.formats import ALTERNATING, FORMATS, Format, begun, shaped
+from strongroom.services.prompt.formats import ALTERNATING, FORMATS, Format, begun, ended, shaped
 from strongroom.services.prompt.options import Asked, Known, of_whom
 from strongroom.services.prompt.turns import Turn, repaired
 from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart, PromptReceipt
-from strongroom.services.runs.brief import HEADINGS, STATUS, Line, lines_of
+from strongroom.services.runs.brief import HEADINGS, OBJECTIVE, STATUS, Line, lines_of
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import Stored, stored_in
 from strongroom.services.sessions.session import AsyncSession
@@ -164,7 +165,7 @@ def _composed(asked: Asked, known: Known) -> Prompt:
     asked = replace(asked, tokenizer=counter)
     kept = _kept(asked, known.gathered)
     fixed_tokens = count_tools(asked.tools, counter) + system_tokens(_system(asked), asked.format, counter)
-    room = asked.max_tokens - asked.reserve_tokens - fixed_tokens - beginning_tokens(asked.format, counter)
+    room = asked.max_tokens - asked.reserve_tokens - fixed_tokens - frame_tokens(asked.format, counter)
     needed = sum(piece.tokens for piece in kept)
     check_fits(needed, room, "system and pinned messages")
     fixed, lines = _run_pieces(known.run, counter, asked.state)
@@ -202,7 +203,7 @@ def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen
     made = repaired(messages[place] for place in positions)
     texts = context_texts(chosen, said_anyway)
     turns, before = with_context(made.turns, [*texts.values()])
-    turns = begun(turns, asked.format)
+    turns = ended(begun(turns, asked.format), asked.format)
     system = _system(asked)
     shapes, apart = shaped(turns, system, asked.format)
     counter = asked.tokenizer
@@ -250,7 +251,7 @@ def _parts(
         ids[part] = tuple(piece.id for piece in chosen.of(part) if not said_anyway(piece))
     parts = [
         PromptPart(part, spent.get(part, 0), ids.get(part, ()))
-        for part in (SYSTEM, TOOLS, BEGUN, CONVERSATION, RUN, MEMORIES, EARLIER)
+        for part in (SYSTEM, TOOLS, BEGUN, CONVERSATION, RUN, MEMORIES, EARLIER, ENDED)
     ]
     return tuple(part for part in parts if part.tokens or part.ids)
 
@@ -329,8 +330,9 @@ def _run_pieces(run: Stored | None, tokenizer: Tokenizer, own: bool) -> tuple[li
     for place, line in enumerate(lines):
         if line.section == STATUS and line.id == "next_action" and not run.working_set["next_action"]:
             continue  # a brief has a place for it; here an empty one would tell a model nothing
-        text = _run_text(line)
-        piece = Piece(RUN, f"{HEADINGS[line.section]}/{line.id}", tokenizer.count(text), (place, text))
+        heading, text = _run_text(line)
+        name = f"{HEADINGS[line.section]}/{line.id}"
+        piece = Piece(RUN, name, tokenizer.count(text), (place, text), heading)
         if line.goes is None:
             fixed.append(piece)
         else:
@@ -341,12 +343,17 @@ def _run_pieces(run: Stored | None, tokenizer: Tokenizer, own: bool) -> tuple[li
     return fixed, [piece for _, piece in sorted(others, key=lambda one: one[0], reverse=True)]
 
 
-def _run_text(line: Line) -> str:
-    """Return a line of a brief as it stands without its heading."""
-    text = line.text.rstrip()
-    if line.section == STATUS and line.id in ("next_action", "last_action_summary"):
-        return text[0].upper() + text[1:]  # these say themselves what they are
-    return f"{HEADINGS[line.section]}: {text}"
+def _run_text(line: Line) -> tuple[str, str]:
+    """Return the heading that a line of a brief stands under here, if any, and the line."""
+    text, name = line.text.rstrip(), HEADINGS[line.section]
+    if line.id in _TELLING.get(line.section, ()):
+        return "", f"{name}: {text}"
+    if line.section == STATUS:
+        return "", text[0].upper() + text[1:]  # these say themselves what they are
+    return f"{name}:", text
+
+
+_TELLING = {OBJECTIVE: ("objective",), STATUS: ("status",)}  # the lines that are all there is of their heading
 
 
 def _memory_pieces(known: Known, tokenizer: Tokenizer) -> list[Piece]:

@@ -76,8 +76,8 @@ class AsyncRun(RunReader):
         `state_patch` merges into the run's own state (null takes a member away; what then does not fit its type is
         refused). `append` and `remove` edit list fields: `append={"blockers": ["429s"]}`. Alone, and without an
         expected_seq, those two commute: whoever else is writing, they are applied to what is there. With nothing to
-        change it writes nothing, and `seq` stays. A refusal is recorded in the ledger and raised. A repeat with the same `commit_id` changes nothing and returns the first
-        result; what it expects is not part of what it asks for.
+        change it writes nothing, and `seq` stays. A refusal is recorded in the ledger and raised. A repeat with the
+        same `commit_id` changes nothing and returns the first result; what it expects is not part of what it asks for.
         """
         operation, by, request, expected = self._asked(
             expected_seq, append, remove, state_patch, actor, parent, commit_id, fields
@@ -115,7 +115,7 @@ class AsyncRun(RunReader):
         parent: str | None = None,
         commit_id: str | None = None,
     ) -> WorkingSet:
-        """Read, let `decide` return the fields to replace (none, or None: nothing), commit; again if somebody was faster.
+        """Read, let `decide` return the fields to replace ({} or None: nothing), commit; again if somebody was faster.
 
         What `decide` says is not part of what a `commit_id` stands for: a repeat does not ask it.
         """

@@ -50,7 +50,7 @@ const wholeParts = (whole, win, info) => {
   const told = Object.fromEntries(whole.receipt.parts.map((one) => [one.name, one])), always = partsOf(win, info).filter(([id]) => id === "system" || id === "pinned");
   const sums = { tools: told.tools, memories: told.memories, found: told.earlier };
   const [system, pinned] = ["system", "pinned"].map((id) => always.find(([name]) => name === id) ?? [id, "", 0, 0]);
-  const spoken = (told.conversation?.tokens ?? 0) + (told.beginning?.tokens ?? 0), count = (told.conversation?.ids.length ?? 0) - system[3] - pinned[3];
+  const spoken = (told.conversation?.tokens ?? 0) + (told.beginning?.tokens ?? 0) + (told.ending?.tokens ?? 0), count = (told.conversation?.ids.length ?? 0) - system[3] - pinned[3];
   const sum = (id) => (id === "system" ? [(told.system?.tokens ?? 0) + system[2], system[3]] : id === "pinned" ? pinned.slice(2) : id === "recent" ? [spoken - system[2] - pinned[2], count] : [sums[id]?.tokens ?? 0, sums[id]?.ids.length ?? 0]);
   return PARTS.map(([id, name]) => [id, name, ...sum(id)]).filter(([, , tokens]) => tokens > 0);
 };
