@@ -105,8 +105,13 @@ class Scope(Struct, frozen=True):
                 break
         return found, after, tuple(bad)
 
-    async def pages(self, scan: Scan) -> AsyncIterator[tuple[Document, ...]]:
-        """Give all that a scan finds, a page at a time. What changes meanwhile may be seen or not."""
+    async def pages(
+        self, scan: Scan, damaged: Callable[[Damaged], object] | None = None
+    ) -> AsyncIterator[tuple[Document, ...]]:
+        """Give all that a scan finds, a page at a time. What changes meanwhile may be seen or not.
+
+        What cannot be read ends it, or is told to `damaged` and passed over.
+        """
         after, limit = scan.after, scan.limit
         while True:
             try:
@@ -116,11 +121,27 @@ class Scope(Struct, frozen=True):
                     raise
                 limit = max(1, limit // 4)
                 continue
+            except Damaged as damage:
+                if damaged is None or not damage.place:
+                    raise
+                if limit > 1:  # what stands before it in the page is to be seen
+                    limit = 1
+                    continue
+                damaged(damage)
+                after, limit = damage.place, scan.limit
+                continue
             if page.documents:
                 yield page.documents
             if page.next is None:
                 return
             after = page.next
+
+    async def ids(self, scan: Scan) -> list[str]:
+        """Return the ids of all that a scan finds, also of what cannot be read."""
+        found = list[str]()
+        async for page in self.pages(scan, lambda damage: found.append(damage.id)):
+            found.extend([document.key.id for document in page])
+        return found
 
     @overload
     async def read(self, a: Question[A], b: Question[B], /) -> tuple[A, B]: ...

@@ -10,8 +10,8 @@
   for each of them, and there are no other results; ids occur once, of letters, digits, `_` and `-`; texts are not
   empty; no message of the system's in between.
 * Gemini: contents alternate between `user` and `model`, and the user begins and ends; a turn with function calls is
-  followed by one with as many function responses, in order; arguments and responses are objects; names begin with a letter
-  or `_`.
+  followed by one with as many function responses, in order; arguments and responses are objects; names begin with a
+  letter or `_`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from strongroom.store import (
     AnyQuestion,
     Append,
     Commit,
+    Delete,
     Key,
     Page,
     Put,
@@ -196,6 +198,64 @@ def test_a_damaged_run_keeps_nobody_from_erasing_the_rest_and_is_told(store: Sto
         assert "run 'bad' was not erased" in (told.pending or "")
         assert not in_store(store)
         assert ctx.erase(user_id="u1", commit_id="one") == told
+
+
+@pytest.mark.parametrize("kind", ["session", "memory", "memory_batch"])
+def test_what_is_damaged_keeps_nobody_from_erasing_the_rest_and_is_told(store: Store, kind: str) -> None:
+    with context(store) as ctx:
+        fill(ctx)
+        bad = Put(Key(ctx.space, kind, "bad"), encode({"not": "one"}), {"user_id": "u1", "status": "active"})
+        store.commit(Commit(new_id(), (), (bad,)))
+        for commit_id in ("one", "one", "two"):
+            told = ctx.erase(user_id="u1", commit_id=commit_id)
+            assert (told.complete, "'bad'" in (told.pending or "")) == (False, True)
+            assert (told.sessions, told.runs) == ((2, 3) if commit_id == "one" else (0, 0))
+        assert not in_store(store)
+        store.commit(Commit(new_id(), (), (Delete(bad.key),)))
+        assert ctx.erase(user_id="u1").complete
+
+
+def test_what_was_said_in_a_session_with_a_damaged_document_is_erased(store: Store) -> None:
+    with context(store) as ctx:
+        session = ctx.sessions.open("s", user_id="u1", title="tea")
+        session.append([{"role": "user", "content": f"{CANARY} {n}", "id": f"m{n}"} for n in range(3)])
+        session.window(30, strategy="summarize_oldest", summarizer=lambda _: CANARY)
+        ctx.memories.add(CANARY, user_id="u2", source_refs=["session:s"])
+        bad = Put(Key(ctx.space, "session", "s"), encode({"not": "a session"}), {"user_id": "u1"})
+        store.commit(Commit(new_id(), (), (bad,)))
+        told = ctx.erase(user_id="u1")
+        assert (told.sessions, told.messages, len(told.memories), told.complete) == (0, 3, 1, False)
+        assert "the document of session 's' was not erased" in (told.pending or "")
+        assert not in_store(store)
+
+
+def test_a_session_whose_row_is_damaged_keeps_nobody_from_erasing_the_rest(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        for n in range(5):
+            ctx.sessions.open(f"s{n}", user_id="u1").append({"role": "user", "content": CANARY})
+        ctx.memories.add(CANARY, user_id="u1")
+    with sqlite3.connect(tmp_path / "agent.db") as file:
+        assert file.execute("UPDATE head SET version = 7 WHERE kind = 'session' AND id = 's2'").rowcount == 1
+    file.close()
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        told = ctx.erase(user_id="u1")
+        assert (told.sessions, told.messages, len(told.memories), told.complete) == (4, 5, 1, False)
+        assert "session 's2'" in (told.pending or "")
+
+
+async def test_what_cites_a_message_of_a_session_goes_with_it_known_or_pending(ctx: Any) -> None:
+    for id in ("chat#7", "chat"):
+        await (await ctx.sessions.open(id, user_id="u1")).append({"role": "user", "content": "tea"})
+    await ctx.sessions.open("theirs", user_id="u2")
+    for n, ref in enumerate(["message:chat%237#m1", "message:chat#m1"]):
+        await ctx.memories.add(f"{CANARY} {n}", user_id="u2", source_refs=[ref])
+        await ctx.memories.add(f"{CANARY} {n + 2}", user_id="u2", source_refs=[ref], proposer="agent-7")
+    others = ["message:theirs#m1", "message:chatter#m1", "chat#m1", "message:chat"]
+    for n, ref in enumerate(others):
+        await ctx.memories.add(f"tea {n}", user_id="u2", source_refs=[ref])
+    told = await ctx.erase(user_id="u1")
+    assert (len(told.memories), told.batches, CANARY in await stored(ctx)) == (2, 4, False)
+    assert [one.source_refs for one in await ctx.memories.list(user_id="u2")] == [(ref,) for ref in others]
 
 
 async def test_what_was_derived_from_what_was_learnt_is_named(ctx: Any) -> None:

@@ -4,10 +4,13 @@ A person's are the memories that name the user, the sessions and runs that were 
 deletion left of a session, and what was learnt from sessions for anybody else. They go in an order that a kill cannot
 harm: whatever is left is still found by its owner, and calling again finishes it. First the sessions are closed: from
 then on nothing of them is shown, and nobody learns from them any more. Then go the memories, those of the user and
-those that cite one of the sessions. Then the messages; and last of each session its document, which says whose it is. A
-run loses what it holds in one commit, and from then on says by a hash whose it was. All of it is done over again until
-nothing is found; but each run is emptied once, because it stays, and a worker may record in it faster than anybody can
-erase: what came since is found by the next call. A run that is damaged is left as it is, and the receipt says so.
+those that cite one of the sessions or of their messages. Then the messages; and last of each session its document,
+which says whose it is. A run loses what it holds in one commit, and from then on says by a hash whose it was. All of it
+is done over again until nothing is found; but each run is emptied once, because it stays, and a worker may record in it
+faster than anybody can erase: what came since is found by the next call.
+
+What is damaged keeps nobody from erasing the rest: a run is left as it is, of a session its document; of a memory or a
+batch that cannot be read nobody knows whose it is. The receipt says so, and is not complete.
 
 Each of these commits puts on record that what it takes away is still to leave the store's files. The last one, which
 also writes down what was erased, cleans them once for all.
@@ -30,15 +33,15 @@ from strongroom.errors import Damaged
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
-from strongroom.services.memories.erasure import Cleared, Target, noted, recalled
-from strongroom.services.memories.learning import session_source
+from strongroom.services.memories.erasure import Cleared, Target, briefly, noted, recalled
+from strongroom.services.memories.learning import messages_source, session_source
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.owning import OWNER
 from strongroom.services.runs.erasure import empty
 from strongroom.services.runs.erasure import of_owner as runs_of
 from strongroom.services.runs.runs import ACTOR
 from strongroom.services.sessions.beside import Taking
-from strongroom.services.sessions.erasure import close, erase_left, erase_rests, remove
+from strongroom.services.sessions.erasure import close, erase_left, erase_rests, erase_said, remove
 from strongroom.services.sessions.layouts import CONVERSATION, OWNERLESS
 from strongroom.services.sessions.state import SESSION
 from strongroom.store import Delete, Document, Get, Receipt, Scan, require_name
@@ -47,7 +50,6 @@ from strongroom.values import moment
 PAGE = 100
 PERSON = "person"
 NOT_COVERED = ("files", "threads", *OWNERLESS)
-TOLD = 10  # damaged runs that a receipt, which is bounded, speaks of
 WHY = "its owner was erased"
 
 
@@ -57,7 +59,7 @@ class ErasedPerson(Struct, frozen=True, kw_only=True):
 
     `derived` are memories made from those that are still there. What has no owner was not looked at: `not_covered`.
     Until it is `complete`, `pending` says where bytes may still lie, out of anybody's reach: in the store's files, or
-    in an index that is away; and which runs are damaged, and were not erased.
+    in an index that is away; and what is damaged, and was not erased.
     """
 
     sessions: int
@@ -95,21 +97,25 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
     async def attempt() -> Plan[ErasedPerson]:
         at = scope.clock()
         sessions = messages = beside = 0
-        emptied = dict[str, bool]()
+        emptied, kept = dict[str, bool](), set[str]()
         damaged, cleared = list[str](), list[Cleared]()
         owned = Taking(scope, keys.log_key(scope.space))
         while True:
-            found = await _sessions(scope, user_id)
+            found = [id for id in await _sessions(scope, user_id) if id not in kept]
             runs = [id for id in await runs_of(scope, user_id) if id not in emptied]
             if cleared and not found and not runs:
                 break
             for id in found:
-                await close(scope, id)
-            learnt = [Target(source_ref=session_source(id), exact=True) for id in found]
+                try:
+                    await close(scope, id)
+                except Damaged as problem:
+                    kept.add(id)
+                    damaged.append(f"the document of session {id!r} was not erased: {problem}")
+            learnt = [Target(source_ref=session_source(id), exact=True, parts=messages_source(id)) for id in found]
             cleared.append(await services.memories._eraser.clear([Target(user_id=user_id), *learnt], False, by))
             for id in found:
                 await _forget_learning(scope, id)
-                messages += await remove(scope, id)
+                messages += await (erase_said if id in kept else remove)(scope, id)
             messages += await erase_rests(scope, user_id)
             for id in await _without_session(scope, user_id):
                 beside += await erase_left(scope, id)
@@ -120,8 +126,9 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
                     emptied[id] = False
                     damaged.append(f"run {id!r} was not erased: {problem}")
             beside += await owned.of_owner(user_id)
-            sessions += len(found)
+            sessions += len(found) - len(kept.intersection(found))
         memories = tuple(dict.fromkeys(id for one in cleared for id in one.memories))
+        damaged += dict.fromkeys(one for some in cleared for one in some.unread)
         told = ErasedPerson(
             sessions=sessions,
             messages=messages,
@@ -133,7 +140,7 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
             by=by,
             reason=reason,
             at=moment(at),
-            pending="; ".join([*damaged[:TOLD], *(["..."] if damaged[TOLD:] else [])]) or None,
+            pending=briefly(damaged),
         )
         # One note for all of it: two who make this at once under one id are one.
         writes, answer = noted(scope, at, told)
@@ -150,8 +157,8 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
 
 
 async def _sessions(scope: Scope, user_id: str) -> list[str]:
-    """Return the sessions that say they are this user's."""
-    return [one.key.id for one in await _all(scope, Scan(scope.space, SESSION, {OWNER: user_id}, limit=PAGE))]
+    """Return the sessions that say they are this user's, also those that cannot be read."""
+    return await scope.ids(Scan(scope.space, SESSION, {OWNER: user_id}, limit=PAGE))
 
 
 async def _without_session(scope: Scope, user_id: str) -> list[str]:

@@ -12,16 +12,16 @@ step owes the store's files a cleaning (`operations.erasing_step`); the last com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.codec import Json, encode, pack
-from strongroom.errors import InvalidInput, NotFound
+from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.folding import folded
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
 from strongroom.scope import Scope
@@ -33,15 +33,19 @@ from strongroom.services.memories.vectors import Vectors
 from strongroom.store import Append, Document, Expect, Get, Key, Put, Range, Receipt, Scan, Write, require_name
 from strongroom.values import moment
 
+T = TypeVar("T")
+
 GONE = "(erased)"
 PAGE = 100
 NOTED = 1000  # ids in one entry of the log
+TOLD = 10  # damaged documents that a receipt speaks of
 
 
 class Target(Struct, frozen=True):
     """What is to be erased: one memory and its lineage, all of an owner, or all that cites a source.
 
-    A source is cited by whoever spells it alike; an `exact` one only by its very letters.
+    A source is cited by whoever spells it alike; an `exact` one only by its very letters, and one that has parts also
+    by whoever cites a part: `parts`, a `#` and whatever follows.
     """
 
     memory_id: str | None = None
@@ -49,6 +53,7 @@ class Target(Struct, frozen=True):
     project_id: str | None = None
     source_ref: str | None = None
     exact: bool = False
+    parts: str | None = None
 
     def __post_init__(self) -> None:
         named = [name for name, value in self.named.items() if value is not None]
@@ -88,6 +93,7 @@ class Targets:
         self.targets = targets
         self._owners = [one for one in targets if one.source_ref is None]
         self._exact = {one.source_ref for one in targets if one.exact}
+        self._parts = {one.parts for one in targets if one.parts is not None}
         self._folded = {folded(one.source_ref) for one in targets if one.source_ref is not None and not one.exact}
 
     def include(self, said: Memory | Request) -> bool:
@@ -96,7 +102,9 @@ class Targets:
 
     def cited(self, refs: Sequence[str]) -> bool:
         """Tell whether one of these sources is to be erased."""
-        return not self._exact.isdisjoint(refs) or bool(self._folded and not self._folded.isdisjoint(map(folded, refs)))
+        if not self._exact.isdisjoint(refs) or (self._folded and not self._folded.isdisjoint(map(folded, refs))):
+            return True
+        return bool(self._parts) and any(ref.partition("#")[0] in self._parts for ref in refs if "#" in ref)
 
     def scans(self, space: str) -> Iterator[Scan]:
         """Give what finds the memories of these owners and sources. The tag of an owner is that of a user *in* a
@@ -109,11 +117,13 @@ class Targets:
 
 
 class Cleared(Struct, frozen=True):
-    """What was taken away: which memories, which derived from them stay, and how many batches spoke of them."""
+    """What was taken away: which memories, which derived from them stay, and how many batches spoke of them. `unread`
+    says what is damaged and stays: nobody knows what it is about."""
 
     memories: tuple[str, ...]
     derived: tuple[str, ...]
     batches: int
+    unread: tuple[str, ...] = ()
 
 
 class Erasure:
@@ -131,7 +141,13 @@ class Erasure:
             at = scope.clock()
             gone = await self.clear([target], derived, by)
             told = Erased(
-                memories=gone.memories, derived=gone.derived, batches=gone.batches, by=by, reason=reason, at=moment(at)
+                memories=gone.memories,
+                derived=gone.derived,
+                batches=gone.batches,
+                by=by,
+                reason=reason,
+                at=moment(at),
+                pending=briefly(gone.unread),
             )
             writes, answer = noted(scope, at, told)
             return Plan((), writes, lambda receipt: _told(told, receipt.pending), answer)
@@ -144,46 +160,65 @@ class Erasure:
 
     async def clear(self, targets: Sequence[Target], derived: bool, by: str) -> Cleared:
         """Take away what is to be erased. Doing so again does nothing more; whoever calls notes that it was done."""
-        wanted, batches = Targets(targets), 0
+        wanted, batches, unread = Targets(targets), 0, dict[str, str]()
         chosen, named = dict[str, bool](), dict[str, None]()
         looked = False
         while True:
-            found, left = await self._chosen(wanted, derived)
+            found, left = await self._chosen(wanted, derived, unread)
             rest = [id for id, erased in found.items() if not erased]
             if looked and not rest:
                 break
             looked = True
             chosen |= found
             named |= left
-            batches += await self._batches(wanted, chosen.keys(), derived, by)
+            batches += await self._batches(wanted, chosen.keys(), derived, by, unread)
             rest.reverse()  # what was derived before what it was derived from, by which it is found
             for ids in [rest[n : n + PAGE] for n in range(0, len(rest), PAGE)]:
                 await self._memories(ids, by)
         await self._revocations([target for target in targets if target.source_ref is not None])
-        return Cleared(tuple(chosen), tuple(id for id in named if id not in chosen), batches)
+        return Cleared(tuple(chosen), tuple(id for id in named if id not in chosen), batches, tuple(unread.values()))
 
-    async def _chosen(self, wanted: Targets, derived: bool) -> tuple[dict[str, bool], dict[str, None]]:
+    async def _all(self, scan: Scan, type: type[T], unread: dict[str, str]) -> AsyncIterator[list[tuple[Document, T]]]:
+        """Give all that a scan finds, a page at a time, and note what cannot be read of it."""
+
+        def note(damage: Damaged) -> None:
+            unread[f"{scan.kind} {damage.id}"] = (
+                f"{damage}; whether it is to be erased is not known, so it is still there"
+            )
+
+        async for page in self._scope.pages(scan, note):
+            held = list[tuple[Document, T]]()
+            for document in page:
+                try:
+                    held.append((document, load(document, type)))
+                except Damaged as damage:
+                    note(damage)
+            yield held
+
+    async def _chosen(
+        self, wanted: Targets, derived: bool, unread: dict[str, str]
+    ) -> tuple[dict[str, bool], dict[str, None]]:
         """Return the memories to erase, each with whether it is so already, and those derived from them that stay."""
         chosen: dict[str, bool] = {}
         for target in wanted.targets:
             if target.memory_id is not None:
                 chosen |= await self._lineage(target.memory_id)
         for scan in wanted.scans(self._scope.space):
-            async for page in self._scope.pages(scan):
-                for memory in [load(document, Memory) for document in page]:
+            async for page in self._all(scan, Memory, unread):
+                for _, memory in page:
                     if wanted.include(memory):
                         chosen[memory.id] = memory.status == "erased"
         named: dict[str, None] = {}
         waiting = list(chosen)
         while waiting:
             cited = Scan(self._scope.space, keys.MEMORY, {keys.source_tag(waiting.pop()): "1"}, limit=PAGE)
-            async for page in self._scope.pages(cited):
-                new = [document for document in page if document.key.id not in chosen and document.key.id not in named]
-                waiting += [document.key.id for document in new]
+            async for page in self._all(cited, Memory, unread):
+                new = [memory for _, memory in page if memory.id not in chosen and memory.id not in named]
+                waiting += [memory.id for memory in new]
                 if derived:
-                    chosen |= {document.key.id: load(document, Memory).status == "erased" for document in new}
+                    chosen |= {memory.id: memory.status == "erased" for memory in new}
                 else:
-                    named |= dict.fromkeys(document.key.id for document in new)
+                    named |= dict.fromkeys(memory.id for memory in new)
         return chosen, named
 
     async def _lineage(self, memory_id: str) -> dict[str, bool]:
@@ -222,15 +257,15 @@ class Erasure:
 
         await erasing_step(self._scope, log, attempt)
 
-    async def _batches(self, wanted: Targets, ids: Set[str], derived: bool, by: str) -> int:
+    async def _batches(self, wanted: Targets, ids: Set[str], derived: bool, by: str, unread: dict[str, str]) -> int:
         """Take what is erased out of every batch that speaks of it. Return how many did."""
 
         def about(proposal: Proposal) -> bool:
             return _about(proposal, wanted, ids, derived)
 
         count = 0
-        async for page in self._scope.pages(Scan(self._scope.space, keys.BATCH, limit=PAGE)):
-            held = [document.key for document in page if any(map(about, load(document, Batch).proposals))]
+        async for page in self._all(Scan(self._scope.space, keys.BATCH, limit=PAGE), Batch, unread):
+            held = [document.key for document, batch in page if any(map(about, batch.proposals))]
             count += len(held)
 
             async def attempt(held: Sequence[Key] = held) -> Plan[None]:
@@ -397,5 +432,11 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
     return [ids[start : start + NOTED] for start in range(0, max(len(ids), 1), NOTED)]
 
 
+def briefly(said: Sequence[str]) -> str | None:
+    """Return so much of what there is to say as a receipt, which is bounded, has room for."""
+    return "; ".join([*said[:TOLD], *([f"and {len(said) - TOLD} more"] if said[TOLD:] else [])]) or None
+
+
 def _told(told: Erased, pending: str | None) -> Erased:
-    return replace(told, complete=pending is None, pending=pending)
+    waits = "; ".join(filter(None, (told.pending, pending)))
+    return replace(told, complete=not waits, pending=waits or None)

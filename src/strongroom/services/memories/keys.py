@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode, pack
+from strongroom.errors import Damaged
 from strongroom.folding import folded
 from strongroom.services.memories import screening
 from strongroom.services.memories.values import Batch, Memory, Request
@@ -102,7 +103,11 @@ def can_be_id(source_ref: str) -> bool:
 
 
 def load(document: Document, type: type[T]) -> T:
-    return msgspec.json.decode(document.value, type=type)
+    try:
+        return msgspec.json.decode(document.value, type=type)
+    except msgspec.DecodeError as problem:
+        what = f"{document.key.kind.replace('_', ' ')} {document.key.id!r}"
+        raise Damaged(f"the document of {what} is not one: {problem}", reason="corrupt", id=document.key.id) from None
 
 
 def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:

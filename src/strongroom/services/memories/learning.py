@@ -83,7 +83,12 @@ def session_source(session_id: str) -> str:
 
 def message_source(session_id: str, message_id: str) -> str:
     """Return what a memory cites that was learnt from a message."""
-    return f"message:{session_id.replace('%', '%25').replace('#', '%23')}#{message_id}"
+    return f"{messages_source(session_id)}#{message_id}"
+
+
+def messages_source(session_id: str) -> str:
+    """Return what the sources of all messages of a session begin with, up to the #."""
+    return f"message:{session_id.replace('%', '%25').replace('#', '%23')}"
 
 
 class Learning:

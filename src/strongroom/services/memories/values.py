@@ -81,7 +81,7 @@ class MemoryRequest(_Needed, total=False):
     >>> ctx = strongroom.open("memory://")
     >>> request: strongroom.MemoryRequest = {
     ...     "op": "add", "type": "fact", "scope": "user", "user_id": "ana", "content": "lives in Rome",
-    ...     "rationale": "she said so", "confidence": 0.9, "source_refs": ["chat-7#12"],
+    ...     "rationale": "she said so", "confidence": 0.9, "source_refs": ["message:chat-7#12"],
     ... }
     >>> ctx.memories.propose(request, proposer="agent-7").status
     'pending'
@@ -302,7 +302,8 @@ class Revoked(Struct, frozen=True, kw_only=True):
 
 class Erased(Struct, frozen=True, kw_only=True):
     """What was erased: the ids of memories, and how many batches spoke of them. `derived` are memories made from those
-    that are still there. Until it is `complete`, `pending` says why bytes may still lie in the store's files.
+    that are still there. Until it is `complete`, `pending` says why bytes may still lie in the store's files, and what
+    is damaged, so that nobody knows whether it is about them.
     """
 
     memories: tuple[str, ...]

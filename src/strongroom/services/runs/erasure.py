@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import encode
-from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
 from strongroom.scope import Scope
 from strongroom.services.owning import OWNER, unnamed
@@ -91,20 +91,9 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
 
 async def of_owner(scope: Scope, user_id: str) -> list[str]:
     """Return the runs of a user, also those that were erased, and those that cannot be read."""
-    found = list[str]()
-    for owner in dict.fromkeys((user_id, unnamed(user_id))):
-        scan: Scan | None = Scan(scope.space, KIND, {OWNER: owner}, limit=PAGE)
-        while scan is not None:
-            try:
-                ids, after, bad = await scope.listed(scan, lambda document: document.key.id)
-            except BudgetExceeded:  # they are large
-                if scan.limit == 1:
-                    raise
-                scan = msgspec.structs.replace(scan, limit=max(1, scan.limit // 4))
-                continue
-            found += [*ids, *bad]
-            scan = None if after is None else msgspec.structs.replace(scan, after=after)
-    return found
+    owners = dict.fromkeys((user_id, unnamed(user_id)))
+    scans = [Scan(scope.space, KIND, {OWNER: owner}, limit=PAGE) for owner in owners]
+    return [id for scan in scans for id in await scope.ids(scan)]
 
 
 async def empty(scope: Scope, run_id: str, user_id: str, *, reason: str, actor: str) -> bool:

@@ -226,6 +226,27 @@ async def remove(scope: Scope, session_id: str) -> int:
     return messages
 
 
+async def erase_said(scope: Scope, session_id: str) -> int:
+    """Erase what was said in a session whose document is damaged, and what was made of it; return how many messages.
+
+    The document stays as it is: nobody knows what it says, but nobody can open the session by it either.
+    """
+    stream = scope.key(MESSAGE, session_id)
+    await Taking(scope, stream).of_session(session_id)
+
+    async def attempt() -> Plan[tuple[int, bool]]:
+        end = await scope.get(Range(stream, 0, 0))
+        stop = min(end.first + writes.DELETED_AT_ONCE, end.length)
+        made = [Delete(scope.key(kind, session_id)) for kind in writes.SIDES]
+        return Plan((), [Truncate(stream, stop), *made], lambda _: (stop - end.first, stop == end.length))
+
+    messages, done = 0, False
+    while not done:
+        some, done = await erasing_step(scope, stream, attempt)
+        messages += some
+    return messages
+
+
 async def erasing(view: View, message_ids: Sequence[str], before: str | None) -> Decision:
     """Decide what to write so that nothing is left of messages, visible or not.
 
