@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -189,3 +189,50 @@ async def test_what_is_of_the_day_that_is_asked_for_is_found_farther_away_than_n
         await known(ctx, *[mcr(f"{text} {month}", source_refs=[f"s:{month}"], happened_at=day) for text in told])
     found = await contents(ctx, "the summer of 4 May 2023", k=12)
     assert "Nothing new. 5" in found and "Nothing new. 3" not in found
+
+
+def diary(days: int, **more: Any) -> list[Any]:
+    """One memory a day from the first of May 2023, told in another order."""
+    first = datetime(2023, 5, 1, 10, tzinfo=UTC)
+    return [
+        mcr(f"entry{n}", happened_at=first + timedelta(n), **more)
+        for n in sorted(range(days), key=lambda n: n * 7 % 10)
+    ]
+
+
+@pytest.mark.parametrize("asked", ["4 May 2023", "May 4th", "on the 4th of May, 2023"])
+@pytest.mark.parametrize("source_refs", [[], ["s:diary"]])
+async def test_a_day_that_is_named_is_found_without_a_word_in_common(ctx: Any, asked: str, source_refs: Any) -> None:
+    await known(ctx, *diary(60, source_refs=source_refs))
+    found = await ctx.memories.search(f"What happened {asked}?", 4)
+    assert {hit.memory.content for hit in found} == {"entry3", "entry4", "entry5", "entry6"}
+    assert found[0].memory.content == "entry3" and "of that time (1.0)" in found[0].why
+
+
+async def test_a_month_that_is_named_is_found_without_a_word_in_common(ctx: Any) -> None:
+    await known(ctx, *diary(60))
+    assert set(await contents(ctx, "What happened in June 2023?", k=50)) == {f"entry{n}" for n in range(31, 60)}
+
+
+async def test_a_day_of_which_nothing_is_known_finds_nothing(ctx: Any) -> None:
+    await known(ctx, *diary(10))
+    for asked in ("on 4 March 2023", "on 31 June 2023", "in December 2023", "in 2023"):
+        assert await contents(ctx, f"What happened {asked}?") == []
+
+
+async def test_a_day_is_looked_for_among_what_the_caller_may_see(ctx: Any) -> None:
+    await known(ctx, *diary(5, scope="user", user_id="u1"))
+    await known(ctx, *diary(5, scope="user", user_id="u2", tags=["home"]))
+    asked = "What happened on 4 May 2023?"
+    assert await contents(ctx, asked) == []
+    assert {hit.memory.user_id for hit in await ctx.memories.search(asked, user_id="u1")} == {"u1"}
+    assert await contents(ctx, asked, user_id="u1", tags=["home"]) == []
+    assert await contents(ctx, asked, user_id="u2", tags=["home"]) == ["entry3", "entry4"]
+
+
+@pytest.mark.parametrize("way", ["delete", "erase"])
+async def test_what_is_gone_is_not_found_by_its_day(ctx: Any, way: str) -> None:
+    committed = await known(ctx, mcr("entry", happened_at=datetime(2023, 5, 4, tzinfo=UTC)))
+    assert await contents(ctx, "What happened on 4 May 2023?") == ["entry"]
+    await getattr(ctx.memories, way)(memory_id=committed.memory_ids[0])
+    assert await contents(ctx, "What happened on 4 May 2023?") == []

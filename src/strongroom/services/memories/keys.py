@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import TypeVar
@@ -64,6 +65,14 @@ def source_tag(source_ref: str) -> str:
 
 def free_tag(tag: str) -> str:
     return "tag:" + digest(tag)[:32]
+
+
+def day_tag(at: date) -> dict[str, str]:
+    return {"day": f"{at.year:04}-{at.month:02}-{at.day:02}"}
+
+
+def month_tag(at: date) -> dict[str, str]:
+    return {"month": f"{at.year:04}-{at.month:02}"}
 
 
 def session_tag(session_id: str) -> str:
@@ -123,7 +132,7 @@ def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:
     if memory.status != "active":
         return Put(key, pack(memory), tags)
     says = known or said(memory)
-    tags[CONTENT] = says.claim
+    tags |= {CONTENT: says.claim, **day_tag(memory.told_at), **month_tag(memory.told_at)}
     return Put(key, pack(memory), tags, says.text)
 
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 
 import strongroom.retrieval as retrieval
-from strongroom.dates import Day
 from strongroom.queries import Asked
 from strongroom.retrieval import AROUND, Position, Text
 from strongroom.services.memories import keys, screening
+from strongroom.services.memories.days import day_of
 from strongroom.services.memories.values import Hit, Memory
 from strongroom.stemming import words
 
@@ -43,14 +43,22 @@ def about(asked: Asked, query: str, found: Candidates) -> str:
     return retrieval.without_names(asked, texts) if any(text.speaker for text in texts) else query
 
 
-def rows(asked: Asked, total: int, counts: Mapping[str, int], found: Candidates, near: Nearest) -> list[SourceRow]:
-    """Return the rows that are worth reading: those of the best candidates by words, and by meaning."""
+def rows(
+    asked: Asked,
+    total: int,
+    counts: Mapping[str, int],
+    found: Candidates,
+    near: Nearest,
+    of_that_day: Sequence[Memory] = (),
+) -> list[SourceRow]:
+    """Return the rows that are worth reading: those of the best candidates by words, by meaning, and by their day."""
     cited = {id: memory for id, memory in found.items() if memory.source_refs}
     texts: dict[Position, Text] = {(id, 0): _text(memory, asked) for id, memory in sorted(cited.items())}
     by_words = [found[id] for id, _ in retrieval.promising(asked, texts, total, counts, AROUND)]
     by_meaning = [near[id][0] for id in sorted(near, key=lambda id: (-near[id][1], id))[:AROUND]]
-    both = (memory for memory in chain.from_iterable(zip_longest(by_words, by_meaning)) if memory is not None)
-    return [row for row in dict.fromkeys(map(row_of, both)) if row is not None][:MOST_ROWS]
+    best = chain.from_iterable(zip_longest(by_words, by_meaning, of_that_day))
+    rows = dict.fromkeys(row_of(memory) for memory in best if memory is not None)
+    return [row for row in rows if row is not None][:MOST_ROWS]
 
 
 def ranked(
@@ -88,7 +96,5 @@ def ranked(
 def _text(memory: Memory, asked: Asked) -> Text:
     content = screening.plain(memory.content)
     speaker, said = retrieval.spoken(content)
-    at = memory.told_at
     # A name before the text stays one of its words: here it is the content, and not a note about it.
-    day = Day(at.year, at.month, at.day) if asked.day is not None else None
-    return Text(said, words(content), speaker, day=day)
+    return Text(said, words(content), speaker, day=day_of(memory) if asked.day is not None else None)

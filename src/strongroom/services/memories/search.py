@@ -26,6 +26,7 @@ from strongroom.retrieval import RERANKED, Reranker, judged
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, ranking, screening
 from strongroom.services.memories.conditions import Test, condition
+from strongroom.services.memories.days import of_that_day
 from strongroom.services.memories.decisions import expired
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.ranking import LONGEST_ROW, SourceRow, row_of
@@ -203,8 +204,10 @@ class Search:
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
         size = sum(len(memory.content) for memory in found.values())
-        rows = await self._scope.compute(size, lambda: ranking.rows(asked, total, counts, found, near))
+        that_day = await self._of_that_day(asked, lens) if mode != "vector" else []
+        rows = await self._scope.compute(size, lambda: ranking.rows(asked, total, counts, found, near, that_day))
         beside = await self._beside(rows, lens)
+        found |= {memory.id: memory for memory in that_day}
         hits = await self._scope.compute(size, lambda: ranking.ranked(asked, total, counts, found, near, beside))
         if recent is not None:
             days, now = recent[0], recent[1] or moment(self._scope.clock())
@@ -263,6 +266,13 @@ class Search:
             if len(kept) >= 2 * k or len(near) < limit or limit >= MOST_CANDIDATES:
                 return kept
             limit *= 4
+
+    async def _of_that_day(self, asked: Asked, lens: Lens) -> list[Memory]:
+        if asked.day is None:
+            return []
+        now = moment(self._scope.clock())
+        found = await of_that_day(self._scope, asked.day, [lens.carried(owner) for owner in lens.owners()])
+        return [memory for memory in found if lens.shows(memory, now)]
 
     async def _beside(self, rows: Sequence[SourceRow], lens: Lens) -> list[list[Memory]]:
         """Read what the same owners know from the same sources, in the order in which it became known."""
