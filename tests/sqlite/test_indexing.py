@@ -54,9 +54,20 @@ def test_the_same_tag_of_another_space_or_kind_is_another_word_of_the_index(othe
     assert search.narrowing(other) != search.narrowing(Find("s", "k", (), tags={"owner": "ana"}))
 
 
-def test_a_search_of_one_stream_costs_the_same_however_many_others_wait_for_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("find", "space", "kind"),
+    [
+        (Find("s", "k", ("apple",), id="one"), "s", "k"),
+        (Find("s", "k", ("apple",)), "t", "k"),
+        (Find("s", "k", ("apple",)), "s", "l"),
+    ],
+    ids=["of one stream", "of one space", "of one kind"],
+)
+def test_a_search_costs_the_same_however_many_others_wait_for_one(
+    tmp_path: Path, find: Find, space: str, kind: str
+) -> None:
     def steps() -> int:
-        """Return how many instructions SQLite takes to know that the stream is behind no more."""
+        """Return how many instructions SQLite takes to know that nothing of it is behind."""
         taken = 0
 
         def step() -> bool:
@@ -66,13 +77,13 @@ def test_a_search_of_one_stream_costs_the_same_however_many_others_wait_for_one(
 
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as con:
             con.set_progress_handler(step, 1)
-            assert not search.is_behind(con, Find("s", "k", ("apple",), id="one"))
+            assert not search.is_behind(con, find)
         return taken
 
     with SqliteStore(tmp_path / "a.db") as store:
         store.commit(append(0))
-        store.search(Find("s", "k", ("apple",), id="one"))
-        others = [Key("s", "k", f"other{number}") for number in range(MOST - 1)]
+        store.search(find)
+        others = [Key(space, kind, f"other{number}") for number in range(MOST - 1)]
         store.commit(Commit(new_id(), (), (Append(others[0], (Entry("note", BODY, text="pear"),)),)))
         few = steps()
         for other in others[1:]:
@@ -184,3 +195,11 @@ def test_a_list_that_is_damaged_costs_no_commit(tmp_path: Path) -> None:
         assert store.commit(append(MOST, 2 * MOST)).versions
         with pytest.raises(strongroom.Damaged):
             found(store, "apple")
+
+
+def test_something_listed_where_no_search_looks_is_told_by_a_check(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.commit(append(0))
+        with closing(apsw.Connection(str(store.path))) as con:
+            con.execute("UPDATE unindexed SET place = place + 1")
+        assert [problem for problem in store.check().problems if "no search of k in 's' looks" in problem]

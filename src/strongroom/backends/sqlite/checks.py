@@ -19,7 +19,16 @@ from strongroom.backends.memory import link
 from strongroom.backends.sqlite.erasure import pending
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS
 from strongroom.backends.sqlite.receipts import unsealed
-from strongroom.backends.sqlite.rows import MASK, RECORD_COLUMNS, checksum, label, record_sum, stored_key, tags_of
+from strongroom.backends.sqlite.rows import (
+    MASK,
+    RECORD_COLUMNS,
+    checksum,
+    label,
+    place_of,
+    record_sum,
+    stored_key,
+    tags_of,
+)
 from strongroom.backends.sqlite.schema import INDEX_BITS, differences
 from strongroom.backends.sqlite.search import require_start, terms
 from strongroom.errors import Damaged
@@ -36,6 +45,7 @@ _SIZES = """
 SELECT (SELECT count(*) FROM head INDEXED BY head_by_name WHERE space >= ''),
        (SELECT count(*) FROM head INDEXED BY head_by_order WHERE space >= '' AND stream = 0 AND alive = 1),
        (SELECT count(*) FROM tag), (SELECT count(*) FROM record)"""
+_UNINDEXED = "SELECT place, ref, start, space, kind FROM unindexed LEFT JOIN head USING (ref)"
 _STRAY = """
 SELECT 'carrier', ref FROM carrier WHERE ref NOT IN (SELECT ref FROM head WHERE stream = 1) UNION ALL
 SELECT 'unindexed', ref FROM unindexed WHERE ref NOT IN (SELECT ref FROM head)"""
@@ -130,10 +140,12 @@ def _walk(con: apsw.Connection, counts: dict[str, int]) -> Iterator[str]:
         yield f"database: {name} is not defined as it was made"
     written = _Words()
     behind: dict[int, int] = {}
-    missing: list[Any] = con.execute("SELECT ref, start FROM unindexed").fetchall()
-    for ref, start in missing:
+    missing: list[Any] = con.execute(_UNINDEXED).fetchall()
+    for place, ref, start, space, kind in missing:
         try:
             behind[ref] = require_start(start)
+            if space is not None and place != place_of(space, kind):
+                yield f"database: unindexed lists {ref} where no search of {kind} in {space!r} looks"
         except Damaged as damage:
             yield f"database: {damage}"
     tags = 0

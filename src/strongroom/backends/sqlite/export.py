@@ -18,6 +18,7 @@ from strongroom.backends.sqlite.rows import (
     RECORD_COLUMNS,
     checksum,
     label,
+    place_of,
     record_sum,
     require_sound,
     stored_key,
@@ -32,6 +33,9 @@ from strongroom.store import ExportItem, ExportPage
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 _HEADS = "ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum"
+
+
+_LATER = "INSERT OR IGNORE INTO unindexed (place, ref, start) VALUES (?, ?, ?)"
 
 
 def unload(con: apsw.Connection, after: str | None, limit: int) -> ExportPage:
@@ -89,13 +93,13 @@ def load(con: apsw.Connection, items: Sequence[ExportItem]) -> None:
             carried = label(key.space, key.kind, name, word)
             con.execute("INSERT OR IGNORE INTO tag (label, ref) VALUES (?, ?)", (carried, ref))
         if item.text is not None:
-            con.execute("INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, 0)", (ref,))
+            con.execute(_LATER, (place_of(key.space, key.kind), ref, 0))
         _load_records(con, ref, item)
 
 
 def _load_records(con: apsw.Connection, ref: int, item: ExportItem) -> None:
     if any(record.text is not None for record in item.records):
-        con.execute("INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)", (ref, item.records[0].index))
+        con.execute(_LATER, (place_of(item.key.space, item.key.kind), ref, item.records[0].index))
     for record in item.records:
         body = None if record.body is None else bytes(record.body)
         row = (

@@ -198,6 +198,12 @@ def label(space: str, kind: str, name: str, value: str) -> bytes:
     return blake2b(f"{space}\0{kind}\0{name}\0{value}".encode(), digest_size=16).digest()
 
 
+@lru_cache(4096)
+def place_of(space: str, kind: str) -> int:
+    """Return the number that stands for a space and a kind in it."""
+    return int.from_bytes(blake2b(f"{space}\0{kind}".encode(), digest_size=8).digest(), signed=True)
+
+
 def tags_of(stored: bytes | None) -> dict[str, str]:
     """Return a document's tags from the column of its row."""
     return _tags.decode(stored) if stored else {}

@@ -66,9 +66,11 @@ CREATE VIRTUAL TABLE word USING fts5 (   -- rowid: a record's pos, or a document
 );
 
 CREATE TABLE unindexed (               -- what `word` does not know yet
-    ref   INTEGER PRIMARY KEY,         -- head.ref
-    start INTEGER NOT NULL             -- stream: the first index not in `word`; document: 0
-) STRICT;
+    place INTEGER NOT NULL,            -- its space and kind, see rows.py
+    ref   INTEGER NOT NULL,            -- head.ref
+    start INTEGER NOT NULL,            -- stream: the first index not in `word`; document: 0
+    PRIMARY KEY (place, ref)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE receipt (                 -- what makes a repeated commit safe
     space    TEXT NOT NULL,

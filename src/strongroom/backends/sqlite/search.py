@@ -27,6 +27,7 @@ from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
     MASK,
     RECORD_COLUMNS,
+    place_of,
     require_sound,
     stored_key,
     tags_of,
@@ -46,21 +47,23 @@ MOST_BEHIND = 10_000  # texts that may wait for a search: a fifth of a second
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 # From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
-# through every document of a kind for each one that is missing.
+# through every document of a kind for each one that is missing. The list of others is none of a search's business.
 _MISSING = """
 SELECT u.start, h.space, h.kind, h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"""
 _BEHIND = f"{_MISSING} FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref"
-_BEHIND_IN = f"{_BEHIND} WHERE h.space = ?1 AND h.kind = ?2 LIMIT ?4"
+_BEHIND_IN = f"{_BEHIND} WHERE u.place = ? AND h.space = ? AND h.kind = ? LIMIT ?"
 _BEHIND_ANYWHERE = f"{_BEHIND} LIMIT ?"
 # Only of what has one name it is quicker to ask whether it is on the list.
 _BEHIND_OF = f"""{_MISSING} FROM head AS h CROSS JOIN unindexed AS u ON u.ref = h.ref
-WHERE h.space = ?1 AND h.kind = ?2 AND h.id = ?3 LIMIT ?4"""
+WHERE u.place = ? AND h.space = ? AND h.kind = ? AND h.id = ? LIMIT ?"""
 # A document is one text; a stream has the records from `start` to its end.
 _HOW_MANY = f"""
 SELECT sum(coalesce((SELECT max(pos) & {MASK} FROM record
   WHERE pos >= u.ref << {INDEX_BITS} AND pos < (u.ref + 1) << {INDEX_BITS}) + 1 - u.start, 1))
 FROM (SELECT ref, start FROM unindexed LIMIT ?) AS u"""
 _TEXTS = "SELECT pos, text FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?"
+_KNOWN = "DELETE FROM unindexed WHERE place = ? AND ref = ?"
+_KNOWN_UNTIL = "UPDATE unindexed SET start = ? WHERE place = ? AND ref = ?"
 _ADD = "INSERT INTO word (rowid, text) VALUES (?, ?)"
 _SECURE = "INSERT INTO word (word, rank) VALUES ('secure-delete', ?)"
 _REMOVE = "INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)"
@@ -84,8 +87,10 @@ def catch_up(con: apsw.Connection, find: Find) -> None:
 
 def _missing(con: apsw.Connection, find: Find, most: int) -> list[Any]:
     """Return what a search could ask for and the index lacks: where from, and the row of `head`."""
-    where = _BEHIND_IN if find.id is None else _BEHIND_OF
-    return con.execute(where, (find.space, find.kind, find.id, most)).fetchall()
+    there = (place_of(find.space, find.kind), find.space, find.kind)
+    if find.id is None:
+        return con.execute(_BEHIND_IN, (*there, most)).fetchall()
+    return con.execute(_BEHIND_OF, (*there, find.id, most)).fetchall()
 
 
 def catch_up_anywhere(con: apsw.Connection) -> int:
@@ -123,9 +128,10 @@ def _index_stream(con: apsw.Connection, key: Key, ref: int, start: int, most: in
         if text is not None:
             con.execute(_ADD, (pos, _row_text(text, markers)))
     if len(rows) < most:
-        con.execute("DELETE FROM unindexed WHERE ref = ?", (ref,))
+        con.execute(_KNOWN, (place_of(key.space, key.kind), ref))
     else:
-        con.execute("UPDATE unindexed SET start = ? WHERE ref = ?", ((rows[-1][0] & MASK) + 1, ref))
+        known = (rows[-1][0] & MASK) + 1
+        con.execute(_KNOWN_UNTIL, (known, place_of(key.space, key.kind), ref))
     return max(len(rows), 1)
 
 
@@ -134,13 +140,13 @@ def _index_document(con: apsw.Connection, key: Key, ref: int) -> int:
     if row is not None and row[0] is not None:
         text, tags = row
         con.execute(_ADD, (ref, _row_text(text, " ".join(_markers(key, tags_of(tags))))))
-    con.execute("DELETE FROM unindexed WHERE ref = ?", (ref,))
+    con.execute(_KNOWN, (place_of(key.space, key.kind), ref))
     return 1
 
 
 def unindex_document(con: apsw.Connection, key: Key, ref: int, text: str, tags: dict[str, str], erase: bool) -> bool:
     """Take a document's words out of the index, or off the list of what it lacks; otherwise like `unindex_records`."""
-    con.execute("DELETE FROM unindexed WHERE ref = ?", (ref,))
+    con.execute(_KNOWN, (place_of(key.space, key.kind), ref))
     if con.changes():
         return False
     _remove(con, [(ref, _row_text(text, " ".join(_markers(key, tags))))], erase)
@@ -153,7 +159,8 @@ def unindex_records(con: apsw.Connection, key: Key, ref: int, start: int, stop: 
 
     FTS5 only notes a removal and tidies up later. Its secure-delete removes at once, and costs a hundred times more.
     """
-    behind: Any = con.execute("SELECT start FROM unindexed WHERE ref = ?", (ref,)).fetchone()
+    waiting = (place_of(key.space, key.kind), ref)
+    behind: Any = con.execute("SELECT start FROM unindexed WHERE place = ? AND ref = ?", waiting).fetchone()
     indexed = MASK if behind is None else require_start(behind[0])
     base = ref << INDEX_BITS
     markers = " ".join(_markers(key, {}))

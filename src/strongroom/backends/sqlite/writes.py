@@ -20,6 +20,7 @@ from strongroom.backends.sqlite.rows import (
     MASK,
     checksum,
     label,
+    place_of,
     record_sum,
     require_sound,
     stored_key,
@@ -63,7 +64,7 @@ _NEW_TAG = "INSERT INTO tag (label, ref) VALUES (?, ?)"
 _HOLDERS = f"""
 SELECT wanted.label, head.id, {HEAD_COLUMNS}
 FROM (SELECT unhex(value) AS label FROM json_each(?)) AS wanted JOIN tag USING (label) JOIN head USING (ref)"""
-_LATER = "INSERT OR IGNORE INTO unindexed (ref, start) VALUES (?, ?)"
+_LATER = "INSERT OR IGNORE INTO unindexed (place, ref, start) VALUES (?, ?, ?)"
 _ADD = """
 INSERT INTO record (pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -227,7 +228,7 @@ class Writer:
         if tags != old_tags:
             self._retag(write.key, state.ref, tags_of(old_tags), write.tags)
         if write.text is not None and (write.text != old_text or tags != old_tags):
-            self._texts.append((state.ref, 0))
+            self._texts.append((place_of(write.key.space, write.key.kind), state.ref, 0))
             self.texts += 1
         return state.version
 
@@ -244,7 +245,7 @@ class Writer:
         for pos, entry in enumerate(write.entries, start):
             text, commitment = entry.text, entry.commitment
             if text is not None and not state.unindexed:
-                self.execute(_LATER, (state.ref, pos & MASK))
+                self.execute(_LATER, (place_of(write.key.space, write.key.kind), state.ref, pos & MASK))
                 state.unindexed = True
             if commitment is not None:
                 state.chain = link(state.chain, commitment)
