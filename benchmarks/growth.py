@@ -85,14 +85,15 @@ def _update(run: Any) -> None:
 
 
 def memories(path: Path) -> Rows:
-    """One owner has ten of them, others the rest: a file for each size, whose index holds no others."""
+    """One owner has ten of them, as far apart as can be, others the rest: a file for each size, whose index holds no
+    others."""
     opened: dict[int, Any] = {}
 
     def fill(ctx: Any, size: int, late: Callable[[], bool]) -> bool:
         opened[size] = strongroom.open(path.with_suffix(f".{size}"), durability="relaxed")
         kept = opened[size].memories
         for start in range(0, size, 100):
-            requests = [request(number, number < OWN) for number in range(start, start + 100)]
+            requests = [request(number, number % (size // OWN) == 0) for number in range(start, start + 100)]
             kept.commit(kept.propose(requests, proposer="a").id, reviewer="b")
             if late():
                 return False

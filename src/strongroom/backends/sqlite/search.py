@@ -42,6 +42,9 @@ from strongroom.store import Document, Find, Found, Key, Match, room_for
 
 STEP = 2_000  # how many records one catching-up transaction indexes, so that writers wait for moments only
 SHORT_STEP = 500  # the same for one that somebody's commit has to wait for
+# So many places are read and looked at one by one: an owner of a few memories among those of many others. For each word
+# the index would leap to each of them, past all that others have of it, in each of its parts.
+FEW = 16
 MOST_BEHIND = 10_000  # texts that may wait for a search: a fifth of a second
 
 
@@ -194,7 +197,11 @@ def search(con: apsw.Connection, find: Find) -> Found:
         low, high = (head[0] << INDEX_BITS, (head[0] + 1) << INDEX_BITS) if head[1] else (head[0], head[0] + 1)
     scope = narrowing(find)
     total = _count(con, scope, low, high)
-    places = {word: _positions(con, f'{scope} AND "{word}"', low, high) for word in dict.fromkeys(find.words)}
+    if total > FEW:
+        places = {word: _positions(con, f'{scope} AND "{word}"', low, high) for word in dict.fromkeys(find.words)}
+    else:
+        held = {place: words(_text(con, place)) for place in _positions(con, scope, low, high)}
+        places = {word: [place for place in held if word in held[place]] for word in dict.fromkeys(find.words)}
     chosen = choose(total, places, find.limit)
     heads = cache(lambda ref: con.execute(_NAME, (ref,)).fetchone())  # many places are of one stream
     matches = (match for place in chosen if (match := _match(con, heads, find, place)) is not None)
@@ -226,6 +233,12 @@ def _positions(con: apsw.Connection, query: str, low: int, high: int) -> list[in
         # Documents and streams of one kind: a document's rowid is its ref alone, and its age is told by that.
         found.sort(key=lambda place: (place >> INDEX_BITS, place) if place > MASK else (place, 0), reverse=True)
     return found
+
+
+def _text(con: apsw.Connection, place: int) -> str:
+    table, name = ("record", "pos") if place >> INDEX_BITS else ("head", "ref")
+    row: Any = con.execute(f"SELECT text FROM {table} WHERE {name} = ?", (place,)).fetchone()
+    return "" if row is None or row[0] is None else str(row[0])
 
 
 def _match(con: apsw.Connection, heads: Callable[[int], Any], find: Find, place: int) -> Match | None:
