@@ -91,7 +91,7 @@ class Metrics:
                     self._names[space] += 1
                 else:
                     place = "", OTHERS
-            self._models[place] = summed([self._models.get(place, ModelUsage()), one])
+            self._models[place] = summed(self._models.get(place, ModelUsage()), one)
 
     def text(self) -> str:
         """Return everything in Prometheus' text format."""
@@ -116,10 +116,9 @@ class Metrics:
 
     def _spent(self) -> Iterator[str]:
         """Yield what models came to in all spaces, as events recorded through this process tell."""
-        parts: defaultdict[str, list[ModelUsage]] = defaultdict(list)
+        models: defaultdict[str, ModelUsage] = defaultdict(ModelUsage)
         for (_, name), sums in self._models.items():
-            parts[name].append(sums)
-        models = {name: summed(each) for name, each in parts.items()}
+            models[name] = summed(models[name], sums)
         for name, help in SPENT.items():
             yield f"# HELP strongroom_model_{name}_total {help}"
             yield f"# TYPE strongroom_model_{name}_total counter"

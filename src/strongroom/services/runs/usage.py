@@ -10,7 +10,7 @@ time. It is derived: if it is lost or late, more of the ledger is read.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +32,8 @@ TYPES = ("MODEL_ACTION", "TOOL_RESULT")
 MOST_MODELS = 100  # and as many tools
 LONGEST_NAME = 200
 OTHERS = "(others)"
+_FIGURES = ModelUsage.__struct_fields__
+_SAID = tuple(name for name in _FIGURES if name not in ("calls", "errors"))  # by the events themselves
 
 
 class Sums(Struct, frozen=True):
@@ -48,7 +50,7 @@ def usage_key(ref: Ref) -> Key:
 
 async def usage(ref: Ref) -> Usage:
     """Return what the whole ledger comes to."""
-    document, tail = await _read(ref)
+    document, tail = await _read(ref, 2 * BLOCK)
     return (await _upto(ref, _sums(document), tail, tail.length)).usage
 
 
@@ -58,7 +60,8 @@ async def keep_up(ref: Ref, before: int, length: int) -> None:
         return
 
     async def attempt() -> Plan[None]:
-        document, tail = await _read(ref)
+        # The last block's end was summed up, so what came since is all that there is to read.
+        document, tail = await _read(ref, BLOCK + length % BLOCK)
         sums = await _upto(ref, _sums(document), tail, tail.length)
         version = 0 if document is None else document.version
         put = Put(usage_key(ref), pack(sums))
@@ -73,10 +76,10 @@ def forget(ref: Ref) -> Delete:
     return Delete(usage_key(ref))
 
 
-async def _read(ref: Ref) -> tuple[Document | None, Slice]:
+async def _read(ref: Ref, count: int) -> tuple[Document | None, Slice]:
     """Return the kept sums and the end of the ledger, or its length alone where its events are too large together."""
     try:
-        return await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, 2 * BLOCK))
+        return await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, count))
     except BudgetExceeded:
         return await ref.scope.read(Get(usage_key(ref)), Tail(ref.ledger, 0))
 
@@ -105,22 +108,24 @@ async def _upto(ref: Ref, sums: Sums, tail: Slice, length: int) -> Sums:
 
 def added(sums: Usage, record: Record) -> Usage:
     """Return the sums with one more event."""
-    return sums if record.body is None else told(sums, record.type, body_of(record.body).payload)
+    if record.body is None or record.type not in TYPES:
+        return sums
+    return told(sums, record.type, body_of(record.body).payload)
 
 
 def told(sums: Usage, type: str, payload: Mapping[str, Any]) -> Usage:
     """Return the sums with what one more event says."""
     if type not in TYPES:
         return sums
-    fields = {name: payload.get(name) or 0 for name in ModelUsage.__struct_fields__ if name not in ("calls", "errors")}
+    fields = {name: payload.get(name) or 0 for name in _SAID}
     failed = payload.get("error") is not None or payload.get("ok") is False
     one = ModelUsage(calls=1, errors=int(failed), **fields)
-    made = msgspec.structs.replace(sums, total=summed([sums.total, one]))
+    total = summed(sums.total, one)
     if type == "TOOL_RESULT":
         tools = _with(sums.tools, payload.get("tool_name"), one)
-        return msgspec.structs.replace(made, tool_results=sums.tool_results + 1, tools=tools)
+        return msgspec.structs.replace(sums, total=total, tool_results=sums.tool_results + 1, tools=tools)
     models = _with(sums.models, payload.get("model"), one)
-    return msgspec.structs.replace(made, model_actions=sums.model_actions + 1, models=models)
+    return msgspec.structs.replace(sums, total=total, model_actions=sums.model_actions + 1, models=models)
 
 
 def _with(known: dict[str, ModelUsage], name: Any, one: ModelUsage) -> dict[str, ModelUsage]:
@@ -130,15 +135,13 @@ def _with(known: dict[str, ModelUsage], name: Any, one: ModelUsage) -> dict[str,
     name = name[:LONGEST_NAME]
     if name not in known and len(known) >= MOST_MODELS:
         name = OTHERS
-    return {**known, name: summed([known.get(name, ModelUsage()), one])}
+    return {**known, name: summed(known.get(name, ModelUsage()), one)}
 
 
-def summed(parts: Iterable[ModelUsage]) -> ModelUsage:
+def summed(one: ModelUsage, other: ModelUsage) -> ModelUsage:
     """Return sums that JSON can hold: old ledgers may hold figures that no schema bounded."""
-    known = list(parts)
-    sums: dict[str, Any] = {name: sum(getattr(part, name) for part in known) for name in ModelUsage.__struct_fields__}
-    return ModelUsage(**{name: min(total, _most(total)) for name, total in sums.items()})
+    return ModelUsage(**{name: _held(getattr(one, name) + getattr(other, name)) for name in _FIGURES})
 
 
-def _most(total: float) -> float:
-    return sys.float_info.max if isinstance(total, float) else INT_MAX
+def _held(total: Any) -> Any:
+    return min(total, sys.float_info.max if isinstance(total, float) else INT_MAX)
