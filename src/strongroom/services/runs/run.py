@@ -13,7 +13,7 @@ from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.encryption import Secret
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, Unavailable
-from strongroom.operations import Operation, Prepared, made_here, perform
+from strongroom.operations import NOTHING, Operation, Prepared, made_here, perform
 from strongroom.services.runs import (
     artifacts,
     episodes,
@@ -26,7 +26,7 @@ from strongroom.services.runs import (
     verifying,
 )
 from strongroom.services.runs.reader import RunReader
-from strongroom.services.runs.state import Stored
+from strongroom.services.runs.state import Ref, Stored
 from strongroom.services.runs.updates import By, Outcome, Request
 from strongroom.values import (
     Anchor,
@@ -104,6 +104,8 @@ class AsyncRun(RunReader):
         expected = expected_seq if expected_seq is not None or commutes else self.seq
         by = By(actor or self._actor, parent)
         content = updates.content_of(request, by, recorded=recorded and made_here(self._ref.scope))
+        if content is not NOTHING:
+            request = updates.request_in(content, self._state_type)
         operation = Operation("run.update", self._ref.key, content, commit_id, encode({"expected_seq": expected}))
         return operation, by, request, expected
 
@@ -206,11 +208,18 @@ class AsyncRun(RunReader):
         return made
 
     def _recording(
-        self, type: str, payload: Mapping[str, Any], actor: str | None, parent: str | None, commit_id: str | None
+        self,
+        type: str,
+        payload: Mapping[str, Any],
+        actor: str | None,
+        parent: str | None,
+        commit_id: str | None,
+        ref: Ref | None = None,
     ) -> Prepared[Event]:
+        """Check an event, and say how it is recorded. A turn shows its own `ref`."""
         told = self._types.check(type, dict(payload) if isinstance(payload, Mapping) else payload)
         return events.recording(
-            self._ref, self._ids, type, told, actor=actor or self._actor, parent=parent, commit_id=commit_id
+            ref or self._ref, self._ids, type, told, actor=actor or self._actor, parent=parent, commit_id=commit_id
         )
 
     async def anchor(self, path: str | os.PathLike[str] | None = None, *, signing_key: bytes | None = None) -> Anchor:

@@ -50,7 +50,7 @@ class By(NamedTuple):
 class Request(Struct, frozen=True):
     """What an update changes, what belongs into the same commit, and what its receipt is to tell.
 
-    `state_type` is what the run's own state must fit once it is patched.
+    `state_type` is what the run's own state must fit once it is patched. What is `plain` was read from JSON.
     """
 
     fields: Mapping[str, Any] = {}
@@ -63,6 +63,7 @@ class Request(Struct, frozen=True):
     writes: tuple[Write, ...] = ()
     answer: Json | None = None
     attached: tuple[Attached, ...] = ()
+    plain: bool = False
 
     @property
     def changes_nothing(self) -> bool:
@@ -194,7 +195,7 @@ def content_of(request: Request, by: By, *, recorded: bool) -> Json:
 def request_in(content: Json, state_type: type[Any] | None) -> Request:
     """Return what an update asks for, in objects that are nobody else's."""
     told = content.load()
-    return Request(told["fields"], told["append"], told["remove"], told.get("state_patch"), state_type)
+    return Request(told["fields"], told["append"], told["remove"], told.get("state_patch"), state_type, plain=True)
 
 
 async def check_state(ref: Ref, request: Request) -> None:
@@ -212,7 +213,7 @@ def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:
     """Plan the commit: the run document, then the event that tells the change, then what belongs with them."""
     ref, config = stored.ref, stored.state.config
     edits = (request.fields, request.append, request.remove, request.state_patch, request.state_type)
-    wanted = changed(stored.working_set, config, *edits)
+    wanted = changed(stored.working_set, config, *edits, plain=request.plain)
     if request.changes_nothing:
         return _left_as_it_is(stored)
     after, eviction = make_room(

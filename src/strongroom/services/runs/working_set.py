@@ -80,9 +80,14 @@ def changed(
     remove: Mapping[str, Sequence[Any]],
     state_patch: Mapping[str, Any] | None = None,
     state_type: type[Any] | None = None,
+    *,
+    plain: bool = False,
 ) -> WorkingSetJson:
-    """Return the state after one update, its sequence number one higher; raise if it may not become that."""
-    own, (new, added, removed) = fields, _edits(fields, append, remove)
+    """Return the state after one update, its sequence number one higher; raise if it may not become that.
+
+    What is `plain` was read from JSON.
+    """
+    own, (new, added, removed) = fields, _edits(fields, append, remove, plain)
     after = {**state, **new}
     for name, items in removed.items():
         after[name] = _without(after[name], items)
@@ -106,29 +111,32 @@ def changed(
 def check_edits(
     fields: Mapping[str, Any], append: Mapping[str, Sequence[Any]], remove: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Refuse an update for what is wrong with it whatever the run is like."""
-    new, added, _ = _edits(fields, append, remove)
+    """Refuse an update, read from JSON, for what is wrong with it whatever the run is like."""
+    new, added, _ = _edits(fields, append, remove, plain=True)
     check_schema("ws_patch", {**new, **added}, part="fields")
     _check_times([*new.get("sliding_context", ()), *added.get("sliding_context", ())])
 
 
 def _edits(
-    fields: Mapping[str, Any], append: Mapping[str, Sequence[Any]], remove: Mapping[str, Sequence[Any]]
+    fields: Mapping[str, Any], append: Mapping[str, Sequence[Any]], remove: Mapping[str, Sequence[Any]], plain: bool
 ) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, list[Any]]]:
     """Return what an update replaces, adds and removes as plain data, without the run's own state."""
-    fields = {name: value for name, value in fields.items() if name != own_state.FIELD}
-    for name in fields:
-        _require_mutable(name, (*MUTABLE, own_state.FIELD, *EDITS))
+    new = {name: value for name, value in fields.items() if name != own_state.FIELD}
+    for name in new:
+        if name not in MUTABLE:
+            raise _refused(name, (*MUTABLE, own_state.FIELD, *EDITS))
     for name in (*append, *remove):
-        _require_mutable(name, LISTS)
-    new = {name: data(value) for name, value in fields.items()}
-    for name in (*append, *remove):
+        if name not in MUTABLE:
+            raise _refused(name, LISTS)
         if name not in LISTS:
             raise InvalidInput("is not a list, so nothing can be appended or removed; nothing changed", path=name)
-        if name in fields:
+        if name in new:
             raise InvalidInput("was both replaced and edited; do one of the two; nothing changed", path=name)
-    removed = {name: data(_list(items, name)) for name, items in remove.items()}
-    added = {name: data(_list(items, name)) for name, items in append.items()}
+    removed = {name: _list(items, name) for name, items in remove.items()}
+    added = {name: _list(items, name) for name, items in append.items()}
+    if plain:
+        return new, added, removed
+    new, added, removed = data(new), data(added), data(removed)
     # What was there is known to be valid: only what is new has to be looked at.
     encode([new, added, removed])
     return new, added, removed
@@ -225,12 +233,11 @@ def view(state: WorkingSetJson) -> WorkingSet:
         raise Damaged(f"a stored working set is not one ({problem})", reason="corrupt") from None
 
 
-def _require_mutable(name: str, allowed: Sequence[str]) -> None:
+def _refused(name: str, allowed: Sequence[str]) -> Immutable | InvalidInput:
     name = _ATTRIBUTES.get(name, name)
     if name in IMMUTABLE:
-        raise Immutable(f"{name} never changes in a run; nothing changed", field=name)
-    if name not in MUTABLE:
-        raise InvalidInput(f"{no_field(name, allowed)}; nothing changed", path=name)
+        return Immutable(f"{name} never changes in a run; nothing changed", field=name)
+    return InvalidInput(f"{no_field(name, allowed)}; nothing changed", path=name)
 
 
 def _list(value: Any, name: str) -> list[Any]:

@@ -23,6 +23,7 @@ from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.operations import NOTHING, OURS, Plan, Prepared, again, nothing, perform, still_pending
+from strongroom.scope import Scope
 from strongroom.services.sessions.erasure import delete, erase_all, erasing
 from strongroom.services.sessions.handle import found
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
@@ -117,17 +118,19 @@ class AsyncSession(SessionReader):
         ids: Ids,
         expected_revision: str | None,
         commit_id: str | None,
+        scope: Scope | None = None,
     ) -> Prepared[list[Message]]:
-        """Check and count messages, and say how they are appended."""
+        """Check and count messages, and say how they are appended. A turn shows its own `scope`."""
+        where = scope or self._scope
         tokenizer = counter_of(messages, self.tokenizer)
         made = batch(messages, tokenizer, sidecars, ids)
 
         async def attempt() -> Plan[list[Message]]:
-            length, versions, at, state = 0, dict[str, int](), self._scope.clock(), self._state
+            length, versions, at, state = 0, dict[str, int](), where.clock(), self._state
             expects, refusal = [Expect(self._key, EXISTS)], self._gone
             if made.needs_length or expected_revision is not None:
                 notes = [Get(id_key(self._key, one)) for one in made.ids]
-                view, noted = await look(self._scope, self.id, self._counter, *notes)
+                view, noted = await look(where, self.id, self._counter, *notes)
                 if made.ids:  # their notes tell a place, which must be of the session that they are written to
                     expects, refusal = [Expect(self._key, view.version)], look_again
                 if expected_revision is not None:
@@ -135,13 +138,13 @@ class AsyncSession(SessionReader):
                     expects, refusal = [Expect(self._key, view.version), Expect(view.stream, view.length)], look_again
                 length, versions, state = view.length, await reusable(view, made.ids, noted), view.state
                 await refuse_ours(view, made.ids)
-            new = appending(self._scope, self.id, state, tokenizer, made, length, at)
+            new = appending(where, self.id, state, tokenizer, made, length, at)
             # Without an id nobody but us will ask what this answered, so the store need not keep it.
             answer = None if commit_id is None else made.answer(at)
             result = partial(made.stored, self._naming, at)
             return Plan([*expects, *unused(self._key, made, versions)], new, result, answer, refusal)
 
-        besides = made.besides(self._scope, tokenizer, expected_revision)
+        besides = made.besides(where, tokenizer, expected_revision)
         operation = self._operation("append", made.content(), commit_id, besides)
         return Prepared(operation, attempt, self._stored(made))
 

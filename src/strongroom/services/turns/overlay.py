@@ -73,14 +73,10 @@ class Pending(Struct):
 
 
 class Overlay:
-    """An async store over another one.
+    """An async store over another one."""
 
-    `predicts` says whether commits are told which versions they would have; a turn makes nothing of them.
-    """
-
-    def __init__(self, base: AsyncStore, *, predicts: bool = True) -> None:
+    def __init__(self, base: AsyncStore) -> None:
         self._base = base
-        self._predicts = predicts
         self.begin()
         if can_search(base):
             self.search = base.search  # type: ignore[attr-defined]
@@ -186,20 +182,38 @@ class Overlay:
 
     async def commit(self, commit: Commit) -> Receipt:
         """Plan a commit and return the receipt that it would have, as far as can be known."""
-        await self._ask_about(commit)
-        for expect in commit.expects:
-            self._judge(expect)
-        for expect in commit.expects:
-            self._expect(expect)
-        start = len(self.writes)
-        versions = tuple([self._plan(write) for write in commit.writes])
+        unknown = [_about(write) for write in commit.writes if write.key not in self._before]
+        if unknown:
+            await self._ask([*dict.fromkeys(unknown)])
+        await self._admit(commit.expects)
+        start, versions = len(self.writes), []
+        for write in commit.writes:
+            self._plan(write)
+            versions.append(self._version(write.key))
         self.spans[commit.id] = Span(start, len(self.writes), commit.answer)
-        return Receipt(commit.id, versions, commit.digest, commit.answer)
+        return Receipt(commit.id, tuple(versions), commit.digest, commit.answer)
 
-    async def _ask_about(self, commit: Commit) -> None:
-        """Look at what has to be known of the things that a commit is about, and was not seen yet."""
-        unknown = [_about(write) for write in commit.writes if self._predicts and write.key not in self._before]
-        for expect in commit.expects:
+    async def join(self, id: str, expects: Sequence[Expect], writes: Sequence[Write], answer: Json | None) -> None:
+        """Plan what a commit of this id would expect and write, for whoever needs no receipt."""
+        await self._admit(expects)
+        start = len(self.writes)
+        for write in writes:
+            self._plan(write)
+        self.spans[id] = Span(start, len(self.writes), answer)
+
+    async def _admit(self, expects: Sequence[Expect]) -> None:
+        """Take over what is expected, or raise `Conflict` if it is known not to hold."""
+        if self._pending:
+            await self._ask_about(expects)
+        for expect in expects:
+            self._judge(expect)
+        for expect in expects:
+            self._expect(expect)
+
+    async def _ask_about(self, expects: Sequence[Expect]) -> None:
+        """Look at what was there of the things that earlier parts wrote, as far as expectations are about them."""
+        unknown: list[AnyQuestion] = []
+        for expect in expects:
             pending = self._pending.get(expect.key)
             if pending is not None and expect.version != EXISTS and expect.key not in self._before:
                 unknown.append(Range(expect.key, limit=0) if pending.entries else Get(expect.key))
@@ -233,10 +247,12 @@ class Overlay:
         if known is None or known.version == EXISTS:
             self._expects[key] = Expect(key, self._before[key])
 
-    def _plan(self, write: Write) -> int:
-        pending = self._pending.setdefault(write.key, Pending())
+    def _plan(self, write: Write) -> None:
+        pending = self._pending.get(write.key)
+        if pending is None:
+            pending = self._pending[write.key] = Pending()
         if isinstance(write, Append):
-            pending.entries = [*pending.entries, *write.entries]
+            pending.entries += write.entries
         elif isinstance(write, Put):
             pending.puts, pending.document = pending.puts + 1, write
         elif isinstance(write, Delete):
@@ -244,7 +260,6 @@ class Overlay:
         elif not isinstance(write, Erase):  # which changes nothing that a later part would look at
             raise InvalidInput(f"a turn cannot {type(write).__name__.lower()} what it has written; nothing changed")
         self.writes.append(write)
-        return self._version(write.key)
 
     def _version(self, key: Key) -> int:
         """Return the version a key has by now, as far as is known."""

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, StrongroomError
-from strongroom.operations import Operation, Plan, Prepared, again, attempted, identify, made_here, perform
+from strongroom.operations import Operation, Plan, Prepared, again, identify, made_here, perform
+from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.turns.overlay import Overlay, Span
 from strongroom.store import MAX_ANSWER, AnyQuestion, Key, Receipt, ReceiptOf, Write, new_id
@@ -25,7 +26,7 @@ KIND = "turn"
 MAX_PARTS = 100
 MAX_BYTES = 7 << 20  # with what goes around it, what a server takes in one request
 IN_TURN = "turn"  # the id that parts are prepared under: that their answers are kept is up to the turn
-# How a part is planned: over a scope, under an id of its own.
+# How a part is planned: over a scope whose store is an `Overlay`, under an id of its own.
 PlanPart = Callable[[Scope, str], Awaitable[Any]]
 
 
@@ -50,11 +51,22 @@ async def made_before(receipt: Receipt) -> Made:
     return Made(receipt)
 
 
-async def planned(scope: Scope, prepared: Prepared[T], id: str) -> tuple[Receipt, Plan[T]]:
-    """Plan what a service has prepared. Nobody can have made it before."""
-    receipt, plan = await attempted(scope, prepared.operation, id, b"", prepared.attempt, chosen=False)
-    assert plan is not None
-    return receipt, plan
+async def planned(store: Overlay, prepared: Prepared[T], id: str) -> Plan[T]:
+    """Plan what a service has prepared, which is to read through this store. Nobody can have made it before."""
+    about = prepared.operation.target
+    for _ in attempts(f"{about.kind} {about.id!r}"):
+        plan = await prepared.attempt()
+        if plan is None:
+            continue
+        try:
+            await store.join(id, plan.expects, plan.writes, plan.answer)
+        except Conflict as conflict:
+            refusal = plan.refusal(conflict)
+            if refusal is not None:
+                raise refusal from None
+        else:
+            return plan
+    raise AssertionError("attempts() raises when it is enough")
 
 
 def target_of(scope: Scope) -> Key:

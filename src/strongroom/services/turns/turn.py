@@ -90,7 +90,7 @@ class AsyncTurn(EnteredAsync):
     def __init__(self, services: Any, commit_id: str | None = None) -> None:
         self._services: Services = services
         self._scope = self._services.scope
-        self._overlay = Overlay(self._scope.store, predicts=False)
+        self._overlay = Overlay(self._scope.store)
         self._over = replace(self._scope, store=self._overlay)
         self._commit_id = commit_id
         self._parts: list[Part] = []
@@ -122,9 +122,9 @@ class AsyncTurn(EnteredAsync):
     ) -> None:
         """Add messages to a session. See `Session.append`; what is expected is said of it as it was before the turn."""
         self._require_here(session._scope)
-        expected, there = self._revision(session, expected_revision), _session(session, self._over)
+        expected = self._revision(session, expected_revision)
         with _refusing():
-            prepared = there._appending(messages, sidecars, ids, expected, IN_TURN)
+            prepared = session._appending(messages, sidecars, ids, expected, IN_TURN, self._over)
         self._add(prepared, prepared.replay)
         self._sessions[len(self._parts) - 1] = session
         self._revisions.setdefault(session._stream, expected_revision)
@@ -147,25 +147,25 @@ class AsyncTurn(EnteredAsync):
         earlier, expected = self._updates.get(run.id, 0), expected_seq
         if expected is not None or not updates.commute(fields, append, remove, state_patch):
             expected = (run.seq if expected is None else expected) + earlier
-        check_edits(fields, append or {}, remove or {})
-        there = _run(run, self._over)
         with _refusing():
-            operation, by, asked, expected = there._asked(
+            operation, by, request, expected = run._asked(
                 expected, append, remove, state_patch, actor, parent, IN_TURN, fields, recorded=False
             )
-        nothing = asked.changes_nothing
-        wanted = updates.unchanging(updates.request_in(operation.content, run._state_type))
-        known = there._remembered(expected) if made_here(self._scope) else None
-        prepared = updates.prepare(there._ref, operation, by, wanted, known, expected, None, [])
+        check_edits(request.fields, request.append, request.remove)
+        nothing = request.changes_nothing
+        known = run._remembered(expected) if made_here(self._scope) else None
+        prepared = updates.prepare(
+            self._ref(run), operation, by, updates.unchanging(request), known, expected, None, []
+        )
 
         async def plan(scope: Scope, id: str) -> None:
-            _, made = await planned(scope, prepared, id)
+            made = await planned(self._overlay, prepared, id)
             if nothing:
                 return
             span = self._overlay.spans[id]
             self._left[run.id] = lambda receipt: made.result(part_of(receipt, span.start, span.stop))
             if run.config.milestone_step_cap is not None:
-                await there._milestone_if_due()
+                await self._there(run)._milestone_if_due()
 
         async def told(receipt: Receipt) -> WorkingSet:
             return (await prepared.replay(receipt)).working_set
@@ -187,14 +187,13 @@ class AsyncTurn(EnteredAsync):
     ) -> None:
         """Add an event to a run's ledger. See `Run.record`."""
         self._require_here(run._ref.scope)
-        there = _run(run, self._over)
         with _refusing():
-            prepared = there._recording(type, payload, actor, parent, IN_TURN)
+            prepared = run._recording(type, payload, actor, parent, IN_TURN, self._ref(run))
 
         async def plan(scope: Scope, id: str) -> None:
-            await planned(scope, prepared, id)
+            await planned(self._overlay, prepared, id)
             if type == "ERROR" and run.config.milestone_error_cap is not None:
-                await there._milestone_if_due()
+                await self._there(run)._milestone_if_due()
 
         self._add(prepared, prepared.replay, plan)
         self._takes_part(run)
@@ -355,7 +354,7 @@ class AsyncTurn(EnteredAsync):
         require_size(size)
 
         def alone(scope: Scope, id: str) -> Awaitable[Any]:
-            return planned(scope, prepared, id)
+            return planned(self._overlay, prepared, id)
 
         self._parts.append(Part(prepared.operation, plan or alone, told, ahead))
         self._bytes = size
@@ -376,6 +375,18 @@ class AsyncTurn(EnteredAsync):
         known = self._runs.setdefault(run.id, [])
         if not any(run is one for one in known):
             known.append(run)
+
+    def _ref(self, run: AsyncRun) -> Ref:
+        """Return where a run is kept, as what is planned shows it. Its keys are the same."""
+        ref = Ref(self._over, run._ref.run_id, run._ref.streams)
+        vars(ref).update(vars(run._ref))
+        return ref
+
+    def _there(self, run: AsyncRun) -> AsyncRun:
+        """Return a handle on the same run, as what is planned shows it. What it knows of the run it looks up."""
+        there = copy(run)
+        there._ref, there._seal = self._ref(run), Seal()
+        return there
 
     def _require_open(self) -> None:
         if self._ended:
@@ -405,18 +416,3 @@ def _refusing() -> Iterator[None]:
     except StrongroomError as problem:
         unchanged(problem)
         raise
-
-
-def _run(run: AsyncRun, scope: Scope) -> AsyncRun:
-    """Return a handle on the same run over another store. What it knows of the run it looks up."""
-    there = copy(run)
-    there._ref = Ref(scope, run._ref.run_id, run._ref.streams)
-    there._seal = Seal()
-    return there
-
-
-def _session(session: AsyncSession, scope: Scope) -> AsyncSession:
-    """Return a handle on the same session over another store. It only appends: what is left to do is done later."""
-    there = copy(session)
-    there._scope, there._meaning, there._settled = scope, None, session._state.recount
-    return there
