@@ -44,6 +44,16 @@ def test_every_code_block_runs_and_runs_again(page: Path, tmp_path: Path, monkey
             exec(compile(block, str(page), "exec"), names)
 
 
+def test_every_promise_says_how_it_is_shown_and_where_that_is() -> None:
+    table = (ROOT / "README.md").read_text().partition("| promise |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(table) == 9
+    for row in table:
+        _, _, shown, more, _ = row.split("|")
+        named = re.findall(r"`([^`]+)`", more)
+        assert shown.strip() and "](docs/" in more and named
+        assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_every_relative_link_leads_somewhere() -> None:
     broken = []
     for page in PAGES:
