@@ -72,7 +72,7 @@ def show_run(run_id: str, seq: int | None) -> None:
         told = {"working_set": state, "state": state.state, "config": config, "user_id": run.user_id, "head": head}
         as_json(told | {"episodes": [one.to_dict() for one in episodes]})
         return
-    say("[bold]{}[/]  sequence {}", state.run_id, state.seq)
+    say("[bold]{}[/]  seq {}", state.run_id, state.seq)
     facts(
         {
             "objective": state.objective,
@@ -143,7 +143,7 @@ def diff_run(run_id: str, from_seq: int, to_seq: int | None) -> None:
     if wants_json():
         as_json(found)
         return
-    say("[bold]{}[/]  sequence {} to {}", run_id, found.from_seq, found.to_seq)
+    say("[bold]{}[/]  seq {} to {}", run_id, found.from_seq, found.to_seq)
     for change in found.changes:
         is_list = isinstance(change.after, list)
         gone, come = (change.removed, change.added) if is_list else ((change.before,), (change.after,))
@@ -225,7 +225,7 @@ def fork_run(run_id: str, seq: int | None, new_id: str | None, actor: str) -> No
     """Start a new run from a moment of another. That one stays as it is."""
     with context() as ctx:
         made = ctx.runs.get(run_id).fork(seq, run_id=new_id, actor=actor)
-        done({"run_id": made.id, "seq": made.seq}, "forked: [bold]{}[/] at sequence {}", made.id, made.seq)
+        done({"run_id": made.id, "seq": made.seq}, "forked: [bold]{}[/] at seq {}", made.id, made.seq)
 
 
 @runs.command("export")
@@ -255,7 +255,7 @@ def restore_run(path: str, new_id: str | None, public_key: str | None, decrypt: 
     key = secret(PACK_VARIABLE, "the key of the pack") if decrypt else None
     with context(create=Path(path).is_file()) as ctx, working("checking and restoring"):
         made = ctx.runs.restore(path, run_id=new_id, public_key=_bytes(public_key), key=key, actor=actor)
-    done({"run_id": made.id, "seq": made.seq}, "restored: [bold]{}[/] at sequence {}", made.id, made.seq)
+    done({"run_id": made.id, "seq": made.seq}, "restored: [bold]{}[/] at seq {}", made.id, made.seq)
 
 
 def _bytes(path: str | None) -> bytes | None:
