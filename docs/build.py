@@ -3,6 +3,7 @@
 * the help texts in `cli.md`, between its two marks;
 * the conversation in `mcp.md`, between its two marks: see `conversation.py`;
 * `guarantees.md`, the promises that the conformance suite proves;
+* what is on each long page, between its two marks: see `contents.py`;
 * `overview.py` of the command line, what `strongroom --help` says;
 * `drawn/*.svg`, the drawings of `concepts.md`: see `drawings.py`;
 * `screens/*.svg`, what commands print, from really running them;
@@ -31,6 +32,7 @@ from rich.text import Text
 
 import strongroom
 from docs import conversation, drawings, site
+from docs.contents import with_contents
 from docs.recording import EXAMPLES, record, shape
 from strongroom.cli.root import cli
 from strongroom.testing import guarantees
@@ -61,12 +63,14 @@ SCREENS = {
 
 def pages() -> dict[Path, str]:
     """Return the pages as they should be."""
-    return {
+    made = {
         DOCS / "cli.md": cli_page((DOCS / "cli.md").read_text()),
         DOCS / "mcp.md": conversation.page((DOCS / "mcp.md").read_text()),
         DOCS / "guarantees.md": guarantees_page(),
-        OVERVIEW: overview(),
     }
+    # Decisions are looked up by their numbers: a line of more than a hundred would be a page of its own.
+    written = {path: path.read_text() for path in sorted(DOCS.glob("*.md")) if path.name != "design.md"} | made
+    return {path: with_contents(text) for path, text in written.items()} | {OVERVIEW: overview()}
 
 
 def overview() -> str:

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from docs.build import BEGIN, DOCS, END, SCREENS, cli_page, pages
+from docs.contents import with_contents
 
 from tests.cli.commands import groups, leaves
 
@@ -20,6 +21,18 @@ def test_a_stale_page_would_be_seen() -> None:
     stale = page.replace("Usage: strongroom runs list", "Usage: strongroom runs lst")
     assert stale != page
     assert cli_page(stale) == page
+
+
+def test_a_long_page_says_what_is_on_it_before_it_begins() -> None:
+    page = (DOCS / "memories.md").read_text()
+    told, rest = page.partition("\n## ")[::2]
+    headings = [line for line in f"## {rest}".splitlines() if line.startswith("## ")]
+    assert len(headings) > 5 and [one for one in headings if f"[{one[3:]}](#" not in told] == []
+
+
+def test_a_short_page_says_no_more_than_it_did() -> None:
+    page = (DOCS / "start.md").read_text()
+    assert with_contents(page) == page
 
 
 def test_every_command_has_its_help_in_the_page() -> None:

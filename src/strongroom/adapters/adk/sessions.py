@@ -40,7 +40,7 @@ from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.layouts import digest, owned_by, session_name
 from strongroom.services.sessions.records import Draft, draft, opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, parse
-from strongroom.services.sessions.writes import Batch, appending
+from strongroom.services.sessions.writes import Drafts, appending
 from strongroom.store import (
     Commit,
     Document,
@@ -205,7 +205,7 @@ def opening(scope: Scope, name: str, talk: State, user: str) -> Put:
 
 def saying(scope: Scope, name: str, events: Sequence[tuple[Event, str]], talk: State, length: int) -> list[Write]:
     """Return what appends events, each with its JSON, to the session of their name."""
-    batch = Batch(
+    batch = Drafts(
         tuple([_draft(scope, event, text) for event, text in events]),
         tuple([int(event.timestamp * 1e6) for event, _ in events]),
     )

@@ -41,7 +41,7 @@ from strongroom.services.owning import OWNER
 from strongroom.services.sessions.layouts import digest, line_id, owned_by
 from strongroom.services.sessions.records import draft
 from strongroom.services.sessions.state import SESSION, State, dump, parse
-from strongroom.services.sessions.writes import Batch, appending
+from strongroom.services.sessions.writes import Drafts, appending
 from strongroom.store import EXISTS, Append, Commit, Entry, Expect, Get, Put, Write, new_id
 
 
@@ -177,7 +177,7 @@ class Checkpoints(Reading, frozen=True):
         shown = msgspec.structs.replace(state, visible=visible(after))
         tags = {"by": "langgraph"} | owned_by(line.owner) | session.tags  # it stays whose it is
         drafts = [draft(said, scope.tokenizer, sidecar=sidecar, named=False) for said, sidecar in new]
-        batch = Batch(tuple(drafts), ids_repeat=True)
+        batch = Drafts(tuple(drafts), ids_repeat=True)
         writes = appending(scope, id, shown, scope.tokenizer, batch, before.length, now)
         expects.append(Expect(document, session.version))
         if shown == session.state and tags == session.tags:

@@ -37,7 +37,7 @@ from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.layouts import digest
 from strongroom.services.sessions.records import draft
 from strongroom.services.sessions.state import SESSION, State, dump
-from strongroom.services.sessions.writes import Batch, appending
+from strongroom.services.sessions.writes import Drafts, appending
 from strongroom.store import (
     Append,
     Commit,
@@ -261,7 +261,7 @@ class Upkeep(Checkpoints, frozen=True):
         name, id = scope.tokenizer.name, session_id(target.thread)
         known = Known(spelled(shown), (), end.length + len(pairs))
         state = State(target.thread, now, name, name, visible=visible(known))
-        batch = Batch(tuple(draft(one, scope.tokenizer, sidecar=beside, named=False) for one, beside in pairs))
+        batch = Drafts(tuple(draft(one, scope.tokenizer, sidecar=beside, named=False) for one, beside in pairs))
         document, source = await scope.read(
             Get(scope.key(SESSION, id)), Get(scope.key(SESSION, session_id(line.thread)))
         )

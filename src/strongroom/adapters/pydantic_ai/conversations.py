@@ -48,7 +48,7 @@ from strongroom.services.sessions import layouts
 from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.layouts import digest, owned_by, session_name
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, dump, joined, parse, show
-from strongroom.services.sessions.writes import Batch, appending
+from strongroom.services.sessions.writes import Drafts, appending
 from strongroom.store import (
     Commit,
     Document,
@@ -235,7 +235,7 @@ class StrongroomConversationStore(ConversationStore, Closing):
         for document, at in ((stored.record, key), (stored.session, scope.key(SESSION, name))):
             expects.append(Expect(at, 0 if document is None else document.version))
         expects.append(Expect(stream, length))  # places are told by numbers
-        made = Batch(tuple(drafted(entry, scope.tokenizer) for entry in entries), ids_repeat=True)
+        made = Drafts(tuple(drafted(entry, scope.tokenizer) for entry in entries), ids_repeat=True)
         writes += appending(scope, name, state, scope.tokenizer, made, length, now)
         writes += [placing(scope, name, index, entry) for index, entry in enumerate(entries, length)]
         whose = {OWNER: tags[OWNER]} if OWNER in tags else {}  # as the session says

@@ -53,8 +53,8 @@ _kept = msgspec.msgpack.Decoder(tuple[str, int])
 _erasable = msgspec.msgpack.Decoder(tuple[bytes, str | None, str | None, str | None])
 
 
-class Head(Struct, frozen=True):
-    """What a head says. `count` is a document's version or a stream's length."""
+class KeyHead(Struct, frozen=True):
+    """What the head of a key says. `count` is a document's version or a stream's length."""
 
     stream: bool
     alive: bool
@@ -172,18 +172,18 @@ def _answer(question: AnyQuestion, reply: Any) -> Answer:
     return Slice(head.count, head.first, tuple([_record(key, seed, raw, n) for n, raw in enumerate(raws, start)]))
 
 
-def open_head(key: Key, raw: bytes) -> Head:
+def open_head(key: Key, raw: bytes) -> KeyHead:
     """Read a head as common.lua wrote it."""
     if len(raw) < HEAD.size or sha1(field(key) + raw[8:]).hexdigest()[:8].encode() != raw[:8]:
         raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
     _, stream, alive, count, _, first, size = HEAD.unpack_from(raw)
     one, two = raw[HEAD.size : HEAD.size + size], raw[HEAD.size + size :]
     if stream:
-        return Head(True, alive == 1, int(count), int(first), base=one)
-    return Head(False, alive == 1, int(count), crc=one, tags=two)
+        return KeyHead(True, alive == 1, int(count), int(first), base=one)
+    return KeyHead(False, alive == 1, int(count), crc=one, tags=two)
 
 
-def open_document(key: Key, head: Head, value: bytes | None) -> Document:
+def open_document(key: Key, head: KeyHead, value: bytes | None) -> Document:
     if value is None or b"%08x" % crc32(value, checksum_seed(key)) != head.crc:
         raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
     try:

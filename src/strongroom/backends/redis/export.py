@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.backends.redis.core import Core
-from strongroom.backends.redis.decoding import Head, open_document, open_head
+from strongroom.backends.redis.decoding import KeyHead, open_document, open_head
 from strongroom.backends.redis.encoding import (
     ScriptCall,
     commit_keys,
@@ -136,7 +136,7 @@ class Listed(Struct, frozen=True):
 
     order: int
     key: Key
-    head: Head
+    head: KeyHead
     value: bytes | None
 
 

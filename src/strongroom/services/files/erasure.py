@@ -12,7 +12,7 @@ from strongroom.operations import NOTHING, Operation, Plan, perform, still_pendi
 from strongroom.scope import Scope
 from strongroom.services.files.paths import FILE, HISTORY, TEXT
 from strongroom.services.files.plans import Trees, trees_at
-from strongroom.services.files.values import head_of
+from strongroom.services.files.values import file_state
 from strongroom.store import Append, Delete, Entry, Erase, Expect, Get, Key, Range, Receipt, Record
 
 PAGE = 50
@@ -42,7 +42,7 @@ async def erase(scope: Scope, path: str, commit_id: str | None) -> Erased:
         await _require_all(scope, path, stretches)
         trees = Trees(dict(zip(keys, counts, strict=True)))
         if document is not None:
-            trees.change(path, -1, -head_of(document).bytes)
+            trees.change(path, -1, -file_state(document).bytes)
         said = Append(history, (Entry("erased", encode({}), 0, scope.clock()),))
         gone = [Delete(scope.key(FILE, path)), Delete(scope.key(TEXT, path))]
         versions = sum(one.stop - one.start for one in stretches)

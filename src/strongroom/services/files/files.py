@@ -26,10 +26,10 @@ from strongroom.services.files.values import (
     File,
     FileHit,
     FileInfo,
+    FileState,
     FileVersion,
-    Head,
     Limits,
-    head_of,
+    file_state,
     info_of,
     version_of,
 )
@@ -118,11 +118,11 @@ class AsyncFiles:
             )
             counts, [document, *above] = documents[: len(keys)], documents[len(keys) :]
             _require_file(path, below.documents, above)
-            before = None if document is None else head_of(document)
+            before = None if document is None else file_state(document)
             _require_version(path, expected_version, before)
             text, now = await said(history), scope.clock()
             size = measured(text, self.limits)
-            head = Head(history.length + 1, size, now if before is None else before.created, now)
+            head = FileState(history.length + 1, size, now if before is None else before.created, now)
             trees = Trees(dict(zip(keys, counts, strict=True)))
             trees.change(path, int(before is None), size - (0 if before is None else before.bytes))
             trees.check(self.limits)
@@ -131,7 +131,7 @@ class AsyncFiles:
 
         async def replay(receipt: Receipt) -> FileInfo:
             assert receipt.answer is not None
-            return info_of(path, Head(**receipt.answer.load()))
+            return info_of(path, FileState(**receipt.answer.load()))
 
         operation = Operation(name, scope.key(FILE, path), content, commit_id, self._besides(expected_version))
         return await perform(scope, operation, attempt, replay)
@@ -211,7 +211,7 @@ class AsyncFiles:
         """
         return await erase(self.scope, file_path(path), commit_id)
 
-    async def _at(self, path: str, to: str) -> tuple[dict[str, Head], Trees]:
+    async def _at(self, path: str, to: str) -> tuple[dict[str, FileState], Trees]:
         """Return the files at a path or in the folder of that name, and the counts of where two paths lie."""
         scope = self.scope
         keys = trees_at(scope, path, to)
@@ -224,7 +224,7 @@ class AsyncFiles:
             raise _missing(path)
         if len(found) > MOST_AT_ONCE:
             raise _too_much(path, MOST_AT_ONCE, "files")
-        heads = {one.key.id: head_of(one) for one in found}
+        heads = {one.key.id: file_state(one) for one in found}
         return heads, Trees(dict(zip(keys, counts, strict=True)))
 
     async def _require_free(self, path: str) -> None:
@@ -235,7 +235,7 @@ class AsyncFiles:
             [Get(scope.key(FILE, one)) for one in (path, *folders(path))],
         )
         if below.documents or document is not None:
-            actual = 1 if document is None else head_of(document).version
+            actual = 1 if document is None else file_state(document).version
             raise Conflict(f"there is something at {path} already; nothing changed", expected=0, actual=actual)
         _require_file(path, (), above)
 
@@ -247,7 +247,7 @@ class AsyncFiles:
         document, last = await self.scope.read(Get(self.scope.key(FILE, path)), Tail(self.scope.key(HISTORY, path), 1))
         if document is None or not last.records:
             raise _missing(path)
-        info = info_of(path, head_of(document))
+        info = info_of(path, file_state(document))
         return File(**asdict(info), text=_text_of(path, info.version, last.records[0]))
 
     async def at(self, path: str, version: int) -> File:
@@ -260,7 +260,7 @@ class AsyncFiles:
     async def list(self, folder: str = ROOT, *, after: str | None = None, limit: int = 100) -> Listing[FileInfo]:
         """Return the files in a folder and in those within it, in the order in which they were first written."""
         scan = Scan(self.scope.space, FILE, inside(folder_path(folder)), after, limit)
-        found, following, damaged = await self.scope.listed(scan, lambda one: info_of(one.key.id, head_of(one)))
+        found, following, damaged = await self.scope.listed(scan, lambda one: info_of(one.key.id, file_state(one)))
         return Listing(found, following, damaged)
 
     async def history(self, path: str, *, after: Cursor = None, limit: int = 100) -> Listing[FileVersion]:
@@ -321,7 +321,7 @@ def _require_file(path: str, below: Sequence[Document], above: Sequence[Document
             raise InvalidInput(f"{folder.key.id} is a file and holds no others; nothing changed", path="path")
 
 
-def _require_version(path: str, expected: int | None, head: Head | None) -> None:
+def _require_version(path: str, expected: int | None, head: FileState | None) -> None:
     actual = 0 if head is None else head.version
     if expected is not None and expected != actual:
         wanted = "not to exist" if expected == 0 else f"to be at {expected}"

@@ -16,7 +16,7 @@ from strongroom.codec import encode, pack
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.files.paths import FILE, HISTORY, TEXT, tags, tree_keys
-from strongroom.services.files.values import MAX_FILE_BYTES, Change, Head, Limits, Tree, tree_of
+from strongroom.services.files.values import MAX_FILE_BYTES, Change, FileState, Limits, Tree, tree_of
 from strongroom.store import Append, Delete, Document, Entry, Expect, Key, Put, Write
 
 
@@ -61,7 +61,7 @@ class Source(Struct, frozen=True):
 
     path: str
     text: str
-    head: Head
+    head: FileState
 
 
 def measured(text: str, limits: Limits) -> int:
@@ -78,7 +78,7 @@ def measured(text: str, limits: Limits) -> int:
     return size
 
 
-def writing(scope: Scope, path: str, text: str, head: Head, moved_from: str | None = None) -> list[Write]:
+def writing(scope: Scope, path: str, text: str, head: FileState, moved_from: str | None = None) -> list[Write]:
     """Return the writes after which a file says `text`. The first one tells its version."""
     change: Change = "written" if moved_from is None else "moved_here"
     entry = Entry(change, encode({"text": text}), head.bytes, head.updated, sender=moved_from)

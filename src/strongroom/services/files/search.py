@@ -11,7 +11,7 @@ from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.files.paths import FILE, TEXT, inside
-from strongroom.services.files.values import FileHit, head_of
+from strongroom.services.files.values import FileHit, file_state
 from strongroom.stemming import words
 from strongroom.store import MOST_WORDS, Document, Find, Found, Get, Key, Match, Scan
 
@@ -35,7 +35,9 @@ async def search(scope: Scope, query: str, folder: str, k: int) -> list[FileHit]
     # What is there now decides: a file may have gone since it was found.
     heads = await scope.get_all([Get(scope.key(FILE, hit.path)) for hit in best])
     return [
-        replace(hit, version=head_of(head).version) for hit, head in zip(best, heads, strict=True) if head is not None
+        replace(hit, version=file_state(head).version)
+        for hit, head in zip(best, heads, strict=True)
+        if head is not None
     ]
 
 

@@ -68,7 +68,7 @@ class FileHit(Struct, frozen=True):
     excerpt: str
 
 
-class Head(Struct, frozen=True):
+class FileState(Struct, frozen=True):
     """What is stored of a file beside its history."""
 
     version: int
@@ -84,9 +84,9 @@ class Tree(Struct, frozen=True):
     bytes: int = 0
 
 
-def head_of(document: Document) -> Head:
+def file_state(document: Document) -> FileState:
     try:
-        return msgspec.json.decode(document.value, type=Head)
+        return msgspec.json.decode(document.value, type=FileState)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"file {document.key.id!r} cannot be read: {problem}", reason="corrupt") from None
 
@@ -95,7 +95,7 @@ def tree_of(document: Document | None) -> Tree:
     return Tree() if document is None else msgspec.json.decode(document.value, type=Tree)
 
 
-def info_of(path: str, head: Head) -> FileInfo:
+def info_of(path: str, head: FileState) -> FileInfo:
     return FileInfo(path, head.version, head.bytes, moment(head.created), moment(head.updated))
 
 

@@ -34,7 +34,7 @@ from strongroom.services.sessions.state import (
     is_visible,
 )
 from strongroom.services.sessions.view import learn
-from strongroom.services.sessions.writes import Batch, appending
+from strongroom.services.sessions.writes import Drafts, appending
 from strongroom.store import CLAIM, Append, Entry, Expect, Get, Put, Range, Write, require_name
 from strongroom.tokens.counting import Absent, Tokenizer, counter, tokenizer
 
@@ -131,7 +131,7 @@ async def writes(scope: Scope, told: Iterator[dict[str, Any]]) -> tuple[str, lis
     _check_cuts(header.cut, cuts, len(said))
     counting = _counting(scope, header.tokenizer)
     state = _state(header, counting.name, end.length, anew, len(said))
-    made = Batch(tuple([_draft(one, counting) for one in said]), tuple([one.at for one in said]))
+    made = Drafts(tuple([_draft(one, counting) for one in said]), tuple([one.at for one in said]))
     new = appending(scope, id, state, counting, made, end.length, 0)
     # An id that was used again after its first message was hidden is that of the visible one.
     ids = [write for write in new if write.key.kind == ID]

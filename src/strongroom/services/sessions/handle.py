@@ -25,7 +25,7 @@ from strongroom.services.sessions.state import MESSAGE, SESSION, Naming, Recount
 from strongroom.services.sessions.values import Message, SessionInfo, when
 from strongroom.services.sessions.vectors import BLOCK, SLICE, Meaning
 from strongroom.services.sessions.view import View, fresh, look, look_closely, missing, require_revision
-from strongroom.services.sessions.writes import Batch, Decision, putting
+from strongroom.services.sessions.writes import Decision, Drafts, putting
 from strongroom.store import Document, Expect, Get, Range, Receipt, Slice
 from strongroom.tokens import Tokenizer
 from strongroom.tokens.counting import Absent, counter
@@ -103,7 +103,7 @@ class Handle:
 
         await self._decide(operation, attempt, nothing)
 
-    def _stored(self, made: Batch) -> Callable[[Receipt], Awaitable[list[Message]]]:
+    def _stored(self, made: Drafts) -> Callable[[Receipt], Awaitable[list[Message]]]:
         """Return how a receipt tells what a batch was stored as."""
 
         async def told(receipt: Receipt) -> list[Message]:

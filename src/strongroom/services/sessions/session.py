@@ -53,15 +53,15 @@ from strongroom.services.sessions.view import (
     visible,
 )
 from strongroom.services.sessions.writes import (
-    Batch,
     Decision,
+    Drafts,
     Ids,
     appending,
-    batch,
     copying,
     counter_of,
     counting_anew,
     cutting,
+    drafted,
     putting,
     restoring,
     unused,
@@ -123,7 +123,7 @@ class AsyncSession(SessionReader):
         """Check and count messages, and say how they are appended. A turn shows its own `scope`."""
         where = scope or self._scope
         tokenizer = counter_of(messages, self.tokenizer)
-        made = batch(messages, tokenizer, sidecars, ids)
+        made = drafted(messages, tokenizer, sidecars, ids)
 
         async def attempt() -> Plan[list[Message]]:
             length, versions, at, state = 0, dict[str, int](), where.clock(), self._state
@@ -159,7 +159,7 @@ class AsyncSession(SessionReader):
     ) -> list[Message]:
         """Hide every message and append these, in one step. `restore` brings the hidden ones back."""
         tokenizer = counter_of(messages, self.tokenizer)
-        made = batch(messages, tokenizer, sidecars, ids)
+        made = drafted(messages, tokenizer, sidecars, ids)
         return await self._replace("replace", None, made, tokenizer, expected_revision, commit_id)
 
     async def replace_from(
@@ -174,14 +174,14 @@ class AsyncSession(SessionReader):
     ) -> list[Message]:
         """Hide a message and everything after it and append these, in one step. `restore` brings back what it hid."""
         tokenizer = counter_of(messages, self.tokenizer)
-        made = batch(messages, tokenizer, sidecars, ids)
+        made = drafted(messages, tokenizer, sidecars, ids)
         return await self._replace("replace_from", message_id, made, tokenizer, expected_revision, commit_id)
 
     async def _replace(
         self,
         name: str,
         message_id: str | None,
-        made: Batch,
+        made: Drafts,
         tokenizer: Tokenizer,
         expected_revision: str | None,
         commit_id: str | None,

@@ -80,7 +80,7 @@ class Decision(Struct, frozen=True):
     answer: Json | None = None
 
 
-class Batch(Struct, frozen=True):
+class Drafts(Struct, frozen=True):
     """Messages checked and counted, ready to be written."""
 
     drafts: tuple[Draft, ...]
@@ -150,7 +150,7 @@ def counter_of(messages: Messages, tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def batch(messages: Messages, tokenizer: Tokenizer, sidecars: Sequence[Any] | None, ids: Ids) -> Batch:
+def drafted(messages: Messages, tokenizer: Tokenizer, sidecars: Sequence[Any] | None, ids: Ids) -> Drafts:
     """Check and count what a caller wants to write."""
     if isinstance(messages, (str, bytes)):
         raise InvalidInput("messages must be mappings such as {'role': 'user', 'content': ...}, not a string")
@@ -163,7 +163,7 @@ def batch(messages: Messages, tokenizer: Tokenizer, sidecars: Sequence[Any] | No
     told = messages.tokens if type(tokenizer) is Absent and isinstance(messages, Counted) else repeat(None)
     beside = repeat(None) if sidecars is None else sidecars
     named = ids == "unique"
-    made = Batch(
+    made = Drafts(
         tuple(
             [
                 draft(one, tokenizer, tokens, sidecar=sidecar, named=named)
@@ -178,7 +178,7 @@ def batch(messages: Messages, tokenizer: Tokenizer, sidecars: Sequence[Any] | No
 
 
 def appending(
-    scope: Scope, session_id: str, state: State, tokenizer: Tokenizer, made: Batch, length: int, now: int
+    scope: Scope, session_id: str, state: State, tokenizer: Tokenizer, made: Drafts, length: int, now: int
 ) -> list[Write]:
     """Return the writes that append a batch to a stream believed to have this length. The messages come first."""
     if not made.drafts:
@@ -201,7 +201,7 @@ def appending(
     return [Append(scope.key(MESSAGE, session_id), tuple(entries)), *side, *ids]
 
 
-def unused(session: Key, made: Batch, versions: Mapping[str, int]) -> list[Expect]:
+def unused(session: Key, made: Drafts, versions: Mapping[str, int]) -> list[Expect]:
     """Return the expectations that no id of the batch is in use. `versions` tells of ids whose message is hidden."""
     return [Expect(id_key(session, one), versions.get(one, 0)) for one in made.ids]
 
@@ -257,7 +257,7 @@ async def copying(view: View, records: Sequence[Record], target: Key, title: str
     scope = view.scope
     if view.state.mixed:
         required(view.tokenizer)
-    made = Batch(tuple([_draft(view, record) for record in records]), tuple([record.at for record in records]))
+    made = Drafts(tuple([_draft(view, record) for record in records]), tuple([record.at for record in records]))
     stream = scope.key(MESSAGE, target.id)
     end = await scope.get(Range(stream, 0, 0))
     state = State(
