@@ -53,13 +53,16 @@ _TELLS = {
         sus""".split()
     ),
 }
+_TELLING = frozenset().union(*_TELLS.values())
 # Frequent in English and in one of the others as well, so they tell nothing.
 _SHARED = frozenset(("a", "an", "as", "do", "he", "his", "in", "me", "of", "on", "so", "was"))
 
 
 def language(tokens: Sequence[str], english: Collection[str]) -> str | None:
     """Guess which of German, French and Spanish a text is, by its most frequent words; None for English or no idea."""
-    # Without generators: this is asked of every text that is indexed.
+    # Without generators, and without counting where there is nothing: this is asked of every text that is indexed.
+    if _TELLING.isdisjoint(tokens):
+        return None
     counted = {code: sum(map(tells.__contains__, tokens)) for code, tells in _TELLS.items()}
     best = max(counted, key=lambda code: counted[code])
     others = [count for code, count in counted.items() if code != best]

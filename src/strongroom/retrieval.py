@@ -155,7 +155,7 @@ def choose(total: int, places: Mapping[str, Sequence[Spot]], limit: int) -> list
         weight = rarity(total, len(places[word]))
         for place in places[word]:
             promise[place] = promise.get(place, 0.0) + weight
-    return sorted(promise, key=lambda place: -promise[place])[:limit]
+    return sorted(promise, key=promise.__getitem__, reverse=True)[:limit]
 
 
 def bm25(query: Iterable[str], texts: Sequence[Sequence[str]], total: int, counts: Mapping[str, int]) -> list[float]:

@@ -22,6 +22,7 @@ from strongroom.caching import cached_if_short
 # two that is repeated: for that `re` keeps a note of each letter, 160 MB for a word of a megabyte. Underlines are
 # spaces.
 _WORD = re.compile(r"\w[\w\u0300-\u036f\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0971-\u0dff]*")
+_PLAIN_WORD = re.compile("[a-z0-9]+")  # the same in a text of ASCII, in half the time
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
@@ -61,8 +62,11 @@ def words(text: str) -> tuple[str, ...]:
     folded = unicodedata.normalize("NFKC", text).casefold().replace("_", " ")
     if "'" in folded or "\u2019" in folded:
         folded = _CONTRACTED.sub(" ", folded)
-    tokens = _WORD.findall(folded)
+    plain = folded.isascii()
+    tokens = (_PLAIN_WORD if plain else _WORD).findall(folded)
     language = endings.language(tokens, _STOP)
+    if plain and language is None:
+        return tuple([stem(token[:_LONGEST]) for token in tokens if token not in _STOP])
     found: list[str] = []
     for token in tokens:
         if token in _STOP:

@@ -35,8 +35,8 @@ def name_like(text: str) -> int:
 
 def asks(text: str) -> bool:
     """Tell whether the last sentence that is ended by a sign is a question."""
-    last = next((letter for letter in reversed(text) if letter in _ENDINGS), "")
-    return last != "" and last in _QUESTIONS
+    last = max(map(text.rfind, _ENDINGS))
+    return last >= 0 and text[last] in _QUESTIONS
 
 
 @cached_if_short(maxsize=16_384)

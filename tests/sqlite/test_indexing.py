@@ -47,6 +47,13 @@ def test_a_search_by_tags_asks_the_index_for_nothing_that_others_have_too() -> N
     assert search.narrowing(everything) not in search.narrowing(owned)
 
 
+def test_a_search_of_one_stream_asks_the_index_for_its_words_alone() -> None:
+    assert search.matching(Find("s", "k", ("apple",), id="one"), "apple") == '"apple"'
+    tagged = Find("s", "k", ("apple",), id="one", tags={"owner": "ana"})
+    for find in (tagged, Find("s", "k", ("apple",))):
+        assert search.matching(find, "apple") == f'{search.narrowing(find)} AND "apple"'
+
+
 @pytest.mark.parametrize(
     "other", [Find("t", "k", (), tags={"owner": "ana"}), Find("s", "l", (), tags={"owner": "ana"})]
 )

@@ -198,7 +198,7 @@ def search(con: apsw.Connection, find: Find) -> Found:
     scope = narrowing(find)
     total = _count(con, scope, low, high)
     if total > FEW:
-        places = {word: _positions(con, f'{scope} AND "{word}"', low, high) for word in dict.fromkeys(find.words)}
+        places = {word: _positions(con, matching(find, word), low, high) for word in dict.fromkeys(find.words)}
     else:
         held = {place: words(_text(con, place)) for place in _positions(con, scope, low, high)}
         places = {word: [place for place in held if word in held[place]] for word in dict.fromkeys(find.words)}
@@ -217,6 +217,14 @@ def narrowing(find: Find) -> str:
     """
     whole, *tags = _markers(Key(find.space, find.kind, "-"), find.tags)
     return " AND ".join(f'"{marker}"' for marker in tags or [whole])
+
+
+def matching(find: Find, word: str) -> str:
+    """Return what asks for a word where a search may look.
+
+    What has a name is a stretch of rowids that nobody else has: markers would only be walked through beside the word.
+    """
+    return f'"{word}"' if find.id is not None and not find.tags else f'{narrowing(find)} AND "{word}"'
 
 
 def _count(con: apsw.Connection, query: str, low: int, high: int) -> int:
