@@ -282,7 +282,7 @@ class Committer:
         if self._writer is None:
             self._writer = Writer(self._store.connect_to_write(), self._retention)
         writer = self._writer
-        if not (self._queue.empty and self._begins(writer)):
+        if not (self._queue.is_ours and self._begins(writer)):
             if not patient:
                 raise _WouldWaitError
             self._begin_in_turn(writer)

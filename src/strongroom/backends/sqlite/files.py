@@ -3,7 +3,7 @@
 * A network file system breaks the locks that WAL needs: refused at open.
 * SQLite's own waiting is unfair: a busy process re-takes the lock it just released while others sleep. `Queue` is a
   turnstile in front of it. Whoever wants to write first gets the queue, keeps it until the write lock is theirs, and
-  only then lets the next one in; so nobody is overtaken by a process that has just written.
+  only then lets the next one in; so nobody is overtaken by a process whose turn is over.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ OPEN_FILE_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 
 Stretch = tuple[int, int]  # where a lock begins in a file, and its length
 _WRITING: Stretch = (0, 1)
+
+# How long whoever got the write lock in line may write again before the next one. A process has to read again what
+# others changed, and the next one has to wake up: each commit of another process than the last costs three of the same
+# (8 processes are 0.74 of one this way, and 0.28 where every commit stands in line).
+TURN_SECONDS = 0.002
+_FIRST_PAUSE_SECONDS, _LEAST_PAUSE_SECONDS = 0.001, 0.0005
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.", "vboxsf", "prl_fs")
 
@@ -123,13 +129,15 @@ class Queue:
         self._fd = -1
         self._flag: mmap.mmap | None = None
         self._held = False
+        self._turn_ends = 0.0
 
     @property
-    def empty(self) -> bool:
-        """Whether nobody is waiting, as far as can be told without asking the kernel."""
+    def is_ours(self) -> bool:
+        """Whether we may write without waiting in line: our turn is not over, or nobody waits, as far as can be told
+        without asking the kernel."""
         if self._flag is None:
             self._open()
-        return self._flag is None or self._flag[0] == 0
+        return self._flag is None or self._flag[0] == 0 or time.monotonic() < self._turn_ends
 
     @contextmanager
     def turn(self, deadline: float) -> Iterator[None]:
@@ -141,6 +149,7 @@ class Queue:
             if self._flag is not None:
                 self._flag[0] = 1
             yield
+            self._turn_ends = time.monotonic() + TURN_SECONDS
         finally:
             if self._flag is not None:
                 self._flag[0] = 0
@@ -182,7 +191,7 @@ class Queue:
     def _enter(self, deadline: float) -> None:
         if fcntl is None:  # pragma: no cover
             return
-        pause = 0.0002
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -192,9 +201,10 @@ class Queue:
                     raise Unavailable(
                         "other processes kept the database busy the whole time; nothing changed", reason="locked"
                     ) from None
-            # Polling with a steady pause, not a blocking call: it can time out, and a stopped process cannot hang us.
+            # Polling, not a blocking call: it can time out, and a stopped process cannot hang us. Whoever has waited
+            # longer looks more often, and so is more likely to be next.
             time.sleep(pause)
-            pause = min(pause * 1.5, 0.002)
+            pause = max(pause * 0.9, _LEAST_PAUSE_SECONDS)
 
     def _open(self) -> None:
         try:
