@@ -8,7 +8,7 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser adapters check check-mypy check-pyright check-ruff fix bench bench-peers bench-many bench-publish crash fuzz mcp-conformance coverage docs release image constraints clean
+.PHONY: help demo test browser adapters check check-mypy check-pyright check-ruff fix bench bench-peers bench-many bench-largest bench-publish crash fuzz mcp-conformance coverage docs release image constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -106,6 +106,9 @@ bench: .venv/bench bench-peers ## run the benchmarks; QUICK=1 for a look, BASE=<
 
 bench-many: .venv/bench ## a million memories and ten million messages in one space; takes long
 	$(PY) -m benchmarks many
+
+bench-largest: .venv/bench ## a million sessions, and a session of ten million messages; a quarter of an hour
+	$(PY) -m benchmarks largest
 
 bench-publish: .venv/bench ## put the run in bench-results/ into README.md, docs/performance.md and docs/adapters.md
 	$(PY) -m benchmarks --publish

@@ -1,7 +1,8 @@
 """Run the benchmarks: `python -m benchmarks [NAME ...]`, `--base COMMIT`, `--publish`; QUICK=1 for a quick look.
 
 Writes bench-results/: results.json and results.md after each question, so that a run that is ended keeps what it has,
-and the plots. Ends with 0 unless something crashed: a missed goal is told, not punished.
+and the plots. A question that is asked alone because it takes long has files of its own name. Ends with 0 unless
+something crashed: a missed goal is told, not punished.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from benchmarks.machine import machine
 from benchmarks.measuring import QUICK
 from benchmarks.plots import draw
 from benchmarks.questions import ALONE, MOST_QUICK_SECONDS, MOST_SECONDS, QUESTIONS
-from benchmarks.report import Run, line, load, markdown, save
+from benchmarks.report import Run, line, markdown, save
 from benchmarks.running import ask
 
 OUT = Path("bench-results")
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     OUT.mkdir(exist_ok=True)
     if asked.publish:
-        return publishing.publish(load(OUT / "results.json"))
+        return publishing.publish(OUT)
     if asked.base:
         return comparing.compare_with(asked.base, OUT)
     return run(asked.names or list(QUESTIONS), asked.patience)
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> int:
 
 def run(names: list[str], times: float) -> int:
     done = Run(machine(), QUICK)
+    file = names[0] if len(names) == 1 and names[0] in ALONE else "results"
     print(done.machine.line(), flush=True)
     end = time.monotonic() + times * (MOST_QUICK_SECONDS if QUICK else MOST_SECONDS)
     for name in names:
@@ -54,12 +56,12 @@ def run(names: list[str], times: float) -> int:
         done.answers[name] = answer
         if answer.ended != "done":
             print("\n".join(["", *answer.said, f"  {name}: {answer.ended} after {answer.seconds} s"]), flush=True)
-        save(done, OUT / "results.json")
-        (OUT / "results.md").write_text(markdown(done), encoding="utf-8")
-    plots = draw(done, OUT)
+        save(done, OUT / f"{file}.json")
+        (OUT / f"{file}.md").write_text(markdown(done), encoding="utf-8")
+    plots = draw(done, OUT) if file == "results" else []
     figures = [result for answer in done.answers.values() for result in answer.results]
     missed = sum(not result.met for result in figures)
-    print(f"\n{len(figures)} figures, {missed} missed; {OUT}/results.json, results.md and {len(plots)} plots")
+    print(f"\n{len(figures)} figures, {missed} missed; {OUT}/{file}.json, {file}.md and {len(plots)} plots")
     if done.crashed:
         print(f"crashed: {', '.join(done.crashed)}")
     return 1 if done.crashed else 0

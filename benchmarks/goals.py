@@ -59,8 +59,20 @@ GOALS: dict[str, dict[str, Goal]] = {
         "update a run": FLAT,
         "record an event": FLAT,
         "search the memories of one owner": FLAT,
+    },
+    "neighbours": {
+        "open a session among many": FLAT,
         "append among many sessions": FLAT,
+        "window among many sessions": FLAT,
         "append among many spaces": FLAT,
+    },
+    "largest": {
+        "open a session among many": FLAT,
+        "append among many sessions": FLAT,
+        "window among many sessions": FLAT,
+        "append": FLAT,
+        "load the last 10": FLAT,
+        "window of 4,000 tokens": FLAT,
     },
     "sessions": {
         "a turn after 300, SQLiteSession, as many items": at_least(1),
@@ -91,6 +103,7 @@ GOALS: dict[str, dict[str, Goal]] = {
         "64 clients / one": at_least(1.5),
         "64 clients / one, each fsync 2 ms longer": at_least(10),
         "64 clients, two workers / one": at_least(1.6),
+        "64 clients, four workers / one": at_least(1.6),
     },
     "idle": {
         "a server with 1,000 followers and no news, % of a core": at_most(1),

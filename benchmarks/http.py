@@ -46,12 +46,13 @@ def measure() -> Iterator[Result | Curve]:
         runs = booted(Path(name))
         with server("slow", Path(name)) as slow:
             yield crowd(slow, runs, "64 clients / one, each fsync 2 ms longer")
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        ones, twos = booted(Path(one)), booted(Path(two))
-        with server("ours", Path(one)) as alone, server("ours", Path(two), workers=2) as both:
-            pair = rivals(lines(both, twos[:CROWD]), lines(alone, ones[:CROWD]))
-            note = "the client needs a core too"
-            yield pair.row("http", "64 clients, two workers / one", durability=SYNCED, show="rate", note=note)
+    for told, workers in (("two", 2), ("four", 4)):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as more:
+            ones, others = booted(Path(one)), booted(Path(more))
+            with server("ours", Path(one)) as alone, server("ours", Path(more), workers=workers) as crew:
+                pair = rivals(lines(crew, others[:CROWD]), lines(alone, ones[:CROWD]))
+                note = "the client needs a core too"
+                yield pair.row("http", f"64 clients, {told} workers / one", durability=SYNCED, show="rate", note=note)
 
 
 def booted(folder: Path) -> list[str]:

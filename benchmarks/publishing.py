@@ -1,16 +1,19 @@
 """Put a run where users look: its plots and data under docs/performance/, its tables between marks in three pages.
 
-A mark is a line `<!-- bench: NAME -->`; what is between it and the next `<!-- /bench -->` is written anew.
+A mark is a line `<!-- bench: NAME -->`; what is between it and the next `<!-- /bench -->` is written anew. A question
+that is asked alone has a run of its own, which says when it was; what an earlier one told stays until there is another.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from benchmarks.measuring import Result
 from benchmarks.plots import PLOTS, draw
 from benchmarks.processes import ROOT
-from benchmarks.report import Run, save, spread, table, value, verdict, wanted
+from benchmarks.questions import ALONE
+from benchmarks.report import Run, load, save, spread, table, value, verdict, wanted
 
 DATA = ROOT / "docs" / "performance"
 PAGES = ("README.md", "docs/performance.md", "docs/adapters.md")
@@ -32,27 +35,43 @@ FRONT = (
 )  # fmt: skip
 
 
-def publish(run: Run) -> int:
-    """Write the run into the pages. Returns 0."""
+def publish(out: Path) -> int:
+    """Write the runs that are in a folder into the pages. Returns 0."""
     DATA.mkdir(parents=True, exist_ok=True)
-    for answer in run.answers.values():
-        answer.said = []  # what programs print names the folders of a machine
-    save(run, DATA / "results.json")
-    for old in DATA.glob("*.svg"):
-        old.unlink()
-    drawn = {path.stem.rpartition("-")[0] for path in draw(run, DATA)}
-    for page in PAGES:
-        path = ROOT / page
-        folder = "docs/performance" if page == "README.md" else "performance"
-        text = path.read_text(encoding="utf-8")
-        path.write_text(replaced(text, run, folder, drawn), encoding="utf-8")
-        print(f"written: {page}")
+    for name in sorted({"results", *ALONE}):
+        if not (out / f"{name}.json").exists():
+            continue
+        run = load(out / f"{name}.json")
+        for answer in run.answers.values():
+            answer.said = []  # what programs print names the folders of a machine
+        save(run, DATA / f"{name}.json")
+        drawn = plots(run) if name == "results" else set()
+        for page in PAGES:
+            path = ROOT / page
+            folder = "docs/performance" if page == "README.md" else "performance"
+            text = path.read_text(encoding="utf-8")
+            path.write_text(replaced(text, run, folder, drawn), encoding="utf-8")
+        print(f"written: {name}")
     return 0
 
 
+def plots(run: Run) -> set[str]:
+    """Draw the plots of a run anew, and return their names."""
+    for old in DATA.glob("*.svg"):
+        old.unlink()
+    return {path.stem.rpartition("-")[0] for path in draw(run, DATA)}
+
+
 def replaced(text: str, run: Run, folder: str, drawn: set[str]) -> str:
-    """Return a page with everything between marks written anew."""
-    return MARKED.sub(lambda found: found[1] + part(run, found[2], folder, drawn) + found[3], text)
+    """Return a page with everything between marks that a run tells of written anew."""
+
+    def anew(found: re.Match[str]) -> str:
+        name = found[2]
+        if (name in ALONE) != (run.answers.keys() <= ALONE.keys()) or (name in ALONE and name not in run.answers):
+            return found[0]
+        return found[1] + part(run, name, folder, drawn) + found[3]
+
+    return MARKED.sub(anew, text)
 
 
 def part(run: Run, name: str, folder: str, drawn: set[str]) -> str:
@@ -66,6 +85,8 @@ def part(run: Run, name: str, folder: str, drawn: set[str]) -> str:
         return front(run, folder, drawn)
     if name not in run.answers:
         return "Not part of this run.\n"
+    if name in ALONE:
+        return f"{run.machine.line()}.\n\n{table(run.answers[name].results)}\n"
     return table(run.answers[name].results) + "\n"
 
 

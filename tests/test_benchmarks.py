@@ -141,8 +141,27 @@ def test_publishing_writes_between_marks_and_nowhere_else() -> None:
     assert replaced(once, a_run(), "performance", {"history"}) == once
 
 
+def alone(told: str) -> Run:
+    return Run(HERE, False, {"largest": Answer("Does it grow?", [Result(told, 0.01, 0.05, True)])})
+
+
+BOTH = "<!-- bench: growth -->\nold\n<!-- /bench -->\n<!-- bench: largest -->\nolder\n<!-- /bench -->\n"
+
+
+def test_a_question_that_is_asked_alone_is_published_with_its_machine_and_changes_nothing_else() -> None:
+    page = replaced(BOTH, alone("append"), "performance", set())
+    assert "\nold\n" in page
+    assert f"{HERE.line()}.\n\n| figure" in page
+
+
+def test_a_run_of_the_others_leaves_what_was_asked_alone_as_it_is() -> None:
+    page = replaced(BOTH, a_run(), "performance", set())
+    assert "\nold\n" not in page
+    assert "\nolder\n" in page
+
+
 def test_the_pages_have_marks_for_what_is_measured() -> None:
-    known = {*QUESTIONS, *(f"plot_{name}" for name in PLOTS), "machine", "front"}
+    known = {*QUESTIONS, *ALONE, *(f"plot_{name}" for name in PLOTS), "machine", "front"}
     for page in PAGES:
         marks = [found[2] for found in MARKED.finditer((ROOT / page).read_text(encoding="utf-8"))]
         assert marks
