@@ -23,7 +23,7 @@ QUESTIONS = {
     "neighbours": Question("Does a cost grow with what stands beside it?", 130, 10),
     "clients": Question("What do many gain from committing at once?", 90, 12),
     "runs": Question("What do a run's update and event cost?", 30, 6),
-    "http": Question("How many requests does the server answer?", 110, 25),
+    "http": Question("How many requests does the server answer?", 125, 28),
     "search": Question("How fast is finding?", 210, 14),
     "memories": Question("What does remembering cost?", 60, 12),
     "recall": Question("How often is the evidence among the first hits?", 75, 10),
