@@ -21,7 +21,10 @@ from strongroom import Context
 from strongroom.adapters.contexts import Opened
 from strongroom.adapters.langgraph import StrongroomStore
 from strongroom.adapters.langgraph import store as stored
-from strongroom.bridge import run
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import Inline, run
+from strongroom.scope import Scope
+from strongroom.store import Answer, AnyQuestion, Page
 from tests.server.serving import served
 
 NAMES = [("u",), ("u", "1"), ("u", "1", "x"), ("u", "10"), ("v",), ("v", "%"), ("v", "_x"), ("V",), ("ü", "naïve")]
@@ -96,6 +99,27 @@ def test_the_newest_updates_come_first_in_pages(both: Both) -> None:
     both.batch([PutOp(("n",), "k1", {"n": 10})])
     pages = [both.batch([SearchOp(("n",), limit=2, offset=offset)])[0] for offset in (0, 2, 4)]
     assert [one.key for page in pages for one in page] == ["k1", "k4", "k3", "k2", "k0"]
+
+
+class Counting(MemoryStore):
+    """Counts the documents that scans give."""
+
+    given = 0
+
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        answers = super().read(questions)
+        self.given += sum(len(one.documents) for one in answers if isinstance(one, Page))
+        return answers
+
+
+def test_the_newest_few_are_read_and_no_more() -> None:
+    counting = Counting()
+    items = stored.Items(Scope(Inline(counting)), ["$"], set(), {}, None)
+    run(items.batch([PutOp(("n",), f"k{number}", {"n": number}) for number in range(500)]))
+    counting.given = 0
+    [found] = run(items.batch([SearchOp(("n",), limit=3, offset=1)]))
+    assert isinstance(found, list) and [one.key for one in found] == ["k498", "k497", "k496"]
+    assert counting.given == 4
 
 
 def test_reads_of_a_batch_see_the_state_before_its_writes(both: Both) -> None:

@@ -148,9 +148,10 @@ class Items(Struct, frozen=True):
     async def _newest(self, op: SearchOp, most: int | None) -> list[Document]:
         """Return what lies below a prefix and fits, the newest update first."""
         found: list[Document] = []
-        scan = Scan(self.scope.space, ITEM, below(op.namespace_prefix), limit=PAGE, reverse=True)
+        limit = PAGE if most is None or op.filter else max(1, min(PAGE, most))  # no more than are wanted
+        scan = Scan(self.scope.space, ITEM, below(op.namespace_prefix), limit=limit, reverse=True)
         async for page in self.scope.pages(scan):
-            found += [one for one in page if is_match(one.value.load()["value"], op.filter)]
+            found += [one for one in page if not op.filter or is_match(one.value.load()["value"], op.filter)]
             if most is not None and len(found) >= most:
                 break
         return found

@@ -1,3 +1,6 @@
+-- A row is looked for by `ref` as the first of an ordered range that holds nothing else: only an index by `ref` has that
+-- order. Asked for by equality or in a join, a table that seems to hold a handful of rows is walked, as long as the plan lives.
+
 -- The first document from a place on, in the direction of `step`, that carries a tag.
 CREATE FUNCTION :schema.carrier(space_ text, kind_ text, label_ bytea, from_ bigint, step bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
@@ -26,7 +29,7 @@ CREATE FUNCTION :schema.read(
 ) RETURNS TABLE (
     question integer, number bigint, weight bigint, at bigint, type text, sender text, receiver text, text text,
     body bytea, commitment bytea, chain bytea
-) LANGUAGE plpgsql STABLE AS $$
+) LANGUAGE plpgsql STABLE SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     h       record;
@@ -88,8 +91,9 @@ BEGIN
             IF bounded THEN
                 FOREACH start IN ARRAY refs LOOP
                     -- The one beyond the limit only tells that there is a next page.
-                    w := (SELECT coalesce(octet_length(d.value), 0) + coalesce(octet_length(d.text), 0)
-                          FROM :schema.head d WHERE d.space = spaces[i] AND d.ref = start AND taken < rooms[i] - 1);
+                    w := (SELECT coalesce(octet_length(d.value), 0) + coalesce(octet_length(d.text), 0) FROM :schema.head d
+                          WHERE d.space = spaces[i] AND d.ref BETWEEN start AND start AND taken < rooms[i] - 1
+                          ORDER BY d.ref LIMIT 1);
                     full_ := begun AND w > most;
                     EXIT WHEN full_;
                     begun := true;
@@ -99,8 +103,11 @@ BEGIN
                 refs := refs[:taken];
             END IF;
             RETURN QUERY SELECT i, d.ref, d.version, NULL::bigint, NULL, d.id, NULL, d.text, d.value, d.tags, NULL::bytea
-                FROM unnest(refs) WITH ORDINALITY AS f (ref, place)
-                JOIN :schema.head d ON d.space = spaces[i] AND d.ref = f.ref AND d.kind = kinds[i] AND d.alive AND NOT d.stream
+                FROM unnest(refs) WITH ORDINALITY AS f (ref, place) CROSS JOIN LATERAL (
+                    SELECT * FROM :schema.head h
+                    WHERE h.space = spaces[i] AND h.ref BETWEEN f.ref AND f.ref AND h.kind = kinds[i] AND h.alive
+                        AND NOT h.stream
+                    ORDER BY h.ref LIMIT 1) AS d
                 ORDER BY f.place;
             IF full_ THEN
                 RETURN QUERY SELECT -i, NULL::bigint, NULL::bigint, NULL::bigint, NULL, NULL, NULL, NULL, NULL::bytea, NULL::bytea, NULL::bytea;

@@ -2,6 +2,11 @@
 --
 -- The space comes first in every key, so that the same tables can be partitioned by it or distributed over machines.
 -- Values are canonical JSON bytes (jsonb would reorder them). Text cannot hold NUL in Postgres; see wire.py.
+--
+-- Plans are made while the tables are nearly empty and kept while they grow, so every statement needs one way that never
+-- looks dearer than another, without statistics (tests/postgres/test_plans.py). Of two indexes that seem to cost the same
+-- the planner takes the one that was made last. A key is given in full far more often than a space alone, so the primary
+-- keys of tables with several indexes are made last; what is looked for by `ref` asks for its order too (read.sql).
 
 CREATE TABLE :schema.format (version integer NOT NULL);
 
@@ -21,11 +26,11 @@ CREATE TABLE :schema.head (                    -- one row a key: what it is, and
     labels  bytea,                             -- document: the digests of its tags, 16 bytes each
     text    text,                              -- document: what can be searched
     base    bytea,                             -- stream: its hash chain just before the oldest record
-    chain   bytea,                             -- stream: the end of its hash chain
-    PRIMARY KEY (space, kind, id)
+    chain   bytea                              -- stream: the end of its hash chain
 ) WITH (fillfactor = 75);                      -- room to update a row on its own page, without touching an index
 CREATE UNIQUE INDEX head_by_ref ON :schema.head (space, ref);
 CREATE INDEX head_by_creation ON :schema.head (space, kind, ref) WHERE alive AND NOT stream;
+ALTER TABLE :schema.head ADD PRIMARY KEY (space, kind, id);
 
 CREATE TABLE :schema.tag (
     space text COLLATE "C" NOT NULL,
@@ -71,10 +76,10 @@ CREATE TABLE :schema.receipt (                 -- what makes a repeated commit s
     until    timestamptz NOT NULL,             -- when it may be swept
     versions bigint[] NOT NULL,
     digest   bytea NOT NULL,                   -- what was asked for
-    answer   bytea,                            -- what was answered, where the versions do not tell
-    PRIMARY KEY (space, id)
+    answer   bytea                             -- what was answered, where the versions do not tell
 );
 CREATE INDEX receipt_by_end ON :schema.receipt (space, until);
+ALTER TABLE :schema.receipt ADD PRIMARY KEY (space, id);
 
 CREATE UNLOGGED TABLE :schema.watcher (        -- who wants a NOTIFY; losing it costs a little patience, no data
     space text COLLATE "C" NOT NULL,

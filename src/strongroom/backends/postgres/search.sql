@@ -39,7 +39,7 @@ CREATE FUNCTION :schema.places(p_space text, p_kind text, refs bigint[], indexes
 RETURNS TABLE (
     place bigint, id text, index bigint, weight bigint, at bigint, type text, sender text, receiver text, text text,
     body bytea, commitment bytea, chain bytea
-) LANGUAGE plpgsql STABLE AS $$
+) LANGUAGE plpgsql STABLE SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM set_config('strongroom.space', p_space, true);
@@ -52,9 +52,14 @@ BEGIN
                        coalesce(r.text, d.text) AS text, coalesce(r.body, d.value) AS body,
                        coalesce(r.commitment, d.tags) AS commitment, r.chain
                 FROM unnest(refs, indexes) WITH ORDINALITY AS p (ref, index, place)
-                JOIN :schema.head d ON d.space = p_space AND d.ref = p.ref AND d.kind = p_kind AND d.alive
-                LEFT JOIN :schema.record r
-                    ON r.space = p_space AND r.ref = p.ref AND r.index = p.index AND r.text IS NOT NULL
+                CROSS JOIN LATERAL (
+                    SELECT * FROM :schema.head h
+                    WHERE h.space = p_space AND h.ref BETWEEN p.ref AND p.ref AND h.kind = p_kind AND h.alive
+                    ORDER BY h.ref LIMIT 1) AS d
+                LEFT JOIN LATERAL (
+                    SELECT * FROM :schema.record o
+                    WHERE o.space = p_space AND o.ref = p.ref AND o.index = p.index AND o.text IS NOT NULL
+                    LIMIT 1) AS r ON true
                 WHERE r.index IS NOT NULL OR (p.index = -1 AND d.text IS NOT NULL)
             ) AS t
             WINDOW way AS (ORDER BY t.place)

@@ -197,7 +197,7 @@ def search(con: apsw.Connection, find: Find) -> Found:
         low, high = (head[0] << INDEX_BITS, (head[0] + 1) << INDEX_BITS) if head[1] else (head[0], head[0] + 1)
     scope = narrowing(find)
     total = _count(con, scope, low, high)
-    if total > FEW:
+    if total > FEW or not find.tags:  # the texts of a stream may be large, and its words stand side by side
         places = {word: _positions(con, matching(find, word), low, high) for word in dict.fromkeys(find.words)}
     else:
         held = {place: words(_text(con, place)) for place in _positions(con, scope, low, high)}
