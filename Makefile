@@ -99,7 +99,8 @@ fix: .venv/test ## format, and mend what can be mended
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench-peers: $(PEERS) ## make the environments of the peers that the benchmarks measure
+bench-peers: $(PEERS) ## make the environments of the peers that the benchmarks measure, and of our adapters beside them
+	@$(MAKE) --no-print-directory .adapters/made || echo "cannot install what adapters need, which are then not measured beside google-adk"
 
 bench: .venv/bench bench-peers ## run the benchmarks; QUICK=1 for a look, BASE=<commit> to compare; writes bench-results/
 	QUICK=$(QUICK) $(PY) -m benchmarks $(if $(BASE),--base $(BASE))

@@ -17,7 +17,7 @@ from benchmarks.machine import machine
 from benchmarks.measuring import QUICK
 from benchmarks.plots import draw
 from benchmarks.questions import ALONE, MOST_QUICK_SECONDS, MOST_SECONDS, QUESTIONS
-from benchmarks.report import Run, line, markdown, save
+from benchmarks.report import Run, line, markdown, remarks, save
 from benchmarks.running import ask
 
 OUT = Path("bench-results")
@@ -54,8 +54,8 @@ def run(names: list[str], times: float) -> int:
         print(f"\n{name}: {question.asks}", flush=True)
         answer = ask(name, question.asks, patience, lambda result: print(line(result), flush=True))
         done.answers[name] = answer
-        if answer.ended != "done":
-            print("\n".join(["", *answer.said, f"  {name}: {answer.ended} after {answer.seconds} s"]), flush=True)
+        for said in remarks(name, answer):
+            print(said, flush=True)
         save(done, OUT / f"{file}.json")
         (OUT / f"{file}.md").write_text(markdown(done), encoding="utf-8")
     plots = draw(done, OUT) if file == "results" else []

@@ -27,6 +27,7 @@ from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
 from tests.servers.postgres import PostgresServer
 
+from benchmarks import loops
 from benchmarks.measuring import SECONDS, Result, compare, figure, pick
 from benchmarks.processes import ROOT, MissingPeerError, Program
 from benchmarks.workload import SYNCED, messages, on_disk, per_byte, require_synced
@@ -40,11 +41,13 @@ STEP_BY_STEP = (
 )
 LONG_STEP = 100
 LISTED = 10
+LOOP = 300  # steps
 LONG = pick(10_000, 1_000)
 BRIEF = SECONDS * 0.6
 JOURNAL = f"ours: {SYNCED}; theirs: a rollback journal, synced"
 WAL = "the server's WAL, fsync on"
 GROWN = f"begun by steps of {LONG_STEP} messages, theirs by one step, then ten of two"
+CHAT = "two short messages at each step"
 LATEST: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
@@ -53,6 +56,7 @@ def measure() -> Iterator[Result]:
         folder = Path(name)
         for size in SIZES:
             yield from savers(folder, size)
+        yield loop(folder)
         yield from stores(folder, LONG)
         for size in SIZES:
             yield from conversations(folder, size)
@@ -128,12 +132,26 @@ def savers(folder: Path, size: int) -> Iterator[Result]:
         history = messages(0, size)
         ours, peers = per_byte(mine, history), per_byte(theirs, history)
         name = f"LangGraph, SQLite: bytes on disk per byte of text at {size:,}"
-        yield figure(QUESTION, name, peers / ours, ours=f"{ours:.1f}", peer=f"{peers:.1f}")
+        yield figure(QUESTION, name, peers / ours, ours=f"{ours:.1f}", peer=f"{peers:.1f}", note=CHAT)
     with StrongroomSaver(mine) as saver, closing(sqlite3.connect(theirs, check_same_thread=False)) as connection:
         peer = SqliteSaver(connection)
         peer.setup()
         synced(connection)
         yield from rows("SQLite", size, one.over(saver), other.over(peer), SYNCED)
+
+
+def loop(folder: Path) -> Result:
+    """Compare files after the steps of an agent's loop. Only their sizes are asked for, so nobody syncs."""
+    mine, theirs = folder / "ours-loop.db", folder / "theirs-loop.db"
+    with StrongroomSaver(mine, durability="relaxed") as saver:
+        loops.run(saver, LOOP)
+    with closing(sqlite3.connect(theirs, check_same_thread=False)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        loops.run(SqliteSaver(connection), LOOP)
+    ours, peers = (on_disk(path) / loops.text_bytes(LOOP) for path in (mine, theirs))
+    name = f"LangGraph, SQLite: bytes on disk per byte of text, {LOOP} steps of an agent's loop"
+    note = f"a message of {loops.WORDS} words at each step"
+    return figure(QUESTION, name, peers / ours, ours=f"{ours:.1f}", peer=f"{peers:.1f}", note=note)
 
 
 def synced(connection: sqlite3.Connection) -> None:
@@ -244,7 +262,7 @@ def events(folder: Path) -> Iterator[Result]:
                     )
                     name = f"ADK, SQLite: bytes on disk per byte of text at {size:,}"
                     yield figure(QUESTION, name, other / one, ours=f"{one:.1f}", peer=f"{other:.1f}")
-                for what, function in (("an event", "append"), ("get the newest 20", "newest")):
+                for what, function in (("append an event", "append"), ("get the newest 20", "newest")):
                     pair = compare(ours.timed(function), peer.timed(function), BRIEF, timed=True)
                     yield pair.row(QUESTION, f"ADK, SQLite: {what} at {size:,}", durability=JOURNAL)
         except MissingPeerError as missing:

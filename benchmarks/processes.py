@@ -23,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".bench"
 PROGRAMS = "benchmarks.programs"
+MISSING = "not measured: no environment of"
 
 
 class MissingPeerError(Exception):
@@ -47,7 +48,7 @@ class Program:
         home = PEERS / module if peer else environment
         python = sys.executable if home is None else str(home / "bin" / "python")
         if home is not None and not (home / "made").exists():
-            raise MissingPeerError(f"no environment of {module}: make {home.relative_to(ROOT)}/made")
+            raise MissingPeerError(f"{MISSING} {module}: make {home.relative_to(ROOT)}/made")
         command = [python, "-m", "benchmarks.processes", f"{PROGRAMS}.{module}", function, json.dumps(arguments)]
         paths = [str(ROOT)]
         if not peer:  # a peer's environment has no business with ours

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from benchmarks.machine import Machine
 from benchmarks.measuring import Result
+from benchmarks.processes import MISSING
 from benchmarks.running import Answer
 
 
@@ -36,6 +37,13 @@ def load(path: Path) -> Run:
 def line(result: Result) -> str:
     """Return a figure as a line for a terminal."""
     return f"  {verdict(result):6}  {value(result.ratio):>9}  {wanted(result):9}  {result.name}  {sides(result)}"
+
+
+def remarks(name: str, answer: Answer) -> list[str]:
+    """Return what a terminal is told after the figures of a question: what was left out, or why it ended early."""
+    if answer.ended == "done":
+        return [f"  {said}" for said in answer.said if said.startswith(MISSING)]
+    return ["", *answer.said, f"  {name}: {answer.ended} after {answer.seconds} s"]
 
 
 def verdict(result: Result) -> str:

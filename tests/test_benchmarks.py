@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks import many
+from benchmarks import loops, many
 from benchmarks.goals import GOALS
 from benchmarks.machine import Machine
 from benchmarks.measuring import Curve, Pair, Result, compare, exponent, figure, in_turn, quartiles
@@ -15,8 +15,9 @@ from benchmarks.plots import PLOTS, THEMES, draw
 from benchmarks.processes import MissingPeerError, Program
 from benchmarks.publishing import FRONT, MARKED, PAGES, replaced
 from benchmarks.questions import ALONE, MOST_QUICK_SECONDS, MOST_SECONDS, QUESTIONS
-from benchmarks.report import Run, load, markdown, save
+from benchmarks.report import Run, load, markdown, remarks, save
 from benchmarks.running import Answer, ask
+from langgraph.checkpoint.memory import InMemorySaver
 
 ROOT = Path(__file__).parents[1]
 HERE = Machine("2026-01-01", "abc", "3.11", "3.50", "Linux", "a processor", 2, 8.0, "ext4", 120.0, 0.1, {})
@@ -93,8 +94,20 @@ def test_a_program_answers_from_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_is_not_installed_is_said_to_be_missing() -> None:
-    with pytest.raises(MissingPeerError, match="no_such_peer"):
+    with pytest.raises(MissingPeerError, match="not measured: no environment of no_such_peer"):
         Program("no_such_peer:conversation", peer=True)
+
+
+def test_what_was_left_out_is_told_although_the_rest_was_measured() -> None:
+    answer = Answer("?", said=["a warning of some package", "not measured: no environment of adk: make it"])
+    assert remarks("adapters", answer) == ["  not measured: no environment of adk: make it"]
+
+
+def test_an_agent_s_loop_fills_a_thread_of_any_saver() -> None:
+    saver = InMemorySaver()
+    loops.run(saver, 5)
+    newest = saver.get_tuple({"configurable": {"thread_id": "t"}})
+    assert newest is not None and len(newest.checkpoint["channel_values"]["messages"]) == 5
 
 
 def measure() -> Iterator[Result | Curve]:
