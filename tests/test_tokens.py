@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
-from strongroom.tokens import Custom, count_message, count_tools, counting, tokenizer
+from strongroom.tokens import Custom, count_message, count_tools, counting, estimate, tokenizer
 
 CORPUS: dict[str, list[str]] = json.loads((Path(__file__).parent / "data" / "tokens_corpus.json").read_text())
 WORDS = Custom(str.split, name="words")
@@ -38,6 +39,14 @@ def test_the_corpus_catches_a_bad_estimate() -> None:
 @given(st.text())
 def test_the_estimate_is_zero_for_nothing_and_for_nothing_else(text: str) -> None:
     assert (tokenizer("estimate").count(text) == 0) == (text == "")
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_a_text_of_ascii_alone_is_cut_as_it_is_beside_other_letters(text: str) -> None:
+    def cut(pieces: re.Pattern[str]) -> list[tuple[str | None, str]]:
+        return [(piece.lastgroup, piece[0]) for piece in pieces.finditer(text)]
+
+    assert cut(estimate._ASCII) == cut(estimate._PIECES)
 
 
 @given(st.text(), st.text())

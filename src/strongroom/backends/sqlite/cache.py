@@ -71,11 +71,10 @@ class Cache(dict[Key, State]):
         return self._learn(key, self._execute(_HEAD, (key.space, key.kind, key.id)).fetchone())
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Learn about many keys at once: a statement for each kind, not for each key."""
+        """Learn about many keys that are unknown at once: a statement for each kind, not for each key."""
         unknown: dict[tuple[str, str], dict[str, Key]] = {}
         for key in keys:
-            if key not in self:
-                unknown.setdefault((key.space, key.kind), {})[key.id] = key
+            unknown.setdefault((key.space, key.kind), {})[key.id] = key
         for where, by_id in unknown.items():
             found = {}
             # New things are often neighbours by name, and then one look tells that none of them is there.

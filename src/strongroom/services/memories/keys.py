@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from strongroom.codec import encode, pack
+from strongroom.codec import pack
 from strongroom.errors import Damaged
 from strongroom.folding import folded
 from strongroom.services.memories import screening
@@ -136,8 +136,14 @@ def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:
     return Put(key, pack(memory), tags, says.text)
 
 
+@lru_cache(maxsize=2_048)
+def named(proposer: str) -> str:
+    """Return the name under which the batches of a proposer are counted; half of it is their tag."""
+    return digest(proposer)
+
+
 def put_batch(space: str, batch: Batch) -> Put:
-    tags = {"status": batch.status, "proposer": digest(batch.proposer)[:32]}
+    tags = {"status": batch.status, "proposer": named(batch.proposer)[:32]}
     return Put(Key(space, BATCH, batch.id), pack(batch), tags)
 
 
@@ -160,15 +166,15 @@ def log(
     body = {"batch_id": batch_id, "added": added or [], "removed": removed or []}
     if derived:
         body["derived"] = derived
-    return Append(log_key(space), (Entry(type, encode(body), at=now, sender=by),))
+    return Append(log_key(space), (Entry(type, pack(body), at=now, sender=by),))
 
 
 def decided_by(space: str, proposer: str) -> Range:
     """Ask how many batches of a proposer were decided."""
-    return Range(Key(space, DECIDED, digest(proposer)), limit=0)
+    return Range(Key(space, DECIDED, named(proposer)), limit=0)
 
 
 def tally(space: str, kind: str, batch: Batch, now: int, max_length: int | None = None) -> Append:
     """Count a batch of its proposer as staged or decided."""
-    entry = Entry("BATCH", encode({"batch_id": batch.id}), at=now)
-    return Append(Key(space, kind, digest(batch.proposer)), (entry,), max_length)
+    entry = Entry("BATCH", pack({"batch_id": batch.id}), at=now)
+    return Append(Key(space, kind, named(batch.proposer)), (entry,), max_length)

@@ -143,14 +143,14 @@ class Review:
         A batch that its proposer has `named` may be there already.
         """
         scope, policy, now = self._scope, self._policy, self._scope.clock()
-        decided = keys.decided_by(scope.space, proposer)
-        there = Get(scope.key(keys.BATCH, id))
-        stored, tally = await scope.read(there, decided) if named else (None, await scope.get(decided))
-        size = sum(len(one.content or "") + len(one.rationale) for one in wanted)
-        proposals = await scope.compute(size, lambda: stage(wanted, id, proposer, policy, moment(now)))
-        batch = Batch(
-            id=id, status="pending", proposer=proposer, created_at=moment(now), proposals=proposals, run_id=run_id
-        )
+        decided, at = keys.decided_by(scope.space, proposer), moment(now)
+        if named:
+            stored, tally = await scope.read(Get(scope.key(keys.BATCH, id)), decided)
+        else:
+            stored, tally = None, await scope.get(decided)
+        size = sum([len(one.content or "") + len(one.rationale) for one in wanted])
+        proposals = await scope.compute(size, lambda: stage(wanted, id, proposer, policy, at))
+        batch = Batch(id=id, status="pending", proposer=proposer, created_at=at, proposals=proposals, run_id=run_id)
         if stored is not None:
             found = same(batch, load(stored, Batch))
             return (Expect(stored.key, stored.version),), (), found
@@ -210,7 +210,7 @@ class Review:
         """Return the batches that wait for a decision, oldest first, each with what it resembles and would replace."""
         tags = {"status": "pending"}
         if proposer is not None:
-            tags["proposer"] = keys.digest(require_name(proposer, "a proposer"))[:32]
+            tags["proposer"] = keys.named(require_name(proposer, "a proposer"))[:32]
         scan = Scan(self._scope.space, keys.BATCH, tags, after, limit)
         batches, following, damaged = await self._scope.listed(scan, lambda document: load(document, Batch))
         reviewed = [await self._search.review(batch) for batch in batches]

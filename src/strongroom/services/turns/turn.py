@@ -14,8 +14,8 @@ of the turn, wherever and however often that was made.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Any, Protocol, Unpack
 
@@ -123,7 +123,7 @@ class AsyncTurn(EnteredAsync):
         """Add messages to a session. See `Session.append`; what is expected is said of it as it was before the turn."""
         self._require_here(session._scope)
         expected = self._revision(session, expected_revision)
-        with _refusing():
+        with _refusing:
             prepared = session._appending(messages, sidecars, ids, expected, IN_TURN, self._over)
         self._add(prepared, prepared.replay)
         self._sessions[len(self._parts) - 1] = session
@@ -147,7 +147,7 @@ class AsyncTurn(EnteredAsync):
         earlier, expected = self._updates.get(run.id, 0), expected_seq
         if expected is not None or not updates.commute(fields, append, remove, state_patch):
             expected = (run.seq if expected is None else expected) + earlier
-        with _refusing():
+        with _refusing:
             operation, by, request, expected = run._asked(
                 expected, append, remove, state_patch, actor, parent, IN_TURN, fields, recorded=False
             )
@@ -187,7 +187,7 @@ class AsyncTurn(EnteredAsync):
     ) -> None:
         """Add an event to a run's ledger. See `Run.record`."""
         self._require_here(run._ref.scope)
-        with _refusing():
+        with _refusing:
             prepared = run._recording(type, payload, actor, parent, IN_TURN, self._ref(run))
 
         async def plan(scope: Scope, id: str) -> None:
@@ -202,7 +202,7 @@ class AsyncTurn(EnteredAsync):
         """Add a message to a thread. See `ctx.threads.append`."""
         threads = self._services.threads
         there = AsyncThreads(self._over, limits=threads.limits, types=threads.types)
-        with _refusing():
+        with _refusing:
             entry = there.entry(payload, from_id=from_id, to_id=to_id)
             prepared = there._appending("threads.append", thread_id, (entry,), IN_TURN)
 
@@ -223,7 +223,7 @@ class AsyncTurn(EnteredAsync):
     ) -> None:
         """Stage memories for review. See `ctx.memories.propose`."""
         there = AsyncMemories(self._over, policy=self._services.memories._policy, threads=False)
-        with _refusing():
+        with _refusing:
             prepared = there._proposing(requests, proposer, run_id, batch_id, commit_id=IN_TURN)
         self._add(prepared, prepared.replay, None, decided_by(self._scope.space, proposer))
 
@@ -408,11 +408,14 @@ async def _keep_up(run: AsyncRun, made: Made) -> None:
         await keep_up(run._ref, added[0][0], added[-1][1])
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
+class _Refusing:
     """Say of what is refused when it is called that nothing changed."""
-    try:
-        yield
-    except StrongroomError as problem:
-        unchanged(problem)
-        raise
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, StrongroomError):
+            unchanged(problem)
+
+
+_refusing = _Refusing()
