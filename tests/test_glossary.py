@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
+import strongroom
+
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "strongroom"
 OTHERS_NAMES = ("compat", "adapters")
 
 
-def rows() -> Iterator[tuple[list[str], list[str]]]:
-    """Yield what the glossary says of each term: where its names are defined, and which names it replaces."""
+def rows() -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield each term, where the glossary says that its names are defined, and which names it replaces."""
     for line in (ROOT / "docs" / "glossary.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and len(cells) == 4 and not cells[0].startswith(("-", "term")):
-            yield re.findall(r"`([^`]+)`", cells[2]), re.findall(r"`([^`]+)`", cells[3])
+            yield cells[0], re.findall(r"`([^`]+)`", cells[2]), re.findall(r"`([^`]+)`", cells[3])
 
 
 def module_of(path: Path) -> str:
@@ -31,8 +33,9 @@ def sources() -> dict[str, ast.Module]:
     return {module_of(path): ast.parse(path.read_text()) for path in sorted(SRC.rglob("*.py"))}
 
 
-HOMES = sorted({home for homes, _ in rows() for home in homes})
-REPLACED = {word for _, words in rows() for word in words}
+TERMS = [term for term, _, _ in rows()]
+HOMES = sorted({home for _, homes, _ in rows() for home in homes})
+REPLACED = {word for _, _, words in rows() for word in words}
 
 
 def defined(tree: ast.Module) -> Iterator[str]:
@@ -54,6 +57,20 @@ def test_a_name_of_the_glossary_is_defined_where_it_says_and_nowhere_else(source
         if name in named
     }
     assert sorted(found) == HOMES
+
+
+def test_every_public_class_is_a_term_of_the_glossary() -> None:
+    told = {word.strip() for terms in TERMS for word in terms.split(",")}
+    public = {name.removeprefix("Async") for name in strongroom.__all__ if isinstance(getattr(strongroom, name), type)}
+    kinds = {name for name in public if not issubclass(getattr(strongroom, name), Exception)}
+    assert {re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower() for name in kinds} - told == set()
+
+
+@pytest.mark.parametrize(
+    "word", ["milestone", "batch", "brief", "artifact", "slot", "head", "anchor", "pack", "tombstone"]
+)
+def test_words_that_newcomers_asked_for_are_terms_of_the_glossary(word: str) -> None:
+    assert word in TERMS
 
 
 def test_no_module_class_or_function_has_a_name_that_the_glossary_replaces(sources: dict[str, ast.Module]) -> None:

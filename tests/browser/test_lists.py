@@ -38,6 +38,7 @@ def test_runs_of_one_status_are_asked_of_the_store(visit: Visit, ctx: Context) -
 @one_store
 def test_a_conversation_in_the_list_is_known_by_how_it_began(visit: Visit) -> None:
     page = visit("sessions")
+    page.get_by_text("as they began, the newest first").wait_for()
     told = cells(page, "Sessions", "Where is my parcel?")
     assert "The tracking page says delivered, but nobody rang." in told[0]
     assert told[2:4] == ["2", "25"]

@@ -114,13 +114,10 @@ class Group(click.Group):
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             from strongroom.cli.meant import meant
 
-            hint = meant(args[0], self.called, self.list_commands(ctx), self.below(ctx))
+            group = "" if ctx.parent is None else self.name or ""
+            hint = meant(args[0], group, self.list_commands(ctx), self.below(ctx))
             raise click.UsageError(f"no command {args[0]!r:.60}; {hint}", ctx)
         return super().resolve_command(ctx, args)
-
-    @property
-    def called(self) -> str:
-        return self.name or ""
 
     def below(self, ctx: click.Context) -> dict[str, list[str]]:
         """Return the commands of each group in this one."""
@@ -132,7 +129,6 @@ class Root(Group):
     """The group of all commands, which loads the one that is wanted."""
 
     group_class = Group
-    called = ""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(MODULES)
