@@ -41,6 +41,18 @@ def test_the_first_proposal_creates_the_store(here: Path, type_in: Type) -> None
     assert made.out.startswith("pending: ") and (here / "new.db").exists()
 
 
+def test_what_is_not_said_of_a_memory_depends_on_who_says_it(empty: Path, type_in: Type) -> None:
+    type_in("--url", "agent.db", "memories", "add", "likes tea")
+    type_in("memories", "add", "likes milk", "--proposer", "agent-8")
+    [known] = type_in("--json", "memories", "list").json["memories"]
+    [batch] = type_in("--json", "memories", "pending").json["batches"]
+    asked = batch["proposals"][0]["request"]
+    assert [(one["confidence"], one["rationale"]) for one in (known, asked)] == [
+        (1.0, "added in a terminal"),
+        (0.8, "no reason given"),
+    ]
+
+
 def test_any_status_lists_what_is_no_longer_known_too(empty: Path, type_in: Type) -> None:
     with strongroom.open(empty / "agent.db") as ctx:
         ctx.memories.delete(ctx.memories.add("likes tea").id)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import strongroom
+from strongroom.bridge import can_search
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.mcp.stdio import serve
 from strongroom.services.memories.conditions import condition
@@ -43,6 +44,35 @@ async def test_a_proposer_that_the_policy_does_not_let_is_staged_and_told_so(ctx
     assert [batch.id for batch in await ctx.memories.pending()] == [added.batch_id]
     strict = await using(ctx.memories, policy=Policy(auto_commit=frozenset()))
     assert (await strict.add("likes milk")).status == "pending"
+
+
+async def test_what_is_not_said_is_the_programs_word_or_told_as_not_said(ctx: Any) -> None:
+    ours = await ctx.memories.get((await ctx.memories.add("likes tea")).id)
+    assert (ours.type, ours.scope, ours.confidence, ours.rationale) == ("fact", "global", 1.0, "by the program itself")
+    await ctx.memories.add("likes milk", user_id="u1", proposer="agent-7")
+    await ctx.memories.update(ours.id, "likes mate", proposer="agent-7")
+    await ctx.memories.delete(ours.id, proposer="agent-7")
+    asked = [batch.proposals[0].request for batch in await ctx.memories.pending()]
+    assert [(one.op, one.scope, one.confidence, one.rationale) for one in asked] == [
+        ("add", "user", 0.8, "no reason given"),
+        ("supersede", "global", 0.8, "no reason given"),
+        ("deprecate", "global", 1.0, "no reason given"),
+    ]
+
+
+async def test_what_a_proposer_says_is_what_the_reviewer_reads(ctx: Any) -> None:
+    old = await ctx.memories.add("likes tea", confidence=0.5)
+    await ctx.memories.add("likes milk", confidence=0.0, rationale="overheard", proposer="agent-7")
+    await ctx.memories.update(old.id, "likes mate", confidence=0.3, rationale="said so", proposer="agent-7")
+    asked = [batch.proposals[0].request for batch in await ctx.memories.pending()]
+    assert [(one.confidence, one.rationale) for one in asked] == [(0.0, "overheard"), (0.3, "said so")]
+
+
+async def test_what_a_proposer_did_not_doubt_is_in_a_brief_once_it_is_accepted(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="make tea")
+    asked = await ctx.memories.add("likes green tea", proposer="agent-7")
+    await ctx.memories.commit(asked, reviewer="ana")
+    assert ("likes green tea" in (await run.brief()).text) == can_search(ctx.store)
 
 
 async def test_what_add_returned_can_be_committed_and_rejected(ctx: Any) -> None:

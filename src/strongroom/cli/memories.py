@@ -58,6 +58,11 @@ def _as(proposer: str | None) -> dict[str, Any]:
     return {} if proposer is None else {"proposer": proposer}
 
 
+def _why(given: str | None, here: str, proposer: str | None) -> str | None:
+    """Return a reason: what was said, else that it happened here, unless it is somebody's proposal."""
+    return here if given is None and proposer is None else given
+
+
 def _wrote(written: Written) -> None:
     if written.status == "pending":
         why = f" ({', '.join(written.flags)})" if written.flags else ""
@@ -73,12 +78,15 @@ def _wrote(written: Written) -> None:
 @click.option("--project", "project_id", help="Whose it is.")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
 @click.option("--metadata", metavar="JSON", help="Names and values.")
-@click.option("--confidence", type=click.FloatRange(0, 1), default=1.0, show_default=True)
-@click.option("--rationale", default="added in a terminal", show_default=True)
+@click.option("--confidence", type=click.FloatRange(0, 1), show_default="1.0, or 0.8 of a proposer", default=None)
+@click.option("--rationale", help="Why it is known; without a proposer: added in a terminal.")
 @click.option("--source", "source_refs", multiple=True, help="Where it comes from; may be repeated.")
 @PROPOSER
-def add_memory(content: str, kind: Any, metadata: str | None, proposer: str | None, **fields: Any) -> None:
+def add_memory(
+    content: str, kind: Any, metadata: str | None, rationale: str | None, proposer: str | None, **fields: Any
+) -> None:
     """Remember something. A store that is not there is created."""
+    fields |= {"rationale": _why(rationale, "added in a terminal", proposer)}
     with context(create=True) as ctx:
         _wrote(ctx.memories.add(content, type=kind, metadata=_condition(metadata), **fields, **_as(proposer)))
 
@@ -172,12 +180,13 @@ def show_history(memory_id: str) -> None:
 
 @memories.command("delete")
 @MEMORY
-@click.option("--reason", default="deleted in a terminal", show_default=True, help="Why; stays in its history.")
+@click.option("--reason", help="Why; stays in its history. Without a proposer: deleted in a terminal.")
 @PROPOSER
-def delete_memory(memory_id: str, reason: str, proposer: str | None) -> None:
+def delete_memory(memory_id: str, reason: str | None, proposer: str | None) -> None:
     """Stop finding a memory; its history stays."""
+    why = _why(reason, "deleted in a terminal", proposer)
     with context() as ctx:
-        _wrote(ctx.memories.delete(memory_id, reason=reason, **_as(proposer)))
+        _wrote(ctx.memories.delete(memory_id, reason=why, **_as(proposer)))
 
 
 @memories.command("revoke")

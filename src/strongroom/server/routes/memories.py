@@ -102,8 +102,8 @@ class NewMemory(Struct, frozen=True, forbid_unknown_fields=True):
     scope: ScopeName | None = None
     user_id: str | None = None
     project_id: str | None = None
-    confidence: float = 1.0
-    rationale: str = "added directly"
+    confidence: float | None = None
+    rationale: str | None = None
     source_refs: list[str] = []
     tags: list[str] = []
     metadata: dict[str, str | int | float | bool | None] = {}
@@ -119,7 +119,7 @@ class MemoryUpdate(Struct, frozen=True, forbid_unknown_fields=True):
     """What a memory is replaced by. What is not given stays as it was."""
 
     content: str
-    rationale: str = "updated directly"
+    rationale: str | None = None
     confidence: float | None = None
     tags: list[str] | None = None
     metadata: dict[str, str | int | float | bool | None] | None = None
@@ -131,7 +131,7 @@ class MemoryUpdate(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeleteMemory(Struct, frozen=True, forbid_unknown_fields=True):
-    reason: str = "deleted directly"
+    reason: str | None = None
     proposer: str | None = None
 
 
