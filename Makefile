@@ -8,7 +8,7 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser adapters check check-mypy check-pyright check-ruff fix bench bench-peers bench-many bench-largest bench-publish crash fuzz mcp-conformance coverage docs release image constraints clean
+.PHONY: help demo test browser adapters kept check check-mypy check-pyright check-ruff fix bench bench-peers bench-many bench-largest bench-publish crash fuzz mcp-conformance coverage docs release image constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -81,6 +81,9 @@ adapters: .adapters/made .crewai/made .harness/made ## run the tests of adapters
 	.adapters/bin/python -m pytest tests/adapters/adk tests/adapters/llama_index tests/adapters/mem0 tests/test_docs.py -k 'adk or llama or mem0' -n $(WORKERS)
 	.crewai/bin/python -m pytest tests/adapters/crewai tests/test_docs.py -k crewai -n $(WORKERS)
 	.harness/bin/python -m pytest tests/adapters/pydantic_ai_harness tests/test_docs.py -k harness -n $(WORKERS)
+
+kept: .venv/test .adapters/made .crewai/made .harness/made ## two processes, 100 turns each, through each adapter and its framework's own store: a table of docs/adapters.md
+	for python in .venv .adapters .crewai .harness; do STRONGROOM_TURNS=100 $$python/bin/python -m tests.adapters.kept || exit 1; done
 
 check: .venv/test ## ruff and mypy --strict over src and tests, pyright over typical user code
 	@$(MAKE) --no-print-directory -j2 check-mypy check-pyright check-ruff

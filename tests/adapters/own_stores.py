@@ -1,27 +1,31 @@
-"""What the frameworks' own stores keep when two processes work on one thread: `python -m tests.adapters.own_stores`.
+"""What the frameworks' own stores keep when two processes work on one thread, by the same programs as our adapters.
 
-The same programs as in the tests of our adapters, with the store that each framework brings along. No test asserts
-what others keep; the table in docs/adapters.md is what this printed. `STRONGROOM_TURNS=100` is its size.
+No test asserts what others keep; `kept.py` tells it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from tests.adapters.frameworks import has
-from tests.adapters.processes import TURNS, lines_of, started
-from tests.adapters.programs import ADK, NOTE
+from tests.adapters.processes import TURNS
+from tests.adapters.programs import ADK, HARNESS, NOTE
+
+
+class Own(Protocol):
+    """A framework's own store: its name, the program that uses it, and what is found in it afterwards."""
+
+    name: str
+    program: str
+
+    def prepare(self, address: str) -> None: ...
+    def kept(self, address: str) -> set[str]: ...
 
 
 class Sqlite:
-    """LangGraph's `SqliteSaver`: the turns that some checkpoint holds."""
-
-    needs, program = "langgraph.checkpoint.sqlite", "their_graph"
+    name, program = "`SqliteSaver`", "their_graph"
 
     def prepare(self, address: str) -> None:
         from langgraph.checkpoint.sqlite import SqliteSaver
@@ -37,10 +41,24 @@ class Sqlite:
         return {str(message.content) for messages in found for message in messages}
 
 
-class Agents:
-    """OpenAI Agents' `SQLiteSession`."""
+class Items:
+    name, program = "`SqliteStore`", "their_items"
 
-    needs, program = "agents", "their_session"
+    def prepare(self, address: str) -> None:
+        from langgraph.store.sqlite import SqliteStore
+
+        with SqliteStore.from_conn_string(address) as store:
+            store.setup()
+
+    def kept(self, address: str) -> set[str]:
+        from langgraph.store.sqlite import SqliteStore
+
+        with SqliteStore.from_conn_string(address) as store:
+            return {one.value["text"] for one in store.search(("n",), limit=10 * TURNS)}
+
+
+class Agents:
+    name, program = "`SQLiteSession`", "their_session"
 
     def prepare(self, address: str) -> None:
         from agents import SQLiteSession
@@ -56,9 +74,7 @@ class Agents:
 
 
 class Notes:
-    """Anthropic's `BetaLocalFilesystemMemoryTool`."""
-
-    needs, program = "anthropic", "their_notes"
+    name, program = "`BetaLocalFilesystemMemoryTool`", "their_notes"
 
     def prepare(self, address: str) -> None:
         from anthropic.tools.memory import BetaLocalFilesystemMemoryTool
@@ -71,9 +87,7 @@ class Notes:
 
 
 class History:
-    """Microsoft Agent Framework's `FileHistoryProvider`."""
-
-    needs, program = "agent_framework", "their_history"
+    name, program = "`FileHistoryProvider`", "their_history"
 
     def prepare(self, address: str) -> None:
         pass
@@ -85,9 +99,7 @@ class History:
 
 
 class Events:
-    """ADK's `SqliteSessionService`, whoever is refused tries again."""
-
-    needs, program = "google.adk", "their_events"
+    name, program = "`SqliteSessionService`", "their_events"
 
     def prepare(self, address: str) -> None:
         from google.adk.sessions.sqlite_session_service import SqliteSessionService
@@ -102,9 +114,7 @@ class Events:
 
 
 class Chats:
-    """LlamaIndex's `SQLAlchemyChatStore` on SQLite."""
-
-    needs, program = "llama_index.core", "their_chat"
+    name, program = "`SQLAlchemyChatStore` on SQLite", "their_chat"
 
     def prepare(self, address: str) -> None:
         self.kept(address)
@@ -112,14 +122,12 @@ class Chats:
     def kept(self, address: str) -> set[str]:
         from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
-        store = SQLAlchemyChatStore(table_name="messages", async_database_uri=address)
+        store = SQLAlchemyChatStore(table_name="messages", async_database_uri=f"sqlite+aiosqlite:///{address}")
         return {str(one.content) for one in asyncio.run(store.get_messages("s", None))}
 
 
 class Records:
-    """CrewAI's `LanceDBStorage`."""
-
-    needs, program = "crewai", "their_records"
+    name, program = "`LanceDBStorage`", "their_records"
 
     def prepare(self, address: str) -> None:
         from crewai.memory.storage.lancedb_storage import LanceDBStorage
@@ -135,10 +143,21 @@ class Records:
         return {one.content for one in found}
 
 
-class Memories:
-    """mem0 on Qdrant's local files."""
+class Files:
+    name, program = "`SqliteMemoryStore`", "their_files"
 
-    needs, program = "mem0", "their_memories"
+    def prepare(self, address: str) -> None:
+        self.kept(address)
+
+    def kept(self, address: str) -> set[str]:
+        from pydantic_ai_harness.memory import SqliteMemoryStore
+
+        found = asyncio.run(SqliteMemoryStore(database=address).read(HARNESS, max_chars=1_000_000))
+        return set() if found is None else set(found.content.splitlines())
+
+
+class Memories:
+    name, program = "Qdrant's local files", "their_memories"
 
     def prepare(self, address: str) -> None:
         Path(address).mkdir()
@@ -150,31 +169,15 @@ class Memories:
         return {one["memory"] for one in found}
 
 
-STORES: tuple[Callable[[], Any], ...] = (Sqlite, Agents, Notes, History, Events, Chats, Memories, Records)
-
-
-def measured(store: Any, folder: Path) -> str:
-    """Let two processes work on a store, and return a row of the table."""
-    address = str(folder / "theirs")
-    if store.program == "their_chat":
-        address = f"sqlite+aiosqlite:///{address}.db"
-    store.prepare(address)
-    running = [started(store.program, address, name, TURNS, quiet=True) for name in ("one", "two")]
-    acknowledged = sum(len(process.communicate(timeout=1_200)[0].split()) for process in running)
-    ended = ["to its end" if process.returncode == 0 else "failed" for process in running]
-    kept = len(store.kept(address) & lines_of())
-    name = str(type(store).__doc__).partition(":")[0].rstrip(".")
-    return f"| {name} | {acknowledged} | {kept} | {', '.join(ended)} |"
-
-
-def main() -> None:
-    print(f"| own store, {2 * TURNS} turns | acknowledged | kept | the two processes |\n|---|---|---|---|")
-    for make in STORES:
-        store = make()
-        if has(store.needs):
-            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-                print(measured(store, Path(name)), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+STORES: dict[str, Own] = {
+    "LangGraph, checkpoints": Sqlite(),
+    "LangGraph, store": Items(),
+    "OpenAI Agents": Agents(),
+    "Anthropic": Notes(),
+    "ADK": Events(),
+    "Microsoft Agent Framework": History(),
+    "CrewAI": Records(),
+    "LlamaIndex": Chats(),
+    "Harness of Pydantic AI": Files(),
+    "mem0": Memories(),
+}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 TURNS = int(os.environ.get("STRONGROOM_TURNS", "10"))
 ROOT = Path(__file__).parents[2]
+os.environ["MEM0_TELEMETRY"] = "False"  # tests tell nobody anything
 
 
 def started(program: str, address: str, name: str, turns: int, *, quiet: bool = False) -> subprocess.Popen[str]:

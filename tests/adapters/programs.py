@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 NOTE = "/memories/log.md"
+HARNESS = "main/log.md"
 ADK: dict[str, str] = {"app_name": "A", "user_id": "u", "session_id": "s"}
 
 
@@ -41,6 +42,28 @@ def _graph(saver: Any, name: str, turns: int) -> None:
         message = HumanMessage(f"{name} {number}", id=f"{name}-{number}")
         state = agent.invoke({"messages": [message]}, config("t"), durability="sync")
         print(len(state["messages"]), flush=True)
+
+
+def items(address: str, name: str, turns: int) -> None:
+    """Put an item at a time into LangGraph's long-term store."""
+    from strongroom.adapters.langgraph import StrongroomStore
+
+    with StrongroomStore(address) as store:
+        _items(store, name, turns)
+
+
+def their_items(address: str, name: str, turns: int) -> None:
+    """The same with LangGraph's own store."""
+    from langgraph.store.sqlite import SqliteStore
+
+    with SqliteStore.from_conn_string(address) as store:
+        _items(store, name, turns)
+
+
+def _items(store: Any, name: str, turns: int) -> None:
+    for number in range(turns):
+        store.put(("n",), f"{name} {number}", {"text": f"{name} {number}"})
+        print(number, flush=True)
 
 
 def session(address: str, name: str, turns: int) -> None:
@@ -132,6 +155,7 @@ def their_chat(address: str, name: str, turns: int) -> None:
     """The same with LlamaIndex's own store."""
     from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
+    address = f"sqlite+aiosqlite:///{address}"
     _chat(SQLAlchemyChatStore(table_name="messages", async_database_uri=address), name, turns)
 
 
@@ -234,6 +258,36 @@ def _records(storage: Any, name: str, turns: int) -> None:
         print(number, flush=True)
 
 
+def files(address: str, name: str, turns: int) -> None:
+    """Add a line at a time to a file of Pydantic AI's harness; whoever is refused reads it and tries once more."""
+    from strongroom.adapters.pydantic_ai_harness import StrongroomMemoryStore
+
+    with StrongroomMemoryStore(address) as store:
+        asyncio.run(_files(store, name, turns))
+
+
+def their_files(address: str, name: str, turns: int) -> None:
+    """The same with the harness's own store."""
+    from pydantic_ai_harness.memory import SqliteMemoryStore
+
+    asyncio.run(_files(SqliteMemoryStore(database=address), name, turns))
+
+
+async def _files(store: Any, name: str, turns: int) -> None:
+    from pydantic_ai_harness.memory import MemoryConflictError
+
+    for number in range(turns):
+        while True:
+            known = await store.read(HARNESS, max_chars=1_000_000)
+            text, version = ("", None) if known is None else (known.content, known.version)
+            try:
+                await store.write(HARNESS, f"{text}{name} {number}\n", expected_version=version)
+            except MemoryConflictError:
+                continue
+            break
+        print(number, flush=True)
+
+
 def memories(address: str, name: str, turns: int) -> None:
     """Add a memory at a time to one user of mem0."""
     from strongroom.adapters.mem0 import Memory
@@ -258,6 +312,8 @@ def _memories(memory: Any, name: str, turns: int) -> None:
 PROGRAMS: dict[str, Callable[[str, str, int], None]] = {
     "graph": graph,
     "their_graph": their_graph,
+    "items": items,
+    "their_items": their_items,
     "session": session,
     "their_session": their_session,
     "notes": notes,
@@ -271,6 +327,8 @@ PROGRAMS: dict[str, Callable[[str, str, int], None]] = {
     "their_events": their_events,
     "records": records,
     "their_records": their_records,
+    "files": files,
+    "their_files": their_files,
     "memories": memories,
     "their_memories": their_memories,
 }

@@ -12,7 +12,7 @@ import pytest
 
 from strongroom.adapters.agent_framework import StrongroomHistoryProvider
 from strongroom.adapters.anthropic import StrongroomMemoryTool
-from strongroom.adapters.langgraph import StrongroomSaver
+from strongroom.adapters.langgraph import StrongroomSaver, StrongroomStore
 from strongroom.adapters.mem0 import Memory
 from strongroom.adapters.openai_agents import StrongroomSession
 from strongroom.adapters.pydantic_ai import StrongroomConversationStore
@@ -80,6 +80,13 @@ def test_two_processes_that_ask_one_graph_lose_no_checkpoint(address: str) -> No
             before = [message.id for message in parent.checkpoint["channel_values"].get("messages", [])]
             after = [message.id for message in one.checkpoint["channel_values"].get("messages", [])]
             assert set(before) <= set(after)
+
+
+def test_two_processes_put_items_into_one_namespace(address: str) -> None:
+    both("items", address)
+    with StrongroomStore(address) as store:
+        kept = store.search(("n",), limit=10 * TURNS)
+    assert len(kept) == 2 * TURNS and {one.value["text"] for one in kept} == lines_of()
 
 
 @pytest.mark.parametrize("seed", range(KILLS))

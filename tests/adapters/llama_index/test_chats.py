@@ -161,7 +161,8 @@ def test_the_frameworks_own_store_keeps_what_it_acknowledged_in_the_same_test(tm
         return found
 
     assert asyncio.run(count()) == 0
-    running = [started("their_chat", address, name, TURNS) for name in ("one", "two")]
+    file = str(tmp_path / "theirs.db")
+    running = [started("their_chat", file, name, TURNS) for name in ("one", "two")]
     told = sum(len(process.communicate(timeout=600)[0].split()) for process in running)
     assert told <= asyncio.run(count()) <= 2 * TURNS
 

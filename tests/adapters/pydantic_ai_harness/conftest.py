@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from tests.adapters.frameworks import has
 
-collect_ignore = [] if has("pydantic_ai_harness") else ["test_memory.py"]
+collect_ignore = [] if has("pydantic_ai_harness") else ["test_memory.py", "test_processes.py"]
