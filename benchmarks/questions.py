@@ -29,7 +29,7 @@ QUESTIONS = {
     "recall": Question("How often is the evidence among the first hits?", 75, 10),
     "disk": Question("How many bytes does a byte of text take?", 60, 8),
     "servers": Question("What do Postgres and Redis cost?", 90, 20),
-    "adapters": Question("What do adapters cost beside the frameworks' own stores?", 150, 20),
+    "adapters": Question("What do adapters cost beside the frameworks' own stores?", 200, 30),
     "encryption": Question("What does encryption cost?", 45, 8),
     "threads": Question("How fast are messages handed on?", 40, 10),
     "idle": Question("What does doing nothing cost?", 130, 20),

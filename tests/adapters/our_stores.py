@@ -60,7 +60,7 @@ def in_note(address: str) -> Iterable[str]:
     from strongroom.adapters.anthropic import StrongroomMemoryTool
 
     with StrongroomMemoryTool(address) as tool:
-        return tool.opened.ctx.files.read(NOTE).text.split("\n")
+        return str(tool.opened.ctx.files.read(NOTE).text).split("\n")
 
 
 def new_events(address: str) -> None:
