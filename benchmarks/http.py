@@ -51,7 +51,7 @@ def measure() -> Iterator[Result | Curve]:
             ones, others = booted(Path(one)), booted(Path(more))
             with server("ours", Path(one)) as alone, server("ours", Path(more), workers=workers) as crew:
                 pair = rivals(lines(crew, others[:CROWD]), lines(alone, ones[:CROWD]))
-                note = "the client needs a core too"
+                note = "the client shares their cores"
                 yield pair.row("http", f"64 clients, {told} workers / one", durability=SYNCED, show="rate", note=note)
 
 
