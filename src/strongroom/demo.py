@@ -113,7 +113,7 @@ def _crash(stage: Stage, path: Path, run_id: str) -> None:
         stage.see(f"{acknowledged:,} acknowledged, [bold green]0 lost[/]")
         more = run.seq - acknowledged
         stage.see(
-            f"one update was under way and not acknowledged: it may survive or not, never in part (here {more} did)"
+            f"at most one was under way, not acknowledged: it may survive or not, never in part (here {more} did)"
         )
         stage.facts |= {"acknowledged": acknowledged, "found": run.seq, "events": found.checked, "verified": found.ok}
 
