@@ -16,7 +16,7 @@ from benchmarks.measuring import pick
 from benchmarks.workload import BUDGET, message, messages
 
 SIZES = pick((100, 1_000, 10_000, 100_000, 1_000_000), (100, 1_000, 10_000))
-SESSIONS_SECONDS, RUNS_SECONDS, MEMORIES_SECONDS = pick((90.0, 45.0, 100.0), (1.5, 1.5, 1.5))  # to fill them
+SESSIONS_SECONDS, RUNS_SECONDS, MEMORIES_SECONDS = pick((90.0, 45.0, 120.0), (1.5, 1.5, 1.5))  # to fill them
 EVENT = {"tool_name": "fetch", "arguments": {"url": "https://example.com/a"}}
 OWN = 10  # memories of the owner who searches
 
