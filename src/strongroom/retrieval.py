@@ -152,9 +152,9 @@ def choose(total: int, places: Mapping[str, Sequence[Spot]], limit: int) -> list
     """
     promise: dict[Spot, float] = {}
     for word in sorted(places, key=lambda word: (len(places[word]), word)):
-        weight = rarity(total, len(places[word]))
+        weight, before = rarity(total, len(places[word])), promise.get
         for place in places[word]:
-            promise[place] = promise.get(place, 0.0) + weight
+            promise[place] = before(place, 0.0) + weight
     return sorted(promise, key=promise.__getitem__, reverse=True)[:limit]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 
 import strongroom
 from strongroom.backends.memory import MemoryStore
-from strongroom.bridge import can_search
+from strongroom.bridge import Inline, can_search
+from strongroom.context import AsyncContext
 from strongroom.errors import BudgetExceeded, InvalidInput, NotFound
+from strongroom.scope import Scope
 from strongroom.services.prompt import prompts
 from strongroom.services.prompt.turns import INTERRUPTED
-from strongroom.store import Slice
+from strongroom.store import Answer, AnyQuestion, Find, Found, Slice
 from tests.prompt.histories import said
 from tests.prompt.providers import broken
 from tests.server.serving import served
@@ -322,3 +325,34 @@ def test_a_prompt_of_a_session_that_is_deleted_meanwhile_is_refused(
         monkeypatch.setattr(prompts, "_said_last", later)
         with pytest.raises(NotFound, match="no session"):
             ctx.prompt(session=session, max_tokens=500)
+
+
+class Counting(MemoryStore):
+    """A store that counts the records it gives, to whoever asks for them or searches."""
+
+    given = 0
+
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        answers = super().read(questions)
+        self.given += sum(len(one.records) for one in answers if isinstance(one, Slice))
+        return answers
+
+    def search(self, find: Find) -> Found:
+        found = super().search(find)
+        self.given += len(found.matches)
+        return found
+
+
+def test_what_a_prompt_reads_does_not_grow_with_the_history() -> None:
+    given = []
+    for size in (2_000, 16_000):
+        store = Counting()
+        with strongroom.Context(AsyncContext(Scope(Inline(store)))) as ctx:
+            session = ctx.sessions.open("s")
+            said_so = ("the lake in summer", "a train to Rome", "green tea", "dark mode")
+            session.append([said("user" if n % 2 else "assistant", f"{said_so[n % 4]}, {n}") for n in range(size)])
+            ctx.prompt(session=session, query="the lake and the train", max_tokens=2_000)
+            store.given = 0
+            ctx.prompt(session=session, query="the lake and the train", max_tokens=2_000)
+            given.append(store.given)
+    assert given[0] == given[1]

@@ -22,6 +22,7 @@ from itertools import takewhile
 from typing import Any
 
 import apsw
+import msgspec
 
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
@@ -46,7 +47,7 @@ SHORT_STEP = 500  # the same for one that somebody's commit has to wait for
 # the index would leap to each of them, past all that others have of it, in each of its parts.
 FEW = 16
 MOST_BEHIND = 10_000  # texts that may wait for a search: a fifth of a second
-
+_rowids = msgspec.json.Decoder(list[int])
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 # From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
@@ -234,9 +235,14 @@ def _count(con: apsw.Connection, query: str, low: int, high: int) -> int:
 
 
 def _positions(con: apsw.Connection, query: str, low: int, high: int) -> list[int]:
-    sql = "SELECT rowid FROM word WHERE word MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
-    rows: list[Any] = con.execute(sql, (query, low, high, MOST_PLACES)).fetchall()
-    found = [row[0] for row in rows]
+    # As one text: ten thousand rows take twice as long. It says nothing of the order, so they are sorted once more,
+    # which costs next to nothing where they are in order.
+    newest = "SELECT rowid FROM word WHERE word MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
+    row: Any = con.execute(
+        f"SELECT json_group_array(rowid) FROM ({newest})", (query, low, high, MOST_PLACES)
+    ).fetchone()
+    found = _rowids.decode(row[0])
+    found.sort(reverse=True)
     if found and found[0] > MASK >= found[-1]:
         # Documents and streams of one kind: a document's rowid is its ref alone, and its age is told by that.
         found.sort(key=lambda place: (place >> INDEX_BITS, place) if place > MASK else (place, 0), reverse=True)
