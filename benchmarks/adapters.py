@@ -115,8 +115,8 @@ class Thread:
 
 def rows(where: str, size: int, one: Thread, other: Thread, durability: str) -> Iterator[Result]:
     note = GROWN if size > STEP_BY_STEP else ""
-    # Ten thousand objects a call make Python collect garbage, 0.2 s at every third call, whoever's it is: a round of one
-    # or two calls would tell whom it happened to.
+    # Ten thousand objects a call make Python collect garbage, 0.2 s at every third call, whoever's it is: a round of
+    # one or two calls would tell whom it happened to.
     reading = BRIEF if size <= STEP_BY_STEP else LONG_READ
     # Steps come last: whoever makes more of them in the same time would have a longer list to read.
     for name, ours, peer, seconds in (

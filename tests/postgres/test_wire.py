@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.backends.postgres.wire import bigints, escaped, labels, texts, unescaped
+from strongroom.backends.postgres.wire import bigints, blobs, escaped, labels, texts, unescaped
 from strongroom.errors import InvalidInput
 
 unicode = st.text(st.characters(codec="utf-8") | st.sampled_from("\0\ufdd001"))
@@ -39,7 +39,7 @@ def test_numbers_arrive_as_they_are(con: psycopg.Connection[Any]) -> None:
 def test_bytes_arrive_as_they_are(con: psycopg.Connection[Any]) -> None:
     @given(st.lists(st.none() | st.binary(max_size=50), max_size=5))
     def run(items: list[bytes | None]) -> None:
-        assert echo(con, items, "bytea") == items
+        assert echo(con, blobs(items), "bytea") == items
 
     run()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from strongroom.backends.postgres.reads import Row, receipt
 from strongroom.backends.postgres.tokens import tokens_of
-from strongroom.backends.postgres.wire import MAX, bigints, labels, texts
+from strongroom.backends.postgres.wire import MAX, bigints, blobs, labels, texts
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Damaged
 from strongroom.store import (
@@ -77,24 +77,24 @@ def arguments(commit: Commit, timeout_seconds: float, kept_seconds: float) -> tu
         bigints([places[expect.key] for expect in commit.expects]),
         bigints([min(expect.version, MAX) for expect in commit.expects]),
         texts([claim.kind for claim in claims]),
-        [labels({claim.name: claim.value}) for claim in claims],
+        blobs(labels({claim.name: claim.value}) for claim in claims),
         bigints(ops),
         bigints(targets),
         bigints(froms),
         bigints(tos),
-        list(values),
-        list(tags),
-        list(digests),
+        blobs(values),
+        blobs(tags),
+        blobs(digests),
         texts(found),
         texts(words),
         texts([entry.type for entry in entries]),
-        [entry.body for entry in entries],
+        blobs(entry.body for entry in entries),
         bigints([entry.weight for entry in entries]),
         bigints([entry.at for entry in entries]),
         texts([entry.sender for entry in entries]),
         texts([entry.receiver for entry in entries]),
         texts([entry.text for entry in entries]),
-        [entry.commitment for entry in entries],
+        blobs(entry.commitment for entry in entries),
         texts(entry_words),
     )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from strongroom.backends.postgres.reads import Row, decode_tags, record
 from strongroom.backends.postgres.tokens import tokens_of
-from strongroom.backends.postgres.wire import MAX, bigints, labels, texts, unescaped
+from strongroom.backends.postgres.wire import MAX, bigints, blobs, labels, texts, unescaped
 from strongroom.codec import encode, trusted
 from strongroom.errors import InvalidInput
 from strongroom.store import ExportItem, ExportPage, Key, Record
@@ -64,13 +64,13 @@ def arguments(items: Sequence[ExportItem]) -> tuple[Any, ...]:
         bigints([int(item.alive) for item in items]),
         bigints([_end(item) for item in items]),
         bigints([item.version if item.stream else 0 for item in items]),
-        [item.value for item in items],
-        [encode(item.tags) if item.tags else None for item in items],
-        [labels(item.tags) if item.alive else None for item in items],
+        blobs(item.value for item in items),
+        blobs(encode(item.tags) if item.tags else None for item in items),
+        blobs(labels(item.tags) if item.alive else None for item in items),
         texts([item.text for item in items]),
         texts([tokens_of(found.key, found.text, found.tags) if found else None for found in documents]),
-        [item.chain for item in items],
-        [item.records[-1].chain if item.records else item.chain for item in items],
+        blobs(item.chain for item in items),
+        blobs(item.records[-1].chain if item.records else item.chain for item in items),
         bigints([place for place, _, _ in records]),
         *_columns([record for _, _, record in records]),
         texts([tokens_of(key, record.text) for _, key, record in records]),
@@ -81,14 +81,14 @@ def _columns(records: list[Record]) -> tuple[Any, ...]:
     return (
         bigints([record.index for record in records]),
         texts([record.type for record in records]),
-        [record.body for record in records],
+        blobs(record.body for record in records),
         bigints([record.weight for record in records]),
         bigints([record.at for record in records]),
         texts([record.sender for record in records]),
         texts([record.receiver for record in records]),
         texts([record.text for record in records]),
-        [record.commitment for record in records],
-        [record.chain for record in records],
+        blobs(record.commitment for record in records),
+        blobs(record.chain for record in records),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from strongroom.backends.postgres.wire import MAX, bigints, labels, texts, unescaped
+from strongroom.backends.postgres.wire import MAX, bigints, blobs, labels, texts, unescaped
 from strongroom.codec import trusted
 from strongroom.errors import Damaged
 from strongroom.store import (
@@ -55,7 +55,7 @@ def arguments(questions: Sequence[AnyQuestion], max_bytes: int = -1) -> tuple[An
         bigints(tos),
         bigints(counts),
         bigints(rooms),
-        list(digests),
+        blobs(digests),
         min(max_bytes, MAX),
     )
 

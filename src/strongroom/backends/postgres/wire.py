@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
+from strongroom.backends.postgres.arrays import Bigints, Blobs, Texts
 from strongroom.codec import encode
 from strongroom.errors import InvalidInput
 
@@ -18,21 +19,26 @@ LABEL_BYTES = 16
 _ESCAPE = "\ufdd0"
 
 
-def bigints(numbers: Sequence[int]) -> list[int]:
+def bigints(numbers: Sequence[int]) -> Bigints:
     """Return an array of bigint."""
     if numbers and not (min(numbers) >= -MAX - 1 and max(numbers) <= MAX):
         raise InvalidInput("a whole number does not fit in 64 bits; nothing changed")
-    return list(numbers)
+    return Bigints(numbers)
 
 
-def texts(items: Iterable[str | None]) -> list[str | None]:
+def texts(items: Iterable[str | None]) -> Texts:
     """Return an array of text that Postgres can hold."""
     try:
-        whole = [None if item is None else escaped(item) for item in items]
+        whole = Texts([None if item is None else escaped(item) for item in items])
         "".join(item for item in whole if item).encode()
         return whole
     except UnicodeEncodeError:
         raise InvalidInput("text holds a lone surrogate; nothing changed") from None
+
+
+def blobs(items: Iterable[bytes | None]) -> Blobs:
+    """Return an array of bytea."""
+    return Blobs(items)
 
 
 def escaped(text: str) -> str:
