@@ -14,8 +14,8 @@
 -- (actual 1: stream), 3 append `place` would pass its limit at length `actual`, 4 void, 5 another document has claim
 -- `place`. Places count from 1.
 --
--- Its statements are planned once, for any arguments: each has one index that answers it (schema.sql), so looking at the
--- arguments would cost a fifth of a commit and find nothing better.
+-- Its statements are planned once, for any arguments: each has one index that answers it (schema.sql), so planning again
+-- by the arguments would find nothing better.
 --
 -- Whoever claims something in a kind of a space locks that kind's claims first, before any key: no two commits look for
 -- the same claim at once, and the locks are still taken in one order.
