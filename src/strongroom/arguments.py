@@ -189,9 +189,9 @@ def _rule(annotation: Any) -> Rule | None:
 
 
 def _either(rules: list[Rule | None]) -> Rule | None:
-    known = [rule for rule in rules if rule is not None]
-    if len(known) < len(rules):
+    if None in rules:
         return None
+    known = [*dict.fromkeys(rule for rule in rules if rule is not None)]
     *others, last = dict.fromkeys(rule.words for rule in known)
     words = f"{', '.join(others)} or {last}" if others else last
     quick = frozenset[type]().union(*[rule.quick for rule in known])

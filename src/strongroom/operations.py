@@ -364,5 +364,5 @@ def _named(problem: InvalidInput, operation: Operation) -> InvalidInput:
 
 
 def _joined(*parts: str) -> bytes:
-    # With their lengths, so that no two lists of parts read the same.
-    return b"".join([b"%d:%b" % (len(raw), raw) for raw in [part.encode() for part in parts]])
+    # With their lengths in bytes, so that no two lists of parts read the same.
+    return "".join([f"{len(part) if part.isascii() else len(part.encode())}:{part}" for part in parts]).encode()
