@@ -7,7 +7,8 @@ In the same run the bare engine gets the same texts and, in turn with ours, the 
 and returns as many places with their texts: an FTS5 table beside the file, in the order of its bm25() (as FTS5 makes it
 by default: with less kept, bm25() takes four times as long), and a table with a GIN index beside Postgres, in the order
 of ts_rank(). Both sides have the page cache that the driver gives; ours commits more often, which counts where things
-are built. The bare engine scores every text that has one of the words; ours looks at the newest 10,000 places of each, and ranks the best of them in its own way.
+are built. The bare engine scores every text that has one of the words; ours looks at the newest 10,000 places of each,
+and ranks the best of them in its own way.
 """
 
 from __future__ import annotations

@@ -350,7 +350,8 @@ def test_what_a_prompt_reads_does_not_grow_with_the_history() -> None:
         with strongroom.Context(AsyncContext(Scope(Inline(store)))) as ctx:
             session = ctx.sessions.open("s")
             said_so = ("the lake in summer", "a train to Rome", "green tea", "dark mode")
-            session.append([said("user" if n % 2 else "assistant", f"{said_so[n % 4]}, {n}") for n in range(size)])
+            told: list[Any] = [said("user" if n % 2 else "assistant", f"{said_so[n % 4]}, {n}") for n in range(size)]
+            session.append(told)
             ctx.prompt(session=session, query="the lake and the train", max_tokens=2_000)
             store.given = 0
             ctx.prompt(session=session, query="the lake and the train", max_tokens=2_000)
