@@ -35,7 +35,7 @@ _WRITING: Stretch = (0, 1)
 
 # How long whoever got the write lock in line may write again before the next one. A process has to read again what
 # others changed, and the next one has to wake up: each commit of another process than the last costs three of the same
-# (8 processes are 0.74 of one this way, and 0.28 where every commit stands in line).
+# (8 processes are 0.67 of one this way, and 0.28 where every commit stands in line).
 TURN_SECONDS = 0.002
 _FIRST_PAUSE_SECONDS, _LEAST_PAUSE_SECONDS = 0.001, 0.0005
 
