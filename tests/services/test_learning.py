@@ -118,6 +118,13 @@ async def test_nothing_is_learnt_from_tools_and_systems(ctx: Any) -> None:
     assert model.texts == ["tea"]
 
 
+async def test_whatever_a_framework_calls_the_user_is_learnt_from(ctx: Any) -> None:
+    session, model = await ctx.sessions.open("s1", user_id="u1"), Model()
+    await session.append([{"role": "human", "content": "tea"}, {"role": "narrator", "content": "rain"}])
+    await ctx.memories.learn(session, model=model)
+    assert model.texts == ["tea"]
+
+
 async def test_each_owner_learns_on_its_own(ctx: Any) -> None:
     session, model = await opened(ctx, "one"), Model()
     await ctx.memories.learn(session, model=model)

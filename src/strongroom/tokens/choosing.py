@@ -69,7 +69,8 @@ def priority(message: Mapping[str, Any]) -> int:
 
 def is_kept(message: Mapping[str, Any], roles: Sequence[str] = KEPT_ROLES) -> bool:
     """Tell whether a message stays whatever its age: by its role, or because it says `"pinned": True`."""
-    return message.get("role") in roles or message.get("pinned") is True
+    role = message.get("role")
+    return (isinstance(role, str) and role.lower() in roles) or message.get("pinned") is True
 
 
 def check_budget(max_tokens: int, strategy: str) -> None:

@@ -12,6 +12,7 @@ from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.tokens.choosing import KEPT_ROLES, Dangling, check_budget, halves, is_plain, item
 from strongroom.tokens.counting import Tokenizer
 from strongroom.tokens.messages import count_message, count_tools
+from strongroom.tokens.roles import meant, speaker
 
 
 class LeftOut(Struct, frozen=True):
@@ -212,7 +213,7 @@ def _refused(framing: Frame, chosen: Sequence[Placed], kept: frozenset[int]) -> 
         found = {place: lacks for place, lacks in found.items() if place not in kept}  # what is pinned was asked for
         if framing.starts_with is not None:
             for place in sorted(left.keys() - kept - found.keys()):
-                if left[place].message.get("role") == framing.starts_with:
+                if speaker(left[place].message) == meant(framing.starts_with):
                     break
                 found[place] = "starts_with"
         if not found:

@@ -31,6 +31,7 @@ from strongroom.services.sessions.values import Message
 from strongroom.services.sessions.view import View, backward, both, forward, view_of
 from strongroom.store import Expect, Get, Key, Put, Receipt, Write
 from strongroom.tokens.counting import Absent
+from strongroom.tokens.roles import speaker
 from strongroom.values import moment
 
 ROLES = frozenset({"user", "assistant"})
@@ -200,7 +201,7 @@ class Learning:
 
     def _line(self, message: Message) -> Line:
         refs = (session_source(self._session_id), message_source(self._session_id, message.id))
-        return Line(str(message.role), message.name, message.time, texts_of(message)[:MAX_CHARS], refs)
+        return Line(speaker(message), message.name, message.time, texts_of(message)[:MAX_CHARS], refs)
 
 
 async def believed(scope: Scope, requests: Sequence[Request]) -> tuple[tuple[Request, ...], tuple[str, ...]]:
@@ -219,7 +220,7 @@ def require_limit(limit: int) -> int:
 
 
 def _tells(message: Message) -> bool:
-    return message.role in ROLES and bool(texts_of(message).strip())
+    return speaker(message) in ROLES and bool(texts_of(message).strip())
 
 
 def _shows(new: Sequence[tuple[int, int]], spans: Spans) -> bool:

@@ -61,6 +61,7 @@ from strongroom.tokens import Tokenizer, count_tools
 from strongroom.tokens import tokenizer as find_tokenizer
 from strongroom.tokens.choosing import PAIR_REACH, units
 from strongroom.tokens.relevance import plain_text
+from strongroom.tokens.roles import speaker
 from strongroom.tokens.windows import Frame, frame
 
 EARLIER_HITS = 10
@@ -370,8 +371,8 @@ def _earlier_pieces(known: Known, tokenizer: Tokenizer) -> list[Piece]:
     for hit in known.hits:
         message: Message = hit.message
         said = plain_text(message)
-        if said.strip() and message.role in ("user", "assistant"):
-            who = message.name or message.role
+        if said.strip() and speaker(message) in ("user", "assistant"):
+            who = message.name or speaker(message)
             text = f"- {message.time:%Y-%m-%d %H:%M} {who}: {_quoted(said)}"
             pieces.append(Piece(EARLIER, message.id, tokenizer.count(text), (message.index, text)))
     return pieces
@@ -395,7 +396,7 @@ async def _said_last(gathered: Gathered) -> str:
                 raise missing(view.id)
             known = known | {index: view.message(record) for index, record in found.items()}
         message = known[place]
-        if message.role == "user" and (said := plain_text(message).strip()):
+        if speaker(message) == "user" and (said := plain_text(message).strip()):
             return said[:LONGEST_QUERY]
     return ""
 

@@ -7,6 +7,8 @@ in turns it is easy to keep the rules that providers share:
    that came later is moved there. A call without one is answered `INTERRUPTED`. An answer without a call is left out.
 2. The id of a call occurs once, and has only letters that every provider takes; the same for names of tools.
 3. Nothing is empty.
+4. Nobody's words are put into the user's mouth in silence: what a role says that is neither the system, the user nor the
+   assistant is text of the user's that begins with that role, as in `[narrator] Night falls.`
 
 Reasoning is left out: providers take back only their own, and signed.
 """
@@ -21,13 +23,14 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from strongroom.codec import encode
+from strongroom.tokens.roles import speaker
 
 INTERRUPTED = "no result: interrupted"
 LONGEST_CALL_ID = 40
 LONGEST_TOOL_NAME = 64
+LONGEST_ROLE = 40  # of a role that stands before its words
 
 Role = Literal["system", "user", "assistant"]
-_SYSTEM = frozenset({"system", "developer"})
 _TEXTS = frozenset({"text", "input_text", "output_text", "refusal"})
 _IMAGES = frozenset({"image_url", "input_image", "image"})
 _REASONING = frozenset({"thinking", "redacted_thinking", "reasoning"})
@@ -178,10 +181,11 @@ def _spoken(message: Mapping[str, Any]) -> tuple[Role, tuple[Block, ...]]:
         return "assistant", (ToolCall(call_id, str(message.get("name") or kind), _arguments(given)),)
     if kind in _REASONING:
         return "assistant", ()
-    role = message.get("role")
     if isinstance(message.get("tool_call_id"), str):
         return "user", (Answer(message["tool_call_id"], "", _flat(message.get("content"))),)
-    said = [*_content(message.get("content")), *_content(message.get("refusal"))]
+    said = [*_content(message.get("content", message.get("parts"))), *_content(message.get("refusal"))]
+    if isinstance(message.get("function_call"), Mapping):  # the oldest dialect: a call without an id cannot be answered
+        said.append(Text(f"[function_call] {_json(message['function_call'])}"))
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, (list, tuple)) else ():
         if isinstance(call, Mapping) and isinstance(call.get("id"), str):
@@ -189,9 +193,22 @@ def _spoken(message: Mapping[str, Any]) -> tuple[Role, tuple[Block, ...]]:
             inner = inner if isinstance(inner, Mapping) else {}
             given = inner.get("arguments", inner.get("args", inner.get("input")))
             said.append(ToolCall(call["id"], str(inner.get("name") or "tool"), _arguments(given)))
-    if role == "assistant" or any(isinstance(block, ToolCall) for block in said):
+    who = speaker(message)
+    if who == "assistant" or any(isinstance(block, ToolCall) for block in said):
         return "assistant", tuple(said)
-    return ("system" if role in _SYSTEM else "user"), tuple(said)
+    if who == "system":
+        return "system", tuple(said)
+    return "user", tuple(said if who in ("user", "") else _marked(said, who))
+
+
+def _marked(said: Sequence[Block], who: str) -> list[Block]:
+    """Begin what somebody else than the user says with who it is."""
+    place = next((nth for nth, block in enumerate(said) if not isinstance(block, Answer)), None)
+    if place is None:
+        return [*said]
+    first, label = said[place], f"[{' '.join(who.split())[:LONGEST_ROLE]}]"
+    marked: list[Block] = [Text(f"{label} {first.text}")] if isinstance(first, Text) else [Text(label), first]
+    return [*said[:place], *marked, *said[place + 1 :]]
 
 
 def _content(content: Any) -> list[Block]:
@@ -205,6 +222,7 @@ def _part(part: Any) -> list[Block]:
     if not isinstance(part, Mapping):
         return _content(part if isinstance(part, str) else _json(part))
     kind = part.get("type")
+    kind = kind if isinstance(kind, str) else None  # a set can be asked for nothing else
     if kind == "tool_use" and isinstance(part.get("id"), str):
         return [ToolCall(part["id"], str(part.get("name") or "tool"), _arguments(part.get("input")))]
     if kind == "tool_result" and isinstance(part.get("tool_use_id"), str):
@@ -216,7 +234,7 @@ def _part(part: Any) -> list[Block]:
     text = part.get("text", part.get("refusal")) if kind is None or kind in _TEXTS else None
     if isinstance(text, str):
         return [Text(text)] if text.strip() else []
-    return [Text(f"[{kind}]" if isinstance(kind, str) and kind else _json(part))]
+    return [Text(f"[{kind}]" if kind else _json(part))]
 
 
 def _url(part: Mapping[str, Any]) -> str | None:

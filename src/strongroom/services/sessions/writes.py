@@ -309,7 +309,7 @@ def _noted(one: Draft) -> list[tuple[str, str]]:
     """Return the side streams a message is noted in, each with the label that says why."""
     found = []
     if is_kept(one.value):
-        found.append((KEPT, PINNED if one.value.get("pinned") is True else one.value["role"]))
+        found.append((KEPT, PINNED if one.value.get("pinned") is True else one.value["role"].lower()))
     level = priority(one.value)
     if level:
         found.append((priority_kind(level), PINNED))
