@@ -169,6 +169,30 @@ async def test_an_answer_whose_call_is_gone_is_left_out_and_that_is_said(ctx: An
     assert (left.part, left.ids) == ("conversation", (stored[1].id,))
 
 
+@pytest.mark.parametrize(
+    ("silent", "reason"),
+    [
+        ({}, "empty"),
+        ({"role": "user"}, "empty"),
+        ({"role": "assistant", "content": ""}, "empty"),
+        ({"role": "assistant", "content": " ", "pinned": True}, "empty"),
+        ({"type": "reasoning", "summary": []}, "reasoning"),
+        ({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}, "reasoning"),
+        ({"role": "tool", "tool_call_id": "c1", "content": "x", "pinned": True}, "no_call"),
+    ],
+)
+async def test_a_message_of_which_nothing_is_sent_is_named_as_left_out_and_as_no_part(
+    ctx: Any, silent: Any, reason: str
+) -> None:
+    session = await ctx.sessions.open("s")
+    first, unsaid, last = await session.append([said("user", "go"), silent, said("user", "on")])
+    made = await ctx.prompt(session=session, max_tokens=200)
+    assert made.messages == [said("user", "go"), said("user", "on")]
+    assert parts(made)["conversation"].ids == (first.id, last.id)
+    [left] = [one for one in made.receipt.left_out if one.part == "conversation"]
+    assert (left.reason, left.count, left.ids) == (reason, 1, (unsaid.id,))
+
+
 async def test_a_pinned_call_is_completed_too(ctx: Any) -> None:
     session = await ctx.sessions.open("s")
     await session.append([{"role": "assistant", "content": None, "tool_calls": [CALL], "pinned": True}])

@@ -63,9 +63,18 @@ def test_a_call_without_an_answer_gets_one_that_says_so() -> None:
     assert [block.text for block in made.turns[-1].blocks if isinstance(block, Answer)] == [INTERRUPTED]
 
 
-def test_an_answer_without_a_call_is_left_out_and_counted() -> None:
+def test_an_answer_without_a_call_is_left_out_and_named() -> None:
     made = repaired([said("user", "where?"), ANSWER])
-    assert (len(made.turns), made.orphaned) == (1, 1)
+    assert (len(made.turns), made.unsaid) == (1, {1: "no_call"})
+
+
+def test_of_two_answers_to_one_call_the_first_is_sent_and_the_other_named() -> None:
+    assert repaired([CALL, ANSWER, ANSWER]).unsaid == {2: "no_call"}
+
+
+def test_what_is_sent_beside_an_answer_without_a_call_is_not_unsaid() -> None:
+    both = said("user", [{"type": "tool_result", "tool_use_id": "gone"}, {"type": "text", "text": "hello"}])
+    assert repaired([both]).unsaid == {}
 
 
 def test_an_answer_that_came_late_is_moved_behind_its_call() -> None:

@@ -196,12 +196,13 @@ def _composed(asked: Asked, known: Known) -> Prompt:
 def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen, orphans: Sequence[int]) -> Prompt:
     messages = {} if known.gathered is None else known.gathered.reading.messages
     positions = sorted({place for piece in (*kept, *chosen.of(CONVERSATION)) for place in piece.positions})
-    sent = {messages[place].id for place in positions}
+    made = repaired(messages[place] for place in positions)
+    unsaid = {positions[nth]: reason for nth, reason in made.unsaid.items()} | dict.fromkeys(orphans, "no_call")
+    sent = [messages[place].id for place in positions if place not in unsaid]
 
     def said_anyway(piece: Piece) -> bool:
         return piece.part == EARLIER and piece.id in sent
 
-    made = repaired(messages[place] for place in positions)
     texts = context_texts(chosen, said_anyway)
     turns, before = with_context(made.turns, [*texts.values()])
     turns = ended(begun(turns, asked.format), asked.format)
@@ -221,8 +222,8 @@ def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen
         tokens=tools + apart_tokens + sum(counts),
         tokenizer=counter.name,
         approximate=counter.approximate,
-        parts=_parts(spent, chosen, said_anyway, [messages[place].id for place in positions]),
-        left_out=_left_out(known, chosen, len(positions), orphans),
+        parts=_parts(spent, chosen, said_anyway, sent),
+        left_out=_left_out(known, chosen, len(sent), unsaid),
         completed=made.completed,
         stable_prefix=stable,
         stable_prefix_tokens=tools + apart_tokens + sum(counts[:stable]),
@@ -257,15 +258,16 @@ def _parts(
     return tuple(part for part in parts if part.tokens or part.ids)
 
 
-def _left_out(known: Known, chosen: Chosen, sent: int, orphans: Sequence[int]) -> tuple[PromptLeftOut, ...]:
+def _left_out(known: Known, chosen: Chosen, sent: int, unsaid: Mapping[int, str]) -> tuple[PromptLeftOut, ...]:
     found: list[PromptLeftOut] = []
     if known.gathered is not None:
-        rest = known.gathered.history().messages - sent - len(orphans)
+        rest = known.gathered.history().messages - sent - len(unsaid)
         if rest > 0:
             found.append(PromptLeftOut(CONVERSATION, "budget", rest))
-        if orphans:
-            names = tuple(known.gathered.reading.messages[place].id for place in orphans)
-            found.append(PromptLeftOut(CONVERSATION, "no_call", len(orphans), names))
+        for reason in sorted(set(unsaid.values())):
+            places = sorted(place for place, why in unsaid.items() if why == reason)
+            ids = tuple(known.gathered.reading.messages[place].id for place in places)
+            found.append(PromptLeftOut(CONVERSATION, reason, len(ids), ids))
     for part in (RUN, MEMORIES, EARLIER):
         ids = tuple(piece.id for piece in chosen.left if piece.part == part)
         if ids:

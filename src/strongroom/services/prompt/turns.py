@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -76,18 +77,24 @@ class Turn(Struct, frozen=True):
 
 
 class Repaired(Struct, frozen=True):
-    """Turns that every provider accepts, how many calls were answered for want of an answer, and how many answers had
-    no call."""
+    """Turns that every provider accepts, how many calls were answered for want of an answer, and the places of messages
+    of which nothing is in them, with the reason: `empty`, `reasoning`, or `no_call` for answers to no call."""
 
     turns: tuple[Turn, ...]
     completed: int
-    orphaned: int
+    unsaid: dict[int, str]
 
 
 def repaired(messages: Iterable[Mapping[str, Any]]) -> Repaired:
     """Turn messages of any dialect into turns that keep the rules above."""
-    spoken = [Turn(role, blocks) for message in messages for role, blocks in [_spoken(message)] if blocks]
+    given = list(messages)
+    spoken = [Turn(*_spoken(message)) for message in given]
     answers, orphaned = _paired(spoken)
+    unsaid = {
+        place: "no_call" if turn.blocks else "reasoning" if _reasons(given[place]) else "empty"
+        for place, turn in enumerate(spoken)
+        if len(turn.blocks) == orphaned[place]
+    }
     turns: list[Turn] = []
     used: set[str] = set()
     completed = 0
@@ -109,7 +116,7 @@ def repaired(messages: Iterable[Mapping[str, Any]]) -> Repaired:
             turns.append(Turn("assistant" if replies else turn.role, tuple(blocks)))
         if replies:
             turns.append(Turn("user", tuple(replies)))
-    return Repaired(tuple(turns), completed, orphaned)
+    return Repaired(tuple(turns), completed, unsaid)
 
 
 def merged(turns: Iterable[Turn]) -> list[Turn]:
@@ -129,14 +136,14 @@ def tool_name(name: str) -> str:
     return safe if safe[:1].isalpha() or safe[:1] == "_" else f"_{safe}"[:LONGEST_TOOL_NAME]
 
 
-def _paired(turns: Sequence[Turn]) -> tuple[dict[tuple[int, int], Answer], int]:
-    """Return the answer to each call, by the call's place, and how many answers there are besides.
+def _paired(turns: Sequence[Turn]) -> tuple[dict[tuple[int, int], Answer], Counter[int]]:
+    """Return the answer to each call, by the call's place, and how many answers besides there are in which turn.
 
     An id may be used again: an answer belongs to the newest call of its id before it that has none yet.
     """
     waiting: dict[str, list[tuple[int, int]]] = {}
     found: dict[tuple[int, int], Answer] = {}
-    orphaned = 0
+    orphaned: Counter[int] = Counter()
     for place, turn in enumerate(turns):
         for nth, block in enumerate(turn.blocks):
             if isinstance(block, ToolCall):
@@ -146,7 +153,7 @@ def _paired(turns: Sequence[Turn]) -> tuple[dict[tuple[int, int], Answer], int]:
                 if calls:
                     found[calls.pop()] = block
                 else:
-                    orphaned += 1
+                    orphaned[place] += 1
     return found, orphaned
 
 
@@ -209,6 +216,14 @@ def _marked(said: Sequence[Block], who: str) -> list[Block]:
     first, label = said[place], f"[{' '.join(who.split())[:LONGEST_ROLE]}]"
     marked: list[Block] = [Text(f"{label} {first.text}")] if isinstance(first, Text) else [Text(label), first]
     return [*said[:place], *marked, *said[place + 1 :]]
+
+
+def _reasons(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message holds reasoning."""
+    content = message.get("content")
+    parts = content if isinstance(content, (list, tuple)) else ()
+    kinds = [message.get("type"), *(part.get("type") for part in parts if isinstance(part, Mapping))]
+    return any(isinstance(kind, str) and kind in _REASONING for kind in kinds)
 
 
 def _content(content: Any) -> list[Block]:

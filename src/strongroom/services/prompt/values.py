@@ -18,7 +18,8 @@ class PromptPart(Struct, frozen=True):
 class PromptLeftOut(Struct, frozen=True):
     """How much of a part was left out for one reason, and the ids where they are known.
 
-    Reasons: `budget`; `no_call`, an answer whose tool call is not there; `no_index`, a store that cannot search.
+    Reasons: `budget`; `empty`, a message in which there is nothing to read; `reasoning`, one that is nothing else;
+    `no_call`, an answer whose tool call is not there; `no_index`, a store that cannot search.
     """
 
     part: str

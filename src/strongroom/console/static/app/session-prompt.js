@@ -24,6 +24,8 @@ const WHY_OUT = {
 const WHOLE_OUT = {
   "conversation budget": ["Did not fit", "message", "Older than the newest that fit; raise the budget to bring them in."],
   "conversation no_call": ["No call", "answer", "The tool call that it answers is not there."],
+  "conversation empty": ["Empty", "message", "There is nothing in it to read."],
+  "conversation reasoning": ["Reasoning", "message", "Providers take back only their own."],
   "memories budget": ["Memories did not fit", "memory", "Found, and less to the point than what is in."],
   "earlier budget": ["Quotes did not fit", "quote", "Said earlier and found, and less to the point than what is in."],
   "memories no_index": ["Memories were not searched", "memory", "This store has no index of words."],
