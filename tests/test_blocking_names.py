@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 import strongroom
 import strongroom.blocking
-from strongroom.errors import StrongroomError
+from strongroom.errors import InvalidInput, StrongroomError
+from tests.server.serving import served
 
 
 def handles() -> Iterator[type]:
@@ -44,6 +46,29 @@ def test_a_wrong_call_is_answered_with_blocking_names_only() -> None:
                 told += [wrong(thing, name, ()), wrong(thing, name, (object(),) * 9)]
     assert [words for words in told if "Async" in words] == []
     assert len([words for words in told if words]) > 200
+
+
+@pytest.mark.parametrize("served_too", [False, True], ids=["opened", "connected"])
+def test_a_handle_of_the_wrong_kind_is_refused_with_the_right_one(served_too: bool) -> None:
+    with (
+        served("memory://") if served_too else nullcontext() as server,
+        strongroom.connect(server.url, key=server.key()) if server else strongroom.open("memory://") as ctx,
+    ):
+        run: Any = ctx.runs.create(objective="o")
+        session: Any = ctx.sessions.open("s")
+        with pytest.raises(InvalidInput, match=r"^session must be a Session \(`ctx.sessions.get\(...\)`\), text or None, "):
+            ctx.prompt(session=run, max_tokens=100)
+        with pytest.raises(InvalidInput, match=r"^run must be a Run \(`ctx.runs.get\(...\)`\), text or None, not "):
+            ctx.prompt(run=session, max_tokens=100)
+        with pytest.raises(InvalidInput, match=r"^session must be text or a Session \(`ctx.sessions.get\(...\)`\), not "):
+            ctx.memories.learn(run, model=lambda messages: "")
+
+
+async def test_an_awaited_prompt_says_that_it_takes_ids_too() -> None:
+    given: Any = 7
+    async with strongroom.aopen("memory://") as ctx:
+        with pytest.raises(InvalidInput, match=r"^session must be an AsyncSession \(`await .*`\), text or None, not 7$"):
+            await ctx.prompt(session=given, max_tokens=100)
 
 
 def wrong(thing: Any, name: str, given: tuple[object, ...]) -> str:

@@ -88,6 +88,7 @@ class AsyncContext(EnteredAsync):
         """
         return await turn_with(self, decide, commit_id)
 
+    @checked
     async def prompt(
         self,
         *,

@@ -8,6 +8,7 @@ from typing import TypeVar, Unpack
 
 import msgspec
 
+from strongroom.arguments import checked
 from strongroom.blocking.files import Files
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.registry import Registry
@@ -89,6 +90,7 @@ class Context(EnteredBlocking):
         """
         return _run(self._async.turn_with(lambda turn: decide(Turn(turn)), commit_id=commit_id))
 
+    @checked
     def prompt(
         self,
         *,

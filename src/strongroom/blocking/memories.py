@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from strongroom.arguments import checked
 from strongroom.blocking.sessions import Session
 from strongroom.bridge import blocking, run
 from strongroom.embedders import Embedder
@@ -43,6 +44,7 @@ class Memories:
     def __repr__(self) -> str:
         return repr(self._async)
 
+    @checked
     def learn(
         self,
         session: str | Session,

@@ -25,6 +25,8 @@ class Run:
     True
     """
 
+    _GOT_BY = " (`ctx.runs.get(...)`)"  # see `AsyncRun`
+
     def __init__(self, run: AsyncRun) -> None:
         self._async = run
 

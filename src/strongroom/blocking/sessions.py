@@ -25,6 +25,8 @@ class Session:
     2
     """
 
+    _GOT_BY = " (`ctx.sessions.get(...)`)"  # see `AsyncSession`
+
     def __init__(self, session: AsyncSession) -> None:
         self._async = session
 
