@@ -334,7 +334,16 @@ async def test_update_with_sees_what_is_there_and_may_decline(ctx: Any) -> None:
     assert (await run.update_with(lambda ws: None)).seq == after.seq
 
 
-@pytest.mark.parametrize("nothing", [{}, {"append": {}}, {"append": {"blockers": []}, "remove": {"constraints": []}}])
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {},
+        {"append": {}},
+        {"append": {"blockers": []}, "remove": {"constraints": []}},
+        {"state_patch": {}},
+        {"state_patch": {}, "append": {}},
+    ],
+)
 async def test_an_update_without_a_change_writes_nothing(ctx: Any, nothing: dict[str, Any]) -> None:
     run = await ctx.runs.create(objective="o")
     before = await run.update(status="BUSY")
@@ -342,6 +351,14 @@ async def test_an_update_without_a_change_writes_nothing(ctx: Any, nothing: dict
     assert (await run.update_with(lambda ws: {})).seq == 1
     assert await types(run) == ["RUN_START", "WS_UPDATE_APPLIED"]
     assert (await run.update(status="DONE")).seq == 2
+
+
+async def test_an_empty_patch_of_the_state_beside_a_change_adds_nothing_to_it(ctx: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    stale = await ctx.runs.get(run.id)
+    await run.update(status="BUSY", state_patch={})
+    after = await stale.update(append={"blockers": ["b"]}, state_patch={})  # and so it still commutes
+    assert (after.seq, after.state) == (2, None)
 
 
 async def test_an_update_without_a_change_is_refused_all_the_same_if_it_is_stale_or_wrong(ctx: Any) -> None:

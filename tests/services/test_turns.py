@@ -276,9 +276,10 @@ async def test_an_update_of_a_turn_without_a_change_does_not_count(ctx: Any) -> 
     assert [event.type for event in await run.events()] == ["RUN_START", *["WS_UPDATE_APPLIED"] * 3]
 
 
-async def test_a_turn_whose_only_part_changes_nothing_leaves_the_run_as_it_is(ctx: Any) -> None:
+@pytest.mark.parametrize("nothing", [{}, {"state_patch": {}}])
+async def test_a_turn_whose_only_part_changes_nothing_leaves_the_run_as_it_is(ctx: Any, nothing: Any) -> None:
     run, _ = await world(ctx)
-    await turned(ctx, lambda turn: turn.update(raw(run)))
+    await turned(ctx, lambda turn: turn.update(raw(run), **nothing))
     assert (run.seq, len(await run.events())) == (0, 1)
 
 

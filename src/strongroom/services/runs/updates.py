@@ -70,7 +70,7 @@ class Request(Struct, frozen=True):
         """Tell whether this asks for nothing at all. What asks for what is so already counts as an update."""
         edits = (*self.append.values(), *self.remove.values())
         besides = self.events or self.writes or self.attached
-        return not (self.fields or any(edits) or self.state_patch is not None or besides)
+        return not (self.fields or any(edits) or self.state_patch or besides)
 
 
 class Outcome(Struct, frozen=True):
@@ -172,7 +172,7 @@ def require_seq(stored: Stored, expected_seq: object) -> None:
 
 def commute(fields: Fields, append: object, remove: object, state_patch: object) -> bool:
     """Tell whether an update only edits lists, so that it is right about whatever is there."""
-    return not fields and state_patch is None and bool(append or remove)
+    return not (fields or state_patch) and bool(append or remove)
 
 
 def content_of(request: Request, by: By, *, recorded: bool) -> Json:
@@ -181,7 +181,7 @@ def content_of(request: Request, by: By, *, recorded: bool) -> Json:
     Where no refusal is recorded, because a server would be asked or because of a turn, it is refused at once.
     """
     edits = {"fields": request.fields, "append": request.append, "remove": request.remove}
-    if request.state_patch is not None:
+    if request.state_patch:
         edits["state_patch"] = request.state_patch
     try:
         told = {kind: {name: data(items) for name, items in edit.items()} for kind, edit in edits.items()}
@@ -203,7 +203,7 @@ async def check_state(ref: Ref, request: Request) -> None:
 
     The server does not know the type, so it is looked at here, against the run as it is now.
     """
-    if request.state_patch is None or request.state_type is None or made_here(ref.scope):
+    if not request.state_patch or request.state_type is None or made_here(ref.scope):
         return
     stored = await read(ref)
     own_state.plain(own_state.merged(stored.working_set.get("state"), request.state_patch), request.state_type)

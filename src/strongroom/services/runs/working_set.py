@@ -151,10 +151,10 @@ def _change_own(
 ) -> None:
     """Replace the run's own state, or merge a patch into it. What a patch makes of it must fit the type."""
     if own_state.FIELD in fields:
-        if patch is not None:
+        if patch:
             raise InvalidInput("was both replaced and patched; do one of the two; nothing changed", path="state")
         own_state.put(after, fields[own_state.FIELD], config)
-    elif patch is not None:
+    elif patch:
         merged = own_state.merged(after.get(own_state.FIELD), own_state.plain(patch) or {})
         own_state.typed(merged, kind, "; nothing changed")
         own_state.put(after, merged, config)

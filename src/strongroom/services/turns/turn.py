@@ -174,7 +174,7 @@ class AsyncTurn(EnteredAsync):
         self._remembers |= known is not None
         self._updates[run.id] = earlier + (not nothing)
         self._takes_part(run)
-        self._typed |= state_patch is not None and run._state_type is not None
+        self._typed |= bool(state_patch) and run._state_type is not None
 
     def record(
         self,
