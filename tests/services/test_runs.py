@@ -310,6 +310,33 @@ async def test_a_refused_update_is_in_the_ledger_with_its_reason(ctx: Any) -> No
     assert ["status" in told[0].payload["error"], "seq 7" in told[1].payload["error"]] == [True, True]
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"colour": "red"},
+        {"status": 7},
+        {"next_action": {1}},
+        {"expected_seq": -1},
+        {"state": {"a": "x" * 70_000}},
+        {"state_patch": {"a": {1}}},
+        {"append": {"status": ["x"]}},
+    ],
+)
+async def test_what_a_run_turns_away_is_recorded(ctx: Any, refused: dict[str, Any]) -> None:
+    run = await ctx.runs.create(objective="o")
+    with pytest.raises((InvalidInput, BudgetExceeded)):
+        await run.update(**refused)
+    assert await types(run) == ["RUN_START", "WS_UPDATE_REJECTED"]
+
+
+@pytest.mark.parametrize("wrong", [{"state": "x"}, {"state": {"a": {1}}}, {"expected_seq": "0"}, {"append": []}])
+async def test_what_never_comes_to_a_run_is_not_recorded(ctx: Any, wrong: dict[str, Any]) -> None:
+    run = await ctx.runs.create(objective="o")
+    with pytest.raises(InvalidInput):
+        await run.update(**wrong)
+    assert await types(run) == ["RUN_START"]
+
+
 async def test_the_ledger_says_what_an_update_changed_and_who_did_it(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o", actor="agent-7")
     call = await run.record("TOOL_CALL", {"tool_name": "fetch"})

@@ -169,6 +169,13 @@ async def test_a_stale_update_is_a_conflict_that_names_the_run_and_writes_nothin
     assert await seen(ctx) == (0, "BOOT", 2, 0, 0)
 
 
+async def test_what_is_refused_in_a_turn_is_not_recorded(ctx: Any) -> None:
+    run, _ = await world(ctx)
+    with pytest.raises(Conflict):
+        await turned(ctx, lambda turn: turn.update(raw(run), expected_seq=7, status="BUSY"))
+    assert [event.type for event in await run.events()] == ["RUN_START"]
+
+
 async def test_a_stale_revision_is_a_conflict_and_writes_nothing(ctx: Any) -> None:
     run, session = await world(ctx)
     revision = (await session.info()).revision

@@ -76,7 +76,7 @@ class AsyncRun(RunReader):
         `state_patch` merges into the run's own state (null takes a member away; what then does not fit its type is
         refused). `append` and `remove` edit list fields: `append={"blockers": ["429s"]}`. Alone, and without an
         expected_seq, those two commute: whoever else is writing, they are applied to what is there. With nothing to
-        change it writes nothing, and `seq` stays. A refusal is recorded in the ledger and raised. A repeat with the
+        change it writes nothing, and `seq` stays. What the run refuses is recorded in its ledger. A repeat with the
         same `commit_id` changes nothing and returns the first result; what it expects is not part of what it asks for.
         """
         operation, by, request, expected = self._asked(
