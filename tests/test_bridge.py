@@ -182,6 +182,12 @@ def test_a_blocking_caller_never_reads_of_async_names(counter: Counter) -> None:
         untyped.add(1, tims=2)
 
 
+def test_a_word_that_is_not_taken_is_named_before_one_that_is_missing() -> None:
+    with strongroom.open("memory://") as ctx, pytest.raises(TypeError) as refused:
+        ctx.erase(user="ana")  # type: ignore[call-arg]
+    assert "erase(): got an unexpected keyword argument 'user'; did you mean user_id?" in str(refused.value)
+
+
 def test_of_many_names_the_nearest_are_told_and_where_the_rest_is() -> None:
     with strongroom.open("memory://") as ctx, pytest.raises(TypeError) as refused:
         ctx.memories.add("likes tea", user="ana")  # type: ignore[call-arg]

@@ -117,6 +117,9 @@ def _wrong(method: Callable[..., Any], problem: TypeError, given: Iterable[str])
     [_, *taken] = inspect.signature(method).parameters.values()
     names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in taken]
     unknown = next((name for name in given if name not in {each.name for each in taken}), "")
+    if unknown and not any(each.kind is each.VAR_KEYWORD for each in taken):
+        # Said before what is missing, as Python does of a function: a wrong word is why a right one is not there.
+        return f"{method.__name__}(): got an unexpected keyword argument {unknown!r:.80}; {takes(names, unknown)}"
     return f"{method.__name__}(): {problem}; {takes(names, unknown)}"
 
 
