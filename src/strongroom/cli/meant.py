@@ -19,7 +19,7 @@ _SAID = {
     "reject": "decline deny refuse discard dismiss",
     "pending review": "queue waiting proposals proposed staged inbox",
     "search": "find query recall grep lookup retrieve",
-    "events history": "log logs ledger trace audit versions changes",
+    "events history show": "log logs ledger trace audit versions changes history",
     "tail": "follow watch stream",
     "rename": "mv move",
     "copy fork": "cp clone branch duplicate migrate sync copy",
@@ -38,12 +38,15 @@ _SAID = {
     "worker": "work consume",
     "keys": "auth login token tokens user users",
     "runs": "task tasks agent agents job jobs checkpoints",
-    "sessions": "chat chats conversation conversations history",
+    "sessions": "chat chats conversation conversations",
     "memories": "mem facts knowledge",
     "threads": "mail mailbox queues",
     "files": "notes documents docs",
 }
 MEANT = {said: here.split() for here, words in _SAID.items() for said in words.split()}
+
+# What others say for an option that every command has here.
+_HELP = {"help", "man", "usage", "commands"}
 
 # What only programs do, by the group in which somebody looks for it.
 BY_PROGRAMS = {
@@ -70,6 +73,8 @@ def meant(word: str, group: str, known: Sequence[str], below: Mapping[str, Seque
     `known` are the commands of the group (an empty name is the outermost), `below` those of the groups in it.
     """
     said = word.lower()
+    if said in _HELP:
+        return f"did you mean '{f'{group} --help'.lstrip()}'?"
     for here in dict.fromkeys([said, *MEANT.get(said, ())]):
         if here in known:
             return f"did you mean {here!r}?"
