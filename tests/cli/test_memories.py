@@ -142,3 +142,16 @@ def test_an_erasure_that_is_not_confirmed_changes_nothing(
     assert type_in("memories", "erase", "--user", "u1").code == 1
     with strongroom.open(here / "agent.db") as ctx:
         assert ctx.memories.get(added.id).content == "likes tea"
+
+
+def test_that_there_is_no_memory_at_all_is_said_only_where_nobody_has_one(empty: Path, type_in: Type) -> None:
+    with strongroom.open(empty / "agent.db") as ctx:
+        assert "there is none at all in space 'default'" in type_in("memories", "show", "x").err
+        ctx.memories.add("likes tea", user_id="ana")
+    told = type_in("memories", "show", "x").err
+    assert "`strongroom memories list --everyone --status any` shows what there is" in told
+
+
+def test_batches_that_were_decided_are_not_said_to_be_none(here: Path, type_in: Type) -> None:
+    type_in("memories", "commit", "batch_second", "--reviewer", "ana")
+    assert "none waits for a decision in space 'default'" in type_in("memories", "commit", "x").err

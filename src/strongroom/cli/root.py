@@ -287,7 +287,7 @@ _IDS: dict[str, Callable[[Context], list[str]]] = {
     "run": lambda ctx: [run.id for run in ctx.runs.list(limit=MAX_SUGGESTED_FROM)],
     "session": lambda ctx: [one.id for one in ctx.sessions.list(limit=MAX_SUGGESTED_FROM, reverse=True)],
     "thread": lambda ctx: [one.thread_id for one in ctx.threads.list(limit=MAX_SUGGESTED_FROM)],
-    "memory": lambda ctx: [one.id for one in ctx.memories.list(limit=MAX_SUGGESTED_FROM)],
+    "memory": lambda ctx: [one.id for one in ctx.memories.list(status=None, everyone=True, limit=MAX_SUGGESTED_FROM)],
     "memory_batch": lambda ctx: [one.id for one in ctx.memories.pending(limit=MAX_SUGGESTED_FROM)],
 }
 
@@ -307,7 +307,7 @@ def suggest(ctx: Context, missing: NotFound) -> NotFound:
     elif known:
         hint = f"`strongroom {_GROUPS[missing.kind]}` shows what there is"
     else:
-        hint = f"there is none at all in space {ctx.space!r}"
+        hint = f"{_NONE.get(missing.kind, 'there is none at all')} in space {ctx.space!r}"
     return NotFound(f"no {what} {missing.id!r:.80}; {hint}", kind=missing.kind, id=missing.id)
 
 
@@ -315,8 +315,12 @@ _GROUPS = {
     "run": "runs list",
     "session": "sessions list",
     "thread": "threads list",
-    "memory": "memories search",
+    "memory": "memories list --everyone --status any",
     "memory_batch": "memories pending",
+}
+_NONE = {  # of what is not listed once it has ended
+    "thread": "there is no live one",
+    "memory_batch": "none waits for a decision",
 }
 
 
