@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from code import InteractiveConsole
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,20 @@ def test_every_code_block_runs_and_runs_again(page: Path, tmp_path: Path, monkey
         names: dict[str, object] = {"__name__": "__main__"}
         for block in blocks(page.read_text()):
             exec(compile(block, str(page), "exec"), names)
+
+
+def test_the_first_example_can_be_pasted_into_a_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty line ends a block there."""
+    monkeypatch.chdir(tmp_path)
+    prompt = InteractiveConsole()
+    found = BLOCK.search((ROOT / "README.md").read_text())
+    assert found is not None
+    for line in [*found[1].splitlines(), ""]:
+        prompt.push(line)
+    out, err = capsys.readouterr()
+    assert (err, "expected 0, but it is at" in out) == ("", True)
 
 
 def test_every_promise_says_how_it_is_shown_and_where_that_is() -> None:
