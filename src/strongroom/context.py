@@ -103,7 +103,8 @@ class AsyncContext(EnteredAsync):
         `session`, the working set of `run` (with `state=True` its own state too), and what `query` (by default the
         user's newest words) finds among memories and in what was said earlier: what it does not find is not in. Each
         part has a share of the budget (`shares`), which others get where it is not used; `reserve_tokens` stay free.
-        `format` is `openai`, `responses`, `anthropic` or `gemini`; `model` says whose tokens are counted; `user_id` and
+        `format` is `openai`, `responses`, `anthropic` or `gemini`; `model` says whose tokens are counted, by an
+        estimate (`receipt.approximate`) if its name is not known or the extra `tokens` is not installed; `user_id` and
         `project_id` whose memories may be seen. Without a `user_id` that is the owner of the session, or of the run;
         naming another one than theirs is refused. The receipt names every part, its tokens, and what was left out and
         why.
