@@ -291,7 +291,8 @@ def _errors() -> str:
     """Return every error with cause and remedy, and every reason of the store."""
     parts = [
         "# Errors\n\nThe type says whose fault it is and whether anything changed. `code` and `reason` are stable. "
-        "`error.help` leads here, and `strongroom explain conflict` says the same in a terminal.\n"
+        "`error.help`, and `help` in a server's answer, is the command that says the same in a terminal: "
+        "`strongroom explain conflict`.\n"
     ]
     for kind in _error_types():
         told = remedies.ERRORS[kind.code]
@@ -301,12 +302,18 @@ def _errors() -> str:
             f"## `{kind.__name__}` {{#{kind.code}}}\n\n{_prose(kind)}\n\n* **Cause.** {told.cause}\n"
             f"* **Remedy.** {told.remedy}\n* **Code** `{kind.code}`; carries {carries}.\n"
         )
-    rows = "\n".join(
-        f'| <a id="{name}"></a>`{name}` | {one.cause} | {one.remedy} |'
-        for name, one in sorted(remedies.REASONS.items())
+    parts.append(f"## Reasons\n\nOf the store: `error.reason`.\n\n{_remedies('reason', remedies.REASONS)}\n")
+    same = ", ".join(f"`{word}` is `{meant}`" for word, meant in remedies.SAME.items())
+    parts.append(
+        "## Codes of a server\n\nOf a request that was turned away (`code` in the answer); nothing changed. "
+        f"Besides them, and those of the errors above, {same}.\n\n{_remedies('code', remedies.REQUESTS)}\n"
     )
-    parts.append(f"## Reasons\n\nOf the store: `error.reason`.\n\n| reason | cause | remedy |\n|---|---|---|\n{rows}\n")
     return "\n".join(parts)
+
+
+def _remedies(title: str, table: dict[str, remedies.Remedy]) -> str:
+    rows = [f'| <a id="{name}"></a>`{name}` | {one.cause} | {one.remedy} |' for name, one in sorted(table.items())]
+    return "\n".join([f"| {title} | cause | remedy |", "|---|---|---|", *rows])
 
 
 def _events() -> str:

@@ -121,20 +121,27 @@ def reasons() -> set[str]:
     return {found for text in sources for found in raised.findall(text)}
 
 
+def codes() -> set[str]:
+    """The codes that a server turns requests away with, by its source."""
+    told = re.compile(r'Refusal\(\s*\d{3},\s*"(\w+)"|"code": "(\w+)"|\d{3}: \("(\w+)"|_body\(message, "(\w+)"')
+    sources = [path.read_text() for path in (ROOT / "src" / "strongroom" / "server").rglob("*.py")]
+    return {word for text in sources for found in told.findall(text) for word in found if word}
+
+
+def test_every_code_of_a_server_has_a_cause_and_a_remedy() -> None:
+    assert codes() >= {"forbidden", "no_such_path", "method_not_allowed", "too_many_sessions", "internal"}
+    assert [code for code in codes() if remedies.known(code) is None] == []
+
+
 def test_every_reason_has_a_cause_and_a_remedy() -> None:
     assert len(reasons()) > 20
     assert reasons() - remedies.REASONS.keys() == set()
 
 
-def test_an_error_leads_to_its_own_place_on_the_page(built: Path) -> None:
+def test_every_word_of_an_error_has_its_own_place_on_the_page(built: Path) -> None:
     page = (built / "reference" / "errors.html").read_text()
-    for word in (*remedies.ERRORS, *remedies.REASONS):
+    for word in (*remedies.ERRORS, *remedies.REASONS, *remedies.REQUESTS):
         assert f'id="{word}"' in page
-    lost = strongroom.Unavailable("x", reason="locked")
-    assert (lost.help, strongroom.InvalidInput("x").help) == (
-        "reference/errors.html#locked",
-        "reference/errors.html#invalid_input",
-    )
 
 
 def test_every_option_of_opening_and_connecting_is_in_the_reference() -> None:

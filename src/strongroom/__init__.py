@@ -22,7 +22,7 @@ In a context
     ctx.durability      what an acknowledged write survives: Durability
     fit                 the messages of any list that fit into a budget
 
-Errors: StrongroomError is the root; error.help leads to cause and remedy, `strongroom explain` says the same
+Errors: StrongroomError is the root; error.help is the command that tells cause and remedy (`strongroom explain`)
     yours               InvalidInput, NotFound, Conflict, Immutable, BudgetExceeded, Closed: nothing changed
     the store's         StoreError: Unavailable, SchemaMismatch, Damaged: nothing changed
                         CommitUnknown: nobody can tell yet; repeat it with the same commit_id

@@ -6,7 +6,8 @@ The type says whose fault it is and whether anything changed:
 * the store's, nothing changed: `Unavailable`, `SchemaMismatch`, `Damaged`
 * the store's, and nobody can tell yet: `CommitUnknown`; repeat the commit with the same id to find out
 
-Each carries its facts as attributes, so a program never has to parse a message; `help` leads to cause and remedy.
+Each carries its facts as attributes, so a program never has to parse a message; `help` is the command that tells
+cause and remedy.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PAGE = "reference/errors.html"  # of the documentation site
+# Reasons that no repeat mends: the store is well, and turned the caller away.
+REFUSING = frozenset({"permission", "unauthorised"})
+
+
+def help_of(word: str) -> str:
+    """Return the command that explains a code or a reason: it works wherever Strongroom is installed, and offline."""
+    return f"strongroom explain {word}"
 
 
 def shown(value: object) -> str:
@@ -54,15 +61,15 @@ class StrongroomError(Exception):
     ...     ctx.runs.get("no-such-run")
     ... except strongroom.StrongroomError as error:
     ...     print(error.code, error.help)
-    not_found reference/errors.html#not_found
+    not_found strongroom explain not_found
     """
 
     code = "error"
 
     @property
     def help(self) -> str:
-        """Where the documentation says why this happens and what to do; `strongroom explain` says the same."""
-        return f"{PAGE}#{getattr(self, 'reason', '') or self.code}"
+        """The command that says why this happens and what to do; the page of errors in the reference says the same."""
+        return help_of(getattr(self, "reason", "") or self.code)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Facts are keyword arguments, which an exception's own way of being pickled and copied leaves out.
@@ -203,8 +210,9 @@ class StoreError(StrongroomError):
 
 
 class Unavailable(StoreError):
-    """The store cannot serve this now; nothing changed, and it may work later.
+    """The store does not serve this now; nothing changed, and it may work later.
 
+    Two reasons do not go away by repeating: `unauthorised` asks for another key, `permission` for another right.
     Reasons: `locked`, `disk_full`, `file_too_large`, `read_only`, `io`, `forked`, `network_filesystem`,
     `hard_link`, `sqlite_version`, `permission`, `unauthorised`, `missing`, `unreachable`, `evicting`, `memory`,
     `server_version`, `encoding`, `stalled`, `not_durable`, `too_many_requests`.

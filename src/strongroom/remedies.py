@@ -1,6 +1,7 @@
 """What every error means and what to do about it: said by `strongroom explain`, and on the page of errors.
 
-An error's `code` says which it is; where the store failed, `reason` says why. Both are stable words.
+An error's `code` says which it is; where the store failed, `reason` says why. Both are stable words, and so are the
+codes with which a server turns a request away.
 """
 
 from __future__ import annotations
@@ -51,8 +52,11 @@ ERRORS = {
         "See the reason. The three kinds below it say whether anything changed.",
     ),
     "unavailable": Remedy(
-        "The store cannot serve this now, and may later. Nothing changed.",
-        "See the reason; then repeat. A server's client has repeated for 15 seconds before it says this.",
+        "The store does not serve this now, and may later; or it turned you away, which lasts (`unauthorised`, "
+        "`permission`). Nothing changed.",
+        "See the reason; then repeat. A server's client has repeated for 15 seconds before it says this. Of "
+        "`unauthorised` and `permission` it repeats nothing, and nor should you: give the right key, or one with the "
+        "right.",
     ),
     "commit_unknown": Remedy(
         "The line broke, or the disk failed, between a commit and its answer. It may or may not have happened.",
@@ -96,15 +100,15 @@ REASONS = {
     "hard_link": Remedy("The file has a second name; two names would destroy it.", "Remove the other name or copy it."),
     "sqlite_version": Remedy("The SQLite in use has a fault that loses data.", "Install apsw-sqlite3mc anew."),
     "permission": Remedy(
-        "The file, the server's role or the key does not allow it.",
-        "Give the right, or use a key of another role: `strongroom keys create --role ...`.",
+        "The file, the server's role or the key does not allow it. Nothing changed.",
+        "Repeating does not help. Give the right, or use a key of another role: `strongroom keys create --role ...`.",
     ),
     "unauthorised": Remedy(
         "The server does not know who asks: there is no key, it is misspelt, revoked or of another server, or a token "
         "has expired. Nothing changed.",
-        "Where the store is, `strongroom keys list` shows the keys that are good (a revoked one is not among them), "
-        "and `strongroom keys create --role ...` makes one. Give it as `connect(url, key=...)`, `--key` or "
-        "STRONGROOM_API_KEY.",
+        "Repeating does not help. Where the store is, `strongroom keys list` shows the keys that are good (a revoked "
+        "one is not among them), and `strongroom keys create --role ...` makes one. Give it as "
+        "`connect(url, key=...)`, `--key` or STRONGROOM_API_KEY.",
     ),
     "missing": Remedy(
         "A folder, a database, or a package that is needed is not there.",
@@ -173,7 +177,52 @@ REASONS = {
     "differs": Remedy("A copy is not what its source is: it was written to meanwhile.", "Copy again, to a new target."),
 }
 
+# By the code in a server's answer that is no error of a store: the request itself was turned away. Nothing changed.
+REQUESTS = {
+    "no_such_path": Remedy("The server has nothing at this address.", "`/docs` of the server lists all it has."),
+    "method_not_allowed": Remedy("The address takes other methods.", "`/docs` of the server says which."),
+    "unsupported_media_type": Remedy("The body is of another kind.", "Send `Content-Type: application/json`."),
+    "header_twice": Remedy(
+        "A header that decides who asks or what is meant was given twice.",
+        "Send it once; look at what a proxy in between adds.",
+    ),
+    "not_utf8": Remedy("The address is not UTF-8.", "Encode it as UTF-8 before it is percent-encoded."),
+    "headers_too_large": Remedy("The headers are too many or too long.", "Send fewer; look at cookies of other sites."),
+    "body_too_large": Remedy(
+        "The body is longer than this endpoint takes (`limit`, `needed`).", "Send less, in several requests."
+    ),
+    "body_incomplete": Remedy("The connection ended before the body did.", "Send it again."),
+    "body_too_slow": Remedy("The body came too slowly.", "Send it again; look at the network."),
+    "expected_seq_needed": Remedy(
+        "A change of a run did not say which state it was decided from.",
+        "Send `expected_seq` in the body or the run's ETag as `If-Match`; both are in what you read of it.",
+    ),
+    "key_made": Remedy(
+        "A key was made under this `Idempotency-Key`, and a key is shown only once.", "Revoke it, and make another."
+    ),
+    "busy": Remedy(
+        "The server is at other work of this kind: a backup, or large requests.",
+        "Wait as long as `Retry-After` says; then repeat.",
+    ),
+    "not_ready": Remedy(
+        "The server runs, and its store does not answer.", "Look at the store and at the server's log; then repeat."
+    ),
+    "too_many_streams": Remedy(
+        "More streams are open at once than the server allows.", "End those that nobody reads; then repeat."
+    ),
+    "too_many_sessions": Remedy(
+        "Assistants hold more sessions (MCP) than the server allows.",
+        "End one (`DELETE`), or wait: idle ones end after half an hour.",
+    ),
+    "refused": Remedy("What is under the server refused the request.", "The message says why."),
+    "internal": Remedy("The server failed inside.", "Its log has more, under the `id` in the answer."),
+}
 
-def explain(word: str) -> Remedy | None:
-    """Return what a code or a reason means."""
-    return ERRORS.get(word) or REASONS.get(word)
+# Other words for the same: what HTTP calls a missing right, and how it is spelt elsewhere.
+SAME = {"forbidden": "permission", "unauthorized": "unauthorised"}
+
+
+def known(word: str) -> str | None:
+    """Return the word that a code or a reason is explained under, or None if nothing is known of it."""
+    meant = SAME.get(word, word)
+    return meant if meant in ERRORS or meant in REASONS or meant in REQUESTS else None

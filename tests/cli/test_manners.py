@@ -237,6 +237,16 @@ def test_an_error_is_explained_by_the_name_that_a_traceback_shows(word: str, typ
     assert typed.code == 0 and "may or may not have happened" in " ".join(typed.out.split())
 
 
+@pytest.mark.parametrize(("word", "meant"), [("forbidden", "permission"), ("Unauthorized", "unauthorised")])
+def test_what_http_calls_an_error_is_explained_too(word: str, meant: str, type_in: Type) -> None:
+    typed = type_in("explain", word, "--json")
+    assert (typed.code, typed.json) == (0, type_in("explain", meant, "--json").json)
+
+
+def test_a_code_that_only_a_server_sends_is_explained(type_in: Type) -> None:
+    assert "If-Match" in type_in("explain", "expected_seq_needed").out
+
+
 def test_whoever_installs_an_assistant_is_told_how_to_review_what_it_proposes(
     tmp_path: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
 ) -> None:

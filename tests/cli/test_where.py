@@ -189,6 +189,11 @@ def test_a_server_is_an_address_too(here: Path, type_in: Type) -> None:
         for local in ("check", "backup x.db", "compact", copying, "keys list", "worker tests.cli.program:dispatcher"):
             assert type_in(*remote, *local.split()).code == 1
         refused = type_in("--url", server.url, "--key", "wrong", "runs", "list")
+        assert refused.code == 1, "a refusal is no failure of the store"
+        assert type_in("--url", server.url, "runs", "list").code == 1
+        writer = ("--url", server.url, "--key", server.key("default", "writer"))
+        assert type_in(*writer, "memories", "commit", "batch_first").code == 1
+        assert type_in(*writer, "erase", "--user", "ana", "--yes").code == 1
         assert "key is not known" in refused.err and "strongroom explain unauthorised" in refused.err
         assert "strongroom keys list" in type_in("explain", "unauthorised").out
     assert not (here / "x.db").exists()

@@ -121,7 +121,7 @@ def test_a_wrong_key_is_refused_at_the_door(server: Served) -> None:
     server.key()
     with pytest.raises(Unavailable) as refused:
         strongroom.connect(server.url, key="srk_nobody.secret")
-    assert refused.value.help == "reference/errors.html#unauthorised"
+    assert refused.value.help == "strongroom explain unauthorised"
 
 
 def test_a_key_that_was_revoked_is_told_from_a_right_that_is_missing(server: Served) -> None:
@@ -232,6 +232,8 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
     ("status", "content", "kind"),
     [
         (403, b'{"code": "forbidden", "error": "no"}', Unavailable),
+        (401, b'{"code": "unauthorised", "error": "no"}', Unavailable),
+        (503, b'{"code": "unavailable", "error": "no", "details": {"reason": "permission"}}', Unavailable),
         (413, b'{"code": "body_too_large", "error": "no", "details": {"limit": 5, "needed": 9}}', BudgetExceeded),
         (404, b"<html>", SchemaMismatch),
         (404, b'{"code": "no_such_path", "error": "no"}', SchemaMismatch),
@@ -239,7 +241,9 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
         (500, b'{"code": "internal", "error": "no"}', StoreError),
     ],
 )
-def test_an_answer_becomes_the_right_error(status: int, content: bytes, kind: type[StrongroomError]) -> None:
+def test_an_answer_that_no_repeat_mends_becomes_the_right_error_at_once(
+    status: int, content: bytes, kind: type[StrongroomError]
+) -> None:
     with pytest.raises(kind):
         tries().answered(status, {}, content)
 

@@ -64,8 +64,8 @@ def test_a_key_that_is_not_known_leads_to_its_own_remedy_and_a_right_that_is_mis
     reader = {"Authorization": f"Bearer {server.key(role='reader')}"}
     unknown = httpx.get(f"{server.url}/runs", headers={"Authorization": "Bearer srk_nobody.secret"}).json()
     refused = httpx.get(f"{server.url}/keys", headers=reader).json()
-    assert (unknown["code"], unknown["help"]) == ("unauthorised", "reference/errors.html#unauthorised")
-    assert (refused["code"], refused["help"]) == ("forbidden", "reference/errors.html#permission")
+    assert (unknown["code"], unknown["help"]) == ("unauthorised", "strongroom explain unauthorised")
+    assert (refused["code"], refused["help"]) == ("forbidden", "strongroom explain permission")
 
 
 def test_a_tenant_has_the_keys_of_its_own_space(tenant: httpx.Client, operator: httpx.Client) -> None:

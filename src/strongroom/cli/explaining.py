@@ -17,19 +17,20 @@ from strongroom.errors import InvalidInput
 @click.argument("word", required=False)
 def explain_error(word: str | None) -> None:
     """Say why an error happens and what to do about it."""
-    known = {**remedies.ERRORS, **remedies.REASONS}
+    known = {**remedies.ERRORS, **remedies.REQUESTS, **remedies.REASONS}
     if word is None:
         rows = [(name, one.cause) for name, one in sorted(known.items())]
         show({name: one._asdict() for name, one in sorted(known.items())}, ["word", "cause"], rows)
         return
     # A traceback shows the name of a class.
     word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word.rpartition(".")[2]).lower()
-    if word not in known:
+    meant = remedies.known(word)
+    if meant is None:
         near = get_close_matches(word, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "`strongroom explain` lists all there are"
         raise InvalidInput(f"no error has the code or the reason {word!r:.60}; {hint}")
-    told = known[word]
+    told = known[meant]
     if wants_json():
-        as_json({"word": word, **told._asdict()})
+        as_json({"word": meant, **told._asdict()})
     else:
-        facts({"word": word, "cause": told.cause, "remedy": told.remedy})
+        facts({"word": meant, "cause": told.cause, "remedy": told.remedy})

@@ -11,7 +11,7 @@ import click
 from strongroom.cli import seen_enough
 from strongroom.cli.output import complain
 from strongroom.cli.root import cli
-from strongroom.errors import Conflict, StoreError, StrongroomError
+from strongroom.errors import REFUSING, Conflict, StoreError, StrongroomError
 
 
 def run(given: list[str]) -> None:
@@ -50,8 +50,8 @@ def _explain(error: Exception) -> int:
     if isinstance(error, StrongroomError):
         complain(str(error))
         if isinstance(error, StoreError | Conflict):  # the others say all there is to know
-            complain(f"why, and what to do: strongroom explain {error.help.partition('#')[2]}")
-        return 3 if isinstance(error, StoreError) else 1
+            complain(f"why, and what to do: {error.help}")
+        return 3 if isinstance(error, StoreError) and error.reason not in REFUSING else 1
     if isinstance(error, OSError):
         complain(str(error))
         return 1

@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from strongroom.errors import BudgetExceeded, CommitUnknown, SchemaMismatch, StoreError, StrongroomError, Unavailable
+from strongroom.errors import (
+    REFUSING,
+    BudgetExceeded,
+    CommitUnknown,
+    SchemaMismatch,
+    StoreError,
+    StrongroomError,
+    Unavailable,
+)
 from strongroom.operations import Source
 from strongroom.protocol.errors import revive
 from strongroom.protocol.wire import MEDIA
@@ -74,7 +82,7 @@ class Retry:
             return None
         error = _error(status, content, "" if self._request.commit_id is None else "; nothing changed", self._hint)
         asked = headers.get("retry-after", "")
-        again = status in (429, 502, 503, 504)
+        again = status in (429, 502, 503, 504) and getattr(error, "reason", "") not in REFUSING
         # A bare StoreError is a server that does not know what happened to it.
         self._perhaps_done |= isinstance(error, CommitUnknown) or type(error) is StoreError or status in (502, 504)
         pause = self._pause(float(asked) if asked.isdecimal() else 0.0) if again else None

@@ -38,7 +38,7 @@ ERROR = {
         "id": {"type": "string", "description": "look for this in the server's log"},
         "expected": {"type": "integer", "description": "of a conflict (409): the version the caller saw"},
         "actual": {"type": "integer", "description": "of a conflict (409): the version there is"},
-        "help": {"type": "string", "description": "where the documentation says why, and what to do"},
+        "help": {"type": "string", "description": "the command that says why, and what to do"},
         "details": {"type": "object"},
     },
 }

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strongroom.errors import (
-    PAGE,
     BudgetExceeded,
     Closed,
     CommitUnknown,
@@ -24,9 +23,10 @@ from strongroom.errors import (
     SchemaMismatch,
     StrongroomError,
     Unavailable,
+    help_of,
 )
 from strongroom.protocol.errors import facts
-from strongroom.remedies import explain
+from strongroom.remedies import known
 
 JSON = "application/json"
 PIECE_BYTES = 256 * 1024
@@ -45,9 +45,6 @@ STATUS: tuple[tuple[type[StrongroomError], int], ...] = (
     (Unavailable, 503),
     (StrongroomError, 500),
 )
-
-# Codes that are explained by another word: a client calls it so, as it calls a right that is missing at other stores.
-EXPLAINED = {"forbidden": "permission"}
 
 # The text that clients of the run API have been promised for a lost race.
 CONFLICT = "Conflict: State has changed. Reload and retry."
@@ -134,9 +131,8 @@ def problem(error: Exception, request_id: str, *, tidy: Tidy | None = None, read
 def _body(message: str, code: str, request_id: str, details: dict[str, Any]) -> dict[str, Any]:
     versions: dict[str, Any] = {name: details[name] for name in ("expected", "actual") if name in details}
     body: dict[str, Any] = {"ok": False, "error": message, "code": code, "id": request_id, **versions}
-    word = details.get("reason") or EXPLAINED.get(code, code)
-    if explain(word) is not None:
-        body["help"] = f"{PAGE}#{word}"
+    if word := known(details.get("reason") or code):
+        body["help"] = help_of(word)
     return {**body, "details": details} if details else body
 
 
