@@ -56,18 +56,24 @@ def test_a_handle_of_the_wrong_kind_is_refused_with_the_right_one(served_too: bo
     ):
         run: Any = ctx.runs.create(objective="o")
         session: Any = ctx.sessions.open("s")
-        with pytest.raises(InvalidInput, match=r"^session must be a Session \(`ctx.sessions.get\(...\)`\), text or None, "):
+        with pytest.raises(
+            InvalidInput, match=r"^session must be a Session \(`ctx.sessions.get\(...\)`\), text or None, "
+        ):
             ctx.prompt(session=run, max_tokens=100)
         with pytest.raises(InvalidInput, match=r"^run must be a Run \(`ctx.runs.get\(...\)`\), text or None, not "):
             ctx.prompt(run=session, max_tokens=100)
-        with pytest.raises(InvalidInput, match=r"^session must be text or a Session \(`ctx.sessions.get\(...\)`\), not "):
+        with pytest.raises(
+            InvalidInput, match=r"^session must be text or a Session \(`ctx.sessions.get\(...\)`\), not "
+        ):
             ctx.memories.learn(run, model=lambda messages: "")
 
 
 async def test_an_awaited_prompt_says_that_it_takes_ids_too() -> None:
     given: Any = 7
     async with strongroom.aopen("memory://") as ctx:
-        with pytest.raises(InvalidInput, match=r"^session must be an AsyncSession \(`await .*`\), text or None, not 7$"):
+        with pytest.raises(
+            InvalidInput, match=r"^session must be an AsyncSession \(`await .*`\), text or None, not 7$"
+        ):
             await ctx.prompt(session=given, max_tokens=100)
 
 

@@ -7,8 +7,8 @@ in turns it is easy to keep the rules that providers share:
    that came later is moved there. A call without one is answered `INTERRUPTED`. An answer without a call is left out.
 2. The id of a call occurs once, and has only letters that every provider takes; the same for names of tools.
 3. Nothing is empty.
-4. Nobody's words are put into the user's mouth in silence: what a role says that is neither the system, the user nor the
-   assistant is text of the user's that begins with that role, as in `[narrator] Night falls.`
+4. Nobody's words are put into the user's mouth in silence: what a role says that is neither the system, the user nor
+   the assistant is text of the user's that begins with that role, as in `[narrator] Night falls.`
 
 Reasoning is left out: providers take back only their own, and signed.
 """
