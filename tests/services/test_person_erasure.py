@@ -20,7 +20,7 @@ from strongroom.backends.sqlite import erasure as sqlite_erasure
 from strongroom.bridge import Inline, run
 from strongroom.codec import encode
 from strongroom.context import AsyncContext
-from strongroom.errors import InvalidInput, Unavailable
+from strongroom.errors import InvalidInput, NotFound, Unavailable
 from strongroom.scope import Scope
 from strongroom.services.memories import erasure, keys
 from strongroom.services.sessions import writes as session_writes
@@ -406,6 +406,35 @@ def test_no_byte_is_left_in_any_file_of_a_sqlite_store(tmp_path: Path) -> None:
         assert ctx.erase(user_id="u1", by="ana").complete
         assert bytes_in(tmp_path) == 0
     assert bytes_in(tmp_path) == 0
+
+
+def worked_for(ctx: Any, session_id: str, run_id: str, user_id: str) -> None:
+    """Do what an agent does with ids of its own, and may do again."""
+    chat = ctx.sessions.open(session_id, user_id=user_id)
+    work = ctx.runs.open(run_id, objective="o", user_id=user_id)
+    with ctx.turn(commit_id=f"{run_id}:1") as turn:
+        turn.append(chat, {"role": "user", "content": "hello"})
+    work.record("TOOL_CALL", {"tool_name": "mail"}, commit_id=f"{run_id}:2")
+
+
+def test_of_a_person_only_the_ids_of_sessions_and_runs_stay_in_the_files(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        worked_for(ctx, "id-of-a-session", "id-of-a-run", "id-of-a-person")
+        assert ctx.erase(user_id="id-of-a-person").complete
+        held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    ids = (b"id-of-a-session", b"id-of-a-run", b"id-of-a-person", b"id-of-a-run:1")
+    assert [id in held for id in ids] == [True, True, False, False]
+
+
+def test_an_agent_that_works_again_after_an_erasure_needs_new_ids() -> None:
+    with strongroom.open("memory://") as ctx:
+        worked_for(ctx, "s", "r", "u1")
+        ctx.erase(user_id="u1")
+        with pytest.raises(NotFound, match="was erased since"):
+            worked_for(ctx, "s", "r", "u1")
+        assert len(ctx.sessions.get("s")) == 1  # the turn was made again
+        worked_for(ctx, "s", "another", "u1")
+        assert [event.type for event in ctx.runs.get("another").events()] == ["RUN_START", "TOOL_CALL"]
 
 
 def only_sessions(ctx: Any) -> None:
