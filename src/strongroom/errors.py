@@ -21,8 +21,9 @@ REFUSING = frozenset({"permission", "unauthorised"})
 
 
 def help_of(word: str) -> str:
-    """Return the command that explains a code or a reason: it works wherever Strongroom is installed, and offline."""
-    return f"strongroom explain {word}"
+    """Return what explains a code or a reason: a command, which works wherever Strongroom is installed, and offline,
+    and where it stands in the documentation."""
+    return f"strongroom explain {word} (reference/errors.html#{word})"
 
 
 def shown(value: object) -> str:
@@ -61,7 +62,7 @@ class StrongroomError(Exception):
     ...     ctx.runs.get("no-such-run")
     ... except strongroom.StrongroomError as error:
     ...     print(error.code, error.help)
-    not_found strongroom explain not_found
+    not_found strongroom explain not_found (reference/errors.html#not_found)
     """
 
     code = "error"

@@ -128,7 +128,9 @@ def _campaign(folder: Path, count: int, seed: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     for _ in range(count):
         for old in folder.iterdir():
-            old.unlink()
+            old.unlink(
+                missing_ok=True
+            )  # what a store keeps beside its file may go by itself, once its last user is gone
         path.write_bytes(good)
         what = damage(path, rng)
         try:
@@ -160,7 +162,7 @@ def _damage_logs(folder: Path, count: int, spoil: Callable[[Path, random.Random]
     seen: Counter[str] = Counter()
     for _ in range(count):
         for old in folder.glob("agent.db*"):
-            old.unlink()
+            old.unlink(missing_ok=True)
         for part, content in good.items():
             (folder / f"agent.db{part}").write_bytes(content)
         what = spoil(folder / "agent.db-wal", rng)

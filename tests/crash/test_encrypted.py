@@ -93,7 +93,7 @@ def _flip(folder: Path, flips: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     for bit in random.Random(SEED).sample(range(len(good) * 8), min(flips, len(good) * 8)):
         for old in folder.iterdir():
-            old.unlink()
+            old.unlink(missing_ok=True)
         spoilt = bytearray(good)
         spoilt[bit // 8] ^= 1 << bit % 8
         path.write_bytes(spoilt)

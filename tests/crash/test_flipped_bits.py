@@ -179,7 +179,7 @@ def _campaign(folder: Path, choose: Callable[[int], Iterable[int]]) -> Counter[s
     seen: Counter[str] = Counter()
     for bit in choose(len(good) * 8):
         for old in folder.iterdir():
-            old.unlink()
+            old.unlink(missing_ok=True)
         spoilt = bytearray(good)
         spoilt[bit // 8] ^= 1 << bit % 8
         path.write_bytes(spoilt)

@@ -278,7 +278,7 @@ def spread(replay: Replay, count: int, *, seed: int = 0) -> list[int]:
 def lay_out(folder: str | Path, image: Image) -> None:
     """Make a folder hold exactly the files of an image."""
     for old in Path(folder).glob(f"{NAME}*"):
-        old.unlink()
+        old.unlink(missing_ok=True)
     for part, content in image.items():
         (Path(folder) / f"{NAME}{part}").write_bytes(content)
 

@@ -121,7 +121,7 @@ def test_a_wrong_key_is_refused_at_the_door(server: Served) -> None:
     server.key()
     with pytest.raises(Unavailable) as refused:
         strongroom.connect(server.url, key="srk_nobody.secret")
-    assert refused.value.help == "strongroom explain unauthorised"
+    assert refused.value.help == "strongroom explain unauthorised (reference/errors.html#unauthorised)"
 
 
 def test_a_key_that_was_revoked_is_told_from_a_right_that_is_missing(server: Served) -> None:

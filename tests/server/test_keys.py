@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from strongroom.errors import help_of
 from tests.server.conftest import client
 from tests.server.serving import Served, served
 
@@ -64,8 +65,8 @@ def test_a_key_that_is_not_known_leads_to_its_own_remedy_and_a_right_that_is_mis
     reader = {"Authorization": f"Bearer {server.key(role='reader')}"}
     unknown = httpx.get(f"{server.url}/runs", headers={"Authorization": "Bearer srk_nobody.secret"}).json()
     refused = httpx.get(f"{server.url}/keys", headers=reader).json()
-    assert (unknown["code"], unknown["help"]) == ("unauthorised", "strongroom explain unauthorised")
-    assert (refused["code"], refused["help"]) == ("forbidden", "strongroom explain permission")
+    assert (unknown["code"], unknown["help"]) == ("unauthorised", help_of("unauthorised"))
+    assert (refused["code"], refused["help"]) == ("forbidden", help_of("permission"))
 
 
 def test_a_tenant_has_the_keys_of_its_own_space(tenant: httpx.Client, operator: httpx.Client) -> None:
