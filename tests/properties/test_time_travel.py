@@ -64,7 +64,8 @@ class Travel(RuleBasedStateMachine):
     @rule(run=runs, fields=FIELDS)
     def update(self, run: Any, fields: dict[str, Any]) -> None:
         try:
-            self.past[run.id].append(run.update(**fields))
+            after = run.update(**fields)
+            self.past[run.id] += [after] if fields else []  # what asks for nothing makes no version
         except BudgetExceeded:
             assert run.refresh() == self.past[run.id][-1]
 

@@ -315,10 +315,8 @@ async def test_a_refused_update_is_in_the_ledger_with_its_reason(ctx: Any) -> No
     [
         {"colour": "red"},
         {"status": 7},
-        {"next_action": {1}},
         {"expected_seq": -1},
         {"state": {"a": "x" * 70_000}},
-        {"state_patch": {"a": {1}}},
         {"append": {"status": ["x"]}},
     ],
 )
