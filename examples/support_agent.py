@@ -6,6 +6,7 @@ python examples/support_agent.py my.db          # in another file, as often as y
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -51,11 +52,12 @@ def look_up_order(key: str, order: str) -> dict[str, Any]:
 
 
 def refund(key: str, order: str) -> dict[str, Any]:
-    """Ask the payment service, which keeps a list of what it has paid."""
-    paid = Path("payments.txt")
-    if not paid.exists() or key not in paid.read_text().splitlines():
-        with paid.open("a") as file:
-            file.write(f"{key}\n")
+    """Ask the payment service, which keeps a list of what it has paid, and answers one request at a time."""
+    with Path("payments.txt").open("a+") as paid:
+        fcntl.flock(paid, fcntl.LOCK_EX)
+        paid.seek(0)
+        if key not in paid.read().splitlines():
+            paid.write(f"{key}\n")
     if os.environ.get(SLOW):
         print("paid", flush=True)
         time.sleep(600)
