@@ -19,6 +19,7 @@ from msgspec.structs import replace
 import strongroom
 from strongroom import config
 from strongroom.blocking import Context
+from strongroom.cli.meant import meant
 from strongroom.cli.output import JSON, working
 from strongroom.compat.aos_context import environment as aos
 from strongroom.errors import InvalidInput, NotFound
@@ -112,8 +113,6 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            from strongroom.cli.meant import meant
-
             group = "" if ctx.parent is None else self.name or ""
             hint = meant(args[0], group, self.list_commands(ctx), self.below(ctx))
             raise click.UsageError(f"no command {args[0]!r:.60}; {hint}", ctx)
