@@ -1,34 +1,96 @@
--- Where the words stand. Row 0 says how many places there are; then, for each word, its places, newest first. Each word
--- is planned for by itself: the newest of a frequent one are found by walking back, all of a rare one by the index, and a
--- plan for any word walks back through everything (measured: six times as long for three words in 200,000 texts).
-CREATE FUNCTION :schema.find(p_space text, p_kind text, p_id text, wanted bigint[], narrowing bigint[], most bigint)
-RETURNS TABLE (word integer, ref bigint, index bigint) LANGUAGE plpgsql STABLE
-SET plan_cache_mode = force_custom_plan AS $$
+-- Where words stand is found in one of two ways: by looking at one text after the other, newest first, until enough
+-- of them hold the word; or by the index of words, which has all that hold it, in no order. The first is right for a word
+-- that many texts hold, the second for a rare one, and each is many times too slow for the other. The planner would choose by
+-- statistics, which nobody has collected yet when much was just written, and without them it always looked at every
+-- text. So each way is a statement with one possible plan, and the choice is ours: it looks at the newest thousand. What
+-- `find` sets is in force in what it calls.
+
+-- The newest texts, as many as `back`, among them those that hold all of some tokens, at most `most`.
+CREATE FUNCTION :schema.walk(
+    p_space text, p_kind text, low bigint, high bigint, held bigint[], back bigint, most bigint
+) RETURNS TABLE (ref bigint, index bigint) LANGUAGE plpgsql STABLE SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT t.ref, t.index FROM (
+            SELECT w.ref, w.index, w.tokens FROM :schema.word w
+            WHERE w.space = p_space AND w.kind = p_kind AND w.ref BETWEEN low AND high
+            ORDER BY w.ref DESC, w.index DESC LIMIT back) AS t
+        WHERE t.tokens @> held ORDER BY t.ref DESC, t.index DESC LIMIT most;
+END $$;
+
+-- The newest texts that hold all of some tokens, at most `most`, newest first. `size` says among how many,
+-- about if it is no less than `most`.
+--
+-- Walking back costs most / share texts, if the newest thousand are like the others; the index costs all that hold the
+-- tokens, each ten times as much since it lies elsewhere, and a look at what is not merged yet. Should the newest not be
+-- like the others, the walk ends after twice of what was expected, and the index tells the rest.
+CREATE FUNCTION :schema.holding(
+    p_space text, p_kind text, low bigint, high bigint, size double precision, held bigint[], most bigint
+) RETURNS TABLE (ref bigint, index bigint) LANGUAGE plpgsql STABLE SET enable_bitmapscan = on AS $$
 #variable_conflict use_column
 DECLARE
-    h record;
+    few CONSTANT bigint := 1000;
+    share        double precision := 0;
+    taken        bigint := 0;
+BEGIN
+    IF size < least(few, most) THEN
+        RETURN QUERY SELECT * FROM :schema.walk(p_space, p_kind, low, high, held, few, most);
+        RETURN;
+    END IF;
+    IF size >= most THEN
+        SELECT count(*)::double precision / few INTO share
+            FROM :schema.walk(p_space, p_kind, low, high, held, few, few);
+    END IF;
+    IF share > 0 AND most / share <= few + 10 * share * size THEN
+        RETURN QUERY SELECT * FROM :schema.walk(p_space, p_kind, low, high, held, (2 * most / share)::bigint, most);
+        GET DIAGNOSTICS taken = ROW_COUNT;
+    END IF;
+    IF taken < most THEN
+        -- A token is of one space and kind. Compared like this they are looked at, and no index offers itself for them.
+        RETURN QUERY SELECT w.ref, w.index FROM :schema.word w
+            WHERE w.tokens @> held AND w.space IS NOT DISTINCT FROM p_space AND w.kind IS NOT DISTINCT FROM p_kind
+            ORDER BY w.ref DESC, w.index DESC OFFSET taken LIMIT most - taken;
+    END IF;
+END $$;
+
+-- Where the words stand. Row 0 says how many places there are; then, for each word, its places, newest first.
+CREATE FUNCTION :schema.find(p_space text, p_kind text, p_id text, wanted bigint[], narrowing bigint[], most bigint)
+RETURNS TABLE (word integer, ref bigint, index bigint) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET max_parallel_workers_per_gather = 0 SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    low             bigint := 0;
+    high            bigint := 9223372036854775807;
+    length          bigint;
+    size            double precision;
+    tagged CONSTANT boolean := cardinality(narrowing) > (p_id IS NOT NULL)::integer;
 BEGIN
     PERFORM set_config('strongroom.space', p_space, true);
     IF p_id IS NOT NULL THEN
-        SELECT d.ref INTO h FROM :schema.head d WHERE d.space = p_space AND d.kind = p_kind AND d.id = p_id AND d.alive;
+        SELECT d.ref, d.ref, d.version - d.first INTO low, high, length FROM :schema.head d
+            WHERE d.space = p_space AND d.kind = p_kind AND d.id = p_id AND d.alive;
         IF NOT FOUND THEN
             RETURN;
         END IF;
-        RETURN QUERY SELECT 0, count(*), NULL::bigint FROM (
-            SELECT FROM :schema.word w WHERE w.space = p_space AND w.kind = p_kind AND w.ref = h.ref
-                AND (cardinality(narrowing) = 1 OR w.tokens @> narrowing) LIMIT most) AS t;
-    ELSIF cardinality(narrowing) > 0 THEN
-        RETURN QUERY SELECT 0, count(*), NULL::bigint FROM (
-            SELECT FROM :schema.word w WHERE w.space = p_space AND w.kind = p_kind AND w.tokens @> narrowing LIMIT most
-        ) AS t;
-    ELSE
-        RETURN QUERY SELECT 0, count(*), NULL::bigint FROM (
-            SELECT FROM :schema.word w WHERE w.space = p_space AND w.kind = p_kind LIMIT most) AS t;
+    END IF;
+    SELECT count(*) INTO size FROM (
+        SELECT FROM :schema.word w WHERE w.space = p_space AND w.kind = p_kind AND w.ref BETWEEN low AND high
+        ORDER BY w.ref DESC, w.index DESC LIMIT most) AS t;
+    IF NOT tagged THEN
+        RETURN QUERY SELECT 0, size::bigint, NULL::bigint;
+    END IF;
+    IF size >= most THEN
+        -- As far as can be told for nothing: a stream's records, or what room there is for texts of all spaces.
+        size := greatest(size, CASE WHEN p_id IS NULL THEN pg_relation_size(':schema.word') / 256 ELSE length END);
+    END IF;
+    IF tagged THEN
+        RETURN QUERY SELECT 0, count(*), NULL::bigint
+            FROM :schema.holding(p_space, p_kind, low, high, size, narrowing, most);
     END IF;
     FOR i IN 1 .. cardinality(wanted) LOOP
-        RETURN QUERY SELECT i, w.ref, w.index FROM :schema.word w
-            WHERE w.tokens @> (wanted[i] || narrowing) AND w.space = p_space AND w.kind = p_kind
-            ORDER BY w.ref DESC, w.index DESC LIMIT most;
+        RETURN QUERY SELECT i, p.ref, p.index
+            FROM :schema.holding(p_space, p_kind, low, high, size, wanted[i] || narrowing, most) AS p;
     END LOOP;
 END $$;
 
