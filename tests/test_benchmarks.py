@@ -12,7 +12,7 @@ from benchmarks.goals import GOALS
 from benchmarks.machine import Machine
 from benchmarks.measuring import Curve, Pair, Result, compare, exponent, figure, in_turn, quartiles
 from benchmarks.plots import PLOTS, THEMES, draw
-from benchmarks.processes import MissingPeerError, Program
+from benchmarks.processes import MissingPeerError, Peak, Program
 from benchmarks.publishing import FRONT, MARKED, PAGES, replaced
 from benchmarks.questions import ALONE, MOST_QUICK_SECONDS, MOST_SECONDS, QUESTIONS
 from benchmarks.report import Run, load, markdown, remarks, save
@@ -91,6 +91,16 @@ def test_a_program_answers_from_a_process_of_its_own(tmp_path: Path) -> None:
     with Program("bare:commits", path=str(tmp_path / "bare.db")) as program:
         assert program.timed("record")(2) > 0
         assert program.peak_megabytes() > 1
+
+
+def test_memory_that_a_peer_takes_and_gives_back_is_not_ours() -> None:
+    peak = Peak()
+    ours = bytearray(b"x" * 50_000_000)
+    before = peak.megabytes()
+    with peak.of_a_peer():
+        del ours
+        bytearray(b"x" * 400_000_000)
+    assert before <= peak.megabytes() < before + 50
 
 
 def test_a_peer_that_is_not_installed_is_said_to_be_missing() -> None:
