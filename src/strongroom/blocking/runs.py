@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from strongroom.bridge import blocking, iterate, run
@@ -65,6 +66,11 @@ class Run:
     def user_id(self) -> str | None:
         """Whose run it is, as this handle saw it last; None if nobody's."""
         return self._async.user_id
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When the run's first event was recorded; None of a run from before that was kept beside it."""
+        return self._async.created_at
 
     @property
     def eviction(self) -> Eviction | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # rich is imported by whoever prints with it: a program that 
 
 JSON = "strongroom.json"
 MAX_CELL = 160
+LEAST_COLUMN = 10  # characters that a column gets whose neighbours are not folded
+GAP = 2  # between columns; rich has one on each side, but for the edges
 # Wider than any line: what is piped into grep must not be folded at 80 columns.
 UNFOLDED = 10_000
 # Control characters (escape sequences begin with one), lone surrogates, and marks that turn the reading direction.
@@ -155,13 +157,26 @@ def show(value: Any, columns: Sequence[str], rows: Iterable[Sequence[object]], t
         return
     from rich.table import Table
 
+    screen, cells = console(), [[_text(cell) for cell in row] for row in rows]
     table = Table(title=title or None, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    widths = [max([len(column), *(row[place].cell_len for row in cells)]) for place, column in enumerate(columns)]
+    for column, whole in zip(columns, _unfolded(widths, screen.width), strict=True):
+        table.add_column(column, overflow="fold", no_wrap=whole)
     table.show_header = any(columns)
-    for row in rows:
-        table.add_row(*map(_text, row))
-    console().print(table)
+    for row in cells:
+        table.add_row(*row)
+    screen.print(table)
+
+
+def _unfolded(widths: Sequence[int], room: int) -> list[bool]:
+    """Say which columns stay on one line: as many as leave a little for each that follows. Names come first in a table,
+    and one that is folded cannot be copied, while the sentence at the end can be read in pieces."""
+    whole, left = [], room
+    for place, width in enumerate(widths):
+        needed = sum(min(other, LEAST_COLUMN) + GAP for other in widths[place + 1 :])
+        whole.append(width + needed <= left)
+        left -= (width if whole[-1] else min(width, LEAST_COLUMN)) + GAP
+    return whole
 
 
 def page(

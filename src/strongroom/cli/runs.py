@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import click
+from msgspec import to_builtins
 
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
@@ -51,12 +52,20 @@ def list_runs(status: Status | None, user_id: str | None, after: str | None, lim
     """List runs, oldest first."""
     with context() as ctx:
         found = ctx.runs.list(status=status, user_id=user_id, after=after, limit=limit)
-        states = [run.working_set for run in found]
+    states = [run.working_set for run in found]
     rows = [
-        (state.run_id, styled(state.status), state.current_stage, state.seq, brief(state.objective, 80))
-        for state in states
+        (run.id, styled(now.status), run.seq, _begun(run), run.user_id or "", brief(now.objective, 80))
+        for run, now in zip(found, states, strict=True)
     ]
-    page("runs", states, ["run", "status", "stage", "seq", "objective"], rows, found.next, found.damaged)
+    told = [
+        {**to_builtins(now), "user_id": run.user_id, "created_at": run.created_at}
+        for run, now in zip(found, states, strict=True)
+    ]
+    page("runs", told, ["run", "status", "seq", "created (UTC)", "user", "objective"], rows, found.next, found.damaged)
+
+
+def _begun(run: Run) -> str:
+    return "" if run.created_at is None else moment(run.created_at)
 
 
 @runs.command("show")
@@ -70,7 +79,7 @@ def show_run(run_id: str, seq: int | None) -> None:
         head, episodes, config = run.head(), run.episodes(limit=20), run.config
     if wants_json():
         told = {"working_set": state, "state": state.state, "config": config, "user_id": run.user_id, "head": head}
-        as_json(told | {"episodes": [one.to_dict() for one in episodes]})
+        as_json(told | {"created_at": run.created_at, "episodes": [one.to_dict() for one in episodes]})
         return
     say("[bold]{}[/]  seq {}", state.run_id, state.seq)
     facts(
@@ -91,6 +100,7 @@ def show_run(run_id: str, seq: int | None) -> None:
             "ledger": f"{head.length:,} events, head {head.chain[:16]}…",
             "task, thread": f"{state.task_id}, {state.thread_id}",
             "user": run.user_id,
+            "created": _begun(run),
         }
     )
 

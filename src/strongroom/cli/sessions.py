@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from strongroom.cli.output import as_json, brief, confirm, done, facts, moment, page, say, wants_json, write
 from strongroom.cli.root import argument, cli, context
-from strongroom.services.sessions.values import Message
+from strongroom.services.sessions.values import Message, SessionInfo
 from strongroom.tokens.choosing import STRATEGIES
 
 SESSION = argument("session_id", "session")
@@ -28,8 +29,11 @@ def list_sessions(after: str | None, limit: int, newest: bool, user_id: str | No
     """List sessions in order of creation."""
     with context() as ctx:
         found = ctx.sessions.list(user_id=user_id, after=after, limit=limit, reverse=newest)
-    rows = [(one.id, f"{one.messages:,}", moment(one.created_at), brief(one.title, 60)) for one in found]
-    page("sessions", list(found), ["session", "messages", "created (UTC)", "title"], rows, found.next, found.damaged)
+    rows = [
+        (one.id, f"{one.messages:,}", moment(one.created_at), one.user_id or "", brief(one.title, 60)) for one in found
+    ]
+    columns = ["session", "messages", "created (UTC)", "user", "title"]
+    page("sessions", [_facts(one) for one in found], columns, rows, found.next, found.damaged)
 
 
 @sessions.command("show")
@@ -41,12 +45,13 @@ def show_session(session_id: str, last: int) -> None:
         session = ctx.sessions.get(session_id)
         info, messages = session.info(), session.load(last)
     if wants_json():
-        as_json({"session": info, "messages": [_whole(message) for message in messages]})
+        as_json({"session": _facts(info), "messages": [_whole(message) for message in messages]})
         return
     say("[bold]{}[/]  {} messages", info.id, f"{info.messages:,}")
     facts(
         {
             "title": info.title if info.title != info.id else "",
+            "user": info.user_id,
             "created": moment(info.created_at),
             "tokenizer": info.tokenizer,
             "metadata": brief(info.metadata) if info.metadata else "",
@@ -135,6 +140,11 @@ def delete_session(session_id: str, yes: bool) -> None:
         confirm(f"Delete session {session_id!r} and its {session.info().messages} messages for good?", yes=yes)
         session.delete()
     done({"deleted": session_id}, "deleted: {}", session_id)
+
+
+def _facts(info: SessionInfo) -> dict[str, Any]:
+    """Return what is told of a session in JSON: its owner too, which is kept as a tag."""
+    return {**msgspec.structs.asdict(info), "user_id": info.user_id}
 
 
 def _whole(message: Message) -> dict[str, Any]:

@@ -145,6 +145,7 @@ class Story:
         self.state: WorkingSetJson | None = None
         self.config: RunConfig | None = None
         self.user_id: str | None = None
+        self.created: int | None = None  # when the first event was recorded
         self.whole = -1  # the place of the last event with a whole state
         self.attached: dict[str, Attached] = {}
         self._brought = all_digest(())
@@ -152,6 +153,7 @@ class Story:
 
     def hear(self, record: Record) -> None:
         """Take in the next event. Of one that was erased nothing is left to take in."""
+        self.created = record.at if self.created is None else self.created
         try:
             self._hear(record)
         except (msgspec.ValidationError, LookupError, TypeError, AttributeError, ValueError) as problem:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from strongroom.arguments import checked
@@ -34,6 +35,7 @@ from strongroom.values import (
     Usage,
     Verification,
     WorkingSet,
+    moment,
     place_of,
 )
 
@@ -56,6 +58,7 @@ class RunReader:
         self._ref = ref
         self._config = state.config
         self._user_id = state.user_id
+        self._created = state.created
         self._actor = actor
         self._types = types
         self._memories = memories
@@ -98,6 +101,11 @@ class RunReader:
     def user_id(self) -> str | None:
         """Whose run it is, as this handle saw it last; None if nobody's."""
         return self._user_id
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When the run's first event was recorded; None of a run from before that was kept beside it."""
+        return None if self._created is None else moment(self._created)
 
     @property
     def eviction(self) -> Eviction | None:

@@ -52,6 +52,7 @@ class Checked(Struct, frozen=True):
     config: RunConfig
     pointers: list[Attached]
     user_id: str | None
+    created: int | None
 
 
 class Staged(Struct, frozen=True):
@@ -93,7 +94,8 @@ def check(pack: PackReader, *, public_key: bytes | None, head: Head | None) -> C
         _check_beside(story, config, digests, pointers)
         if user_id != story.user_id:
             raise refused("its owner is not the one its ledger tells")
-    return Checked(working_set, origin, found, manifest.get("pack_id"), story.config or config, pointers, user_id)
+    chosen = story.config or config
+    return Checked(working_set, origin, found, manifest.get("pack_id"), chosen, pointers, user_id, story.created)
 
 
 def _check_state(pack: PackReader, working_set: WorkingSetJson, config: RunConfig) -> None:
@@ -323,6 +325,7 @@ async def _appearance(
     told = {"pack_id": checked.pack_id, "run_id": checked.origin.run_id, "length": checked.head.length}
     told |= {"chain": checked.head.chain} if checked.pack_id else {}
     restored = record(ref, "RESTORED", told, actor=actor, detail=beginning(state, checked.pointers, staged.episodes))
+    state = msgspec.structs.replace(state, created=restored.at if checked.created is None else checked.created)
     alone, pointer = point_to(ref)
     expects, writes = await _artifact_writes(ref.scope, ref.run_id, checked.pointers, staged.blobs)
     return Plan(

@@ -68,16 +68,17 @@ async def start(
     working_set = initial(**made, **told, config=chosen)
     make_room(None, working_set, max_tokens=chosen.ws_max_tokens, tokenizer=scope.tokenizer)
     ref = Ref(scope, made["run_id"], made["run_id"])
-    state = RunState(working_set=working_set, streams=ref.streams, config=chosen, mark=Mark(0, 0), user_id=user_id)
+    begun = RunState(working_set=working_set, streams=ref.streams, config=chosen, mark=Mark(0, 0), user_id=user_id)
     answer = encode(ref.run_id)
 
     async def attempt() -> Plan[Started]:
         if existing and (document := await scope.get(Get(ref.key))) is not None:
             return await _existing(ref, document, user_id, actor, answer)
-        begun = record(ref, "RUN_START", _start(state), actor=actor, detail=beginning(state))
+        first = record(ref, "RUN_START", _start(begun), actor=actor, detail=beginning(begun))
+        state = msgspec.structs.replace(begun, created=first.at)
         return Plan(
             unused(ref),
-            (put(ref, state), Append(ref.ledger, (begun,))),
+            (put(ref, state), Append(ref.ledger, (first,))),
             lambda receipt: (ref, state),
             answer,
             lambda conflict: None if existing and conflict.key == ref.key else taken(ref.run_id, conflict),
@@ -126,6 +127,7 @@ async def fork(ref: Ref, seq: int | None, *, run_id: str | None, actor: str, com
         pointers = view(working_set).artifact_refs
         expects, writes, copied = await artifacts.copy_writes(scope, ref.run_id, new, pointers)
         begun = record(target, "RUN_START", _start(state), actor=actor, detail=beginning(state, copied))
+        state = msgspec.structs.replace(state, created=begun.at)
         return Plan(
             # As it was read: what is erased meanwhile must not come back in the copy.
             (*unused(target), Expect(ref.key, document.version), *expects),

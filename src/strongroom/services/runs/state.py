@@ -53,13 +53,15 @@ class Mark(Struct, frozen=True):
 
 
 class RunState(Struct, frozen=True, kw_only=True):
-    """The run document. `user_id` says whose the run is; its tags say it too."""
+    """The run document. `user_id` says whose the run is; its tags say it too. `created` is the time of its first event,
+    said here so that a list of runs need not read their ledgers; None in documents from before it was kept."""
 
     working_set: WorkingSetJson
     streams: str
     config: RunConfig
     mark: Mark
     user_id: str | None = None
+    created: int | None = None
     format: int = 1
 
 

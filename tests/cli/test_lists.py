@@ -1,0 +1,83 @@
+"""What `runs list` and `sessions list` tell at a glance: which, whose, and since when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import strongroom
+from strongroom.cli.output import moment
+from tests.cli.conftest import Type
+
+LONG = "Find out where the parcel is that Ana was promised for Monday, and tell her"
+
+
+@pytest.fixture
+def owned(empty: Path) -> Path:
+    """A folder with a store in which a run and a session are Ana's, and one of each nobody's."""
+    with strongroom.open("agent.db") as ctx:
+        ctx.runs.create(objective=LONG, user_id="ana").update(status="WAITING_INPUT")
+        ctx.runs.create(objective="Build a scraper")
+        ctx.sessions.open("support-2026-11-18", title=LONG, user_id="ana")
+        ctx.sessions.open("other")
+    return empty
+
+
+def test_a_list_of_runs_says_whose_they_are_and_since_when(owned: Path, type_in: Type) -> None:
+    with strongroom.open("agent.db") as ctx:
+        hers, nobodys = ctx.runs.list()
+    assert hers.created_at is not None
+    header, first, second = type_in("runs", "list").out.splitlines()
+    assert header.split() == ["run", "status", "seq", "created", "(UTC)", "user", "objective"]
+    assert first.split()[:6] == [hers.id, "WAITING_INPUT", "1", *moment(hers.created_at).split(), "ana"]
+    assert second.startswith(nobodys.id)
+
+
+def test_a_list_of_sessions_says_whose_they_are(owned: Path, type_in: Type) -> None:
+    header, first, second = type_in("sessions", "list").out.splitlines()
+    assert header.split() == ["session", "messages", "created", "(UTC)", "user", "title"]
+    assert "  ana  " in first and "ana" not in second
+
+
+def test_programs_are_told_whose_runs_are_and_since_when(owned: Path, type_in: Type) -> None:
+    with strongroom.open("agent.db") as ctx:
+        began = [run.created_at for run in ctx.runs.list()]
+    told = type_in("runs", "list", "--json").json["runs"]
+    assert [one["user_id"] for one in told] == ["ana", None]
+    assert [one["created_at"] for one in told] == [at.isoformat().replace("+00:00", "Z") for at in began if at]
+
+
+def test_programs_are_told_whose_sessions_are(owned: Path, type_in: Type) -> None:
+    assert [one["user_id"] for one in type_in("sessions", "list", "--json").json["sessions"]] == ["ana", None]
+    assert type_in("sessions", "show", "other", "--json").json["session"]["user_id"] is None
+
+
+def test_one_run_says_since_when_it_is_there(owned: Path, type_in: Type) -> None:
+    with strongroom.open("agent.db") as ctx:
+        hers, _ = ctx.runs.list()
+    assert hers.created_at is not None
+    assert moment(hers.created_at) in type_in("runs", "show", hers.id).out
+    assert type_in("runs", "show", hers.id, "--json").json["created_at"]
+
+
+@pytest.mark.parametrize("kind", ["runs", "sessions"])
+def test_eighty_columns_fold_the_sentence_and_nothing_else(
+    kind: str, owned: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = type_in(kind, "list").out.splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = type_in(kind, "list").out.splitlines()
+    sentence = whole[0].index("objective" if kind == "runs" else "title")
+    assert max(map(len, lines)) <= 80
+    assert [line[:sentence].rstrip() for line in lines if line[:sentence].strip()] == [
+        line[:sentence].rstrip() for line in whole
+    ]
+
+
+def test_a_narrow_terminal_loses_no_letter(owned: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    with strongroom.open("agent.db") as ctx:
+        ctx.runs.create(objective="o", run_id="Q" * 60, user_id="Z" * 60)
+    monkeypatch.setenv("COLUMNS", "50")
+    out = type_in("runs", "list").out
+    assert (out.count("Q"), out.count("Z")) == (60, 60)
