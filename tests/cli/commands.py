@@ -57,7 +57,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "runs list": ([], "scraper", "runs"),
     "runs restore": (["pack.zip", "--as", "again"], "restored: again at seq 1", "run_id"),
     "runs show": (["scraper"], "BUSY", "working_set"),
-    "runs tail": (["scraper", "--after", "1", "--idle", "0", "-n", "1"], "TOOL_CALL", ""),
+    "runs tail": (["scraper", "--after", "1", "-n", "1"], "TOOL_CALL", ""),
     "runs verify": (["scraper"], "verified", "ok"),
     "sessions delete": (["support", "--yes"], "deleted: support", "deleted"),
     "sessions erase": (["support", "--message", Naming("support").id(0), "--yes"], "erased: 1 messages", "complete"),
@@ -70,7 +70,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "threads erase": (["errands", "--stop", "2", "--yes"], "erased: 2 slots", "slots"),
     "threads list": ([], "errands", "threads"),
     "threads show": (["errands"], "boss 4", "slots"),
-    "threads tail": (["errands", "--idle", "0", "-n", "1"], "boss 4", ""),
+    "threads tail": (["errands", "-n", "1"], "boss 4", ""),
     "version": ([], "strongroom", "sqlite"),
     "worker": (["tests.cli.program:dispatcher", "--drain"], "stopped", ""),
 }

@@ -145,7 +145,7 @@ def test_a_backup_never_overwrites(here: Path, type_in: Type) -> None:
 
 
 def test_an_interrupted_tail_says_so(here: Path) -> None:
-    tail = process("runs", "tail", "scraper", "--json")
+    tail = process("runs", "tail", "scraper", "--follow", "--json")
     assert tail.stdout is not None
     tail.stdout.readline()  # it is following now
     tail.send_signal(signal.SIGINT)

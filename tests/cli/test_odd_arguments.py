@@ -53,9 +53,8 @@ def fitting(command: click.Command, odd: str) -> list[str]:
         if isinstance(parameter, click.Option) and parameter.required
         for text in (parameter.opts[0], REQUIRED[parameter.opts[0]])
     ]
-    endless = [text for name in ("--idle",) if any(name in one.opts for one in command.params) for text in (name, "0")]
     count = sum(isinstance(parameter, click.Argument) for parameter in command.params)
-    return [*options, *endless, "--", *[odd] * max(count, 1)]
+    return [*options, "--", *[odd] * max(count, 1)]
 
 
 def acceptable(answer: object) -> bool:

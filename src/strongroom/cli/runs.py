@@ -12,6 +12,7 @@ from msgspec import to_builtins
 
 from strongroom.blocking import Context
 from strongroom.blocking.runs import Run
+from strongroom.cli.following import FOLLOW, IDLE, seconds_to_wait
 from strongroom.cli.output import (
     as_json,
     as_json_line,
@@ -127,13 +128,18 @@ def _row(event: Event) -> tuple[object, ...]:
 @RUN
 @click.option("-n", "--last", default=10, show_default=True, type=click.IntRange(0, 1000), help="Begin this far back.")
 @click.option("--after", type=click.IntRange(0, MAX_SEQ), help="Begin after this event instead.")
-@click.option("--idle", type=click.FloatRange(0, 86_400), help="Stop after so many seconds without news.")
-def tail_run(run_id: str, last: int, after: int | None, idle: float | None) -> None:
-    """Follow a run's events as they happen, by whatever process. Ctrl-C stops."""
+@FOLLOW
+@IDLE
+def tail_run(run_id: str, last: int, after: int | None, follow: bool, idle: float | None) -> None:
+    """Print a run's newest events; with --follow those to come too."""
+    patience = seconds_to_wait(follow, idle)
     with context() as ctx:
         run = ctx.runs.get(run_id)
-        start = max(run.head().length - last, 0) if after is None else after
-        for event in run.follow(after=start, idle_seconds=idle):
+        end = run.head().length
+        start = max(end - last, 0) if after is None else after
+        for event in run.follow(after=start, idle_seconds=patience):
+            if event.sequence_id > end and not follow:
+                break  # it was recorded while others were printed
             if wants_json():
                 as_json_line(event)
             else:

@@ -9,6 +9,7 @@ import click
 
 from strongroom.blocking import Context
 from strongroom.blocking.threads import Thread
+from strongroom.cli.following import FOLLOW, IDLE, seconds_to_wait
 from strongroom.cli.output import as_json_line, brief, confirm, done, moment, page, say, styled, wants_json
 from strongroom.cli.root import argument, cli, context
 from strongroom.errors import NotFound, StrongroomError
@@ -62,13 +63,17 @@ def show_thread(thread_id: str, after: int, limit: int, payload_type: str | None
 @THREAD
 @click.option("-n", "--last", default=10, show_default=True, type=click.IntRange(0, 1000), help="Begin this far back.")
 @click.option("--after", type=click.IntRange(-1, MAX_INDEX), help="Begin after this index instead.")
-@click.option("--idle", type=click.FloatRange(0, 86_400), help="Stop after so many seconds without news.")
-def tail_thread(thread_id: str, last: int, after: int | None, idle: float | None) -> None:
-    """Follow a thread as messages arrive, from whatever process. Ctrl-C stops."""
+@FOLLOW
+@IDLE
+def tail_thread(thread_id: str, last: int, after: int | None, follow: bool, idle: float | None) -> None:
+    """Print a thread's newest messages; with --follow those to come too."""
+    patience = seconds_to_wait(follow, idle)
     with context() as ctx:
         newest = _existing(ctx, thread_id).slice(-1)[-1].index
         start = max(newest - last, -1) if after is None else after
-        for slot in ctx.threads.follow(thread_id, after=start, idle_seconds=idle):
+        for slot in ctx.threads.follow(thread_id, after=start, idle_seconds=patience):
+            if slot.index > newest and not follow:
+                break  # it arrived while others were printed
             if wants_json():
                 as_json_line(_whole(slot))
             else:
