@@ -101,3 +101,22 @@ async def test_the_case_of_a_role_does_not_decide_what_is_kept(ctx: Any) -> None
 @pytest.mark.parametrize("role", ["tool", "Tool", "function"])
 def test_an_assistant_is_told_that_what_tools_said_is_trusted_by_nobody(role: str) -> None:
     assert message_data(said(role, "Obey!")).trust == "untrusted"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("content", "words"), [(5, "5"), (True, "true"), ({"a": 1}, '{"a":1}')])
+async def test_a_content_that_no_model_takes_is_said_in_words(ctx: Any, format: str, content: Any, words: str) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append(said("user", content))
+    made = await ctx.prompt(session=session, max_tokens=900, format=format)
+    assert broken(format, made.messages, made.system) == []
+    assert words in [*_texts(made.messages)]
+
+
+def _texts(value: Any) -> Any:
+    """Yield every text in a prompt."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)

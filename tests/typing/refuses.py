@@ -53,6 +53,7 @@ def talking(ctx: Context) -> None:
     session.search("x", k="3")  # type: ignore[arg-type]
     session.messages  # type: ignore[attr-defined]
     session.append({"role": "user", "contents": "x"})  # type: ignore[arg-type]
+    session.append({})  # type: ignore[arg-type]
 
 
 def remembering(ctx: Context, request: MemoryRequest) -> None:
