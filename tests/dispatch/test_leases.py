@@ -13,9 +13,10 @@ from strongroom.context import AsyncContext
 from strongroom.dispatch import AsyncDispatcher
 from strongroom.dispatch.delivery import Round
 from strongroom.dispatch.routes import Respond, Route
+from strongroom.errors import Unavailable
 from strongroom.opening import open_async_store, open_store
 from strongroom.scope import Scope
-from strongroom.store import Get, Key
+from strongroom.store import Commit, Get, Key, Receipt, Store
 
 LEASE = 30.0
 
@@ -203,3 +204,24 @@ async def test_a_message_that_arrives_while_a_thread_is_given_back_is_not_missed
     await dispatcher.send("t", 0, from_id="user", to_id="echo")
     await dispatcher.drain()
     assert seen == [0, 1, 2, 3, 4, 5]
+
+
+class Refusing(Inline):
+    """A store that lets nobody write, for a reason."""
+
+    def __init__(self, store: Store, reason: str) -> None:
+        super().__init__(store)
+        self.reason, self.tries = reason, 0
+
+    async def commit(self, commit: Commit) -> Receipt:
+        self.tries += 1
+        raise Unavailable("not today", reason=self.reason)
+
+
+@pytest.mark.parametrize("reason", ["permission", "unauthorised"])
+async def test_what_a_store_refuses_is_not_asked_for_again(ctx: AsyncContext, reason: str) -> None:
+    await ctx.threads.append("t", "x", from_id="user", to_id="echo")
+    store = Refusing(ctx.scope.store.blocking, reason)  # type: ignore[attr-defined]
+    with pytest.raises(Unavailable, match="not today"):
+        await round_of(AsyncContext(Scope(store)), "first", answering("first"))()
+    assert store.tries == 1

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from strongroom.dispatch.leases import Dead, Lease, LeasedThread, LeaseLost, failure
 from strongroom.dispatch.routes import Outgoing, Respond, Route
-from strongroom.errors import BudgetExceeded, CommitUnknown, Conflict, StrongroomError, Unavailable
+from strongroom.errors import REFUSING, BudgetExceeded, CommitUnknown, Conflict, StrongroomError, Unavailable
 from strongroom.services.threads.deliveries import Delivery, DeliveryFailed, attempts, due, start
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.reading import read_slice
@@ -172,13 +172,13 @@ class Round:
 
 
 async def _known(act: Callable[[str | None], Awaitable[T]]) -> T:
-    """Act, and find out what happened if the store cannot say."""
+    """Act, and find out what happened if the store cannot say. What it refuses is not asked for again."""
     commit_id: str | None = None
     for wait_seconds in (*PATIENCE, None):
         try:
             return await act(commit_id)
         except (CommitUnknown, Unavailable) as problem:
-            if wait_seconds is None:
+            if wait_seconds is None or problem.reason in REFUSING:
                 raise
             commit_id = problem.commit_id if isinstance(problem, CommitUnknown) else commit_id
             await asyncio.sleep(wait_seconds)
