@@ -1,0 +1,1 @@
+from tests.services.test_session_deletion import *  # noqa: F403
