@@ -1,0 +1,1 @@
+from tests.services.test_run_updates import *  # noqa: F403
