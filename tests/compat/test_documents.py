@@ -35,7 +35,7 @@ AOS = {
     **{n: "shell" if n % 2 else "answer" for n in range(7, 13)},
     13: "answer: of the same command again, which then conflicts",
     **{n: "answer" if n % 2 else "shell" for n in range(14, 22)},
-    22: "needs a Qdrant server; test_aos_http.py sets both variables",
+    22: "needs a Qdrant server; test_aos_http_memory.py sets both variables",
     23: "server: its environment, with a folder that is there",
     24: "runs two files of theirs",
     25: f"pytest: {THEIRS}",
