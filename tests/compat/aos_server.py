@@ -12,6 +12,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # which HTTP client the test client should prefer is not our business
     from starlette.testclient import TestClient
 
+__all__ = ["TestClient", "events", "main", "propose", "step"]
+
 
 def step(client: TestClient, run_id: str, expected_seq: int, **fields: Any) -> Any:
     return client.post(f"/runs/{run_id}/step/update", json={"patch": patch(expected_seq, **fields)})
