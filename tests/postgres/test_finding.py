@@ -138,8 +138,7 @@ def test_what_is_said_only_lately_is_walked_for_no_longer_than_seemed_right(aske
 
 
 def test_one_of_many_owners_is_found_by_the_index(asker: Asker) -> None:
-    own = MANY // 50
-    assert asker.reads(asking(ONE_OWNER, "often")) <= MOST + 2 * (LOOKED_AT + own)
+    assert asker.reads(asking(ONE_OWNER, "often")) <= MOST + LOOKED_AT + 2 * MANY // 50
 
 
 def test_a_short_session_is_walked_through(asker: Asker) -> None:

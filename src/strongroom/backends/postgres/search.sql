@@ -19,7 +19,7 @@ BEGIN
 END $$;
 
 -- The newest texts that hold all of some tokens, at most `most`, newest first. `size` says among how many,
--- about if it is no less than `most`.
+-- about if it is no less than `most`; NULL says that few hold them, which the index finds.
 --
 -- Walking back costs most / share texts, if the newest thousand are like the others; the index costs all that hold the
 -- tokens, each ten times as much since it lies elsewhere, and a look at what is not merged yet. Should the newest not be
@@ -60,11 +60,11 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET max_parallel_workers_pe
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    low             bigint := 0;
-    high            bigint := 9223372036854775807;
-    length          bigint;
-    size            double precision;
-    tagged CONSTANT boolean := cardinality(narrowing) > (p_id IS NOT NULL)::integer;
+    low    bigint := 0;
+    high   bigint := 9223372036854775807;
+    length bigint;
+    total  bigint;
+    size   double precision;
 BEGIN
     PERFORM set_config('strongroom.space', p_space, true);
     IF p_id IS NOT NULL THEN
@@ -74,20 +74,21 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    SELECT count(*) INTO size FROM (
+    SELECT count(*) INTO total FROM (
         SELECT FROM :schema.word w WHERE w.space = p_space AND w.kind = p_kind AND w.ref BETWEEN low AND high
         ORDER BY w.ref DESC, w.index DESC LIMIT most) AS t;
-    IF NOT tagged THEN
-        RETURN QUERY SELECT 0, size::bigint, NULL::bigint;
-    END IF;
-    IF size >= most THEN
+    size := total;
+    IF total >= most THEN
         -- As far as can be told for nothing: a stream's records, or what room there is for texts of all spaces.
         size := greatest(size, CASE WHEN p_id IS NULL THEN pg_relation_size(':schema.word') / 256 ELSE length END);
     END IF;
-    IF tagged THEN
-        RETURN QUERY SELECT 0, count(*), NULL::bigint
-            FROM :schema.holding(p_space, p_kind, low, high, size, narrowing, most);
+    IF cardinality(narrowing) > (p_id IS NOT NULL)::integer THEN
+        SELECT count(*) INTO total FROM :schema.holding(p_space, p_kind, low, high, size, narrowing, most);
+        IF total < most AND size >= most THEN
+            size := NULL;
+        END IF;
     END IF;
+    RETURN QUERY SELECT 0, total, NULL::bigint;
     FOR i IN 1 .. cardinality(wanted) LOOP
         RETURN QUERY SELECT i, p.ref, p.index
             FROM :schema.holding(p_space, p_kind, low, high, size, wanted[i] || narrowing, most) AS p;
