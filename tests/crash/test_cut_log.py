@@ -31,12 +31,19 @@ def _to_its_header(path: Path) -> None:
     os.truncate(_log(path), 32)
 
 
+def _held(path: Path) -> int:
+    """Return where a log that was never begun anew ends: zeros follow, which nobody misses."""
+    log = _log(path).read_bytes()
+    frame = 24 + int.from_bytes(log[8:12])
+    return max(at + frame for at in range(32, len(log), frame) if log[at + 8 : at + 16] == log[16:24])
+
+
 def _in_its_middle(path: Path) -> None:
-    os.truncate(_log(path), _log(path).stat().st_size // 2)
+    os.truncate(_log(path), _held(path) // 2)
 
 
 def _by_one_byte(path: Path) -> None:
-    os.truncate(_log(path), _log(path).stat().st_size - 1)
+    os.truncate(_log(path), _held(path) - 1)
 
 
 CUTS = [_to_nothing, _to_its_header, _in_its_middle, _by_one_byte]
@@ -164,6 +171,15 @@ def _commit_one(path: Path) -> None:
     """Begin another log, and leave it there: whoever has the old one open keeps this one from being put away."""
     with SqliteStore(path) as store:
         store.commit(step(1, 1))
+
+
+def test_nobody_misses_the_zeros_behind_what_a_log_holds(path: Path) -> None:
+    with _filled(path, None) as store:
+        assert _log(path).stat().st_size > _held(path)
+        os.truncate(_log(path), _held(path))
+        store.commit(step(0, STEPS + 1))
+        check(store, [STEPS + 1], in_flight=0)
+    check_file(path)
 
 
 def test_without_looking_at_its_length_a_hole_would_be_copied_into_the_file(

@@ -7,7 +7,6 @@
   before must still be there, or the file is older than we are.
 * After any failure the connection is thrown away. The next commit opens a fresh one, so a full disk or a bad fsync
   heals without a restart.
-
 * A log that somebody removed after copying all of it into the file (another copy of SQLite in this process does that
   when it closes the file) is replaced by a new one, and what was being written is written again.
 
@@ -333,6 +332,7 @@ class Committer:
 
     def _make_durable(self, writer: Writer) -> None:
         self._require_whole_log()
+        self._log.make_room()
         self._ending = True
         self.about_to_wait()
         try:

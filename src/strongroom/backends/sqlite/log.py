@@ -1,4 +1,4 @@
-"""The write-ahead log: is it whole, and is it kept from growing without end?
+"""The write-ahead log: is it whole, is it kept from growing without end, and is there room in it?
 
 SQLite starts over at the log's beginning only while nobody reads from it, so somebody has to see to it that there is
 such a moment.
@@ -17,6 +17,10 @@ import apsw
 # instead of 0.78.)
 FULL = 4000  # frames
 
+# A file that grows is dearer to sync: its length is written, too. So a log is made longer by many frames at once.
+_ROOM = 16  # frames, which is more than most commits need
+_LEAST, _MOST = 32, 256  # frames of zeros; as many as are there, in between
+
 _TOO_LONG = FULL + FULL // 8
 _PATIENCE_MILLISECONDS = 100
 _LOOKS = 3
@@ -32,8 +36,9 @@ def frames(con: apsw.Connection) -> tuple[int, int]:
 class Log:
     """The log of an open store, as its one writer sees it after each commit."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, synced: bool) -> None:
         self._path, self._name = path, f"{path}-wal"
+        self._synced = synced  # whether each commit waits for the disk
         self._fd = -1  # SQLite holds no locks on the log, so it may be opened and closed
         self._too_long = _TOO_LONG
         self._before = 0  # how many frames it held before the transaction that is under way, or was last
@@ -89,6 +94,18 @@ class Log:
             return False  # whatever is wrong, the commit meets it
         return True
 
+    def make_room(self) -> None:
+        """Before a commit: put zeros behind the end of a log that is new. Only for who may write, so that nobody else
+        writes there; SQLite takes zeros for the end, as it does what is left there of an earlier round."""
+        if not self._synced or not self._frame_bytes:
+            return
+        with suppress(OSError):  # whatever is wrong, the commit meets it
+            self._open()
+            end = os.lseek(self._fd, 0, os.SEEK_END)
+            whole = end // self._frame_bytes
+            if whole < FULL and whole - self._before < _ROOM:
+                os.pwrite(self._fd, bytes(min(max(whole, _LEAST), _MOST) * self._frame_bytes), end)
+
     def empty(self) -> None:
         """Cut a log whose beginning is gone once more: what was added to it since must not be copied by anybody."""
         with suppress(OSError):
@@ -135,7 +152,7 @@ class Log:
 
     def _open(self) -> None:
         if self._fd < 0:
-            self._fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(self._name, os.O_RDWR | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Let go of the file, which may be another one when it is looked at again."""

@@ -122,7 +122,7 @@ class SqliteStore(Reader):
         self._committer = Committer(
             self._identity,
             self,
-            Log(self.path),
+            Log(self.path, synced=self.durability is DURABLE),
             self._queue,
             timeout_seconds,
             Retention(self.kept_seconds, clock),
