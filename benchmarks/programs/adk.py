@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from itertools import count
 from typing import Any
 
-from google.adk.events import Event
+from google.adk.events import Event, EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
@@ -57,6 +59,7 @@ async def adapter(path: str, length: int) -> AsyncIterator[dict[str, Callable[[]
 
 def operations(service: Any, length: int) -> dict[str, Callable[[], Any]]:
     known: list[Any] = []
+    said, numbers = event(1), count()
 
     async def turn() -> None:
         found = await service.get_session(**NAMES)
@@ -65,9 +68,13 @@ def operations(service: Any, length: int) -> dict[str, Callable[[], Any]]:
             await service.append_event(found, event(number))
 
     async def append() -> None:
+        """Append an event that changes the session's state. It is a copy: validating one is not what is measured."""
         if not known:
             known.append(await service.get_session(**NAMES, config=GetSessionConfig(num_recent_events=1)))
-        await service.append_event(known[0], event(1))
+        number = next(numbers)
+        actions = EventActions(state_delta={"step": number})
+        copied = {"id": f"event-{number}", "timestamp": time.time(), "actions": actions}
+        await service.append_event(known[0], said.model_copy(update=copied))
 
     async def newest() -> None:
         found = await service.get_session(**NAMES, config=GetSessionConfig(num_recent_events=20))
