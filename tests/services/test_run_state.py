@@ -198,6 +198,22 @@ def test_a_state_comes_back_as_its_type(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Ticket, Order, None], ids=["struct", "dataclass", "pydantic"])
+def test_opening_a_run_names_the_type_of_its_state(kind: Any) -> None:
+    made = kind or model()
+    with strongroom.open("memory://") as ctx:
+        new = ctx.runs.open("r", objective="o", state={"id": "T-1"}, state_type=made)
+        found = ctx.runs.open("r", objective="o", state_type=made)
+        assert new.state == found.state == made(id="T-1") and type(found.state) is made
+
+
+def test_a_state_that_does_not_fit_the_named_type_begins_no_run() -> None:
+    with strongroom.open("memory://") as ctx:
+        with pytest.raises(InvalidInput, match="does not fit Ticket"):
+            ctx.runs.open("r", objective="o", state={"something": "else"}, state_type=Ticket)
+        assert not ctx.runs.list()
+
+
+@pytest.mark.parametrize("kind", [Ticket, Order, None], ids=["struct", "dataclass", "pydantic"])
 def test_a_state_that_does_not_fit_its_type_is_refused(kind: Any) -> None:
     made = kind or model()
     with strongroom.open("memory://") as ctx:

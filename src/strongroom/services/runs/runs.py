@@ -111,6 +111,7 @@ class AsyncRuns:
         thread_id: str | None = None,
         config: RunConfig | Mapping[str, Any] | None = None,
         state: Any = None,
+        state_type: type[Any] | None = None,
         user_id: str | None = None,
         actor: str = ACTOR,
         commit_id: str | None = None,
@@ -118,8 +119,10 @@ class AsyncRuns:
         """Return the run of that id, starting it if there is none.
 
         What is said besides the id is for a new run and leaves an old one as it is, but for `user_id`: a run without
-        an owner gets it, one of somebody else's is a `Conflict`.
+        an owner gets it, one of somebody else's is a `Conflict`. `state_type` is what its own state comes back as, and
+        must fit; by default the type of `state`.
         """
+        kind = state_type or own_state.type_of(state)
         ref, made = await starts.start(
             self._scope,
             ids={"run_id": run_id, "task_id": task_id, "thread_id": thread_id},
@@ -132,9 +135,10 @@ class AsyncRuns:
             constraints=constraints,
             current_stage=current_stage,
             own=state,
+            own_type=kind,
             user_id=user_id,
         )
-        return self._handle(ref, made, actor, own_state.type_of(state))
+        return self._handle(ref, made, actor, kind)
 
     async def get(self, run_id: str, *, state_type: type[Any] | None = None, actor: str = ACTOR) -> AsyncRun:
         """Return a run, or raise `NotFound`. `state_type` is what its own state comes back as, and must fit."""

@@ -54,6 +54,7 @@ async def start(
     commit_id: str | None,
     existing: bool = False,
     own: Any = None,
+    own_type: type[Any] | None = None,
     user_id: str | None = None,
     **fields: str | Sequence[str],
 ) -> Started:
@@ -62,7 +63,7 @@ async def start(
     chosen = _config(config)
     made: dict[str, Any] = {name: _fresh(name.removesuffix("_id")) if id is None else id for name, id in given.items()}
     told: dict[str, Any] = {name: data(value) for name, value in fields.items()}
-    told |= {} if own is None else {"state": own_state.plain(own, own_state.type_of(own))}
+    told |= {} if own is None else {"state": own_state.plain(own, own_type or own_state.type_of(own))}
     owner = owned({}, user_id)
     content = encode({**given, **told, **owner, "config": msgspec.to_builtins(chosen), "actor": actor})
     working_set = initial(**made, **told, config=chosen)
