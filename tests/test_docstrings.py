@@ -73,6 +73,16 @@ def test_help_of_strongroom_is_a_table_of_contents() -> None:
     assert contents.strip().splitlines()[0] in pydoc.plain(pydoc.render_doc(strongroom))
 
 
+def test_no_example_names_a_session_as_it_names_a_person() -> None:
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("src/strongroom/**/*.py")]
+    text = "\n".join(page.read_text() for page in pages)
+    people = set(re.findall(r"""\buser_id=["']([^"'{}]+)["']""", text))
+    sessions = set(re.findall(r"""\bsessions\.(?:open|get|delete)\(["']([^"'{}]+)["']""", text))
+    assert people & sessions == set()
+    assert "ana" in people and "support-7" in sessions
+
+
 WITHOUT_EXTRAS = """
 import sys
 sys.modules["httpx"] = None  # as if it were not installed

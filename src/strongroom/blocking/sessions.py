@@ -17,7 +17,7 @@ class Session:
     """One conversation. Made by `ctx.sessions.open`.
 
     >>> ctx = strongroom.open("memory://")
-    >>> chat = ctx.sessions.open("ana")
+    >>> chat = ctx.sessions.open("support-7", user_id="ana")
     >>> _ = chat.append([{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "Hello, Ana."}])
     >>> [message["content"] for message in chat.load(k=1)]
     ['Hello, Ana.']
@@ -82,9 +82,9 @@ class Sessions:
     """The sessions of one space.
 
     >>> ctx = strongroom.open("memory://")
-    >>> _ = ctx.sessions.open("ana").append({"role": "user", "content": "My order is late."})
+    >>> _ = ctx.sessions.open("support-7").append({"role": "user", "content": "My order is late."})
     >>> [hit.session_id for hit in ctx.sessions.search("order")]
-    ['ana']
+    ['support-7']
     """
 
     def __init__(self, sessions: AsyncSessions) -> None:

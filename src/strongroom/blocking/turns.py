@@ -21,7 +21,7 @@ class Turn(EnteredBlocking):
     """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends.
 
     >>> ctx = strongroom.open("memory://")
-    >>> run, chat = ctx.runs.create(objective="Answer a ticket"), ctx.sessions.open("ana")
+    >>> run, chat = ctx.runs.create(objective="Answer a ticket"), ctx.sessions.open("support-7")
     >>> with ctx.turn() as turn:
     ...     turn.append(chat, {"role": "user", "content": "Hello!"})
     ...     turn.update(run, status="BUSY")

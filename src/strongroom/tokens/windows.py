@@ -55,7 +55,7 @@ class Window(Struct, frozen=True):
     """Messages in order of arrival that cost `total_tokens`, tool schemas and system prompt included.
 
     >>> ctx = strongroom.open("memory://")
-    >>> chat = ctx.sessions.open("ana")
+    >>> chat = ctx.sessions.open("support-7")
     >>> _ = chat.append([{"role": "user", "content": f"message {number}"} for number in range(1000)])
     >>> window = chat.window(max_tokens=100)
     >>> window.messages[-1]["content"], window.total_tokens <= 100

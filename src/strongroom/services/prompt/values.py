@@ -57,7 +57,7 @@ class Prompt(Struct, frozen=True):
     """Messages to send, and where the provider wants it apart the system prompt; tools as they were given.
 
     >>> ctx = strongroom.open("memory://")
-    >>> chat = ctx.sessions.open("ana")
+    >>> chat = ctx.sessions.open("support-7")
     >>> _ = chat.append({"role": "user", "content": "Where is my order?"})
     >>> prompt = ctx.prompt(session=chat, system="Be brief.", max_tokens=2000, format="openai")
     >>> [message["role"] for message in prompt.messages], prompt.receipt.tokens <= 2000

@@ -78,7 +78,7 @@ class AsyncSession(SessionReader):
 
     >>> async def main():
     ...     async with strongroom.aopen("memory://") as ctx:
-    ...         chat = await ctx.sessions.open("ana")
+    ...         chat = await ctx.sessions.open("support-7", user_id="ana")
     ...         await chat.append({"role": "user", "content": "Hello!"})
     ...         return [message["content"] for message in await chat.load()]
     >>> asyncio.run(main())

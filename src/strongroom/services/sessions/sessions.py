@@ -34,10 +34,10 @@ class AsyncSessions:
 
     >>> async def main():
     ...     async with strongroom.aopen("memory://") as ctx:
-    ...         await ctx.sessions.open("ana")
+    ...         await ctx.sessions.open("support-7")
     ...         return [session.id for session in await ctx.sessions.list()]
     >>> asyncio.run(main())
-    ['ana']
+    ['support-7']
     """
 
     def __init__(self, scope: Scope, *, embedder: Embedder | None = None, threads: bool = True) -> None:

@@ -19,7 +19,7 @@ class Message(dict[str, Any]):
     too if the writer left them out, without being among its keys.
 
     >>> ctx = strongroom.open("memory://")
-    >>> chat = ctx.sessions.open("ana")
+    >>> chat = ctx.sessions.open("support-7")
     >>> [message] = chat.append({"role": "user", "content": "Hello!"})
     >>> message, message.index
     ({'role': 'user', 'content': 'Hello!'}, 0)
@@ -177,7 +177,7 @@ class Hit(Struct, frozen=True):
     """A message that answers a query. `why` says what spoke for it, in words for people.
 
     >>> ctx = strongroom.open("memory://")
-    >>> chat = ctx.sessions.open("ana")
+    >>> chat = ctx.sessions.open("support-7")
     >>> _ = chat.append([{"role": "user", "content": "My order is late."}, {"role": "user", "content": "Hello?"}])
     >>> chat.search("late orders")[0].message["content"]
     'My order is late.'

@@ -76,7 +76,7 @@ class AsyncTurn(EnteredAsync):
 
     >>> async def main():
     ...     async with strongroom.aopen("memory://") as ctx:
-    ...         run, chat = await ctx.runs.create(objective="Answer a ticket"), await ctx.sessions.open("ana")
+    ...         run, chat = await ctx.runs.create(objective="Answer a ticket"), await ctx.sessions.open("support-7")
     ...         async with ctx.turn() as turn:
     ...             turn.append(chat, {"role": "user", "content": "Hello!"})
     ...             turn.update(run, status="BUSY")
