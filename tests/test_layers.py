@@ -18,6 +18,7 @@ RANK = {
     "codec": 1,
     "arguments": 1,
     "entering": 0,
+    "meant": 0,
     "encryption": 1,
     "files": 1,
     "folding": 1,

@@ -55,6 +55,7 @@ from strongroom.errors import (
     StrongroomError,
     Unavailable,
 )
+from strongroom.errors import hidden as _hidden
 
 TYPE_CHECKING = False  # type checkers know the name; the module it comes from is a third of what importing this costs
 if TYPE_CHECKING:
@@ -142,9 +143,6 @@ def open(
     `embedder` is what is searched by meaning with: a function, an `Embedder`, or a name such as `wordllama` or
     `https://host/v1#MODEL` (with `embedder_key`); `qdrant_url` and `qdrant_collection` name an index to share.
     """
-    from strongroom.public import hidden, open_context
-
-    key = hidden(key)
     options = _given(
         read_only=read_only,
         durability=durability,
@@ -161,7 +159,8 @@ def open(
         qdrant_url=qdrant_url,
         qdrant_collection=qdrant_collection,
     )
-    return open_context(address, space, options)
+    made: Context = _public().open_context(address, space, options)
+    return made
 
 
 def aopen(
@@ -187,9 +186,6 @@ def aopen(
 
     The options are those of `open`.
     """
-    from strongroom.public import hidden, open_async_context
-
-    key = hidden(key)
     options = _given(
         read_only=read_only,
         durability=durability,
@@ -206,18 +202,45 @@ def aopen(
         qdrant_url=qdrant_url,
         qdrant_collection=qdrant_collection,
     )
-    return open_async_context(address, space, options)
+    made: Opening = _public().open_async_context(address, space, options)
+    return made
 
 
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
+def _public() -> Any:
+    from strongroom import public
+
+    return public
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours, and any option
+
+    def _told(opening):
+        """Return `open` or `aopen` as it is, but for what is said of an option that it does not take."""
+
+        def told(*args, **options):
+            if "key" in options:
+                options["key"] = _hidden(options["key"])  # in this frame too, before anything can fail
+            try:
+                return opening(*args, **options)
+            except TypeError:
+                if problem := _public().explained(opening, args, options):
+                    raise problem from None
+                raise
+
+        for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
+            setattr(told, name, getattr(opening, name))
+        told.__wrapped__ = opening  # whose signature is shown
+        return told
+
+    open, aopen = _told(open), _told(aopen)
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; `help(strongroom)` lists what it has")
         from importlib import import_module
 
         home = "client" if name in ("connect", "aconnect") else "public"  # a client loads an HTTP library

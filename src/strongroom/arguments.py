@@ -13,17 +13,16 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache, wraps
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput, hidden, shown
+from strongroom.meant import meant_argument, some_of
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-MOST_NAMED = 7  # names of arguments in one message
 _SECRET = {"key", "new_key", "signing_key"}  # arguments that no message shows
 
 
@@ -57,20 +56,31 @@ def check_fields(value: Struct) -> None:
 
 
 def takes(names: Sequence[str], given: str = "") -> str:
-    """Return what a call takes, in words, with a guess at what `given` was meant to be.
-
-    Of many names the nearest to it is told, then the first; a line of twenty names is read by nobody.
-    """
+    """Return what a call takes, in words, with a guess at what `given` was meant to be."""
     plain = {name.removesuffix("="): name for name in names}
-    near = get_close_matches(given, plain, n=1, cutoff=0.6)
-    first = list(dict.fromkeys([*(plain[name] for name in near), *names]))[:MOST_NAMED] if _are_many(names) else names
-    more = f" and {len(names) - len(first)} more, which `help` of it lists" if _are_many(names) else ""
-    hint = f"did you mean {near[0]}?; " if near else ""
-    return f"{hint}it takes {', '.join(first)}{more}"
+    near = meant_argument(given, [*plain])
+    if near is None:
+        return f"it takes {some_of(names)}"
+    return f"did you mean {near}?; it takes {some_of(names, [plain[near]])}"
 
 
-def _are_many(names: Sequence[str]) -> bool:
-    return len(names) > MOST_NAMED + 1
+def explained(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], whose: str = ""
+) -> TypeError | None:
+    """Return how a call that was refused does not fit its function, and what does; None if it fits."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        taken = [each for each in signature.parameters.values() if each.name != "self"]
+        names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in taken]
+        unknown = next((name for name in kwargs if name not in {each.name for each in taken}), "")
+        told = str(problem)
+        if unknown and not any(each.kind is each.VAR_KEYWORD for each in taken):
+            # Said before what is missing, as Python does of a function: a wrong word is why a right one is not there.
+            told = f"got an unexpected keyword argument {unknown!r:.80}"
+        return TypeError(f"{whose}{function.__name__}(): {told}; {takes(names, unknown)}")
+    return None
 
 
 def require_positive(**numbers: float | None) -> None:
@@ -117,19 +127,32 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
                 if name in quick and type(value) not in quick[name]:
                     _demand(rules[name], name, value, told)
 
+    def raise_explained(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        whose = f"{type(args[0]).__name__}." if args and order[:1] == ["self"] else ""
+        if problem := explained(method, args, kwargs, whose):
+            raise problem from None
+
     if inspect.iscoroutinefunction(method):
 
         @wraps(method)
         async def called(*args: Any, **kwargs: Any) -> Any:
             check(args, kwargs)
-            return await method(*args, **kwargs)
+            try:
+                return await method(*args, **kwargs)
+            except TypeError:
+                raise_explained(args, kwargs)
+                raise
 
     else:
 
         @wraps(method)
         def called(*args: Any, **kwargs: Any) -> Any:
             check(args, kwargs)
-            return method(*args, **kwargs)
+            try:
+                return method(*args, **kwargs)
+            except TypeError:
+                raise_explained(args, kwargs)
+                raise
 
     return called
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from strongroom.arguments import secrets_of, takes
+from strongroom.arguments import explained, secrets_of
 from strongroom.errors import hidden
 from strongroom.store import (
     Answer,
@@ -96,10 +96,8 @@ def blocking(
         try:
             result = run(method(self._async, *args, **kwargs))
         except TypeError:
-            try:
-                inspect.signature(method).bind(self, *args, **kwargs)
-            except TypeError as problem:
-                raise TypeError(f"{type(self).__name__}.{_wrong(method, problem, kwargs)}") from None
+            if problem := explained(method, (self, *args), kwargs, f"{type(self).__name__}."):
+                raise problem from None
             raise
         return result if wrap is None else wrap(result)
 
@@ -110,17 +108,6 @@ def blocking(
         told = signature.replace(parameters=plain, return_annotation=_plain(signature.return_annotation))
         vars(call)["__signature__"] = told
     return call
-
-
-def _wrong(method: Callable[..., Any], problem: TypeError, given: Iterable[str]) -> str:
-    """Say how a call does not fit its method, and what does."""
-    [_, *taken] = inspect.signature(method).parameters.values()
-    names = [f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name for each in taken]
-    unknown = next((name for name in given if name not in {each.name for each in taken}), "")
-    if unknown and not any(each.kind is each.VAR_KEYWORD for each in taken):
-        # Said before what is missing, as Python does of a function: a wrong word is why a right one is not there.
-        return f"{method.__name__}(): got an unexpected keyword argument {unknown!r:.80}; {takes(names, unknown)}"
-    return f"{method.__name__}(): {problem}; {takes(names, unknown)}"
 
 
 def _plain(name: Any) -> Any:

@@ -10,6 +10,7 @@ from strongroom.arguments import checked, takes
 from strongroom.embedders import Embedder
 from strongroom.encryption import Secret
 from strongroom.entering import EnteredAsync
+from strongroom.meant import Meant
 from strongroom.scope import Scope
 from strongroom.services import person
 from strongroom.services.files.files import AsyncFiles
@@ -34,7 +35,7 @@ from strongroom.vectors import VectorIndex
 R = TypeVar("R")
 
 
-class AsyncContext(EnteredAsync):
+class AsyncContext(EnteredAsync, Meant):
     """Everything in one space of one store. Use it as `async with strongroom.aopen(...) as ctx`.
 
     >>> async def main():
@@ -72,6 +73,7 @@ class AsyncContext(EnteredAsync):
         """What an acknowledged write survives here."""
         return self.store.durability
 
+    @checked
     def turn(self, *, commit_id: str | None = None) -> AsyncTurn:
         """Begin a turn: `async with ctx.turn() as turn`. What is done with `turn` is one commit at the block's end.
 
@@ -79,6 +81,7 @@ class AsyncContext(EnteredAsync):
         """
         return AsyncTurn(self, commit_id)
 
+    @checked
     async def turn_with(
         self, decide: Callable[[AsyncTurn], R | Awaitable[R]], *, commit_id: str | None = None
     ) -> R | None:

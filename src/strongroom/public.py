@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from strongroom.arguments import explained as explained
 from strongroom.blocking import Context as Context
 from strongroom.blocking.runs import Run as Run
 from strongroom.blocking.sessions import Session as Session
@@ -15,7 +16,6 @@ from strongroom.context import AsyncContext as AsyncContext
 from strongroom.context import Opening as Opening
 from strongroom.embedders import Embedder as Embedder
 from strongroom.encryption import Secret as Secret
-from strongroom.errors import hidden as hidden
 from strongroom.meaning import split
 from strongroom.opening import open_async_store, open_store
 from strongroom.scope import Scope

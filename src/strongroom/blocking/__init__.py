@@ -20,6 +20,7 @@ from strongroom.bridge import Inline, blocking
 from strongroom.bridge import run as _run
 from strongroom.context import AsyncContext
 from strongroom.entering import EnteredBlocking
+from strongroom.meant import Meant
 from strongroom.opening import for_loops
 from strongroom.services.prompt.options import Options
 from strongroom.services.prompt.values import Prompt
@@ -28,7 +29,7 @@ from strongroom.store import Durability, Store
 R = TypeVar("R")
 
 
-class Context(EnteredBlocking):
+class Context(EnteredBlocking, Meant):
     """Everything in one space of one store. Use it as `with strongroom.open(...) as ctx`.
 
     >>> with strongroom.open("memory://") as ctx:
@@ -76,6 +77,7 @@ class Context(EnteredBlocking):
         """What an acknowledged write survives here."""
         return self._async.durability
 
+    @checked
     def turn(self, *, commit_id: str | None = None) -> Turn:
         """Begin a turn: `with ctx.turn() as turn`. What is done with `turn` is one commit at the block's end.
 
@@ -83,6 +85,7 @@ class Context(EnteredBlocking):
         """
         return Turn(self._async.turn(commit_id=commit_id))
 
+    @checked
     def turn_with(self, decide: Callable[[Turn], R], *, commit_id: str | None = None) -> R | None:
         """Let `decide` read and fill a turn, commit it, and return what it returned; again if somebody was faster.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from strongroom.bridge import blocking
+from strongroom.meant import Meant
 from strongroom.services.files.files import AsyncFiles
 
 
-class Files:
+class Files(Meant):
     """The files of one space. `limited()` gives a view under a budget.
 
     >>> ctx = strongroom.open("memory://")

@@ -9,6 +9,7 @@ from strongroom.arguments import checked
 from strongroom.blocking.sessions import Session
 from strongroom.bridge import blocking, run
 from strongroom.embedders import Embedder
+from strongroom.meant import Meant
 from strongroom.models import Model
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.policy import LEARNER, Policy
@@ -16,7 +17,7 @@ from strongroom.services.memories.values import Learnt, ScopeName
 from strongroom.vectors import VectorIndex
 
 
-class Memories:
+class Memories(Meant):
     """What is known for longer than a run, in one space.
 
     >>> ctx = strongroom.open("memory://")

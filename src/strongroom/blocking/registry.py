@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from strongroom.bridge import blocking
+from strongroom.meant import Meant
 from strongroom.services.threads.registry import AsyncRegistry
 
 
-class Registry:
+class Registry(Meant):
     """The call chains of one space.
 
     >>> ctx = strongroom.open("memory://")

@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from strongroom.bridge import blocking, iterate, run
+from strongroom.meant import Meant
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
 from strongroom.values import Cursor, Event, Eviction, Listing, RunConfig, Step, WorkingSet
 
 
-class Run:
+class Run(Meant):
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.
 
     >>> ctx = strongroom.open("memory://")
@@ -127,7 +128,7 @@ def _page(page: Listing[AsyncRun]) -> Listing[Run]:
     return Listing(map(Run, page), page.next, page.damaged)
 
 
-class Runs:
+class Runs(Meant):
     """The runs of one space.
 
     >>> ctx = strongroom.open("memory://")

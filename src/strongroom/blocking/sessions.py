@@ -8,12 +8,13 @@ from typing import Any
 
 from strongroom.bridge import blocking, iterate
 from strongroom.embedders import Embedder
+from strongroom.meant import Meant
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.values import Message
 
 
-class Session:
+class Session(Meant):
     """One conversation. Made by `ctx.sessions.open`.
 
     >>> ctx = strongroom.open("memory://")
@@ -78,7 +79,7 @@ class Session:
     wait = blocking(AsyncSession.wait)
 
 
-class Sessions:
+class Sessions(Meant):
     """The sessions of one space.
 
     >>> ctx = strongroom.open("memory://")

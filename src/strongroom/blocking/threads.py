@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar, overload
 
 from strongroom.bridge import blocking, iterate, run
+from strongroom.meant import Meant
 from strongroom.services.threads.in_process import InProcess
 from strongroom.services.threads.reading import AsyncThread
 from strongroom.services.threads.threads import AsyncThreads
@@ -15,7 +16,7 @@ from strongroom.services.threads.values import Limits, Slot
 T = TypeVar("T", bound=type)
 
 
-class Thread:
+class Thread(Meant):
     """A handle on one thread. It holds nothing: every call asks the store.
 
     >>> ctx = strongroom.open("memory://")
@@ -64,7 +65,7 @@ class Thread:
         return iterate(self._async.follow(after=after, idle_seconds=idle_seconds))
 
 
-class Threads:
+class Threads(Meant):
     """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back.
 
     >>> ctx = strongroom.open("memory://")

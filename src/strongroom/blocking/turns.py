@@ -10,6 +10,7 @@ from strongroom.blocking.sessions import Session
 from strongroom.bridge import blocking, run
 from strongroom.entering import EnteredBlocking
 from strongroom.errors import InvalidInput, shown
+from strongroom.meant import Meant
 from strongroom.services.memories.values import MemoryRequest, Request
 from strongroom.services.sessions.values import Messages
 from strongroom.services.sessions.writes import Ids
@@ -17,7 +18,7 @@ from strongroom.services.turns.turn import AsyncTurn
 from strongroom.values import UpdateFields
 
 
-class Turn(EnteredBlocking):
+class Turn(EnteredBlocking, Meant):
     """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends.
 
     >>> ctx = strongroom.open("memory://")

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.meant import Meant
 from strongroom.tokens.choosing import KEPT_ROLES, Dangling, check_budget, halves, is_plain, item
 from strongroom.tokens.counting import Tokenizer
 from strongroom.tokens.messages import count_message, count_tools
@@ -51,7 +52,7 @@ class WindowReceipt(Struct, frozen=True):
     fallback: str | None = None
 
 
-class Window(Struct, frozen=True):
+class Window(Meant, Struct, frozen=True):
     """Messages in order of arrival that cost `total_tokens`, tool schemas and system prompt included.
 
     >>> ctx = strongroom.open("memory://")

@@ -16,6 +16,7 @@ from msgspec.structs import asdict
 from strongroom.arguments import checked
 from strongroom.codec import Json, encode
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
+from strongroom.meant import Meant
 from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
 from strongroom.services.files.erasure import Erased, erase
@@ -43,7 +44,7 @@ MOST_BYTES_AT_ONCE = 16 * 1024 * 1024
 
 
 @checked
-class AsyncFiles:
+class AsyncFiles(Meant):
     """The files of one space. `limited()` gives a view under a budget.
 
     >>> async def main():

@@ -30,6 +30,7 @@ import msgspec
 from strongroom.arguments import checked, require_positive
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, Unavailable
+from strongroom.meant import Meant
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
@@ -63,7 +64,7 @@ from strongroom.vectors import VectorIndex
 
 
 @checked
-class AsyncMemories(Review, OneLine, Learner):
+class AsyncMemories(Review, OneLine, Learner, Meant):
     """What is known for longer than a run, in one space.
 
     >>> async def main():

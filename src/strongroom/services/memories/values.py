@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from strongroom.embedders.health import Failing
+from strongroom.meant import Meant
 
 SCHEMA_VERSION: Literal["2.1"] = "2.1"
 
@@ -178,7 +179,7 @@ class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
 
 
-class Hit(Struct, frozen=True):
+class Hit(Meant, Struct, frozen=True):
     """A memory that answers a query, how well (more is better, within one answer only), and why."""
 
     memory: Memory
@@ -212,7 +213,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replaces: tuple[Memory, ...] = ()
 
 
-class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Batch(Meant, Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a proposer asks for, to be committed or rejected as one.
 
     >>> ctx = strongroom.open("memory://")
@@ -248,7 +249,7 @@ class Committed(Struct, frozen=True):
     edited: tuple[int, ...] = ()
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class Written(Meant, Struct, frozen=True, kw_only=True):
     """What became of a change in one line: known now (`active`, `deprecated`), `pending` in a batch that waits for a
     reviewer, or `known` already, as the memory `id`. `flags` say what kept it from being committed at once. A repeat of
     what was `erased` since says so, and changes nothing.

@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from strongroom.meant import Meant
+
 
 class PromptPart(Struct, frozen=True):
     """One part of a prompt: what it adds to the tokens, and the ids of what stands in it."""
@@ -53,7 +55,7 @@ class PromptReceipt(Struct, frozen=True):
     user_id: str | None = None
 
 
-class Prompt(Struct, frozen=True):
+class Prompt(Meant, Struct, frozen=True):
     """Messages to send, and where the provider wants it apart the system prompt; tools as they were given.
 
     >>> ctx = strongroom.open("memory://")

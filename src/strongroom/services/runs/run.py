@@ -13,6 +13,7 @@ from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.encryption import Secret
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, Unavailable
+from strongroom.meant import Meant
 from strongroom.operations import NOTHING, Operation, Prepared, made_here, perform
 from strongroom.services.runs import (
     artifacts,
@@ -42,7 +43,7 @@ Fields = UpdateFields | Mapping[str, Any]
 
 
 @checked
-class AsyncRun(RunReader):
+class AsyncRun(RunReader, Meant):
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.
 
     >>> async def main():

@@ -10,6 +10,7 @@ from strongroom.arguments import checked
 from strongroom.encryption import Secret
 from strongroom.errors import Damaged
 from strongroom.files import opened
+from strongroom.meant import Meant
 from strongroom.scope import Scope
 from strongroom.sealing import unsealed
 from strongroom.services.owning import owned
@@ -28,7 +29,7 @@ ACTOR = "agent"
 
 
 @checked
-class AsyncRuns:
+class AsyncRuns(Meant):
     """The runs of one space.
 
     >>> async def main():

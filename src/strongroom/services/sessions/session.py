@@ -22,6 +22,7 @@ import msgspec
 from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
+from strongroom.meant import Meant
 from strongroom.operations import NOTHING, OURS, Plan, Prepared, again, nothing, perform, still_pending
 from strongroom.scope import Scope
 from strongroom.services.sessions.erasure import delete, erase_all, erasing
@@ -73,7 +74,7 @@ from strongroom.tokens.counting import AnyTokenizer, remembered
 
 
 @checked
-class AsyncSession(SessionReader):
+class AsyncSession(SessionReader, Meant):
     """One conversation. Made by `ctx.sessions.open`.
 
     >>> async def main():

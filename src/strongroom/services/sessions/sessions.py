@@ -9,6 +9,7 @@ from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.embedders import Embedder
 from strongroom.errors import NotFound
+from strongroom.meant import Meant
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
@@ -29,7 +30,7 @@ from strongroom.values import Listing
 
 
 @checked
-class AsyncSessions:
+class AsyncSessions(Meant):
     """The sessions of one space.
 
     >>> async def main():

@@ -11,6 +11,7 @@ from msgspec import Struct
 from strongroom.arguments import checked
 from strongroom.codec import Json
 from strongroom.errors import Damaged, InvalidInput, NotFound
+from strongroom.meant import Meant
 from strongroom.scope import Scope
 from strongroom.services.threads.payloads import PayloadTypes
 from strongroom.services.threads.plans import INFO, THREAD, ThreadRead, count_key, found, questions
@@ -22,7 +23,7 @@ WAIT_SECONDS = 1.0
 
 
 @checked
-class AsyncThread:
+class AsyncThread(Meant):
     """A handle on one thread. It holds nothing: every call asks the store.
 
     >>> async def main():

@@ -18,6 +18,7 @@ from msgspec import Struct
 from strongroom.arguments import checked
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
+from strongroom.meant import Meant
 from strongroom.operations import NOTHING, Operation, Plan, perform, step
 from strongroom.scope import Scope
 from strongroom.services.threads.plans import unchanged
@@ -122,7 +123,7 @@ def plan_start(scope: Scope, names: tuple[str, ...], id: str | None) -> Step:
 
 
 @checked
-class AsyncRegistry:
+class AsyncRegistry(Meant):
     """The call chains of one space.
 
     >>> async def main():

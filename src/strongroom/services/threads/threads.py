@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from strongroom.arguments import checked
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import BudgetExceeded, Damaged, InvalidInput
+from strongroom.meant import Meant
 from strongroom.operations import Operation, Plan, Prepared, Undecided, perform
 from strongroom.scope import Scope
 from strongroom.services.threads.endings import Endings
@@ -74,7 +75,7 @@ LATE = 1_000_000  # microseconds between a call and its commit, as in a long tur
 
 
 @checked
-class AsyncThreads:
+class AsyncThreads(Meant):
     """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back.
 
     >>> async def main():

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from strongroom.arguments import checked
 from strongroom.entering import EnteredAsync
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, StrongroomError
+from strongroom.meant import Meant
 from strongroom.operations import Operation, Plan, Prepared, made_here, unchanged
 from strongroom.scope import Scope
 from strongroom.services.memories.keys import decided_by
@@ -71,7 +72,7 @@ class Services(Protocol):
 
 
 @checked
-class AsyncTurn(EnteredAsync):
+class AsyncTurn(EnteredAsync, Meant):
     """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends.
 
     >>> async def main():
