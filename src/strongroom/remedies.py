@@ -54,9 +54,9 @@ ERRORS = {
     "unavailable": Remedy(
         "The store does not serve this now, and may later; or it turned you away, which lasts (`unauthorised`, "
         "`permission`). Nothing changed.",
-        "See the reason; then repeat. A server's client has repeated for 15 seconds before it says this. Of "
-        "`unauthorised` and `permission` it repeats nothing, and nor should you: give the right key, or one with the "
-        "right.",
+        "See the reason; then repeat. A server's client has repeated for 15 seconds before it says this (one "
+        "second where nothing ever answered). Of `unauthorised`, `permission` and `tls` it repeats nothing, and nor "
+        "should you: give the right key, or one with the right.",
     ),
     "commit_unknown": Remedy(
         "The line broke, or the disk failed, between a commit and its answer. It may or may not have happened.",
@@ -116,8 +116,9 @@ REASONS = {
     ),
     "unreachable": Remedy("The server does not answer.", "Check address, network and that it runs; then repeat."),
     "tls": Remedy(
-        "The Postgres server has no certificate that can be verified.",
-        "Name its authority with `?sslrootcert=`, or say `?sslmode=disable` where the network is trusted.",
+        "The server has no certificate that can be verified, or speaks no TLS.",
+        "Postgres: name its authority with `?sslrootcert=`, or say `?sslmode=disable` where the network is trusted. "
+        "`strongroom serve`: say `http://` where it has no certificate, else give it one of a public authority.",
     ),
     "evicting": Remedy("Redis may throw data away when its memory is full.", "Set `maxmemory-policy noeviction`."),
     "memory": Remedy("The server has no memory left.", "Give it more, or keep less."),

@@ -21,18 +21,22 @@ __all__ = ["aconnect", "connect"]
 
 
 @checked
-def connect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Context:
+def connect(url: str, *, key: str | None = None, retry_seconds: float | None = None) -> Context:
     """Connect to a server for blocking code. `key` says who you are and which space you see.
 
-    `retry_seconds` is how long to keep trying when the server cannot be reached or is busy.
+    `retry_seconds` is how long to keep trying when the server cannot be reached or is busy: 15 unless you say, but only
+    a second where nothing has answered yet, and not at all where TLS is refused.
     """
     store = _stores().HttpStore(url, key=key, retry_seconds=retry_seconds)
     return Context(AsyncContext(Scope(Inline(store), store.space)))
 
 
 @checked
-def aconnect(url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> Opening:
-    """Connect to the same server for async code: await this, or enter it with `async with`."""
+def aconnect(url: str, *, key: str | None = None, retry_seconds: float | None = None) -> Opening:
+    """Connect to the same server for async code: await this, or enter it with `async with`.
+
+    The options are those of `connect`.
+    """
     stores = _stores()
 
     async def opened() -> AsyncContext:

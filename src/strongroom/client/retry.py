@@ -2,11 +2,15 @@
 
 A repeat is always safe: reads change nothing, and a commit carries its id, so a server applies it at most once. What
 was never answered is *unknown*, and says so.
+
+Patience is for a server that was there: an outage is ridden out. Where nothing has ever answered, a wrong address is
+likelier than a server that is about to come, so that is told after a moment. TLS that is refused stays refused.
 """
 
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
@@ -27,6 +31,8 @@ from strongroom.operations import Source
 from strongroom.protocol.errors import revive
 from strongroom.protocol.wire import MEDIA
 
+PATIENCE_SECONDS = 15.0
+SILENT_SECONDS = 1.0  # where nothing has answered yet
 LONGEST_PAUSE_SECONDS = 2.0
 KEY_HINT = "; here: connect(url, key=...), or on the command line --key or STRONGROOM_API_KEY"
 
@@ -54,30 +60,38 @@ class Retry:
         *,
         server: str = "the server",
         keyless: bool = False,
+        silent_seconds: float | None = None,
     ) -> None:
+        """`silent_seconds` is the patience with a server that has never answered anything; None: the same."""
         self._request = request
         self._server = server
         self._hint = KEY_HINT if keyless else ""
         self._patience = patience_seconds
+        self._silence = patience_seconds if silent_seconds is None else silent_seconds
         self._clock = clock
-        self._end = clock() + patience_seconds
+        self._begun = clock()
         self._count = 0
         self._perhaps_done = False
 
     def lost(self, error: Exception, *, sent: bool) -> float:
         """The connection failed. `sent`: perhaps after the server had the request."""
+        if not sent and (problem := tls_problem(error)) is not None:
+            raise self._unanswered(f"{self._server}: {problem}", "tls") from error
         self._perhaps_done |= sent
-        pause = self._pause(0.0)
+        pause = self._pause(0.0, self._silence)
         if pause is None:
+            seconds = max(self._silence, round(self._clock() - self._begun))
             what = (
-                f"{self._server} did not answer for {self._patience:g} seconds ({type(error).__name__}): "
-                "is `strongroom serve` running there, and is the address right?"
+                f"{self._server} did not answer for {seconds:g} second{'' if seconds == 1 else 's'} "
+                f"({type(error).__name__}): is `strongroom serve` running there, and is the address right, "
+                "http or https?"
             )
             raise self._unanswered(what, "unreachable") from error
         return pause
 
     def answered(self, status: int, headers: Mapping[str, str], content: bytes) -> float | None:
         """Return None if the answer is good, else the pause before the next try."""
+        self._silence = self._patience  # somebody is there
         if status < 400:
             return None
         error = _error(status, content, "" if self._request.commit_id is None else "; nothing changed", self._hint)
@@ -85,19 +99,19 @@ class Retry:
         again = status in (429, 502, 503, 504) and getattr(error, "reason", "") not in REFUSING
         # A bare StoreError is a server that does not know what happened to it.
         self._perhaps_done |= isinstance(error, CommitUnknown) or type(error) is StoreError or status in (502, 504)
-        pause = self._pause(float(asked) if asked.isdecimal() else 0.0) if again else None
+        pause = self._pause(float(asked) if asked.isdecimal() else 0.0, self._patience) if again else None
         if pause is not None:
             return pause
         if self._request.commit_id is not None and self._perhaps_done and isinstance(error, StoreError):
             raise self._unanswered(str(error), error.reason)
         raise error
 
-    def _pause(self, asked: float) -> float | None:
+    def _pause(self, asked: float, patience: float) -> float | None:
         # The first repeat comes at once: the usual loss is a kept connection that the server has closed meanwhile.
         pause = max(asked, 0.0 if self._count == 0 else min(0.05 * 2**self._count, LONGEST_PAUSE_SECONDS))
         self._count += 1
         pause *= random.uniform(0.75, 1.25)
-        return pause if self._clock() + pause < self._end else None
+        return pause if self._clock() + pause < self._begun + patience else None
 
     def _unanswered(self, message: str, reason: str) -> StoreError:
         if self._request.commit_id is not None and self._perhaps_done:
@@ -108,6 +122,21 @@ class Retry:
             )
         suffix = "" if self._request.commit_id is None else " (nothing changed)"
         return Unavailable(f"{message}{suffix}", reason=reason or "unreachable")
+
+
+def tls_problem(error: BaseException | None) -> str | None:
+    """Say why the two sides will never agree on TLS; None if they might, or if it is something else.
+
+    A handshake that was cut off says nothing: whoever restarts cuts one off.
+    """
+    while error is not None and not isinstance(error, ssl.SSLError):
+        # Not its context, which may be what the caller was handling. Some wrap what they raise it for, and hide it.
+        error = error.__cause__ or next((each for each in error.args if isinstance(each, BaseException)), None)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted ({error.verify_message})"
+    if error is None or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+        return None
+    return f"what listens there does not speak TLS as this machine does ({error.reason}): is it http:// there?"
 
 
 def _error(status: int, content: bytes, nothing: str, hint: str) -> StrongroomError:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from strongroom.bridge import finish
-from strongroom.client.retry import Request, Retry
+from strongroom.client.retry import PATIENCE_SECONDS, SILENT_SECONDS, Request, Retry
 from strongroom.errors import Closed, InvalidInput
 from strongroom.operations import Operation
 from strongroom.protocol import wire
@@ -25,6 +25,7 @@ except ImportError:
 
 ABOUT = Request("/store", method="GET")
 LONG_POLL_SECONDS = 20.0
+CONNECT_SECONDS = 5.0  # to reach an address at all
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
 
@@ -32,9 +33,11 @@ class _Known:
     """What both kinds know of their server."""
 
     _http: httpx.Client | httpx.AsyncClient
-    _retry_seconds: float
+    _retry_seconds: float | None
+    _silent = True  # nothing has answered yet
 
     def __init__(self, about: wire.About) -> None:
+        self._silent = False
         self.space = about.space
         self.role = about.role
         self.durability: Durability = about.durability
@@ -45,7 +48,10 @@ class _Known:
 
     def _retry(self, request: Request) -> Retry:
         server, keyless = str(self._http.base_url).rstrip("/"), "Authorization" not in self._http.headers
-        return Retry(request, self._retry_seconds, server=server, keyless=keyless)
+        patience = PATIENCE_SECONDS if self._retry_seconds is None else self._retry_seconds
+        # Whoever names a time means it of the first answer as well: a worker that starts beside its server.
+        silence = SILENT_SECONDS if self._silent and self._retry_seconds is None else None
+        return Retry(request, patience, server=server, keyless=keyless, silent_seconds=silence)
 
 
 class HttpStore(_Known):
@@ -53,7 +59,7 @@ class HttpStore(_Known):
 
     _http: httpx.Client
 
-    def __init__(self, url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> None:
+    def __init__(self, url: str, *, key: str | None = None, retry_seconds: float | None = None) -> None:
         self._http = httpx.Client(**_options(url, key))
         self._retry_seconds = retry_seconds
         try:
@@ -118,12 +124,12 @@ class AsyncHttpStore(_Known):
     _http: httpx.AsyncClient
     search: Callable[[Find], Awaitable[Found]]  # only if the server's store can
 
-    def __init__(self, http: httpx.AsyncClient, retry_seconds: float) -> None:
+    def __init__(self, http: httpx.AsyncClient, retry_seconds: float | None) -> None:
         self._http = http
         self._retry_seconds = retry_seconds
 
     @classmethod
-    async def open(cls, url: str, *, key: str | None = None, retry_seconds: float = 15.0) -> AsyncHttpStore:
+    async def open(cls, url: str, *, key: str | None = None, retry_seconds: float | None = None) -> AsyncHttpStore:
         store = cls(httpx.AsyncClient(**_options(url, key)), retry_seconds)
         try:
             about = wire.load(await store.send(ABOUT), wire.About)
@@ -202,7 +208,7 @@ def _fields(request: Request) -> dict[str, Any]:
         "method": request.method,
         "url": request.path,
         "headers": {"Content-Type": request.media} if request.body is not None else {},
-        "timeout": request.timeout_seconds,
+        "timeout": httpx.Timeout(request.timeout_seconds, connect=CONNECT_SECONDS),
     }
 
 
