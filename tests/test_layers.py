@@ -19,6 +19,7 @@ RANK = {
     "arguments": 1,
     "entering": 0,
     "meant": 0,
+    "showing": 0,
     "encryption": 1,
     "files": 1,
     "folding": 1,

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from strongroom.errors import InvalidInput
+from strongroom.showing import shown_by
 
 SCHEMA_VERSION = "2.1"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -98,6 +99,7 @@ class SlidingItem(Struct, frozen=True, kw_only=True):
     priority: int
 
 
+@shown_by("run_id", "seq", "status", "current_stage", "objective", "next_action")
 class WorkingSet(
     Struct,
     frozen=True,
@@ -192,6 +194,7 @@ class Eviction(Struct, frozen=True, kw_only=True):
 # ---- the ledger -----------------------------------------------------------------------------------------------------
 
 
+@shown_by("sequence_id", "type", "actor", "at", "payload", "erased")
 class Event(Struct, frozen=True, kw_only=True):
     """One entry of a run's ledger.
 
@@ -355,6 +358,7 @@ class Verification(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+@shown_by("event.sequence_id", "event.type", "working_set.seq", "working_set.status")
 class Step(Struct, frozen=True):
     """One event of a replay and the working set after it (None where erasure removed what it needs)."""
 
@@ -362,6 +366,7 @@ class Step(Struct, frozen=True):
     working_set: WorkingSet | None
 
 
+@shown_by("field", "before", "after", "added", "removed")
 class FieldChange(Struct, frozen=True, kw_only=True):
     """One field that differs between two versions. Lists also say which items came and went."""
 
@@ -372,6 +377,7 @@ class FieldChange(Struct, frozen=True, kw_only=True):
     removed: tuple[Any, ...] = ()
 
 
+@shown_by("changes", "from_seq", "to_seq")
 class Diff(Struct, frozen=True):
     """What differs between two versions of a working set, by field name."""
 
@@ -383,6 +389,7 @@ class Diff(Struct, frozen=True):
 # ---- milestones, briefs, packs, erasure -----------------------------------------------------------------------------
 
 
+@shown_by("episode_id", "reason", "created_at", "summary")
 class Episode(Struct, frozen=True, kw_only=True):
     """A milestone: the run before, the run after, and what happened between. Never changed once made.
 
@@ -435,6 +442,7 @@ class BriefReceipt(Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...]
 
 
+@shown_by("text", "total_tokens")
 class Brief(Struct, frozen=True):
     """The text to put before a model, never over its budget."""
 

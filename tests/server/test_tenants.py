@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 import strongroom
@@ -97,6 +98,8 @@ def test_a_snapshot_of_somebody_else_cannot_be_loaded(victim: dict[str, str], th
 def test_the_client_sees_one_space(shared: Served, victim: dict[str, str]) -> None:
     with strongroom.connect(shared.url, key=shared.key("thief")) as ctx:
         seen: list[Any] = [*ctx.memories.search(CANARY), *ctx.sessions.search(CANARY), *ctx.runs.list(limit=1000)]
-        assert ctx.space == "thief" and CANARY not in repr([getattr(one, "working_set", one) for one in seen])
+        assert ctx.space == "thief" and CANARY not in str(
+            msgspec.to_builtins([getattr(one, "working_set", one) for one in seen])
+        )
         with pytest.raises(strongroom.NotFound):
             ctx.runs.get(victim["run_id"])

@@ -123,7 +123,7 @@ def test_what_somebody_else_erased_is_not_shown(tmp_path: Any) -> None:
         session.window(max_tokens=1000)
         other = theirs.sessions.open("s")
         other.erase([other.load()[3].id])
-        assert "message 3" not in str(session.window(max_tokens=1000))
+        assert "message 3" not in str(session.window(max_tokens=1000).messages)
 
 
 def test_a_store_in_the_place_of_the_one_that_was_read_is_not_taken_for_it() -> None:

@@ -44,6 +44,7 @@ from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.erasure import close, erase_left, erase_rests, erase_said, remove
 from strongroom.services.sessions.layouts import CONVERSATION, OWNERLESS
 from strongroom.services.sessions.state import SESSION
+from strongroom.showing import shown_by
 from strongroom.store import Delete, Document, Get, Receipt, Scan, require_name
 from strongroom.values import moment
 
@@ -53,6 +54,7 @@ NOT_COVERED = ("files", "threads", *OWNERLESS)
 WHY = "its owner was erased"
 
 
+@shown_by("memories", "sessions", "messages", "batches", "runs", "beside", "not_covered", "complete", "pending")
 class ErasedPerson(Struct, frozen=True, kw_only=True):
     """What was erased of a person: how many sessions and messages, which memories, how many batches spoke of them, how
     many runs, and how much that adapters keep beside them.

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.meant import Meant
+from strongroom.showing import shown_by
 from strongroom.tokens.choosing import KEPT_ROLES, Dangling, check_budget, halves, is_plain, item
 from strongroom.tokens.counting import Tokenizer
 from strongroom.tokens.messages import count_message, count_tools
@@ -29,6 +30,7 @@ class LeftOut(Struct, frozen=True):
     last: int
 
 
+@shown_by("strategy", "max_tokens", "tokens_after", "messages_before", "kept", "left_out", "fallback")
 class WindowReceipt(Struct, frozen=True):
     """What a window was made of.
 
@@ -52,6 +54,7 @@ class WindowReceipt(Struct, frozen=True):
     fallback: str | None = None
 
 
+@shown_by("messages", "total_tokens", "approximate", "receipt.strategy")
 class Window(Meant, Struct, frozen=True):
     """Messages in order of arrival that cost `total_tokens`, tool schemas and system prompt included.
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from strongroom.arguments import check_fields, require_positive
 from strongroom.errors import Damaged
+from strongroom.showing import shown_by
 from strongroom.store import Document, Record
 from strongroom.values import moment
 
@@ -30,6 +31,7 @@ class Limits(Struct, frozen=True):
         require_positive(max_files=self.max_files, max_bytes=self.max_bytes, max_file_bytes=self.max_file_bytes)
 
 
+@shown_by("path", "version", "bytes", "updated_at")
 class FileInfo(Struct, frozen=True):
     """Facts about a file. `version` counts the changes at its path, also those before it was deleted and came back."""
 
@@ -40,12 +42,14 @@ class FileInfo(Struct, frozen=True):
     updated_at: datetime
 
 
+@shown_by("path", "version", "bytes", "updated_at", "text")
 class File(FileInfo, frozen=True):
     """A file: what it says, and facts about it."""
 
     text: str
 
 
+@shown_by("path", "version", "change", "at", "other")
 class FileVersion(Struct, frozen=True):
     """One change at a path. `other` is the path that a file came from or went to."""
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from strongroom.embedders.health import Failing
 from strongroom.meant import Meant
+from strongroom.showing import shown_by
 
 SCHEMA_VERSION: Literal["2.1"] = "2.1"
 
@@ -35,6 +36,7 @@ Value = Annotated[str, Meta(max_length=1_000)] | int | float | bool | None
 T = TypeVar("T")
 
 
+@shown_by("op", "type", "scope", "user_id", "project_id", "content")
 class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A memory change request, version 2.1, plus fields of our own: trust, expiry, tags, metadata, times of events.
 
@@ -114,6 +116,7 @@ class Ended(Struct, frozen=True):
     reason: str = ""
 
 
+@shown_by("id", "status", "type", "scope", "user_id", "project_id", "content")
 class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing known for longer than a run. Its status changes, never back to active; nothing else does.
 
@@ -179,6 +182,7 @@ class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
 
 
+@shown_by("id", "score", "content", "why")
 class Hit(Meant, Struct, frozen=True):
     """A memory that answers a query, how well (more is better, within one answer only), and why."""
 
@@ -195,6 +199,7 @@ class Hit(Meant, Struct, frozen=True):
         return self.memory.content
 
 
+@shown_by("memory_id", "outcome", "request.op", "trust", "flags", "request.content")
 class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a batch. `near_duplicates` and `replaces` are filled in for the reviewer, and never stored;
     while it is pending that goes for `duplicate_of` too, the memory that says the same. `edited` is what was committed
@@ -213,6 +218,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replaces: tuple[Memory, ...] = ()
 
 
+@shown_by("id", "status", "proposer", "proposals", "created_at", "reviewer", "reason")
 class Batch(Meant, Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a proposer asks for, to be committed or rejected as one.
 
@@ -236,6 +242,7 @@ class Batch(Meant, Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
 
 
+@shown_by("batch_id", "reviewer", "memory_ids", "ended_ids", "duplicate_ids", "rejected", "edited")
 class Committed(Struct, frozen=True):
     """What committing a batch did. Asking again gives the same answer."""
 
@@ -301,6 +308,7 @@ class Revoked(Struct, frozen=True, kw_only=True):
     memories: int = 0
 
 
+@shown_by("memories", "derived", "batches", "by", "reason", "complete", "pending")
 class Erased(Struct, frozen=True, kw_only=True):
     """What was erased: the ids of memories, and how many batches spoke of them. `derived` are memories made from those
     that are still there. Until it is `complete`, `pending` says why bytes may still lie in the store's files, and what
@@ -330,6 +338,7 @@ class SearchHealth(Struct, frozen=True, kw_only=True):
     index_failing: Failing | None = None
 
 
+@shown_by("event", "memory_id", "at", "by", "content", "reason")
 class Change(Struct, frozen=True, kw_only=True):
     """One step in the life of a memory or of one it replaced."""
 

@@ -7,8 +7,10 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.meant import Meant
+from strongroom.showing import shown_by
 
 
+@shown_by("name", "tokens", "ids")
 class PromptPart(Struct, frozen=True):
     """One part of a prompt: what it adds to the tokens, and the ids of what stands in it."""
 
@@ -30,6 +32,7 @@ class PromptLeftOut(Struct, frozen=True):
     ids: tuple[str, ...] = ()
 
 
+@shown_by("format", "tokens", "max_tokens", "tokenizer", "approximate", "parts", "left_out")
 class PromptReceipt(Struct, frozen=True):
     """What a prompt was made of.
 
@@ -55,6 +58,7 @@ class PromptReceipt(Struct, frozen=True):
     user_id: str | None = None
 
 
+@shown_by("messages", "receipt.format", "total_tokens", "receipt.max_tokens", "tools")
 class Prompt(Meant, Struct, frozen=True):
     """Messages to send, and where the provider wants it apart the system prompt; tools as they were given.
 

@@ -8,6 +8,7 @@ from typing import Any, Required, TypedDict
 
 from msgspec import Struct
 
+from strongroom.showing import shown_by
 from strongroom.values import moment
 
 
@@ -125,6 +126,7 @@ class NewItem(TypedDict, total=False):
 Messages = NewMessage | NewItem | Message | Sequence[NewMessage | NewItem | Message]
 
 
+@shown_by("id", "title", "messages", "created_at", "tags", "metadata")
 class SessionInfo(Struct, frozen=True):
     """Facts about a session. `messages` counts the visible ones; `revision` is another one after every change."""
 
@@ -173,6 +175,7 @@ class Backlog(Struct, frozen=True):
     failure: str | None = None
 
 
+@shown_by("message_id", "session_id", "score", "message", "why")
 class Hit(Struct, frozen=True):
     """A message that answers a query. `why` says what spoke for it, in words for people.
 
