@@ -54,8 +54,8 @@ ERRORS = {
     "unavailable": Remedy(
         "The store does not serve this now, and may later; or it turned you away, which lasts (`unauthorised`, "
         "`permission`). Nothing changed.",
-        "See the reason; then repeat. A server's client has repeated for 15 seconds before it says this (one "
-        "second where nothing ever answered). Of `unauthorised`, `permission` and `tls` it repeats nothing, and nor "
+        "See the reason; then repeat. A server's client has repeated for 15 seconds before it says this (five "
+        "where nothing ever answered). Of `unauthorised`, `permission` and `tls` it repeats nothing, and nor "
         "should you: give the right key, or one with the right.",
     ),
     "commit_unknown": Remedy(

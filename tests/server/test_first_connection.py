@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 import strongroom
-from strongroom.client.retry import Request, Retry
+from strongroom.client.retry import PATIENCE_SECONDS, SILENT_SECONDS, Request, Retry
 from strongroom.client.store import HttpStore
 from strongroom.errors import CommitUnknown, Unavailable
 from tests.server.serving import served
@@ -78,7 +78,9 @@ def of_nobody(folder: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_a_refused_port_is_told_after_a_second() -> None:
+async def test_a_refused_port_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SILENT_SECONDS < PATIENCE_SECONDS / 2
+    monkeypatch.setattr("strongroom.client.store.SILENT_SECONDS", 1.0)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"

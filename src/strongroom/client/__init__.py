@@ -25,7 +25,7 @@ def connect(url: str, *, key: str | None = None, retry_seconds: float | None = N
     """Connect to a server for blocking code. `key` says who you are and which space you see.
 
     `retry_seconds` is how long to keep trying when the server cannot be reached or is busy: 15 unless you say, but only
-    a second where nothing has answered yet, and not at all where TLS is refused.
+    five where nothing has answered yet, and not at all where TLS is refused.
     """
     store = _stores().HttpStore(url, key=key, retry_seconds=retry_seconds)
     return Context(AsyncContext(Scope(Inline(store), store.space)))

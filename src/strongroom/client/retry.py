@@ -4,7 +4,7 @@ A repeat is always safe: reads change nothing, and a commit carries its id, so a
 was never answered is *unknown*, and says so.
 
 Patience is for a server that was there: an outage is ridden out. Where nothing has ever answered, a wrong address is
-likelier than a server that is about to come, so that is told after a moment. TLS that is refused stays refused.
+likelier than a server that is about to come, so that is told sooner. TLS that is refused stays refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from strongroom.protocol.errors import revive
 from strongroom.protocol.wire import MEDIA
 
 PATIENCE_SECONDS = 15.0
-SILENT_SECONDS = 1.0  # where nothing has answered yet
+SILENT_SECONDS = 5.0  # where nothing has answered yet: as long as a server takes to start again
 LONGEST_PAUSE_SECONDS = 2.0
 KEY_HINT = "; here: connect(url, key=...), or on the command line --key or STRONGROOM_API_KEY"
 
