@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.errors import BudgetExceeded, Damaged
-from strongroom.store import AnyQuestion, AsyncStore, Document, Key, Question, Range, Scan, Slice, require_name
+from strongroom.store import AnyQuestion, AsyncStore, Document, Key, Page, Question, Range, Scan, Slice, require_name
 from strongroom.tokens import Tokenizer, tokenizer
 
 A = TypeVar("A")
@@ -112,6 +112,12 @@ class Scope(Struct, frozen=True):
 
         What cannot be read ends it, or is told to `damaged` and passed over.
         """
+        async for page in self.walk(scan, damaged):
+            if page.documents:
+                yield page.documents
+
+    async def walk(self, scan: Scan, damaged: Callable[[Damaged], object] | None = None) -> AsyncIterator[Page]:
+        """Give the same pages, each with the cursor behind it; the last may be empty."""
         after, limit = scan.after, scan.limit
         while True:
             try:
@@ -130,8 +136,7 @@ class Scope(Struct, frozen=True):
                 damaged(damage)
                 after, limit = damage.place, scan.limit
                 continue
-            if page.documents:
-                yield page.documents
+            yield page
             if page.next is None:
                 return
             after = page.next

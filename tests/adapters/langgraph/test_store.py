@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -120,6 +120,53 @@ def test_the_newest_few_are_read_and_no_more() -> None:
     [found] = plain(run(items.batch([SearchOp(("n",), limit=3, offset=1)])))
     assert [key for _, key, _ in found] == ["k498", "k497", "k496"]
     assert counting.given == 4
+
+
+def once_after(store: Any, verb: str, work: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have another do something behind the first answer of a store."""
+    real, todo = getattr(store, verb), [work]
+
+    def hooked(asked: Any) -> Any:
+        answer = real(asked)
+        if todo:
+            todo.pop()()
+        return answer
+
+    monkeypatch.setattr(store, verb, hooked)
+
+
+def test_an_item_that_is_updated_during_a_long_search_is_found_once(
+    every_context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "PAGE", 10)
+    ours, other = StrongroomStore(every_context), StrongroomStore(every_context)
+    other.batch([PutOp(("n",), f"k{number}", {"n": number}) for number in range(25)])
+    update = [PutOp(("n",), "k3", {"n": -1})]
+    once_after(every_context.store, "read", lambda: other.batch(update), monkeypatch)
+    found = [(one.key, one.value["n"]) for one in ours.search(("n",), limit=100)]
+    assert found == [("k3", -1), *[(f"k{number}", number) for number in reversed(range(25)) if number != 3]]
+
+
+def test_an_item_that_fits_no_more_makes_room_for_the_next_that_does(
+    every_context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "PAGE", 4)
+    ours, other = StrongroomStore(every_context), StrongroomStore(every_context)
+    other.batch([PutOp(("n",), f"k{number}", {"even": number % 2 == 0}) for number in range(16)])
+    once_after(every_context.store, "read", lambda: other.put(("n",), "k14", {"even": False}), monkeypatch)
+    assert [one.key for one in ours.search(("n",), filter={"even": True}, limit=3)] == ["k12", "k10", "k8"]
+
+
+def test_an_item_that_is_updated_between_words_and_the_newest_is_found_once_as_it_is(
+    store: StrongroomStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = StrongroomStore(store.opened.ctx)
+    for key, text in (("drink", "likes tea"), ("food", "likes bread")):
+        other.put(("u",), key, {"text": text})
+    ctx = store.opened.ctx
+    once_after(ctx.store, "search", lambda: other.put(("u",), "drink", {"text": "no more"}), monkeypatch)
+    found = [(one.key, one.value["text"]) for one in store.search(("u",), query="tea")]
+    assert found == [("drink", "no more"), ("food", "likes bread")]
 
 
 def test_reads_of_a_batch_see_the_state_before_its_writes(both: Both) -> None:

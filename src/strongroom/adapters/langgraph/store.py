@@ -150,11 +150,29 @@ class Items(Struct, frozen=True):
         found: list[Document] = []
         limit = PAGE if most is None or op.filter else max(1, min(PAGE, most))  # no more than are wanted
         scan = Scan(self.scope.space, ITEM, below(op.namespace_prefix), limit=limit, reverse=True)
-        async for page in self.scope.pages(scan):
-            found += [one for one in page if not op.filter or is_match(one.value.load()["value"], op.filter)]
-            if most is not None and len(found) >= most:
+        first: str | None = None  # behind the first page
+        async for page in self.scope.walk(scan):
+            found += [one for one in page.documents if fits(one, op)]
+            if page.next is not None and (most is None or len(found) < most):
+                first = first or page.next
+                continue
+            if first is not None:
+                found = await self._caught_up(op, found, first)
+            if most is None or len(found) >= most:
                 break
         return found
+
+    async def _caught_up(self, op: SearchOp, found: list[Document], first: str) -> list[Document]:
+        """Join what a walk found with what came since its first page.
+
+        An update moves an item to the newest end, where a walk away from it does not come again. A walk towards the end
+        meets it there, however often it moves.
+        """
+        newer: list[Document] = []
+        scan = Scan(self.scope.space, ITEM, below(op.namespace_prefix), after=first, limit=PAGE)
+        async for page in self.scope.pages(scan):
+            newer += page
+        return [one for one in by_place([*reversed(newer), *found]).values() if fits(one, op)]
 
     async def _by_meaning(self, op: SearchOp, embed: Embed) -> list[tuple[Document, float | None]]:
         """Score by the nearest vector of each item; those without one come last."""
@@ -165,14 +183,15 @@ class Items(Struct, frozen=True):
     async def _by_words(self, op: SearchOp) -> list[tuple[Document, float | None]]:
         """Those that hold a word of the query come first, as the store's index finds them; then the newest."""
         wanted = tuple(dict.fromkeys(words(str(op.query))))[:MOST_WORDS]
-        hits: dict[str, Document] = {}
+        hits: list[Document] = []
         if wanted and can_search(self.scope.store):
             find = Find(self.scope.space, ITEM, wanted, tags=below(op.namespace_prefix), limit=POOL)
             found: Found = await self.scope.store.search(find)  # type: ignore[attr-defined]
-            hits = {match.key.id: match.document for match in found.matches if match.document is not None}
-        first = [one for one in hits.values() if is_match(one.value.load()["value"], op.filter)]
-        rest = await self._newest(op, op.offset + op.limit + len(first))
-        return [(one, None) for one in [*first, *(one for one in rest if one.key.id not in hits)]]
+            hits = [match.document for match in found.matches if match.document is not None]
+        first = by_place([one for one in hits if fits(one, op)])
+        rest = by_place(await self._newest(op, op.offset + op.limit + len(first)))
+        now = {place: rest.get(place, one) for place, one in first.items()}  # what was read last is the newest
+        return [(one, None) for one in (now | rest).values()]
 
     async def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         scan = Scan(self.scope.space, NAMESPACE, limit=PAGE)
@@ -265,6 +284,18 @@ class Items(Struct, frozen=True):
 def below(prefix: Namespace) -> dict[str, str]:
     """Return the tag of what lies below a prefix."""
     return {str(len(prefix)): digest(*prefix)} if prefix else {}
+
+
+def fits(document: Document, op: SearchOp) -> bool:
+    return not op.filter or is_match(document.value.load()["value"], op.filter)
+
+
+def by_place(documents: Iterable[Document]) -> dict[str, Document]:
+    """Return documents by the place of their item; of several the first."""
+    places: dict[str, Document] = {}
+    for one in documents:
+        places.setdefault(one.tags[PLACE], one)
+    return places
 
 
 def item(document: Document, cls: Any, **more: Any) -> Any:
