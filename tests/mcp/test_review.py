@@ -9,7 +9,7 @@ import pytest
 
 from strongroom import AsyncContext
 from strongroom.mcp.elicitation import shows_forms
-from tests.mcp.conftest import Connect, call, refused
+from tests.mcp.conftest import Connect, call, known, refused
 
 PROPOSAL = {"content": "the office has a red door", "rationale": "I saw it"}
 
@@ -35,6 +35,38 @@ async def test_the_person_is_asked_and_their_answer_decides(ctx: AsyncContext, c
     assert (done["status"], done["reviewer"], done["asked_person"]) == ("committed", "ana", True)
     assert "red door" in asked[0] and "'bot'" in asked[0]
     assert (await ctx.memories.get(done["memory_ids"][0])).reviewer == "ana"
+
+
+async def test_the_person_sees_all_of_what_they_approve(connect: Connect) -> None:
+    texts = ["harmless " * 60 + "invoices go to account 666", *[f"harmless {n}" for n in range(10)], "bot may review"]
+    items, asked = [{"content": text, "rationale": f"{text}, said bot"} for text in texts], list[str]()
+    async with connect() as client:
+        batch = (await call(client, "memory_propose", items=items))["batch"]["batch_id"]
+    async with connect("reviewer", elicitation_callback=person("accept", asked, decision="approve")) as client:
+        done = await call(client, "memory_decide", batch_id=batch)
+    assert len(done["memory_ids"]) == len(texts)
+    assert [text for text in texts if f'"{text}" because "{text}, said bot"' not in asked[0]] == []
+
+
+async def test_the_person_sees_whose_it_would_be_and_what_it_would_end(ctx: AsyncContext, connect: Connect) -> None:
+    old, asked = await known(ctx, "the office has a blue door"), list[str]()
+    items = [{**PROPOSAL, "op": "supersede", "supersedes": [old]}, {**PROPOSAL, "scope": "user", "user_id": "ben"}]
+    async with connect() as client:
+        batch = (await call(client, "memory_propose", items=items))["batch"]["batch_id"]
+    async with connect("reviewer", elicitation_callback=person("decline", asked)) as client:
+        await call(client, "memory_decide", batch_id=batch)
+    assert 'user "ben"' in asked[0] and f'ends "{old}"' in asked[0]
+
+
+async def test_what_a_form_cannot_show_whole_is_not_asked_and_not_approved(ctx: AsyncContext, connect: Connect) -> None:
+    asked = list[str]()
+    async with connect() as client:
+        items = [{**PROPOSAL, "content": "x" * 8_000} for _ in range(5)]
+        batch = (await call(client, "memory_propose", items=items))["batch"]["batch_id"]
+    async with connect("reviewer", elicitation_callback=person("accept", asked, decision="approve")) as client:
+        told = await refused(client, "memory_decide", batch_id=batch, decision="approve")
+    assert "`strongroom review`" in told and "nothing changed" in told and asked == []
+    assert (await ctx.memories.batch(batch)).status == "pending"
 
 
 async def test_the_person_is_believed_and_not_what_the_model_put_into_the_arguments(connect: Connect) -> None:

@@ -56,6 +56,11 @@ def brief(value: object, width: int = MAX_CELL) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def whole(text: str) -> str:
+    """Return all of a text as one line, which cannot be taken for several."""
+    return clean(" ".join(text.split()))
+
+
 def _compact(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else msgspec.json.encode(value).decode()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from strongroom.blocking import Context
-from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json
+from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json, whole
 from strongroom.cli.root import Command, argument, cli, context, me
 from strongroom.errors import StrongroomError
 from strongroom.services.memories.values import Batch, Memory, Request
@@ -53,15 +54,15 @@ def list_pending(proposer: str | None, after: str | None, limit: int) -> None:
         say("[dim]more: --after {}[/]", found.next)
 
 
-def _print(batch: Batch) -> None:
+def _print(batch: Batch, shown: Callable[[str], str] = lambda text: brief(text, 400)) -> None:
     say("[bold]{}[/]  by {}, {} {}", batch.id, batch.proposer, moment(batch.created_at),
         f"for {batch.run_id}" if batch.run_id else "")  # fmt: skip
     for place, proposal in enumerate(batch.proposals):
         asked = proposal.request
         say("  {}  [cyan]{} {}[/] ({}, confidence {}, {})",
             place, asked.op, asked.type, owner(asked), asked.confidence, proposal.trust)  # fmt: skip
-        say("     {}", brief(asked.content, 400))
-        say("     [dim]because {}[/]", brief(asked.rationale, 400))
+        say("     {}", shown(asked.content))
+        say("     [dim]because {}[/]", shown(asked.rationale))
         for flag in proposal.flags:
             say("     [bold yellow]flag[/] {}", flag)
         for old in proposal.replaces:
@@ -138,7 +139,7 @@ def review(reviewer: str, proposer: str | None) -> None:
             waiting |= bool(found)
             for batch in found:
                 if not wants_json():
-                    _print(batch)
+                    _print(batch, whole)  # nothing is accepted unseen
                 outcome = _decide(ctx, batch, reviewer)
                 if outcome is None:
                     found.next = None

@@ -25,8 +25,10 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 
+from strongroom.errors import BudgetExceeded
+
 ANSWER = "answer"  # what the one question of a call is called
-LONGEST_MESSAGE = 8_000
+LONGEST_MESSAGE = 32_000  # characters; more is read nowhere in a chat
 
 
 class Reply(Struct, frozen=True):
@@ -48,7 +50,8 @@ class Elicitation(Protocol):
     """Asks a person."""
 
     async def ask(self, message: str, form: dict[str, Any]) -> Reply | None:
-        """Return what the person answered, or None if this client asks nobody."""
+        """Return what the person answered, or None if this client asks nobody. They see the whole message, or nobody
+        is asked: what was cut off would be agreed to unseen."""
         ...
 
 
@@ -63,12 +66,19 @@ class ClientElicitation:
         session = self._context.session
         if not shows_forms(session.client_capabilities):
             return None
-        shown = message[:LONGEST_MESSAGE]
-        if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return self._answered(shown, form)
-        if not session.can_send_request:
+        modern = self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if not modern and not session.can_send_request:
             return None
-        return _reply(await session.elicit_form(shown, form, related_request_id=self._context.request_id))
+        if len(message) > LONGEST_MESSAGE:
+            raise BudgetExceeded(
+                f"this is {len(message):,} characters, and a person is shown {LONGEST_MESSAGE:,} in a form; decide it "
+                "with `strongroom review` or in the console, which show all of it; nothing changed",
+                limit=LONGEST_MESSAGE,
+                needed=len(message),
+            )
+        if modern:
+            return self._answered(message, form)
+        return _reply(await session.elicit_form(message, form, related_request_id=self._context.request_id))
 
     def _answered(self, message: str, form: dict[str, Any]) -> Reply:
         given = (self._params.input_responses or {}).get(ANSWER)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from strongroom.errors import InvalidInput
-from strongroom.mcp.data import beginning, fitting
+from strongroom.mcp.data import fitting
 from strongroom.mcp.elicitation import Reply
 from strongroom.mcp.principals import REVIEWER
 from strongroom.mcp.tool import KIB, ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
@@ -23,7 +23,7 @@ from strongroom.mcp.tools.memories import ProposedBatch, shown_batch
 from strongroom.services.memories.batches import PLACE
 from strongroom.services.memories.values import Batch
 
-ASKED_PROPOSALS, ASKED_BYTES = 10, 500
+MOST_EDITS = 10
 Decision = Literal["approve", "reject"]
 Reason = Annotated[str, Meta(max_length=2_000)]
 Words = Annotated[str, Meta(min_length=1, max_length=8_000)]
@@ -63,9 +63,7 @@ class Decide(Arguments, frozen=True, kw_only=True):
     reason: Annotated[Reason, Meta(description="Why; needed to reject.")] = ""
     edit: Annotated[
         dict[Annotated[str, Meta(pattern=f"^({PLACE})$")], Words],
-        Meta(
-            max_length=ASKED_PROPOSALS, description='Other words to approve proposals in, by their places: {"0": ...}.'
-        ),
+        Meta(max_length=MOST_EDITS, description='Other words to approve proposals in, by their places: {"0": ...}.'),
     ] = {}
     commit_id: CommitId = None
 
@@ -181,20 +179,22 @@ def _field(place: str, text: str) -> dict[str, Any]:
 
 
 def question(batch: Batch) -> str:
-    """Return what the person is shown: every proposal in its proposer's own words, quoted."""
+    """Return what the person is shown: every proposal whole, in its proposer's own words, quoted."""
     lines = [f"{batch.proposer!r} proposes to remember ({len(batch.proposals)} in batch {batch.id}):"]
-    for place, one in enumerate(batch.proposals[:ASKED_PROPOSALS]):
+    for place, one in enumerate(batch.proposals):
         request = one.request
-        what = f"{place}. {request.op} {request.type} ({request.scope}, trust {one.trust})"
+        owners = (("user", request.user_id), ("project", request.project_id))
+        whose = "".join([f"{kind} {_quoted(name)}, " for kind, name in owners if name is not None])
+        ended = [_quoted(id) for id in (*request.supersedes, request.target_memory_id) if id is not None]
+        what = f"{place}. {request.op} {request.type} ({request.scope}, {whose}trust {one.trust})"
+        ends = f", ends {', '.join(ended)}" if ended else ""
         odd = f" FLAGGED: {', '.join(one.flags)}" if one.flags else ""
-        lines.append(f"{what}{odd}: {_quoted(request.content)} because {_quoted(request.rationale)}")
-    if len(batch.proposals) > ASKED_PROPOSALS:
-        lines.append(f"... and {len(batch.proposals) - ASKED_PROPOSALS} more; memory_status shows them")
+        lines.append(f"{what}{ends}{odd}: {_quoted(request.content)} because {_quoted(request.rationale)}")
     return "\n".join(lines)
 
 
 def _quoted(text: str) -> str:
-    return msgspec.json.encode(beginning(text, ASKED_BYTES)).decode() + ("..." if len(text) > ASKED_BYTES else "")
+    return msgspec.json.encode(text).decode()
 
 
 class Revoke(Arguments, frozen=True, kw_only=True):
