@@ -9,9 +9,10 @@ import pytest
 from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import Inline
 from strongroom.codec import Json, encode
-from strongroom.errors import CommitUnknown
-from strongroom.operations import NOTHING, Operation, Plan, perform, step
+from strongroom.errors import CommitUnknown, StrongroomError, Unavailable
+from strongroom.operations import NOTHING, PARTLY, Operation, Plan, perform, step
 from strongroom.scope import Scope
+from strongroom.services.turns.overlay import Overlay
 from strongroom.store import Commit, Get, Key, Put, Receipt, Scan
 
 KEY = Key("default", "note", "n")
@@ -168,3 +169,65 @@ async def test_pages_follow_each_other_until_all_was_seen() -> None:
     pages = [page async for page in scope.pages(Scan("default", "note", limit=2))]
     assert [document.value.load() for page in pages for document in page] == [0, 1, 2, 3, 4]
     assert [page async for page in scope.pages(Scan("default", "nothing"))] == []
+
+
+async def failing_after(steps: int, scope: Scope, problem: StrongroomError, store: Scope | None = None) -> str:
+    """Return what is said of an operation that takes some steps and then fails."""
+
+    async def attempt() -> Plan[Any]:
+        for number in range(steps):
+            await step(store or scope, KEY, one(number))
+        raise problem
+
+    def one(number: int) -> Any:
+        async def first() -> Plan[Any]:
+            return put(number)
+
+        return first
+
+    with pytest.raises(StrongroomError) as failed:
+        await perform(scope, Operation("write", KEY, NOTHING), attempt, unasked)
+    return str(failed.value)
+
+
+async def test_what_fails_before_any_step_says_that_nothing_changed() -> None:
+    said = await failing_after(0, Scope(Inline(MemoryStore())), Unavailable("gone", reason="io"))
+    assert said == "gone; nothing changed"
+
+
+@pytest.mark.parametrize("said", ["gone", "gone; nothing changed"])
+async def test_what_fails_after_a_step_says_that_part_of_it_is_done(said: str) -> None:
+    told = await failing_after(1, Scope(Inline(MemoryStore())), Unavailable(said, reason="io"))
+    assert told == "gone; part of it is done, and a repeat goes on"
+
+
+async def test_a_step_that_fails_after_another_says_that_part_of_it_is_done() -> None:
+    scope = Scope(Inline(MemoryStore()))
+
+    async def broken() -> Plan[Any]:
+        raise Unavailable("gone", reason="io")
+
+    async def first() -> Plan[Any]:
+        return put("first")
+
+    async def attempt() -> Plan[Any]:
+        await step(scope, KEY, first)
+        return await step(scope, KEY, broken)
+
+    with pytest.raises(Unavailable, match=r"^gone; part of it is done, and a repeat goes on$"):
+        await perform(scope, Operation("write", KEY, NOTHING), attempt, unasked)
+
+
+async def test_what_was_only_planned_is_not_done() -> None:
+    scope = Scope(Inline(MemoryStore()))
+    planned = Scope(Overlay(scope.store))
+    assert await failing_after(1, scope, Unavailable("gone", reason="io"), planned) == "gone; nothing changed"
+
+
+async def test_a_server_that_did_part_of_it_is_believed() -> None:
+    class There(Inline):
+        async def perform(self, operation: Operation) -> Receipt | None:
+            raise Unavailable(f"gone; {PARTLY}", reason="io")
+
+    said = await failing_after(0, Scope(There(MemoryStore())), Unavailable("not asked", reason="io"))
+    assert said == "gone; part of it is done, and a repeat goes on"

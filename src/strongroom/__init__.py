@@ -26,6 +26,7 @@ Errors: StrongroomError is the root; error.help is the command that tells cause 
     yours               InvalidInput, NotFound, Conflict, Immutable, BudgetExceeded, Closed: nothing changed
     the store's         StoreError: Unavailable, SchemaMismatch, Damaged: nothing changed
                         CommitUnknown: nobody can tell yet; repeat it with the same commit_id
+    of several commits  (an erasure, a long deletion) the message may say: part of it is done, and a repeat goes on
 
 In modules of their own
     strongroom.dispatch     functions that handle the messages of threads

@@ -6,6 +6,9 @@ The type says whose fault it is and whether anything changed:
 * the store's, nothing changed: `Unavailable`, `SchemaMismatch`, `Damaged`
 * the store's, and nobody can tell yet: `CommitUnknown`; repeat the commit with the same id to find out
 
+What takes several commits (an erasure, a long deletion) may fail between two of them. Its message then says, instead of
+that nothing changed, that part of it is done and that a repeat goes on.
+
 Each carries its facts as attributes, so a program never has to parse a message; `help` is the command that tells
 cause and remedy.
 """

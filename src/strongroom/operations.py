@@ -1,7 +1,7 @@
 """One way to make an operation. Every service method that writes goes through `perform`.
 
-Only what follows a deletion (the messages of a long session, removed a step at a time) is committed without it: nothing
-answers for those steps, and taking one again does nothing more.
+Only what adapters keep beside a session is taken away without it (`beside.Taking.commit`): nothing answers for those
+steps, and taking one again does nothing more.
 
 Theory of operation
 -------------------
@@ -26,7 +26,8 @@ Rules
 1. An attempt reads and decides, and writes nothing. It may be made several times. Where one commit is not enough, it
    may take the steps before the last one (`step`), which must be such that taking them again does nothing more.
 2. What a lost race means is decided anew by the next attempt, until `retry` says it is enough.
-3. Before anybody who named an id hears of a refusal, the receipt is looked for once more: the first call may have
+3. Whoever hears of a failure hears the truth: that nothing changed, or, after a step, that part of it is done.
+4. Before anybody who named an id hears of a refusal, the receipt is looked for once more: the first call may have
    landed between, and have made impossible what it did.
 """
 
@@ -56,6 +57,8 @@ _OURS = re.compile(r"~[0-9a-f]{32}")
 # Smaller than every id of ours, so that these stay the greatest: stores know those to be new without looking.
 _CHOSEN = "!"
 NOTHING = encode({})  # the content of what takes no arguments
+UNCHANGED = "nothing changed"
+PARTLY = "part of it is done, and a repeat goes on"
 
 Source = Callable[[], AbstractContextManager[Iterator[bytes]]]
 
@@ -127,6 +130,7 @@ async def perform(
     if there is not None:
         return await replay(await _asked(there, operation, decide))
     id, digest = identify(operation)
+    before = _made.get()
     try:
         receipt, plan = await attempted(scope, operation, id, digest, attempt, chosen=operation.commit_id is not None)
         _tell(operation, receipt)
@@ -134,6 +138,10 @@ async def perform(
     except CommitUnknown as problem:
         # Whichever of its commits lost its answer, what is to be repeated is the operation.
         problem.commit_id = OURS + id if operation.commit_id is None else operation.commit_id
+        raise
+    except StrongroomError as problem:
+        if _made.get() != before:
+            partly(problem)
         raise
 
 
@@ -165,7 +173,7 @@ async def attempted(
         keep = id.startswith(_CHOSEN)  # not those of ours that come back
         commit = Commit(id, tuple(plan.expects), tuple(plan.writes), digest, plan.answer, keep, plan.owes)
         try:
-            receipt = await scope.store.commit(commit)
+            receipt = await committed(scope, commit)
         except Conflict as conflict:
             refusal = plan.refusal(conflict)
             if refusal is None:
@@ -178,6 +186,17 @@ async def attempted(
         # An id of ours that is repeated was repeated below us, with this very plan.
         return receipt, None if receipt.repeated and chosen else plan
     raise AssertionError("attempts() raises when it is enough")
+
+
+_made: ContextVar[int] = ContextVar("strongroom_made", default=0)
+
+
+async def committed(scope: Scope, commit: Commit) -> Receipt:
+    """Make a commit, and count it: an operation of several that fails says whether any was made."""
+    receipt = await scope.store.commit(commit)
+    if not getattr(scope.store, "only_plans", False):
+        _made.set(_made.get() + 1)
+    return receipt
 
 
 def made_here(scope: Scope) -> bool:
@@ -351,8 +370,17 @@ async def nothing(receipt: Receipt) -> Any:
 
 def unchanged(problem: StrongroomError) -> StrongroomError:
     """Say that nothing changed, where what was asked in vain was part of a write."""
-    if not isinstance(problem, CommitUnknown) and "nothing changed" not in str(problem):
-        problem.args = (f"{problem}; nothing changed",)
+    said = str(problem)
+    if not isinstance(problem, CommitUnknown) and UNCHANGED not in said and PARTLY not in said:
+        problem.args = (f"{said}; {UNCHANGED}",)
+    return problem
+
+
+def partly(problem: StrongroomError) -> StrongroomError:
+    """Say that part of it is done, where an operation of several commits stopped between two of them."""
+    said = str(problem).removesuffix(f"; {UNCHANGED}")
+    if not isinstance(problem, CommitUnknown) and PARTLY not in said:
+        problem.args = (f"{said}; {PARTLY}",)
     return problem
 
 

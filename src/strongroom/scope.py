@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar, cast, overload
 
 import msgspec
@@ -22,6 +22,7 @@ D = TypeVar("D")
 T = TypeVar("T")
 
 LITTLE = 32_768  # characters that a moment is enough for
+AT_ONCE = 100  # things that are asked for together where there may be any number
 
 
 def now() -> int:
@@ -58,6 +59,17 @@ class Scope(Struct, frozen=True):
     async def get_all(self, questions: Sequence[Question[A]]) -> list[A]:
         """Ask any number of questions of one kind, of one snapshot."""
         return cast("list[A]", await self.store.read(cast("Sequence[AnyQuestion]", questions))) if questions else []
+
+    async def get_each(self, questions: Sequence[Question[A]]) -> list[A]:
+        """Ask any number of questions of one kind, however large the answers are together; each may be of another
+        snapshot."""
+        answers = list[A]()
+
+        async def ask(some: Sequence[Question[A]]) -> None:
+            answers.extend(await self.get_all(some))
+
+        await fitting(questions, ask)
+        return answers
 
     async def read_all(self, some: Sequence[Question[A]], others: Sequence[Question[B]]) -> tuple[list[A], list[B]]:
         """Ask any number of questions of two kinds, of one snapshot."""
@@ -159,3 +171,19 @@ class Scope(Struct, frozen=True):
     async def read(self, *questions: Question[object]) -> tuple[object, ...]:
         """Ask a few questions of one snapshot, in one round trip."""
         return tuple(await self.store.read(cast("Sequence[AnyQuestion]", questions)))
+
+
+async def fitting(things: Sequence[T], take: Callable[[Sequence[T]], Awaitable[object]]) -> None:
+    """Take any number of things, some after the other: as many at once as fit where a store bounds what one read may
+    hold."""
+    start, count = 0, AT_ONCE
+    while start < len(things):
+        some = things[start : start + count]
+        try:
+            await take(some)
+        except BudgetExceeded:
+            if len(some) == 1:
+                raise
+            count = len(some) // 2
+        else:
+            start += count

@@ -17,6 +17,7 @@ from strongroom.services.runs import usage
 from strongroom.store import AnyQuestion, Append, Commit, Entry, Find, Get, Key, Put, Range, Scan, Tail, ask, new_id
 from tests.server.conftest import client
 from tests.server.serving import Served, served
+from tests.services.memory_samples import mcr
 
 MOST = 100_000
 LARGE = 40_000  # two fit, three do not
@@ -161,3 +162,27 @@ def test_large_events_are_recorded_past_the_end_of_a_block_of_sums(
 def test_what_is_too_much_at_once_is_refused_by_its_size(http: httpx.Client) -> None:
     answer = http.get("/sessions/s/window?max_tokens=1000000")
     assert answer.status_code == 413 and answer.json()["details"]["limit"] == MOST
+
+
+def test_a_person_is_erased_whose_memories_are_more_than_one_answer_holds(small: Served) -> None:
+    with strongroom.connect(small.url) as ctx:
+        for number in range(COUNT):
+            sources = [f"https://example.com/{number}/{part}/" + "x" * (LARGE // 25) for part in range(25)]
+            ctx.memories.add(f"Ana likes tea {number}", user_id="ana", source_refs=sources)
+        told = ctx.erase(user_id="ana")
+        assert (told.complete, len(told.memories)) == (True, COUNT)
+        assert ctx.memories.list(user_id="ana") == []
+
+
+def test_one_memory_is_erased_whose_lineage_is_more_than_one_answer_holds(small: Served) -> None:
+    with strongroom.connect(small.url) as ctx:
+        sources = ["https://example.com/" + "x" * (LARGE // 25) + str(part) for part in range(25)]
+        cats = [ctx.memories.add(f"Bo owns {n} cats", user_id="bo", source_refs=sources).id for n in range(4)]
+
+        def replaced(content: str, *ids: str) -> str:
+            request = mcr(content, op="supersede", scope="user", user_id="bo", supersedes=ids)
+            batch = ctx.memories.propose(request, proposer="agent-7")
+            return ctx.memories.commit(batch.id, reviewer="ana").memory_ids[0]
+
+        whole = replaced("Bo owns cats", replaced("few cats", *cats[:2]), replaced("many cats", *cats[2:]))
+        assert len(ctx.memories.erase(memory_id=whole).memories) == 7

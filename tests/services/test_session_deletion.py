@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 import strongroom
-from strongroom.errors import CommitUnknown, Conflict, NotFound
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import Inline
+from strongroom.context import AsyncContext
+from strongroom.errors import CommitUnknown, Conflict, NotFound, Unavailable
+from strongroom.scope import Scope
 from strongroom.services.sessions import erasure
 from strongroom.services.sessions import writes as session_writes
 from strongroom.store import Answer, AnyQuestion, Commit, Key, Range, Receipt, Scan, Slice
@@ -56,6 +60,26 @@ async def half_deleted(ctx: Any, monkeypatch: pytest.MonkeyPatch, commit_id: str
         patch.setattr(erasure, "_rest", die)
         await session.delete(commit_id=commit_id)
     return session
+
+
+async def test_a_deletion_that_fails_half_way_says_that_part_of_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(MemoryStore):
+        commits = 0
+
+        def commit(self, commit: Commit) -> Receipt:
+            self.commits += 1
+            if self.commits == 4:  # the second of those that the deletion makes
+                raise Unavailable("the disk is full; nothing changed", reason="disk_full")
+            return super().commit(commit)
+
+    ctx = AsyncContext(Scope(Inline(Failing())))
+    monkeypatch.setattr(session_writes, "DELETED_AT_ONCE", 3)
+    session = await ctx.sessions.open("s", user_id="ana")
+    await session.append([HELLO] * 10)
+    with pytest.raises(Unavailable, match=r"^the disk is full; part of it is done, and a repeat goes on$"):
+        await session.delete()
+    await session.delete()
+    assert await stored(ctx) == 0
 
 
 async def stored(ctx: Any) -> int:

@@ -166,7 +166,7 @@ async def _sessions(scope: Scope, user_id: str) -> list[str]:
 async def _without_session(scope: Scope, user_id: str) -> list[str]:
     """Return the sessions of this user that are gone but for what Pydantic AI knew them by."""
     records = await _all(scope, Scan(scope.space, CONVERSATION, {OWNER: user_id}, limit=PAGE))
-    sessions = await scope.get_all([Get(scope.key(SESSION, one.key.id)) for one in records])
+    sessions = await scope.get_each([Get(scope.key(SESSION, one.key.id)) for one in records])
     return [one.key.id for one, session in zip(records, sessions, strict=True) if session is None]
 
 

@@ -13,6 +13,7 @@ step owes the store's files a cleaning (`operations.erasing_step`); the last com
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Protocol, TypeVar
 
@@ -24,7 +25,7 @@ from strongroom.codec import Json, encode, pack
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.folding import folded
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
-from strongroom.scope import Scope
+from strongroom.scope import Scope, fitting
 from strongroom.services.memories import keys
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.requests import replaced
@@ -173,8 +174,7 @@ class Erasure:
             named |= left
             batches += await self._batches(wanted, chosen.keys(), derived, by, unread)
             rest.reverse()  # what was derived before what it was derived from, by which it is found
-            for ids in [rest[n : n + PAGE] for n in range(0, len(rest), PAGE)]:
-                await self._memories(ids, by)
+            await fitting(rest, partial(self._memories, by))
         await self._revocations([target for target in targets if target.source_ref is not None])
         return Cleared(tuple(chosen), tuple(id for id in named if id not in chosen), batches, tuple(unread.values()))
 
@@ -236,10 +236,10 @@ class Erasure:
         return chosen
 
     async def _get(self, ids: Sequence[str]) -> dict[str, Memory]:
-        documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
+        documents = await self._scope.get_each([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
         return {document.key.id: load(document, Memory) for document in documents if document is not None}
 
-    async def _memories(self, ids: Sequence[str], by: str) -> None:
+    async def _memories(self, by: str, ids: Sequence[str]) -> None:
         log = keys.log_key(self._scope.space)
 
         async def attempt() -> Plan[None]:
@@ -284,10 +284,11 @@ class Erasure:
 
     async def _revocations(self, targets: Sequence[Target]) -> None:
         """Forget the names of sources that are revoked; that they are stays known by their hashes."""
-        for some in [targets[n : n + PAGE] for n in range(0, len(targets), PAGE)]:
+
+        async def forget(some: Sequence[Target]) -> None:
             places = [*dict.fromkeys(keys.revocation_key(self._scope.space, one.source_ref or "") for one in some)]
 
-            async def attempt(some: Sequence[Target] = some, places: Sequence[Key] = places) -> Plan[None]:
+            async def attempt() -> Plan[None]:
                 found = await self._scope.get_all([Get(key) for key in places])
                 held = [document for document in found if document is not None and _names(document, Targets(some))]
                 blank = [
@@ -297,6 +298,8 @@ class Erasure:
                 return Plan(_unchanged(held), blank, lambda _: None)
 
             await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
+
+        await fitting(targets, forget)
 
 
 _NAMELESS = {"source_ref": GONE, "by": GONE, "reason": GONE}

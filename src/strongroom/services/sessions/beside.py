@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Struct
 
 from strongroom.errors import Conflict
-from strongroom.operations import traces
+from strongroom.operations import committed, traces
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.sessions import layouts
@@ -253,7 +253,7 @@ class Taking(Struct, frozen=True):
         owes = self.erases is not None
         if self.erases is not None:
             writes = [*writes, traces(self.erases)]
-        await self.scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes), owes=owes))
+        await committed(self.scope, Commit(new_id(), tuple(expects), tuple(writes), owes=owes))
 
 
 def _texts(value: Any) -> dict[str, str]:

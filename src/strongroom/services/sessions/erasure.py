@@ -35,6 +35,7 @@ from strongroom.operations import (
     erasing_step,
     itself,
     made_here,
+    partly,
     perform,
     step,
     traces,
@@ -123,6 +124,8 @@ async def delete(scope: Scope, session_id: str, commit_id: str | None, own: int 
     except CommitUnknown as problem:
         problem.commit_id = OURS + receipt.id if commit_id is None else commit_id
         raise
+    except StrongroomError as problem:
+        raise partly(problem) from None
     with suppress(StrongroomError):  # what others left is none of our caller's business
         async for page in scope.pages(Scan(scope.space, REST)):
             for one in page:

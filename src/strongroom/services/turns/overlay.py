@@ -75,6 +75,8 @@ class Pending(Struct):
 class Overlay:
     """An async store over another one."""
 
+    only_plans = True  # nothing that it is told to commit is done yet: see `operations.committed`
+
     def __init__(self, base: AsyncStore) -> None:
         self._base = base
         self.begin()
