@@ -22,7 +22,7 @@ from strongroom.errors import BudgetExceeded
 from strongroom.operations import Operation
 from strongroom.protocol import wire
 from strongroom.server import request, shutdown
-from strongroom.server.limits import Rates
+from strongroom.server.limits import HeldBytes, Rates
 from strongroom.server.responses import Refusal
 from strongroom.services.turns import parts
 from strongroom.store import Key, new_id
@@ -301,3 +301,43 @@ def test_a_server_holds_a_turn_to_the_same_bound_whatever_a_client_thinks(monkey
         answer = http.post("/store/perform", content=told, headers={"Content-Type": wire.MEDIA})
         assert (answer.status_code, answer.json()["details"]["limit"]) == (413, 4000)
         assert http.get("/threads").json()["threads"] == []
+
+
+@pytest.fixture
+def crowded() -> Iterator[tuple[Served, httpx.Client]]:
+    """A server that is busy with what others sent: there is room for a body of 70,000 bytes, but not for its answer."""
+    with served(max_bodies_bytes=LIMIT, max_body_bytes=LIMIT) as started, client(started.url) as http:
+        assert http.post("/sessions/s/messages", json=_said("before")).status_code == 200
+        started.app.state.held.take(LIMIT - 80_000)
+        yield started, http
+
+
+def _said(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def test_what_was_written_is_never_answered_as_refused(crowded: tuple[Served, httpx.Client]) -> None:
+    _, http = crowded
+    assert http.post("/sessions/s/messages", json=_said("x" * 70_000)).status_code == 200
+    assert [each["index"] for each in http.get("/sessions/s/messages?k=1").json()["messages"]] == [1]
+
+
+def test_a_long_answer_that_is_only_read_is_refused_where_there_is_no_room(
+    crowded: tuple[Served, httpx.Client],
+) -> None:
+    server, http = crowded
+    http.post("/sessions/s/messages", json=_said("x" * 70_000))
+    server.app.state.held.take(20_000, at_all_costs=True)
+    answer = http.get("/sessions/s/messages")
+    assert (answer.status_code, answer.json()["details"]) == (503, {"reason": "busy"})
+    assert http.get("/sessions").status_code == 200
+
+
+def test_what_is_held_at_all_costs_leaves_no_room_for_the_next() -> None:
+    room = HeldBytes(10)
+    room.take(12, at_all_costs=True)
+    with pytest.raises(Refusal):
+        room.take(1)
+    room.take(0)
+    room.give_back(12)
+    room.take(10)

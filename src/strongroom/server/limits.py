@@ -64,8 +64,9 @@ class HeldBytes:
     def __init__(self, most: int) -> None:
         self._left = most
 
-    def take(self, size: int) -> None:
-        if size > self._left:
+    def take(self, size: int, *, at_all_costs: bool = False) -> None:
+        """Count some more, or refuse. What is held at all costs leaves less than nothing for whoever comes next."""
+        if size > max(self._left, 0) and not at_all_costs:
             raise Refusal(
                 503,
                 "unavailable",

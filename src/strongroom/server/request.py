@@ -92,13 +92,13 @@ class Body:
             if not message.get("more_body", False):
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def hold(self, size: int) -> None:
+    def hold(self, size: int, *, at_all_costs: bool) -> None:
         """Count what is answered too, if it is much."""
         if size > LITTLE_BYTES:
-            self._hold(size)
+            self._hold(size, at_all_costs)
 
-    def _hold(self, size: int) -> None:
-        self._state.held.take(size)
+    def _hold(self, size: int, at_all_costs: bool = False) -> None:
+        self._state.held.take(size, at_all_costs=at_all_costs)
         self._held += size
 
     def release(self) -> None:

@@ -53,7 +53,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def reads(self) -> bool:
         """Whether nothing can change by it."""
-        return self.right in (None, "read") and not self.writes
+        return self.method == "GET" or (self.right in (None, "read") and not self.writes)
 
 
 class Endpoints(list[Endpoint]):
@@ -117,7 +117,8 @@ class EndpointApp:
                 raise named(problem, key) from None
             response = result if isinstance(result, Response) else reply(result)
             if isinstance(response, Whole):
-                body.hold(len(response.body))  # until it is sent, which is up to its reader
+                # Until it is sent, which is up to its reader. What was done is never answered as refused.
+                body.hold(len(response.body), at_all_costs=not endpoint.reads)
             await response(scope, receive, send)
         finally:
             body.release()
