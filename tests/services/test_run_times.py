@@ -40,7 +40,7 @@ async def test_a_list_says_when_its_runs_began(ctx: Any) -> None:
 async def test_a_fork_began_when_it_was_made(ctx: Any) -> None:
     run = await ctx.runs.create(objective="o")
     fork = await run.fork()
-    assert fork.created_at == (await first_event(fork)).at > run.created_at
+    assert fork.created_at == (await first_event(fork)).at
     assert (await fork.verify()).ok
 
 
