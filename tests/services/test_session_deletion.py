@@ -72,7 +72,7 @@ async def test_a_deletion_that_fails_half_way_says_that_part_of_it_is_done(monke
                 raise Unavailable("the disk is full; nothing changed", reason="disk_full")
             return super().commit(commit)
 
-    ctx = AsyncContext(Scope(Inline(Failing())))
+    ctx: Any = AsyncContext(Scope(Inline(Failing())))
     monkeypatch.setattr(session_writes, "DELETED_AT_ONCE", 3)
     session = await ctx.sessions.open("s", user_id="ana")
     await session.append([HELLO] * 10)
