@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import strongroom
 from strongroom.blocking import Context
-from strongroom.errors import InvalidInput, NotFound, Unavailable
+from strongroom.errors import Damaged, InvalidInput, NotFound, Unavailable
 from strongroom.files import add_line, read_lines
+from strongroom.services.runs import verifying
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PRIVATE, PUBLIC = KEY.private_bytes_raw(), KEY.public_key().public_bytes_raw()
@@ -156,6 +157,20 @@ async def test_every_milestone_can_be_anchored(ctx: Any, file: Path) -> None:
     await run.update(status="IDLE")  # and one by itself
     assert [json.loads(line)["length"] for line in read_lines(file)] == [2, 5]
     assert (await run.verify(anchors=file, public_key=PUBLIC)).ok
+
+
+def test_a_milestone_whose_head_is_damaged_says_that_it_was_made(
+    here: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_: Any) -> Any:
+        raise Damaged("event 1 is not what was written", reason="checksum")
+
+    here.runs.anchor_milestones(tmp_path / "anchors.jsonl")
+    run = paid(here, 1)
+    monkeypatch.setattr(verifying, "head", broken)
+    with pytest.raises(Damaged, match="the milestone was made; its anchor was not: event 1") as told:
+        run.milestone("m")
+    assert (told.value.reason, len(run.episodes())) == ("checksum", 1)
 
 
 def test_a_milestone_whose_anchor_cannot_be_written_says_so(here: Context, tmp_path: Path) -> None:

@@ -357,6 +357,14 @@ async def test_an_index_that_is_away_is_told_and_hears_of_it_later(ctx: Any) -> 
     assert await memories.search("likes tea", mode="vector", user_id="u1") == []
 
 
+async def test_whoever_erases_with_another_embedder_has_erased_and_is_told_of_the_index(store: Store) -> None:
+    await AsyncContext(Scope(Inline(store)), embedder=hashing(16)).memories.index()
+    ctx = AsyncContext(Scope(Inline(store)), embedder=hashing(32))
+    await ctx.memories.add("likes tea", user_id="u1")
+    for erased in (await ctx.erase(user_id="u1"), await ctx.memories.erase(user_id="u1")):
+        assert (erased.complete, "has not dropped them yet" in (erased.pending or "")) == (False, True)
+
+
 class Away(LocalVectors):
     """An index that can be out of reach."""
 

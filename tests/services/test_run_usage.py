@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 import strongroom
+from strongroom.backends.memory import MemoryStore
+from strongroom.bridge import Inline
 from strongroom.codec import pack
-from strongroom.errors import InvalidInput
-from strongroom.services.runs import usage
-from strongroom.store import Commit, Delete, Get, Key, Put, Tail
+from strongroom.context import AsyncContext
+from strongroom.errors import Damaged, InvalidInput
+from strongroom.scope import Scope
+from strongroom.services.runs import episodes, usage
+from strongroom.store import Answer, AnyQuestion, Commit, Delete, Get, Key, Put, Tail
 from strongroom.values import ModelUsage, Usage
 from tests.turning import raw, turned
 
@@ -158,3 +163,30 @@ def test_sums_that_were_kept_before_tools_were_told_apart_are_made_anew() -> Non
         old = pack({"upto": 2, "usage": {"tool_results": 1, "total": {"calls": 1, "latency_ms": 5}}})
         ctx.store.commit(Commit("c", (), (Put(Key("default", usage.KIND, "r"), old),)))
         assert run.usage().tools["rows"].calls == 1
+
+
+class Damaging(MemoryStore):
+    """Finds damage in the end of whatever is asked for by its end."""
+
+    def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        if any(isinstance(one, Tail) for one in questions):
+            raise Damaged("record 3 is not what was written", reason="checksum")
+        return super().read(questions)
+
+
+def test_an_event_is_recorded_though_the_sums_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "BLOCK", 4)
+    with strongroom.Context(AsyncContext(Scope(Inline(Damaging())))) as ctx:
+        run = ctx.runs.create(objective="o", run_id="r")
+        assert [run.record("MODEL_ACTION", ACTION).sequence_id for _ in range(8)] == [*range(2, 10)]
+        assert run.update(status="BUSY").status == "BUSY"
+
+
+def test_an_update_is_made_though_the_milestone_that_is_due_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any, **__: Any) -> bool:
+        raise Damaged("episode 1 is not what was written", reason="checksum")
+
+    monkeypatch.setattr(episodes, "make_if_due", broken)
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", config={"milestone_step_cap": 1})
+        assert run.update(status="BUSY").status == "BUSY"

@@ -29,7 +29,7 @@ import msgspec
 
 from strongroom.arguments import checked, require_positive
 from strongroom.embedders import Embedder
-from strongroom.errors import InvalidInput, Unavailable
+from strongroom.errors import InvalidInput, StrongroomError, Unavailable
 from strongroom.meant import Meant
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
@@ -249,6 +249,8 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
             await self._vectors.catch_up()
         except Unavailable as problem:
             return f"the index of vectors is away, and drops them when it is back: {problem}"
+        except StrongroomError as problem:  # what was asked for is done, whatever becomes of this
+            return f"the index of vectors has not dropped them yet: {problem}"
         return None
 
     async def sweep(self, *, commit_id: str | None = None) -> int:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.embedders import Embedder, Fingerprint, offload
-from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
+from strongroom.errors import InvalidInput, StrongroomError, Unavailable
 from strongroom.operations import Operation, Plan, made_here, nothing, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
@@ -123,9 +123,10 @@ class Vectors:
         answer = await perform(
             self._scope, Operation("memories.reembed", key, content, commit_id), attempt, replay, decide
         )
-        if made_here(self._scope) and await self._in_charge(fingerprint) == fingerprint:
-            with suppress(CommitUnknown):  # it is done; what an earlier embedder leaves behind, the next one drops
-                await self._drop_others(fingerprint)
+        if made_here(self._scope):
+            with suppress(StrongroomError):  # it is done; what an earlier embedder leaves behind, the next one drops
+                if await self._in_charge(fingerprint) == fingerprint:
+                    await self._drop_others(fingerprint)
         return answer
 
     async def health(self) -> SearchHealth:

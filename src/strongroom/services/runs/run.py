@@ -12,7 +12,7 @@ import msgspec
 from strongroom.arguments import checked
 from strongroom.codec import encode
 from strongroom.encryption import Secret
-from strongroom.errors import CommitUnknown, Conflict, InvalidInput, Unavailable
+from strongroom.errors import InvalidInput, StrongroomError
 from strongroom.meant import Meant
 from strongroom.operations import NOTHING, Operation, Prepared, made_here, perform
 from strongroom.services.runs import (
@@ -177,7 +177,7 @@ class AsyncRun(RunReader, Meant):
         if not made_here(self._ref.scope):
             return  # whoever made the update has looked
         # What was asked for is done, whatever becomes of this: a milestone that is due stays due.
-        with suppress(Conflict, Unavailable, CommitUnknown):
+        with suppress(StrongroomError):
             if await episodes.make_if_due(self._ref, actor=self._actor):
                 await self._sealed()
 
@@ -185,8 +185,9 @@ class AsyncRun(RunReader, Meant):
         if self._seal.path is not None:
             try:
                 await verifying.anchor(self._ref, self._seal.path, self._seal.signing_key)
-            except Unavailable as problem:
-                raise Unavailable(f"the milestone was made; its anchor was not: {problem}", reason="io") from None
+            except StrongroomError as problem:
+                problem.args = (f"the milestone was made; its anchor was not: {problem}",)
+                raise
 
     # ---- the ledger -------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from strongroom.codec import INT_MAX, pack
-from strongroom.errors import BudgetExceeded, CommitUnknown, Conflict, Unavailable
+from strongroom.errors import BudgetExceeded, StrongroomError
 from strongroom.operations import Plan, made_here, step
 from strongroom.services.runs import history
 from strongroom.services.runs.ledger import body_of
@@ -55,7 +55,10 @@ async def usage(ref: Ref) -> Usage:
 
 
 async def keep_up(ref: Ref, before: int, length: int) -> None:
-    """Bring the kept sums up to date, if the ledger has come to the end of a block. Others do so if this fails."""
+    """Bring the kept sums up to date, if the ledger has come to the end of a block.
+
+    What was asked for is done, whatever becomes of this: others do so if it fails.
+    """
     if before // BLOCK == length // BLOCK or not made_here(ref.scope):
         return
 
@@ -67,7 +70,7 @@ async def keep_up(ref: Ref, before: int, length: int) -> None:
         put = Put(usage_key(ref), pack(sums))
         return Plan((Expect(put.key, version),), (put,), lambda receipt: None, refusal=lambda conflict: conflict)
 
-    with suppress(Conflict, Unavailable, CommitUnknown):
+    with suppress(StrongroomError):
         await step(ref.scope, ref.key, attempt)
 
 
