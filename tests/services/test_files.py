@@ -286,8 +286,8 @@ async def test_what_was_moved_is_not_called_erased_at_its_old_path(ctx: Any) -> 
     await ctx.files.write(A, "secret one")
     await ctx.files.rename(A, B)
     await ctx.files.rename(B, C)
-    for path, where in ((A, B), (B, C)):
-        with pytest.raises(InvalidInput, match=f"moved to {where}.*nothing changed"):
+    for path in (A, B):
+        with pytest.raises(InvalidInput, match=f"moved to {C}.*nothing changed"):
             await ctx.files.erase(path)
     assert (await ctx.files.read(C)).text == "secret one"
     await ctx.files.erase(C)
@@ -296,6 +296,32 @@ async def test_what_was_moved_is_not_called_erased_at_its_old_path(ctx: Any) -> 
             with pytest.raises(NotFound):
                 await ctx.files.at(path, one.version)
     await ctx.files.erase(A)
+
+
+async def test_files_that_changed_places_are_each_erased_where_they_are(ctx: Any) -> None:
+    await ctx.files.write(A, "secret one")
+    await ctx.files.write(B, "secret two")
+    for path, to in ((A, C), (B, A), (C, B)):
+        await ctx.files.rename(path, to)
+    with pytest.raises(InvalidInput, match=f"moved to {B}"):
+        await ctx.files.erase(C)
+    assert (await ctx.files.erase(A)).elsewhere == (B,)
+    assert (await ctx.files.read(B)).text == "secret one"
+    assert (await ctx.files.erase(B)).elsewhere == ()
+    for path in (A, B, C):
+        for one in await ctx.files.history(path):
+            with pytest.raises(NotFound):
+                await ctx.files.at(path, one.version)
+
+
+async def test_erasing_a_file_leaves_the_history_of_another_that_took_a_part_of_its_way(ctx: Any) -> None:
+    await ctx.files.write(A, "first")
+    await ctx.files.rename(A, B)
+    await ctx.files.rename(B, C)
+    await ctx.files.write(A, "second")
+    await ctx.files.rename(A, B)
+    await ctx.files.erase(C)
+    assert (await ctx.files.at(A, 3)).text == (await ctx.files.read(B)).text == "second"
 
 
 async def test_what_was_moved_and_came_back_is_erased_on_its_whole_way(ctx: Any) -> None:

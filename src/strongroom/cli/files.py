@@ -115,7 +115,8 @@ def erase_file(path: str, yes: bool) -> None:
     with context() as ctx:
         confirm(f"Erase every version of {path!r} for good?", yes=yes)
         told = ctx.files.erase(path)
-    done(told, "erased: {}, {} versions", path, told.versions)
+    on = f"; files that were once there and moved on still stand: {', '.join(told.elsewhere)}" if told.elsewhere else ""
+    done(told, "erased: {}, {} versions{}", path, told.versions, on)
 
 
 @files.command("search")

@@ -1,8 +1,15 @@
-"""Erasing what a path ever said, in one commit that also says so."""
+"""Erasing what a path ever said, in one commit that also says so.
+
+A history is a row of lives: each begins when a file is written or comes from elsewhere, and ends when it is deleted,
+moves away or is erased. A file that moves leaves a life at each path it was at, the last of them where it is now or was
+last. So every file ends at one path, and is erased there with all of its lives, however often paths were swapped. Its
+older lives at other paths go with it; to be asked for one of those paths says nothing about the file that went on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,19 +23,24 @@ from strongroom.services.files.values import file_state
 from strongroom.store import Append, Delete, Entry, Erase, Expect, Get, Key, Range, Receipt, Record
 
 PAGE = 50
+MOST_TOLD = 50  # paths in an answer, which is kept with its receipt
 
 
 class Erased(Struct, frozen=True):
-    """What was erased. `pending` says why some of it may still lie in the store's files, out of anybody's reach."""
+    """What was erased. `pending` says why some of it may still lie in the store's files, out of anybody's reach.
+
+    `elsewhere` names the paths (at most 50) of files that were once here and moved on: they still say what they say.
+    """
 
     path: str
     versions: int
     complete: bool
     pending: str | None = None
+    elsewhere: tuple[str, ...] = ()
 
 
 async def erase(scope: Scope, path: str, commit_id: str | None) -> Erased:
-    """Erase a path's versions, and those of files that were moved to it from elsewhere."""
+    """Erase a path's versions, and what files said elsewhere before they came to it."""
     history = scope.key(HISTORY, path)
     keys = trees_at(scope, path)
 
@@ -38,72 +50,135 @@ async def erase(scope: Scope, path: str, commit_id: str | None) -> Erased:
         )
         if not end.length:
             raise NotFound(f"nothing was ever written at {path!r:.300}", kind=FILE, id=path)
-        stretches = [Erase(history, 0, end.length), *await _sources(scope, path, 0, end.length)]
-        await _require_all(scope, path, stretches)
+        ways = _Ways(scope)
+        elsewhere = await ways.ends(path)
+        if elsewhere and not await ways.ended_at(path):
+            raise _moved_on(path, elsewhere)
+        earlier = [Erase(scope.key(HISTORY, one.path), one.start, one.stop) for one in await ways.earlier(path)]
         trees = Trees(dict(zip(keys, counts, strict=True)))
         if document is not None:
             trees.change(path, -1, -file_state(document).bytes)
         said = Append(history, (Entry("erased", encode({}), 0, scope.clock()),))
         gone = [Delete(scope.key(FILE, path)), Delete(scope.key(TEXT, path))]
-        versions = sum(one.stop - one.start for one in stretches)
+        versions = end.length + sum(one.stop - one.start for one in earlier)
+        told = {"versions": versions, "elsewhere": elsewhere[:MOST_TOLD]}
         return Plan(
             [*trees.expects(), Expect(history, end.length)],
-            [said, *stretches, *gone, *trees.writes()],
-            lambda receipt: told(versions, receipt.pending),
-            encode(versions),
+            [said, Erase(history, 0, end.length), *earlier, *gone, *trees.writes()],
+            lambda receipt: _told(path, told, receipt.pending),
+            encode(told),
         )
-
-    def told(versions: int, pending: str | None) -> Erased:
-        return Erased(path, versions, pending is None, pending)
 
     async def replay(receipt: Receipt) -> Erased:
         assert receipt.answer is not None
-        return told(receipt.answer.load(), await still_pending(scope, history, receipt))
+        return _told(path, receipt.answer.load(), await still_pending(scope, history, receipt))
 
     operation = Operation("files.erase", scope.key(FILE, path), NOTHING, commit_id)
     return await perform(scope, operation, attempt, replay)
 
 
-async def _require_all(scope: Scope, path: str, stretches: Sequence[Erase]) -> None:
-    """Refuse to call erased what stands elsewhere, where it was moved to. To erase it there erases it here, too."""
-    left = {record.receiver async for record in _records(scope, scope.key(HISTORY, path), 0, None)} - {None}
-    for target in sorted(map(str, left)):
-        key = scope.key(HISTORY, target)
-        async for record in _records(scope, key, 0, None):
-            goes = any(one.key == key and one.start <= record.index < one.stop for one in stretches)
-            if record.sender == path and not goes:
-                raise InvalidInput(
-                    f"what {path} said was moved to {target}, and stands there or in its history: erase {target}, "
-                    "which erases it here, too; nothing changed",
-                    path="path",
-                )
+def _told(path: str, told: dict[str, Any], pending: str | None) -> Erased:
+    return Erased(path, told["versions"], pending is None, pending, tuple(told["elsewhere"]))
 
 
-async def _sources(scope: Scope, path: str, start: int, stop: int) -> list[Erase]:
-    """Return the stretches of other histories that hold what came to a path when it was moved there."""
-    found: list[Erase] = []
-    waiting, seen = [(path, start, stop)], set[tuple[str, int]]()
-    while waiting:
-        target, first, last = waiting.pop()
-        came = {record.sender async for record in _records(scope, scope.key(HISTORY, target), first, last)}
-        for source in sorted(came - {None}, key=str):
-            assert source is not None
-            begin = 0
-            async for record in _records(scope, scope.key(HISTORY, source), 0, None):
-                if record.type not in ("deleted", "moved_away", "erased"):
-                    continue
-                stretch = (source, begin)
-                if record.receiver == target and begin < record.index and stretch not in seen:
-                    seen.add(stretch)
-                    found.append(Erase(scope.key(HISTORY, source), begin, record.index))
-                    waiting.append((source, begin, record.index))
-                begin = record.index + 1
-    return found
+def _moved_on(path: str, elsewhere: Sequence[str]) -> InvalidInput:
+    """Return the refusal to call erased what stands elsewhere. To erase it there erases it here, too."""
+    where = " and ".join(elsewhere[:3]) + (" and elsewhere" if len(elsewhere) > 3 else "")
+    return InvalidInput(
+        f"what {path} said was moved to {where}, and stands there or in its history: erase {elsewhere[0]}, "
+        "which erases it here, too; nothing changed",
+        path="path",
+    )
 
 
-async def _records(scope: Scope, key: Key, start: int, stop: int | None) -> AsyncIterator[Record]:
+# ---- the ways of files ----------------------------------------------------------------------------------------------
+
+
+class _Move(Struct, frozen=True):
+    """Where a file came from or went to, and when: both histories tell the same time of it."""
+
+    other: str
+    at: int
+
+
+class _Life(Struct, frozen=True):
+    """What a file said at a path between coming and going: records start <= index < stop."""
+
+    path: str
+    start: int
+    stop: int
+    came: _Move | None
+    went: _Move | None
+    stands: bool
+
+
+class _Ways:
+    """The lives of files at every path that is asked for, each history read once."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._known: dict[str, list[_Life]] = {}
+        self._came: dict[tuple[str, _Move | None], list[_Life]] = {}
+        self._went: dict[tuple[str, _Move | None], list[_Life]] = {}
+
+    async def ended_at(self, path: str) -> bool:
+        """Tell whether something stands at a path that has not moved on: a file, or what one said before it went."""
+        return any(life.stands and life.went is None for life in await self._lives(path))
+
+    async def ends(self, path: str) -> list[str]:
+        """Return the other paths where files stand now, or stood last, that were once at a path."""
+        lives = await self._walk(path, forth=True)
+        return sorted({life.path for life in lives if life.stands and life.went is None and life.path != path})
+
+    async def earlier(self, path: str) -> list[_Life]:
+        """Return the lives elsewhere of all files that ever came to a path."""
+        return [life for life in await self._walk(path, forth=False) if life.path != path]
+
+    async def _walk(self, path: str, *, forth: bool) -> list[_Life]:
+        """Return the lives at a path, and those that moves lead to from there."""
+        found = dict.fromkeys(await self._lives(path))
+        waiting = list(found)
+        while waiting:
+            life = waiting.pop()
+            move = life.went if forth else life.came
+            if move is None:
+                continue
+            await self._lives(move.other)
+            met = (self._came if forth else self._went).get((move.other, _Move(life.path, move.at)), [])
+            new = [one for one in met if one not in found]
+            found |= dict.fromkeys(new)
+            waiting += new
+        return list(found)
+
+    async def _lives(self, path: str) -> list[_Life]:
+        if path not in self._known:
+            self._known[path] = [life async for life in _lives(self._scope, path)]
+            for life in self._known[path]:
+                self._came.setdefault((path, life.came), []).append(life)
+                self._went.setdefault((path, life.went), []).append(life)
+        return self._known[path]
+
+
+async def _lives(scope: Scope, path: str) -> AsyncIterator[_Life]:
+    start, stop, came, stands = 0, 0, None, False
+    async for record in _records(scope, scope.key(HISTORY, path)):
+        if record.type in ("deleted", "moved_away", "erased"):
+            went = None if record.receiver is None else _Move(record.receiver, record.at)
+            if start < record.index:
+                yield _Life(path, start, record.index, came, went, stands)
+            start, came, stands = record.index + 1, None, False
+        else:
+            came = came if record.sender is None else _Move(record.sender, record.at)
+            stands = stands or record.body is not None
+        stop = record.index + 1
+    if start < stop:
+        yield _Life(path, start, stop, came, None, stands)
+
+
+async def _records(scope: Scope, key: Key) -> AsyncIterator[Record]:
+    start = 0
     while True:
-        part = await scope.some(Range(key, start, stop, PAGE))
+        part = await scope.some(Range(key, start, None, PAGE))
         for record in part.records:
             yield record
         if not part.records:

@@ -208,7 +208,7 @@ class AsyncFiles(Meant):
     async def erase(self, path: str, *, commit_id: str | None = None) -> Erased:
         """Remove all that a path ever said, for good: the file, its history, and what it said where it was moved from.
 
-        How many versions there were, and when, stays.
+        How many versions there were, and when, stays. A file that was here and moved on is erased where it is now.
         """
         return await erase(self.scope, file_path(path), commit_id)
 
