@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from typing import Any
 
 from strongroom.dispatch import Dispatcher
@@ -27,6 +29,12 @@ def repeating(messages: list[dict[str, str]]) -> Any:
     """Find every message worth knowing."""
     shown = json.loads(messages[-1]["content"])["messages"]
     return {"memories": [{"content": one["text"], "sources": [one["n"]]} for one in shown]}
+
+
+def stopping(messages: list[dict[str, str]]) -> Any:
+    """Find nothing worth knowing, and have the process told to stop."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    return quiet(messages)
 
 
 def unmoved(messages: list[dict[str, str]]) -> Any:

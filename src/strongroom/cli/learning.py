@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import click
@@ -19,12 +19,13 @@ from msgspec import Struct
 
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, as_json_line, complain, say, wants_json
-from strongroom.cli.root import Command, cli, context
-from strongroom.errors import BudgetExceeded, NotFound, Unavailable
+from strongroom.cli.root import Command, cli, context, suggest
+from strongroom.errors import REFUSING, InvalidInput, NotFound, StrongroomError, Unavailable
 from strongroom.models import Model, named
 from strongroom.services.memories.consolidation import MOST_MEMORIES
 from strongroom.services.memories.policy import CONSOLIDATOR, LEARNER
 from strongroom.services.memories.values import Consolidated, Learnt
+from strongroom.services.sessions.values import SessionInfo
 
 PAGE = 200
 
@@ -36,6 +37,7 @@ class Round(Struct):
     messages: int = 0
     proposals: int = 0
     unowned: int = 0
+    missing: list[str] = []
     failed: list[str] = []
 
     def add(self, learnt: Learnt) -> None:
@@ -83,10 +85,16 @@ def learn(
     module:function. What it suggests waits for a review.
     """
     options = _options(model, everybody, whose)
-    seen: dict[str, str] = {}
     with context() as ctx, _until_told() as stopped:
+        sweep = Sweep(ctx, session_ids, options, stopped)
         while True:
-            made = _round(ctx, session_ids, options, seen)
+            made = Round(missing=[], failed=[])
+            try:
+                sweep.learn(made)
+            except Unavailable as problem:
+                if not follow or problem.reason in REFUSING:
+                    raise
+                sweep.complain("", str(problem))  # it may come back
             if not follow or stopped.is_set():
                 break
             if made.messages:
@@ -96,8 +104,8 @@ def learn(
     if follow:
         return
     _tell(made)
-    if made.failed:
-        raise click.exceptions.Exit(3)
+    if code := 3 if made.failed else 1 if made.missing else 130 if stopped.is_set() else 0:
+        raise click.exceptions.Exit(code)
 
 
 @click.command("consolidate", cls=Command)
@@ -138,42 +146,69 @@ def _options(model: str, everybody: bool, whose: dict[str, str | None]) -> dict[
     return {**whose, "model": asked, **({"scope": "global"} if everybody else {})}
 
 
-def _round(ctx: Context, ids: Sequence[str], options: dict[str, Any], seen: dict[str, str]) -> Round:
-    """Learn from every session that changed since it was seen."""
-    made = Round(failed=[])
-    for id, revision, owned in _sessions(ctx, ids):
-        if seen.get(id) == revision:
-            continue
-        if not owned and not any(options.get(name) for name in ("user_id", "project_id", "scope")):
+class Sweep(Struct):
+    """Going through sessions, again and again: which revision of each was learnt from, and what was said about it."""
+
+    ctx: Context
+    ids: Sequence[str]
+    options: dict[str, Any]
+    stopped: Told
+    seen: dict[str, str] = {}
+    said: dict[str, str] = {}
+
+    def learn(self, made: Round) -> None:
+        """Learn from every session that changed since it was seen. What one of them is refused for, others are not."""
+        for id, listed in _sessions(self.ctx, self.ids):
+            if self.stopped.is_set():
+                return
+            try:
+                self._learn_from(listed or self.ctx.sessions.get(id).info(), made)
+            except InvalidInput:
+                raise  # what was asked for, whichever session it is
+            except NotFound as problem:
+                if listed is None:  # else deleted meanwhile
+                    made.missing.append(id)
+                    self.complain(id, str(suggest(self.ctx, problem)))
+            except StrongroomError as problem:
+                made.failed.append(id)
+                self.complain(id, f"session {id}: {problem}")
+            else:
+                self.said.pop(id, None)
+        self.said.pop("", None)
+
+    def _learn_from(self, info: SessionInfo, made: Round) -> None:
+        if self.seen.get(info.id) == info.revision:
+            return
+        if info.user_id is None and not any(self.options.get(name) for name in ("user_id", "project_id", "scope")):
             made.unowned += 1
-            seen[id] = revision
-            continue
+            self.seen[info.id] = info.revision
+            return
         made.sessions += 1
-        try:
-            while True:
-                learnt = ctx.memories.learn(id, **options)
-                made.add(learnt)
-                if not learnt.left:
-                    break
-            seen[id] = revision
-        except NotFound:
-            continue  # deleted meanwhile
-        except (Unavailable, BudgetExceeded) as problem:
-            made.failed.append(id)
-            complain(f"session {id}: {problem}")
-    return made
+        while not self.stopped.is_set():
+            learnt = self.ctx.memories.learn(info.id, **self.options)
+            made.add(learnt)
+            if not learnt.left:
+                self.seen[info.id] = info.revision
+                return
+
+    def complain(self, about: str, problem: str) -> None:
+        """Say what is wrong, once for as long as it is the same."""
+        if self.said.get(about) != problem:
+            self.said[about] = problem
+            complain(problem)
 
 
-def _sessions(ctx: Context, ids: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-    if ids:
-        for info in [ctx.sessions.get(id).info() for id in ids]:
-            yield info.id, info.revision, info.user_id is not None
-        return
+def _sessions(ctx: Context, ids: Sequence[str]) -> Iterator[tuple[str, SessionInfo | None]]:
+    """Give the sessions that were named, or all, with what a list tells of each that can be read."""
+    for id in ids:
+        yield id, None
     after: str | None = None
-    while True:
+    while not ids:
         page = ctx.sessions.list(after=after, limit=PAGE)
         for info in page:
-            yield info.id, info.revision, info.user_id is not None
+            yield info.id, info
+        for id in page.damaged:
+            yield id, None
         if (after := page.next) is None:
             return
 
@@ -188,15 +223,35 @@ def _tell(made: Round, *, line: bool = False) -> None:
             made.unowned)  # fmt: skip
 
 
+class Told:
+    """Whether somebody said to stop. A queue, since a signal comes at any point: whoever waits for a `threading.Event`
+    holds its lock for a moment, and a handler that sets it just then waits for ever."""
+
+    def __init__(self) -> None:
+        self._words: SimpleQueue[str] = SimpleQueue()
+
+    def tell(self) -> None:
+        self._words.put("stop")
+
+    def is_set(self) -> bool:
+        return not self._words.empty()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait to be told, for so long at most; return whether it was said."""
+        with suppress(Empty):
+            self._words.put(self._words.get(timeout=seconds))
+        return self.is_set()
+
+
 @contextmanager
-def _until_told() -> Iterator[threading.Event]:
-    """Have SIGTERM end the work after the session at hand, instead of the process."""
-    stopped = threading.Event()
+def _until_told() -> Iterator[Told]:
+    """Have SIGTERM end the work after the answer at hand, instead of the process."""
+    told = Told()
     before = None
     with suppress(ValueError):  # not in the main thread: the caller's business
-        before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+        before = signal.signal(signal.SIGTERM, lambda *_: told.tell())
     try:
-        yield stopped
+        yield told
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
