@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -192,6 +193,23 @@ def test_tab_completes(words: str, expected: str, here: Path) -> None:
     out, err = process(env=asked).communicate(timeout=180)
     assert out.split() == ([f"plain,{expected}"] if expected else [])
     assert err == ""
+
+
+@pytest.mark.parametrize(("shell", "word"), [("bash", "3"), ("zsh", "3"), ("fish", "")])
+def test_tab_offers_no_name_that_a_shell_would_read_as_more_than_a_name(shell: str, word: str, here: Path) -> None:
+    odd = ["$(touch${IFS}owned)", "`touch owned`", "a;b", "a b", "a|b", "a&b", "a>b", "a'b", 'a"b', "a\\b", "a*"]
+    with strongroom.open(here / "agent.db") as ctx:
+        for name in (*odd, "--all", "-f", "~root", "=ls", "#1", "!1", "a{b,c}", "é.ü:1@x/y+z-1"):
+            ctx.sessions.open(name)
+    asked = {
+        "_STRONGROOM_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "strongroom sessions window ",
+        "COMP_CWORD": word,
+    }
+    out, err = process(env=asked).communicate(timeout=180)
+    names = {"bash": r"plain,(.*)", "zsh": r"plain\n(.*)\n_", "fish": r"plain,(.*)"}[shell]
+    offered = [name.replace("\\:", ":") for name in re.findall(names, out)]
+    assert (sorted(offered), err) == (["support", "é.ü:1@x/y+z-1"], "")
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -6,6 +6,7 @@ These options may stand anywhere: `strongroom --json runs list` and `strongroom 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -323,13 +324,18 @@ _NONE = {  # of what is not listed once it has ended
 }
 
 
+# Shells put what they are offered into the line as it is, and a stranger may have chosen it: `a$(reboot)` would be run.
+# To quote it would take other signs in each shell, so only what needs none is offered.
+_PLAIN = re.compile(r"[\w.:@/+][\w.:@/+-]*")
+
+
 def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a function that completes names of this kind in the user's shell."""
+    """Return a function that completes plain names of this kind in the user's shell."""
 
     def complete(given: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
         try:
             with given, context() as ctx:
-                return [name for name in _IDS[kind](ctx) if name.startswith(begun)]
+                return [name for name in _IDS[kind](ctx) if name.startswith(begun) and _PLAIN.fullmatch(name)]
         except Exception:  # a shell waiting for a completion has no use for an error
             return []
 
