@@ -394,3 +394,8 @@ async def judged(rerank: Reranker, query: str, texts: Sequence[str]) -> list[flo
     if len(scores) != len(texts) or not all(map(math.isfinite, scores)):
         return "not reranked: a reranker returns one finite number for each text"
     return scores
+
+
+def joined(degraded: str | None, more: str) -> str:
+    """Say one more thing that a search lacks."""
+    return more if degraded is None else f"{degraded}; {more}"

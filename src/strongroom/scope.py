@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar, cast, overload
 
 import msgspec
@@ -51,6 +53,18 @@ class Scope(Struct, frozen=True):
             return await asyncio.to_thread(function)
         return function()
 
+    @property
+    def room(self) -> int:
+        """How many bytes an answer may be made of; a store on a server says so, any other leaves it to memory."""
+        return cast("int", getattr(self.store, "most_bytes", sys.maxsize))
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Read within a block what does not come into the answer: on a server, each read is bounded, their sum is not.
+
+        Whoever holds much of it has to see to that: `room`.
+        """
+        return cast("AbstractContextManager[None]", getattr(self.store, "aside", nullcontext)())
+
     async def get(self, question: Question[A]) -> A:
         """Ask one question."""
         [answer] = await self.store.read([cast("AnyQuestion", question)])
@@ -76,15 +90,48 @@ class Scope(Struct, frozen=True):
         answers = await self.get_all(cast("Sequence[Question[object]]", [*some, *others]))
         return cast("list[A]", answers[: len(some)]), cast("list[B]", answers[len(some) :])
 
-    async def some(self, question: Range) -> Slice:
-        """Read the first records of a range: all of them, or fewer where a store bounds what one read may hold."""
+    @overload
+    async def some(self, question: Range) -> Slice: ...
+    @overload
+    async def some(self, question: Scan) -> Page: ...
+    async def some(self, question: Range | Scan) -> Slice | Page:
+        """Read the first things of a range or a scan: all of them, or fewer where a store bounds what one read may
+        hold."""
         while True:
             try:
-                return await self.get(question)
+                [answer] = await self.store.read([question])
+                return cast("Slice | Page", answer)
             except BudgetExceeded:
                 if question.limit is None or question.limit <= 1:
                     raise
                 question = replace(question, limit=max(1, question.limit // 4))
+
+    async def parts(
+        self, things: Sequence[A], most: int, ask: Callable[[Sequence[A]], Awaitable[B]]
+    ) -> AsyncIterator[B]:
+        """Ask about things, so many at a time, or fewer where a store bounds what one read may hold."""
+        start = 0
+        while start < len(things):
+            part = things[start : start + most]
+            try:
+                answer = await ask(part)
+            except BudgetExceeded:
+                if len(part) <= 1:
+                    raise
+                most = max(1, len(part) // 4)
+                continue
+            yield answer
+            start += len(part)
+
+    async def first_pages(self, scans: Sequence[Scan]) -> AsyncIterator[Page]:
+        """Give a page of each scan, as many of them in one read as a store answers; a shorter one if it is too much."""
+
+        async def ask(part: Sequence[Scan]) -> list[Page]:
+            return await self.get_all(part) if len(part) > 1 else [await self.some(part[0])]
+
+        async for pages in self.parts(scans, len(scans), ask):
+            for page in pages:
+                yield page
 
     async def listed(self, scan: Scan, load: Callable[[Document], T]) -> tuple[list[T], str | None, tuple[str, ...]]:
         """Return what a page of documents says, where the next one begins, and the ids of those that cannot be read.

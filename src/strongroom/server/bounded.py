@@ -1,14 +1,16 @@
 """The store as the services of a server see it: no read holds more than a bound, whoever asks for it.
 
-What is asked for comes whole or not at all. Lists ask again for fewer (`fewer`), walks go on in smaller steps
-(`Scope.some`), and what is left is refused: nothing is built that was too large to begin with.
+What is asked for comes whole or not at all. A list is bounded in all that is read for it: it asks again for fewer
+(`fewer`). What is only looked at on the way, candidates of a search and the upkeep of an index, is bounded read by read
+(`aside`), and whoever looks keeps to `most_bytes`. Walks go on in smaller steps (`Scope.some`, `Scope.parts`), and what
+is left is refused: nothing is built that was too large to begin with.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -56,7 +58,7 @@ class BoundedStore:
 
     def __init__(self, store: AsyncStore, most_bytes: int) -> None:
         self._store: Any = store
-        self._most = most_bytes
+        self.most_bytes = most_bytes
         self.on_commit: Callable[[Commit, Receipt], None] = _nobody
         if can_search(store):
             self.search = self._search
@@ -70,7 +72,7 @@ class BoundedStore:
         if not questions:
             return []
         left = _left.get()
-        most = left[0] if left is not None else LARGEST_READ if _is_single(questions) else self._most
+        most = left[0] if left is not None else LARGEST_READ if _is_single(questions) else self.most_bytes
         part: Part = await self._store.read_within(questions, most)
         if part.cut or len(part.answers) < len(questions):
             raise too_much(most)
@@ -93,9 +95,14 @@ class BoundedStore:
     async def _search(self, find: Find) -> Found:
         """Return the best matches, as many as there is room for; for a list, half of it, as more is read for each."""
         left = _left.get()
-        most = self._most if left is None else left[0] // 2
+        most = self.most_bytes if left is None else left[0] // 2
         found: Found = await self._store.search(replace(find, max_bytes=min(most, find.max_bytes or most)))
         return found
+
+    @staticmethod
+    def aside() -> AbstractContextManager[None]:
+        """Leave what is read within a block out of the sum that a list is bounded by."""
+        return _at_most(None)
 
     async def close(self) -> None:
         await self._store.close()
@@ -115,9 +122,9 @@ async def fewer(limit: int, most_bytes: int, ask: Callable[[int], Awaitable[T]])
 
 
 @contextmanager
-def _at_most(most_bytes: int) -> Iterator[None]:
-    """Bound all that is read within a block together."""
-    token = _left.set([most_bytes])
+def _at_most(most_bytes: int | None) -> Iterator[None]:
+    """Bound all that is read within a block together; None: each read for itself."""
+    token = _left.set(None if most_bytes is None else [most_bytes])
     try:
         yield
     finally:

@@ -74,7 +74,7 @@ from strongroom.store.questions import (
     cursor,
 )
 from strongroom.store.retention import OUR_SECONDS, REPEATS, Repeats, in_words, kept_seconds
-from strongroom.store.search import MOST_WORDS, Find, Found, Match, Searchable, room_for
+from strongroom.store.search import MOST_WORDS, Find, Found, Match, Searchable, matches_within
 from strongroom.store.verbs import AsyncStore, Durability, Store, Watchable, ask, ask_all
 
 __all__ = [
@@ -137,11 +137,11 @@ __all__ = [
     "ended",
     "in_words",
     "kept_seconds",
+    "matches_within",
     "new_id",
     "repeat_of",
     "require_name",
     "require_text",
-    "room_for",
     "settled_by",
     "used_otherwise",
     "within",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -19,8 +19,8 @@ class Find(Struct, frozen=True):
     """Ask where any of `words` stand: in one stream (`id`), in all streams of a kind, or in the documents of a kind.
 
     `words` come from `strongroom.stemming.words`, at most `MOST_WORDS` of them. `tags` narrows to documents that carry
-    all of them. At most `limit` places are returned, the most promising ones (`strongroom.retrieval.choose`), and with
-    `max_bytes` only as many of them as hold about so much together, but always the first.
+    all of them. At most `limit` places are returned, the most promising ones (`strongroom.retrieval.choose`) behind the
+    first `skip`, and with `max_bytes` only as many of them as hold about so much together, but always the first.
     """
 
     space: str
@@ -30,10 +30,11 @@ class Find(Struct, frozen=True):
     tags: dict[str, str] = {}
     limit: int = 500
     max_bytes: int | None = None
+    skip: int = 0
 
     def __post_init__(self) -> None:
         Key(self.space, self.kind, self.id or "-")
-        require_natural(limit=self.limit)
+        require_natural(limit=self.limit, skip=self.skip)
         if len(self.words) > MOST_WORDS:
             raise InvalidInput(f"a search is for at most {MOST_WORDS} different words, not {len(self.words)}")
         require_natural(or_none=True, max_bytes=self.max_bytes)
@@ -49,26 +50,29 @@ class Match(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """How many places there are, in how many each word stands (both counted up to retrieval.MOST_PLACES), and which."""
+    """How many places there are, in how many each word stands (both counted up to retrieval.MOST_PLACES), and which.
+
+    `cut`: `max_bytes` left no room for some, which `skip` may ask for.
+    """
 
     total: int
     counts: dict[str, int]
     matches: tuple[Match, ...]
+    cut: bool = False
 
 
-def room_for(find: Find) -> Callable[[Match], bool]:
-    """Return what tells, match by match, whether there is still room for it."""
+def matches_within(find: Find, matches: Iterable[Match]) -> tuple[tuple[Match, ...], bool]:
+    """Return the first matches, as many as there is room for, and whether there was none for the others."""
     if find.max_bytes is None:
-        return lambda _: True
-    budget = Budget(find.max_bytes)
-
-    def takes(match: Match) -> bool:
-        if match.record is not None:
-            return budget.takes(match.record.body, match.record.text)
-        assert match.document is not None
-        return budget.takes(match.document.value, match.document.text)
-
-    return takes
+        return tuple(matches), False
+    budget, taken = Budget(find.max_bytes), list[Match]()
+    for match in matches:
+        held = match.record or match.document
+        assert held is not None
+        if not budget.takes(held.body if isinstance(held, Record) else held.value, held.text):
+            return tuple(taken), True
+        taken.append(match)
+    return tuple(taken), False
 
 
 @runtime_checkable

@@ -71,8 +71,8 @@ from strongroom.store import (
     claims_of,
     cursor,
     kept_seconds,
+    matches_within,
     repeat_of,
-    room_for,
     settled_by,
     within,
     wrong_shape,
@@ -155,9 +155,9 @@ class MemoryStore:
                 for word in set(words(text)) & wanted.keys():
                     places[word].append(match)
         newest = {word: [_Spot(match) for match in reversed(found)][:MOST_PLACES] for word, found in places.items()}
-        chosen = [spot.match for spot in choose(min(total, MOST_PLACES), newest, find.limit)]
-        matches = tuple(takewhile(room_for(find), chosen))
-        return Found(min(total, MOST_PLACES), {word: len(found) for word, found in newest.items()}, matches)
+        chosen = choose(min(total, MOST_PLACES), newest, find.skip + find.limit)[find.skip :]
+        matches, cut = matches_within(find, (spot.match for spot in chosen))
+        return Found(min(total, MOST_PLACES), {word: len(found) for word, found in newest.items()}, matches, cut)
 
     def _texts(self, find: Find) -> Iterator[tuple[Match, str]]:
         for key, thing in self._things.items():

@@ -123,7 +123,8 @@ class Core:
         total, counts, places = search.chosen(find, rows)
         if not places:
             return Found(total, counts, ())
-        return search.found(find, total, counts, await self._ask(search.PLACES, search.lookup(find, places)))
+        rows = await self._ask(search.PLACES, search.lookup(find, places))
+        return search.found(find, total, counts, places, rows)
 
     async def unload(self, after: str | None, limit: int) -> ExportPage:
         return export.page(await self.rows(after, limit), limit)

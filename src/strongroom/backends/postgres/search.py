@@ -34,7 +34,7 @@ def chosen(find: Find, rows: list[Row]) -> tuple[int, dict[str, int], list[RowPo
         else:
             places[names[word - 1]].append((ref, index))
     counts = {word: len(found) for word, found in places.items()}
-    return total, counts, choose(total, places, min(find.limit, MAX))
+    return total, counts, choose(total, places, find.skip + find.limit)[find.skip :]
 
 
 def lookup(find: Find, places: list[RowPosition]) -> tuple[Any, ...]:
@@ -44,8 +44,10 @@ def lookup(find: Find, places: list[RowPosition]) -> tuple[Any, ...]:
     return (find.space, find.kind, bigints(refs), bigints(indexes), most)
 
 
-def found(find: Find, total: int, counts: dict[str, int], rows: list[Row]) -> Found:
-    return Found(total, counts, tuple(match for row in rows if (match := _match(find, row)) is not None))
+def found(find: Find, total: int, counts: dict[str, int], places: list[RowPosition], rows: list[Row]) -> Found:
+    """Return what stands at those places. Where some are missing there was no room for them, or they are gone since."""
+    matches = tuple(match for row in rows if (match := _match(find, row)) is not None)
+    return Found(total, counts, matches, find.max_bytes is not None and len(rows) < len(places))
 
 
 def _match(find: Find, row: Row) -> Match | None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 from hashlib import blake2b
-from itertools import takewhile
 from typing import Any
 
 import apsw
@@ -39,7 +38,7 @@ from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.errors import Damaged
 from strongroom.retrieval import MOST_PLACES, choose
 from strongroom.stemming import words
-from strongroom.store import Document, Find, Found, Key, Match, room_for
+from strongroom.store import Document, Find, Found, Key, Match, matches_within
 
 STEP = 2_000  # how many records one catching-up transaction indexes, so that writers wait for moments only
 SHORT_STEP = 500  # the same for one that somebody's commit has to wait for
@@ -203,11 +202,11 @@ def search(con: apsw.Connection, find: Find) -> Found:
     else:
         held = {place: words(_text(con, place)) for place in _positions(con, scope, low, high)}
         places = {word: [place for place in held if word in held[place]] for word in dict.fromkeys(find.words)}
-    chosen = choose(total, places, find.limit)
+    chosen = choose(total, places, find.skip + find.limit)[find.skip :]
     heads = cache(lambda ref: con.execute(_NAME, (ref,)).fetchone())  # many places are of one stream
     matches = (match for place in chosen if (match := _match(con, heads, find, place)) is not None)
-    shown = tuple(takewhile(room_for(find), matches))
-    return Found(total, {word: len(found) for word, found in places.items()}, shown)
+    shown, cut = matches_within(find, matches)
+    return Found(total, {word: len(found) for word, found in places.items()}, shown, cut)
 
 
 def narrowing(find: Find) -> str:

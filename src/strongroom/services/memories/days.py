@@ -14,22 +14,26 @@ from strongroom.scope import Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.values import Memory
-from strongroom.store import Scan
+from strongroom.store import Budget, Scan
 
 MOST = 128  # of each owner
 _DAYS = 4  # that very day and those soon after
 
 
-async def of_that_day(scope: Scope, asked: Day, carried: Sequence[dict[str, str]]) -> list[Memory]:
-    """Return the first memories of the day or the month asked for, up to a fixed number for each of the tags."""
+async def of_that_day(scope: Scope, asked: Day, carried: Sequence[dict[str, str]], room: Budget) -> list[Memory]:
+    """Return the first memories of the day or the month asked for, up to a fixed number for each of the tags, as far as
+    there is room for them."""
     if not asked.year:
         asked = _with_year(asked, await _newest(scope, carried))
     times = _tags(asked)
     scans = [
         Scan(scope.space, keys.MEMORY, {**tags, **time}, limit=MOST // len(times)) for tags in carried for time in times
     ]
-    pages = await scope.get_all(scans) if scans else []
-    memories = [load(document, Memory) for page in pages for document in page.documents]
+    memories: list[Memory] = []
+    async for page in scope.first_pages(scans):
+        memories += [load(document, Memory) for document in page.documents if room.takes(document.value, None)]
+        if room.full:
+            break
     return [memory for memory in memories if nearness(day_of(memory), asked) >= SOON]
 
 
@@ -40,7 +44,7 @@ def day_of(memory: Memory) -> Day:
 
 async def _newest(scope: Scope, carried: Sequence[dict[str, str]]) -> list[datetime]:
     scans = [Scan(scope.space, keys.MEMORY, {**tags, "status": "active"}, limit=1, reverse=True) for tags in carried]
-    return [load(document, Memory).told_at for page in await scope.get_all(scans) for document in page.documents]
+    return [load(document, Memory).told_at async for page in scope.first_pages(scans) for document in page.documents]
 
 
 def _with_year(asked: Day, known: Iterable[datetime]) -> Day:

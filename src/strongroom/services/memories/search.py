@@ -18,18 +18,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
-from strongroom.bridge import can_search
-from strongroom.errors import InvalidInput, Unavailable
+from strongroom.errors import BudgetExceeded, InvalidInput, Unavailable
 from strongroom.folding import folded
 from strongroom.queries import Asked
-from strongroom.retrieval import RERANKED, Reranker, judged
+from strongroom.retrieval import RERANKED, Reranker, joined, judged
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, ranking, screening
+from strongroom.services.memories.candidates import POOL, ByMeaning, ByWords, Candidates, finds
 from strongroom.services.memories.conditions import Test, condition
-from strongroom.services.memories.days import of_that_day
 from strongroom.services.memories.decisions import expired
 from strongroom.services.memories.keys import load
-from strongroom.services.memories.ranking import LONGEST_ROW, SourceRow, row_of
 from strongroom.services.memories.requests import replaced
 from strongroom.services.memories.values import (
     Batch,
@@ -46,22 +44,18 @@ from strongroom.services.memories.values import (
 )
 from strongroom.services.memories.vectors import Vectors
 from strongroom.stemming import words
-from strongroom.store import MOST_WORDS, Document, Find, Found, Get, Key, Match, Scan, require_name
+from strongroom.store import MOST_WORDS, Document, Found, Get, Scan, require_name
 from strongroom.values import moment
 
 # A half-life in days, and the instant from which age is counted; None for now.
 Recent = tuple[float, datetime | None]
 
-POOL = 128
-MOST_CANDIDATES = 10_000
 NEAR = 0.6
 OPEN = 1_000
 # What a model is asked about: two memories of which one has so much of the other, or whose vectors are so close.
 ALIKE, CLOSE = 0.4, 0.8
 # As if there were so many more memories: among a few, what all of them say is not yet said all the time.
 SMOOTHED = 100
-
-PAGE = 500
 
 
 class Filters(TypedDict, total=False):
@@ -184,6 +178,7 @@ class Search:
     def __init__(self, scope: Scope, vectors: Vectors) -> None:
         self._scope = scope
         self._vectors = vectors
+        self._candidates = Candidates(scope, vectors)
 
     async def search(
         self, query: str, k: int, mode: Mode, lens: Lens, rerank: Reranker | None, recent: Recent | None
@@ -193,22 +188,8 @@ class Search:
         if mode == "vector" and self._vectors.embedder is None:
             raise InvalidInput("a vector search needs an embedder: memories.using(embedder=...)")
         asked = Asked.of(screening.plain(query))
-        degraded = None
-        near: dict[str, tuple[Memory, float]] = {}
-        total, counts, found = await self._by_words(asked, k, lens) if mode != "vector" else (0, {}, {})
-        if mode != "lexical" and self._vectors.embedder is not None:
-            try:
-                near = await self._by_meaning(ranking.about(asked, query, found), k, lens)
-            except Unavailable as problem:
-                if mode == "vector":
-                    raise
-                degraded = f"no vectors, words alone decided: {problem}"
-        size = sum(len(memory.content) for memory in found.values())
-        that_day = await self._of_that_day(asked, lens) if mode != "vector" else []
-        rows = await self._scope.compute(size, lambda: ranking.rows(asked, total, counts, found, near, that_day))
-        beside = await self._beside(rows, lens)
-        found |= {memory.id: memory for memory in that_day}
-        hits = await self._scope.compute(size, lambda: ranking.ranked(asked, total, counts, found, near, beside))
+        with self._scope.aside():
+            hits, degraded = await self._ranked(query, asked, k, mode, lens)
         if recent is not None:
             days, now = recent[0], recent[1] or moment(self._scope.clock())
             hits = [_fresher(hit, days, now) for hit in hits]
@@ -217,7 +198,7 @@ class Search:
             first = hits[: max(RERANKED, 2 * k)]
             scores = await judged(rerank, query, [hit.memory.content for hit in first])
             if isinstance(scores, str):
-                degraded = scores if degraded is None else f"{degraded}; {scores}"
+                degraded = joined(degraded, scores)
             else:
                 hits = [
                     replace(hit, score=score, why=f"reranked ({score:.3f}); {hit.why}")
@@ -226,70 +207,32 @@ class Search:
                 hits.sort(key=lambda hit: -hit.score)
         return Results(await self._true(hits, k, lens), degraded=degraded)
 
+    async def _ranked(self, query: str, asked: Asked, k: int, mode: Mode, lens: Lens) -> tuple[list[Hit], str | None]:
+        """Return all candidates, the best first, and what was not looked at."""
+        words = await self._candidates.by_words(asked, k, lens) if mode != "vector" else ByWords()
+        found, total, counts = words.memories, words.total, words.counts
+        degraded, meaning = None, ByMeaning()
+        if mode != "lexical" and self._vectors.embedder is not None:
+            try:
+                meaning = await self._candidates.by_meaning(ranking.about(asked, query, found), k, lens)
+            except (Unavailable, BudgetExceeded) as problem:
+                if mode == "vector":
+                    raise
+                degraded = f"no vectors, words alone decided: {problem}"
+        near = meaning.memories
+        if words.lacking or meaning.lacking:
+            degraded = joined(degraded, "many large memories fit; there was room for the most promising alone")
+        size = sum(len(memory.content) for memory in found.values())
+        that_day = await self._candidates.of_that_day(asked, lens) if mode != "vector" else []
+        rows = await self._scope.compute(size, lambda: ranking.rows(asked, total, counts, found, near, that_day))
+        beside = await self._candidates.beside(rows, lens)
+        known = found | {memory.id: memory for memory in that_day}
+        hits = await self._scope.compute(size, lambda: ranking.ranked(asked, total, counts, known, near, beside))
+        return hits, degraded
+
     async def review(self, batch: Batch) -> Batch:
         """Return the batch with, for each proposal, what it resembles and what it would replace."""
         return replace(batch, proposals=tuple([await self._review(proposal) for proposal in batch.proposals]))
-
-    # ---- candidates -------------------------------------------------------------------------------------------------
-
-    async def _by_words(self, asked: Asked, k: int, lens: Lens) -> tuple[int, dict[str, int], dict[str, Memory]]:
-        """Return how many memories there are, in how many each word stands, and the candidates."""
-        wanted = asked.words[:MOST_WORDS]
-        if not wanted:
-            return 0, {}, {}
-        now = moment(self._scope.clock())
-        limit = max(POOL, 4 * k)
-        while True:
-            found = [await _find(self._scope, wanted, lens.carried(owner), limit) for owner in lens.owners()]
-            seen = [load(cast("Document", match.document), Memory) for part in found for match in part.matches]
-            memories = {memory.id: memory for memory in seen if lens.shows(memory, now)}
-            full = any(len(part.matches) >= limit for part in found)
-            if len(memories) >= 2 * k or not full or limit >= MOST_CANDIDATES:
-                break
-            limit *= 4
-        counts = {word: sum(part.counts.get(word, 0) for part in found) for word in wanted}
-        return sum(part.total for part in found), counts, memories
-
-    async def _by_meaning(self, query: str, k: int, lens: Lens) -> dict[str, tuple[Memory, float]]:
-        await self._vectors.catch_up()
-        vector = await self._vectors.embed_query(query)
-        now = moment(self._scope.clock())
-        limit = max(POOL, 4 * k)
-        while True:
-            near = await self._vectors.nearest(vector, limit, [owner for owner in lens.owners() if owner is not None])
-            memories = await self._memories([id for id, _ in near])
-            kept = {
-                id: (memories[id], score)
-                for id, score in near
-                if score > 0 and id in memories and lens.shows(memories[id], now)
-            }
-            if len(kept) >= 2 * k or len(near) < limit or limit >= MOST_CANDIDATES:
-                return kept
-            limit *= 4
-
-    async def _of_that_day(self, asked: Asked, lens: Lens) -> list[Memory]:
-        if asked.day is None:
-            return []
-        now = moment(self._scope.clock())
-        found = await of_that_day(self._scope, asked.day, [lens.carried(owner) for owner in lens.owners()])
-        return [memory for memory in found if lens.shows(memory, now)]
-
-    async def _beside(self, rows: Sequence[SourceRow], lens: Lens) -> list[list[Memory]]:
-        """Read what the same owners know from the same sources, in the order in which it became known."""
-        now = moment(self._scope.clock())
-        scans = [
-            Scan(self._scope.space, keys.MEMORY, {"status": "active", "owner": owner, source: "1"}, limit=LONGEST_ROW)
-            for owner, source in rows
-        ]
-        found = []
-        for row, page in zip(rows, await self._scope.get_all(scans) if scans else [], strict=True):
-            memories = [load(document, Memory) for document in page.documents]
-            found.append([memory for memory in memories if row_of(memory) == row and lens.shows(memory, now)])
-        return found
-
-    async def _memories(self, ids: Sequence[str]) -> dict[str, Memory]:
-        documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
-        return {document.key.id: load(document, Memory) for document in documents if document is not None}
 
     # ---- the last look ----------------------------------------------------------------------------------------------
 
@@ -345,6 +288,10 @@ class Search:
         condemned = await self._derived(sources, memories) if sources else set()
         return [memory for memory in memories if memory.status != "revoked" and memory.id not in condemned]
 
+    async def _memories(self, ids: Sequence[str]) -> dict[str, Memory]:
+        documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
+        return {document.key.id: load(document, Memory) for document in documents if document is not None}
+
     async def _under_way(self, revocations: Scan) -> set[str]:
         """Return the sources whose revocation is still under way."""
         sources: set[str] = set()
@@ -364,26 +311,20 @@ class Search:
         said = tuple(dict.fromkeys(words(text)))[:MOST_WORDS]
         close: dict[str, tuple[float, Memory]] = {}
         if said:
-            found = await _find(self._scope, said, {"owner": owner}, POOL)
-            for match in found.matches:
-                other = load(cast("Document", match.document), Memory)
-                close[other.id] = _likeness(said, words(screening.plain(other.content)), found), other
+            async for found in finds(self._scope, said, {"owner": owner}, POOL):
+                for match in found.matches:
+                    other = load(cast("Document", match.document), Memory)
+                    close[other.id] = _likeness(said, words(screening.plain(other.content)), found), other
         degraded = None
         if self._vectors.embedder is not None:
             try:
-                near = await self._near(text, owner)
-            except Unavailable as problem:
+                near = await self._candidates.near(text, owner)
+            except (Unavailable, BudgetExceeded) as problem:
                 near, degraded = {}, f"no vectors, words alone decided: {problem}"
             for id, (other, cosine) in near.items():
                 close[id] = max(close.get(id, (0.0, other))[0], cosine if cosine >= CLOSE else 0.0), other
         ranked = sorted(close.values(), key=lambda pair: (-round(pair[0], 9), pair[1].id))
         return [other for likeness, other in ranked if likeness >= ALIKE and other.id != memory.id], degraded
-
-    async def _near(self, text: str, owner: str) -> dict[str, tuple[Memory, float]]:
-        await self._vectors.catch_up()
-        near = await self._vectors.nearest(await self._vectors.embed_query(text), POOL, [owner])
-        memories = await self._memories([id for id, _ in near])
-        return {id: (memories[id], cosine) for id, cosine in near if id in memories}
 
     # ---- for the reviewer -------------------------------------------------------------------------------------------
 
@@ -397,8 +338,9 @@ class Search:
             twin = held.documents[0].key.id if held.documents else None
             lens = Lens(scope=request.scope, user_id=request.user_id, project_id=request.project_id)
             said = set(words(screening.plain(request.content)))
-            _, _, candidates = await self._by_words(Asked.of(screening.plain(request.content)), 8, lens)
-            for memory in candidates.values():
+            with self._scope.aside():
+                candidates = await self._candidates.by_words(Asked.of(screening.plain(request.content)), 8, lens)
+            for memory in candidates.memories.values():
                 other = set(words(screening.plain(memory.content)))
                 alike = len(said & other) / len(said | other)
                 same_owner = (memory.user_id, memory.project_id) == (request.user_id, request.project_id)
@@ -437,28 +379,6 @@ def _start(after: str | None, owners: int) -> tuple[int, str | None]:
     if not dot or not place.isdecimal() or len(place) > 1 or int(place) >= owners:
         raise InvalidInput(f"a cursor must be one that an earlier page of the same list returned, not {after!r:.40}")
     return int(place), start or None
-
-
-async def _find(scope: Scope, wanted: Sequence[str], carried: dict[str, str], limit: int) -> Found:
-    """Return the most promising active memories that carry the tags and hold any of the words."""
-    if can_search(scope.store):
-        asked = Find(scope.space, keys.MEMORY, tuple(wanted), tags=carried, limit=limit)
-        found: Found = await scope.store.search(asked)  # type: ignore[attr-defined]
-        return found
-    places: dict[str, list[Key]] = {word: [] for word in wanted}
-    documents: dict[Key, Document] = {}
-    total = 0
-    tags = {**carried, "status": "active"}
-    async for part in scope.pages(Scan(scope.space, keys.MEMORY, tags, limit=PAGE, reverse=True)):
-        total += len(part)
-        for document in part:
-            for word in places.keys() & words(screening.plain(load(document, Memory).content)):
-                places[word].append(document.key)
-                documents[document.key] = document
-    newest = {word: held[: retrieval.MOST_PLACES] for word, held in places.items()}
-    total = min(total, retrieval.MOST_PLACES)
-    matches = tuple(Match(key, document=documents[key]) for key in retrieval.choose(total, newest, limit))
-    return Found(total, {word: len(held) for word, held in newest.items()}, matches)
 
 
 def _likeness(said: Sequence[str], other: Sequence[str], found: Found) -> float:

@@ -8,8 +8,9 @@ following the log, so any index can be lost and made again.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +23,7 @@ from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.values import Memory, SearchHealth
-from strongroom.store import Delete, Document, Expect, Get, Key, Put, Range, Receipt, Scan, Write
+from strongroom.store import Delete, Document, Expect, Get, Key, Put, Range, Receipt, Record, Scan, Write
 from strongroom.vectors import Row, Vector, VectorIndex
 from strongroom.vectors.watched import WatchedVectors
 
@@ -54,20 +55,13 @@ class Vectors:
         space = self._scope.space
         started = position = await offload.call(self.threads, self._found().open, space, fingerprint)
         while True:
-            log = await self._scope.get(Range(keys.log_key(space), position, limit=CHUNK))
+            log = await self._scope.some(Range(keys.log_key(space), position, limit=CHUNK))
             if not log.records:
                 return position - started
-            added: dict[str, None] = {}
-            removed: dict[str, None] = {}
-            for record in log.records:
-                assert record.body is not None
-                body = record.body.load()
-                removed |= dict.fromkeys(body["removed"])
-                added |= dict.fromkeys(body["added"])
-            rows = await self._rows([id for id in added if id not in removed], fingerprint)
-            stop = log.records[-1].index + 1
-            await offload.call(self.threads, self._found().apply, space, position, stop, rows, list(removed))
-            position = stop
+            for stop, added, removed in _steps(log.records):
+                rows = await self._rows([id for id in added if id not in removed], fingerprint)
+                await offload.call(self.threads, self._found().apply, space, position, stop, rows, list(removed))
+                position = stop
 
     async def embed_query(self, query: str) -> Vector:
         matrix = await self._required().embed([query], threads=self.threads, purpose="query")
@@ -88,11 +82,15 @@ class Vectors:
         async def embedded() -> int:
             nonlocal made
             texts = await self._active_texts()
-            for start in range(0, len(texts), CHUNK):
-                part = dict([*texts.items()][start : start + CHUNK])
-                made += await self._store_missing(part, embedder, fingerprint)
+            done = 0
+
+            async def some(part: Sequence[tuple[str, str]]) -> tuple[int, int]:
+                return await self._store_missing(dict(part), embedder, fingerprint), len(part)
+
+            async for new, count in self._scope.parts([*texts.items()], CHUNK, some):
+                made, done = made + new, done + count
                 if progress is not None:
-                    progress(start + len(part), len(texts))
+                    progress(done, len(texts))
             return made
 
         answer = await self.switch(fingerprint, embedded, commit_id)
@@ -196,12 +194,10 @@ class Vectors:
 
     async def _rows(self, ids: Sequence[str], fingerprint: Fingerprint) -> list[Row]:
         """Return the rows of those ids that are active, embedding what is not stored yet."""
-        rows: list[Row] = []
-        for start in range(0, len(ids), CHUNK):
-            rows += await self._some_rows(ids[start : start + CHUNK], fingerprint)
-        return rows
+        asked = partial(self._some_rows, fingerprint)
+        return [row async for part in self._scope.parts(ids, CHUNK, asked) for row in part]
 
-    async def _some_rows(self, ids: Sequence[str], fingerprint: Fingerprint) -> list[Row]:
+    async def _some_rows(self, fingerprint: Fingerprint, ids: Sequence[str]) -> list[Row]:
         while True:
             documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
             active = _active(document for document in documents if document is not None)
@@ -289,6 +285,23 @@ class Vectors:
 
             if old:
                 await step(self._scope, old[0].key, attempt)
+
+
+def _steps(records: Sequence[Record]) -> Iterator[tuple[int, dict[str, None], dict[str, None]]]:
+    """Cut a stretch of the log into steps of few memories each, so that what was done is done if a later one fails.
+
+    A step is where it ends, what was added and what was removed.
+    """
+    added: dict[str, None] = {}
+    removed: dict[str, None] = {}
+    for record in records:
+        assert record.body is not None
+        body = record.body.load()
+        removed |= dict.fromkeys(body["removed"])
+        added |= dict.fromkeys(body["added"])
+        if len(added) >= CHUNK or record is records[-1]:
+            yield record.index + 1, added, removed
+            added, removed = {}, {}
 
 
 def _active(documents: Iterable[Document]) -> list[tuple[Memory, str]]:

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
-from strongroom.errors import InvalidInput, Unavailable
+from strongroom.errors import BudgetExceeded, InvalidInput, Unavailable
 from strongroom.queries import Asked
-from strongroom.retrieval import AROUND, NEIGHBOURS, RANKED, RERANKED, Position, Reranker, Text
+from strongroom.retrieval import AROUND, NEIGHBOURS, RANKED, RERANKED, Position, Reranker, Text, joined
 from strongroom.scope import Scope
 from strongroom.services.sessions.days import day_of, of_that_day
 from strongroom.services.sessions.records import opened
@@ -33,6 +33,7 @@ Mode = Literal["hybrid", "lexical", "vector"]
 POOL = 500
 MOST_CANDIDATES = 8_000
 PAGE = 100
+VIEWS = 500
 BESIDE = len(NEIGHBOURS)
 
 
@@ -59,17 +60,22 @@ class Finder(Struct, frozen=True):
         degraded = None
         if mode != "vector":
             found = await self._by_words(asked, k, session_id, views, records)
+            if found.cut and len(records) < 2 * k:
+                degraded = "many large messages hold these words; there was room for the most promising alone"
         texts = await self._texts(records, asked)
         if mode != "lexical" and self.meaning is not None:
             try:
                 about = retrieval.without_names(asked, texts.values())
-                vector, left = await self._by_meaning(self.meaning, about, k, session_id, views)
+                with self.scope.aside():
+                    vector, left = await self._by_meaning(self.meaning, about, k, session_id, views)
                 if left:
-                    degraded = f"{left} messages have no vector yet; each search makes some, wait() all"
-            except Unavailable as problem:
+                    degraded = joined(
+                        degraded, f"{left} messages have no vector yet; each search makes some, wait() all"
+                    )
+            except (Unavailable, BudgetExceeded) as problem:
                 if mode == "vector":
                     raise
-                degraded = f"no vectors, words alone decided: {problem}"
+                degraded = joined(degraded, f"no vectors, words alone decided: {problem}")
         size = _size(records)
         first = await self.scope.compute(
             size, lambda: retrieval.promising(asked, texts, found.total, found.counts, max(RANKED, 2 * k))
@@ -93,7 +99,7 @@ class Finder(Struct, frozen=True):
             reranked = best[: max(RERANKED, k)]
             judged = await retrieval.judged(rerank, query, [texts[place].text for place in reranked])
             if isinstance(judged, str):
-                degraded = judged
+                degraded = joined(degraded, judged)
             else:
                 scores = dict(zip(reranked, judged, strict=True))
                 best = sorted(reranked, key=lambda place: -scores[place])
@@ -183,13 +189,19 @@ class Finder(Struct, frozen=True):
         return [document.key.id async for page in self.scope.pages(scan) for document in page]
 
     async def _views(self, names: Sequence[str]) -> dict[str, View]:
-        pairs = [both(self.scope, name) for name in names]
-        documents, ends = await self.scope.read_all([get for get, _ in pairs], [end for _, end in pairs])
-        return {
-            name: view_of(self.scope, name, document, end, self.choose)
-            for name, document, end in zip(names, documents, ends, strict=True)
-            if document is not None
-        }
+        async def ask(names: Sequence[str]) -> dict[str, View]:
+            pairs = [both(self.scope, name) for name in names]
+            documents, ends = await self.scope.read_all([get for get, _ in pairs], [end for _, end in pairs])
+            return {
+                name: view_of(self.scope, name, document, end, self.choose)
+                for name, document, end in zip(names, documents, ends, strict=True)
+                if document is not None
+            }
+
+        views: dict[str, View] = {}
+        async for some in self.scope.parts(names, VIEWS, ask):
+            views |= some
+        return views
 
 
 def _size(records: Mapping[Position, Record]) -> int:

@@ -53,7 +53,7 @@ class Meaning(Struct, frozen=True):
             left = max(view.length - max(done, view.first), 0)
             if not left or (most is not None and seen >= most):
                 return Progress(made, seen, left)
-            part = await view.scope.get(Range(view.stream, done, view.length, BLOCK))
+            part = await view.scope.some(Range(view.stream, done, view.length, BLOCK))
             if not part.records:
                 return Progress(made, seen, 0)  # the session is gone
             try:
@@ -75,7 +75,7 @@ class Meaning(Struct, frozen=True):
         best: list[tuple[float, int]] = []
         start = 0
         while True:
-            part = await view.scope.get(Range(view.side(VECTOR), start, None, BLOCK))
+            part = await view.scope.some(Range(view.side(VECTOR), start, None, BLOCK))
             if not part.records:
                 return {index: score for score, index in best if score > 0}
             start = part.records[-1].index + 1

@@ -157,7 +157,23 @@ class Bounds(Suite):
         find = Find(self.space, "thing", ("appl",))
         whole = self.store.search(find).matches
         for max_bytes, count in ((0, 1), (2 * LARGE + 300, 2), (PLENTY, 4)):
-            assert self.store.search(replace(find, max_bytes=max_bytes)).matches == whole[:count]
+            found = self.store.search(replace(find, max_bytes=max_bytes))
+            assert (found.matches, found.cut) == (whole[:count], count < 4)
+
+    def test_a_search_goes_on_where_it_ended(self) -> None:
+        """What had no room is found behind what was passed over, as if it had been asked for at once."""
+        if not isinstance(self.store, Searchable):
+            raise SkipTest("this store cannot search")
+        for number in range(4):
+            self.do(Put(self.key(f"d{number}"), encode(f"{number}" * LARGE), {}, f"apple {number}"))
+        find = Find(self.space, "thing", ("appl",), max_bytes=2 * LARGE + 300)
+        whole = self.store.search(replace(find, max_bytes=None))
+        assert not whole.cut
+        rest = self.store.search(replace(find, skip=2))
+        assert (rest.matches, rest.cut) == (whole.matches[2:], False)
+        assert (rest.total, rest.counts) == (whole.total, whole.counts)
+        assert self.store.search(replace(find, skip=1, limit=2)).matches == whole.matches[1:3]
+        assert self.store.search(replace(find, skip=4)).matches == ()
 
 
 def _things(answers: Sequence[Answer]) -> list[Any]:
