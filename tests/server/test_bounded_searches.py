@@ -132,7 +132,7 @@ async def test_candidates_that_leave_no_room_for_others_are_told() -> None:
     ctx = bounded()
     await learn(ctx, *(f"rocket {number} {PADDING}" for number in range(200)))
     found = await ctx.memories.search("rocket", 30)
-    assert 0 < len(found) <= 30 and "room for the most promising" in found.degraded
+    assert 0 < len(found) <= 30 and "room for the most promising" in str(found.degraded)
 
 
 async def test_no_owner_takes_the_room_of_another() -> None:

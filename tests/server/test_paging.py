@@ -15,6 +15,7 @@ from strongroom.backends.memory import MemoryStore
 from strongroom.codec import encode
 from strongroom.protocol import paging, wire
 from strongroom.protocol.paging import Reading
+from strongroom.server.routes.store import MOST_PARTS
 from strongroom.store import (
     AnyQuestion,
     Append,
@@ -135,3 +136,34 @@ def test_a_long_stream_is_read_whole_through_a_server(tmp_path: Path, monkeypatc
         assert isinstance(found, Slice)
         assert [record.index for record in found.records] == list(range(1000))
         assert max(sizes) == paging.MOST
+
+
+def requests(store: MemoryStore, questions: Sequence[AnyQuestion]) -> tuple[list[list[AnyQuestion]], list[Any]]:
+    """Read as a client does; return what each request asks, and the answers."""
+    reading, sent = Reading(questions), list[list[AnyQuestion]]()
+    while asked := reading.next():
+        sent.append(asked)
+        reading.answered(asked, answered(store, asked, 256, 10_000_000))
+    return sent, reading.answers()
+
+
+def test_very_many_questions_are_asked_a_thousand_at_a_time() -> None:
+    store = filled()
+    questions: list[AnyQuestion] = [Get(Key("s", "document", f"d{number % LENGTH}")) for number in range(2500)]
+    sent, answers = requests(store, questions)
+    assert [len(asked) for asked in sent] == [1000, 1000, 500] and answers == store.read(questions)
+
+
+def test_long_questions_are_asked_as_many_at_a_time_as_a_server_takes() -> None:
+    store = filled()
+    questions: list[AnyQuestion] = [Get(Key("s", "document", "é" * 250 + str(number))) for number in range(2500)]
+    sent, answers = requests(store, questions)
+    assert max(len(wire.dump_questions(asked)) for asked in sent) <= paging.MOST_BYTES and answers == [None] * 2500
+
+
+def test_more_questions_than_a_server_takes_are_answered_through_one() -> None:
+    with served() as server, strongroom.connect(server.url) as ctx:
+        key = Key(ctx.space, "note", "n")
+        ctx.store.commit(Commit(new_id(), (), (Put(key, encode("x")),)))
+        found = ctx.store.read([Get(key)] * (MOST_PARTS + 1))
+        assert len(found) == MOST_PARTS + 1 and None not in found

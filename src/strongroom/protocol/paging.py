@@ -6,7 +6,8 @@ record never changes its place, so the parts fit together. What is appended mean
 what is truncated meanwhile is gone from the answer too.
 
 An answer is bounded in bytes as well, over all its questions: a server answers the first ones, as many as fit, and the
-others are asked again. What comes in one answer is of one snapshot.
+others are asked again. A request is bounded, too: of very many questions the first ones are asked first. What comes in
+one answer is of one snapshot.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from strongroom.protocol.wire import load_answers
+from strongroom.protocol.wire import dump_questions, load_answers
 from strongroom.store import Answer, AnyQuestion, Page, Part, Range, Record, Scan, Slice, Tail
 
 GROWING = (Range, Tail, Scan)
 MOST = 256  # records or documents in all answers to one request together; a record can be large
+MOST_QUESTIONS = 1000  # in one request
+MOST_BYTES = 512 * 1024  # of questions in one request; a server takes twice that
 
 
 def capped(questions: Sequence[AnyQuestion], most: int = MOST) -> list[AnyQuestion]:
@@ -45,23 +48,22 @@ class Reading:
     """The life of one `read` on the client's side: says what to ask next, until every answer is whole."""
 
     def __init__(self, questions: Sequence[AnyQuestion]) -> None:
-        self._next = list(questions)
-        self._open: list[Whole] = []
-        self._answers: list[Whole] = []
+        self._answers = [Whole(question) for question in questions]
+        self._open = self._answers
 
     def next(self) -> list[AnyQuestion]:
-        """Return the questions of the next request; none at the end."""
-        return self._next
+        """Return the questions of the next request, as many as one may hold; none at the end."""
+        asked = [whole.rest() for whole in self._open[:MOST_QUESTIONS]]
+        while len(asked) > 1 and len(dump_questions(asked)) > MOST_BYTES:
+            asked = asked[: len(asked) // 2]
+        return asked
 
     def answered(self, asked: Sequence[AnyQuestion], raw: bytes) -> None:
         """Take the answer to a request."""
         answers, cut = load_answers(raw, asked)
-        if not self._answers:
-            self._open = self._answers = [Whole(question) for question in asked]
         for whole, answer in zip(self._open, answers, strict=False):
             whole.add(answer)
         self._open = [*(self._open[place] for place in cut), *self._open[len(answers) :]]
-        self._next = [whole.rest() for whole in self._open]
 
     def answers(self) -> list[Answer]:
         return [whole.joined() for whole in self._answers]

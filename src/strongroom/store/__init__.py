@@ -7,8 +7,9 @@ A store holds two shapes of thing, each under a `Key` of (space, kind, id):
 * a **document**: one JSON value with a version that counts its writes from 1;
 * a **stream**: a gapless, append-only list of records, indexed from 0. Its version is its length.
 
-`read` answers any number of questions from one snapshot in one round trip. `commit` applies any number of writes
-if every expectation holds, all or nothing, and answers only when the store's `durability` is met.
+`read` answers any number of questions from one snapshot in one round trip; over HTTP a thousand at most, as far as the
+answers fit into one, and what is more in another, of its own snapshot (`protocol.paging`). `commit` applies any number
+of writes if every expectation holds, all or nothing, and answers only when the store's `durability` is met.
 
 Rules
 -----

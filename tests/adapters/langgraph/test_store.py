@@ -169,6 +169,26 @@ def test_an_item_that_is_updated_between_words_and_the_newest_is_found_once_as_i
     assert found == [("drink", "no more"), ("food", "likes bread")]
 
 
+def test_as_many_namespaces_are_looked_at_as_are_listed() -> None:
+    counting = Counting()
+    items = stored.Items(Scope(Inline(counting)), ["$"], set(), {}, None)
+    run(items.batch([PutOp(("users", f"u{number:03}"), "k", {"n": 1}) for number in range(500)]))
+    counting.given = 0
+    [found] = run(items.batch([ListNamespacesOp(limit=2, offset=1)]))
+    assert found == [("users", "u001"), ("users", "u002")]
+    assert counting.given == 500 + stored.PAGE  # all of their names, and an item of each that was looked at
+
+
+def test_namespaces_are_listed_in_order_across_pages(store: StrongroomStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "PAGE", 2)
+    for name in (("b", "1"), ("a", "3"), ("a", "1"), ("c",), ("a", "2")):
+        store.put(name, "k", {"n": 1})
+    store.delete(("a", "2"), "k")
+    assert store.list_namespaces(max_depth=1, limit=2) == [("a",), ("b",)]
+    assert store.list_namespaces(offset=1, limit=2) == [("a", "3"), ("b", "1")]
+    assert store.list_namespaces() == [("a", "1"), ("a", "3"), ("b", "1"), ("c",)]
+
+
 def test_reads_of_a_batch_see_the_state_before_its_writes(both: Both) -> None:
     assert both.batch([PutOp(("n",), "k", {"n": 1}), GetOp(("n",), "k")]) == [None, None]
     both.batch([PutOp(("n",), "k", {"n": 2}), PutOp(("n",), "k", {"n": 3})])

@@ -194,16 +194,23 @@ class Items(Struct, frozen=True):
         return [(one, None) for one in (now | rest).values()]
 
     async def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
-        scan = Scan(self.scope.space, NAMESPACE, limit=PAGE)
         names: list[Namespace] = []
-        async for page in self.scope.pages(scan):
+        async for page in self.scope.pages(Scan(self.scope.space, NAMESPACE, limit=PAGE)):
             names += [tuple(one.value.load()) for one in page]
-        names = [name for name in names if all(fits_name(name, one) for one in op.match_conditions or ())]
-        # A namespace is there as long as an item is in it.
+        names = sorted(name for name in names if all(fits_name(name, one) for one in op.match_conditions or ()))
+        # A namespace is there as long as an item is in it. They are looked at in the order in which they are listed,
+        # until there are enough.
+        wanted, alive = op.offset + op.limit, dict[Namespace, None]()
+        async for some in self.scope.parts(names, PAGE, self._alive):
+            alive |= dict.fromkeys(name[: op.max_depth] for name in some)
+            if len(alive) >= wanted:
+                break
+        return [*alive][op.offset : wanted]
+
+    async def _alive(self, names: Sequence[Namespace]) -> list[Namespace]:
+        """Return those namespaces that hold an item."""
         scans = [Scan(self.scope.space, ITEM, {"in": digest(*name)}, limit=1) for name in names]
-        pages = await self.scope.get_all(scans)
-        alive = {name[: op.max_depth] for name, page in zip(names, pages, strict=True) if page.documents}
-        return sorted(alive)[op.offset : op.offset + op.limit]
+        return [name for name, page in zip(names, await self.scope.get_all(scans), strict=True) if page.documents]
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
