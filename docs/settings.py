@@ -44,8 +44,8 @@ OPENING = {
 CONNECTING = {
     "url": "where `strongroom serve` listens: `http://...` or `https://...`",
     "key": "who you are and which space you see: from `strongroom keys create`, or a token of your identity provider",
-    "retry_seconds": "how long to keep trying when the server cannot be reached or is busy; 15 unless you say, but five "
-    "only until a server has answered once",
+    "retry_seconds": "how long to keep trying when the server cannot be reached or is busy; 15 unless you say, but "
+    "five only until a server has answered once",
 }
 VARIABLES = {
     "STRONGROOM_URL": "where the data is: a path, `postgresql://`, `redis://`, or the address of a server",

@@ -77,13 +77,7 @@ class Scope(Struct, frozen=True):
     async def get_each(self, questions: Sequence[Question[A]]) -> list[A]:
         """Ask any number of questions of one kind, however large the answers are together; each may be of another
         snapshot."""
-        answers = list[A]()
-
-        async def ask(some: Sequence[Question[A]]) -> None:
-            answers.extend(await self.get_all(some))
-
-        await fitting(questions, ask)
-        return answers
+        return [answer async for answers in self.parts(questions, AT_ONCE, self.get_all) for answer in answers]
 
     async def read_all(self, some: Sequence[Question[A]], others: Sequence[Question[B]]) -> tuple[list[A], list[B]]:
         """Ask any number of questions of two kinds, of one snapshot."""
@@ -218,19 +212,3 @@ class Scope(Struct, frozen=True):
     async def read(self, *questions: Question[object]) -> tuple[object, ...]:
         """Ask a few questions of one snapshot, in one round trip."""
         return tuple(await self.store.read(cast("Sequence[AnyQuestion]", questions)))
-
-
-async def fitting(things: Sequence[T], take: Callable[[Sequence[T]], Awaitable[object]]) -> None:
-    """Take any number of things, some after the other: as many at once as fit where a store bounds what one read may
-    hold."""
-    start, count = 0, AT_ONCE
-    while start < len(things):
-        some = things[start : start + count]
-        try:
-            await take(some)
-        except BudgetExceeded:
-            if len(some) == 1:
-                raise
-            count = len(some) // 2
-        else:
-            start += count

@@ -25,7 +25,7 @@ from strongroom.codec import Json, encode, pack
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.folding import folded
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
-from strongroom.scope import Scope, fitting
+from strongroom.scope import AT_ONCE, Scope
 from strongroom.services.memories import keys
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.requests import replaced
@@ -174,7 +174,8 @@ class Erasure:
             named |= left
             batches += await self._batches(wanted, chosen.keys(), derived, by, unread)
             rest.reverse()  # what was derived before what it was derived from, by which it is found
-            await fitting(rest, partial(self._memories, by))
+            async for _ in self._scope.parts(rest, AT_ONCE, partial(self._memories, by)):
+                pass
         await self._revocations([target for target in targets if target.source_ref is not None])
         return Cleared(tuple(chosen), tuple(id for id in named if id not in chosen), batches, tuple(unread.values()))
 
@@ -299,7 +300,8 @@ class Erasure:
 
             await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
 
-        await fitting(targets, forget)
+        async for _ in self._scope.parts(targets, AT_ONCE, forget):
+            pass
 
 
 _NAMELESS = {"source_ref": GONE, "by": GONE, "reason": GONE}
