@@ -16,6 +16,7 @@ from strongroom.embedders import Embedder
 from strongroom.scope import Scope
 from strongroom.server.bounded import BoundedStore, fewer
 from strongroom.services.memories import vectors
+from strongroom.services.sessions import vectors as session_vectors
 from tests.hashed import hashed, hashing
 from tests.server.conftest import client
 from tests.server.serving import Served, served
@@ -147,6 +148,34 @@ async def test_what_waits_is_reviewed_among_many_large_memories() -> None:
     await learn(ctx, *(f"rocket {number} {PADDING}" for number in range(200)))
     await ctx.memories.propose([mcr("rocket")], proposer="somebody")
     assert len(await fewer(50, MOST, lambda limit: ctx.memories.pending(limit=limit))) == 1
+
+
+async def test_a_long_session_is_searched_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = bounded(embedder=hashing())
+    session = await ctx.sessions.open("s")
+    for number in range(100):
+        await session.append([{"role": "user", "content": f"rocket {number} {PADDING}"}])
+    monkeypatch.setattr(session_vectors, "BLOCK", 40)  # large messages in a block, and many blocks
+    found = await fewer(4, MOST, lambda k: ctx.sessions.search("rocket", k=k, mode="vector"))
+    assert len(found) == 4 and found.degraded is None
+
+
+async def test_messages_that_leave_no_room_for_others_are_told() -> None:
+    ctx = bounded()
+    session = await ctx.sessions.open("s")
+    for number in range(100):
+        await session.append([{"role": "user", "content": f"rocket {number} {PADDING}"}])
+    assert "room for the most promising" in str((await ctx.sessions.search("rocket", k=40)).degraded)
+    assert (await ctx.sessions.search("rocket", k=2)).degraded is None
+
+
+async def test_messages_that_are_larger_than_any_answer_are_found() -> None:
+    ctx = bounded()
+    session = await ctx.sessions.open("s")
+    for number in range(4):
+        await session.append([{"role": "user", "content": f"rocket {number} " + "x" * MOST}])
+    assert len(await ctx.sessions.search("rocket", k=1)) == 1
+    assert len(await fewer(8, MOST, lambda k: ctx.sessions.search("rocket", k=k))) >= 1
 
 
 @pytest.fixture(scope="module")

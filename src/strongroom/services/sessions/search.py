@@ -8,6 +8,7 @@ whatever an index still knows. A store without a full-text index is read through
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ from strongroom.services.sessions.values import Hit, Hits
 from strongroom.services.sessions.vectors import SLICE, Meaning
 from strongroom.services.sessions.view import View, at, both, view_of
 from strongroom.stemming import words
-from strongroom.store import MOST_WORDS, Find, Found, Key, Match, Record, Scan, Tail
+from strongroom.store import MOST_WORDS, Budget, Find, Found, Key, Match, Record, Scan, Tail
 from strongroom.tokens import Tokenizer
 
 Mode = Literal["hybrid", "lexical", "vector"]
@@ -60,8 +61,6 @@ class Finder(Struct, frozen=True):
         degraded = None
         if mode != "vector":
             found = await self._by_words(asked, k, session_id, views, records)
-            if found.cut and len(records) < 2 * k:
-                degraded = "many large messages hold these words; there was room for the most promising alone"
         texts = await self._texts(records, asked)
         if mode != "lexical" and self.meaning is not None:
             try:
@@ -82,10 +81,16 @@ class Finder(Struct, frozen=True):
         )
         texts = {place: texts[place] for place in first}
         near = sorted(vector, key=lambda place: (-vector[place], place))[: max(2 * AROUND, 2 * k)]
-        around = await self._near([*first[:AROUND], *near], views)
+        with self.scope.aside():
+            around, whole = await self._near([*first[:AROUND], *near], views)
+        if (found.cut or not whole) and len(records | around) < 2 * k:
+            degraded = joined(degraded, "many large messages fit; there was room for the most promising alone")
         if mode != "vector" and session_id is not None and asked.day is not None and k > 0:
             views |= await self._views([session_id] if session_id not in views else [])
-            that_day = await of_that_day(views[session_id], asked.day) if session_id in views else {}
+            try:
+                that_day = await of_that_day(views[session_id], asked.day) if session_id in views else {}
+            except BudgetExceeded as problem:
+                that_day, degraded = {}, joined(degraded, f"the messages of that day are too large: {problem}")
             around |= {(session_id, index): record for index, record in that_day.items()}
         texts |= await self._texts({place: one for place, one in around.items() if place not in texts}, asked)
         records |= around
@@ -176,13 +181,21 @@ class Finder(Struct, frozen=True):
                 found |= {(name, index): score for index, score in near.items()}
         return found, left
 
-    async def _near(self, centres: Sequence[Position], views: Mapping[str, View]) -> dict[Position, Record]:
-        """Read the best candidates and what stands beside them, as far as it is visible."""
+    async def _near(
+        self, centres: Sequence[Position], views: Mapping[str, View]
+    ) -> tuple[dict[Position, Record], bool]:
+        """Read the best candidates and what stands beside them, as far as it is visible and there is room for it.
+
+        Also tell whether there was. Half of what an answer may hold is for them, as they come beside what words found.
+        """
         found: dict[Position, Record] = {}
-        for name in dict.fromkeys(name for name, _ in centres):
-            near = {index + n for row, index in centres if row == name for n in range(-BESIDE, BESIDE + 1)}
-            found |= {(name, index): record for index, record in (await at(views[name], near)).items()}
-        return found
+        room = Budget(self.scope.room // 2)
+        async for around in self.scope.parts(centres, len(centres), partial(_surrounded, views)):
+            new = {place: record for place, record in around.items() if place not in found}
+            found |= {place: record for place, record in new.items() if room.takes(record.body, record.text)}
+            if room.full:
+                return found, False
+        return found, True
 
     async def _names(self) -> list[str]:
         scan = Scan(self.scope.space, SESSION, limit=PAGE)
@@ -202,6 +215,22 @@ class Finder(Struct, frozen=True):
         async for some in self.scope.parts(names, VIEWS, ask):
             views |= some
         return views
+
+
+async def _surrounded(
+    views: Mapping[str, View], centres: Sequence[Position], beside: int = BESIDE
+) -> dict[Position, Record]:
+    """Read what stands at some places, and so many messages before and after each."""
+    found: dict[Position, Record] = {}
+    for name in dict.fromkeys(name for name, _ in centres):
+        near = {index + n for row, index in centres if row == name for n in range(-beside, beside + 1)}
+        try:
+            found |= {(name, index): record for index, record in (await at(views[name], near)).items()}
+        except BudgetExceeded:
+            if len(centres) > 1 or not beside:
+                raise
+            found |= await _surrounded(views, centres, 0)  # what a store gives of one place at least
+    return found
 
 
 def _size(records: Mapping[Position, Record]) -> int:
