@@ -5,7 +5,7 @@ deletion left of a session, and what was learnt from sessions for anybody else. 
 harm: whatever is left is still found by its owner, and calling again finishes it. First the sessions are closed: from
 then on nothing of them is shown, and nobody learns from them any more. Then go the memories, those of the user and
 those that cite one of the sessions or of their messages. Then the messages; and last of each session its document,
-which says whose it is. A run loses what it holds in one commit, and from then on says by a hash whose it was. All of it
+which says whose it is. A run loses what it holds, in steps if it is long, and says by a hash whose it was. All of it
 is done over again until nothing is found; but each run is emptied once, because it stays, and a worker may record in it
 faster than anybody can erase: what came since is found by the next call.
 

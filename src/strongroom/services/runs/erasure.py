@@ -1,4 +1,4 @@
-"""Erasing what a run holds, for good, in one commit that also says so.
+"""Erasing what a run holds, for good, in one commit that also says so; or in several, if it has many events.
 
 Everything with content goes: the bodies of all events, episodes, artifacts nobody else uses, the fields of the working
 set. What stays is the shape: how many events there were, of which types, when and by whom, and that they were erased.
@@ -8,7 +8,8 @@ whose the run was: what is added to it later is still found by whoever erases th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -57,13 +58,18 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
     if not isinstance(reason, str) or not reason:
         raise InvalidInput("an erasure needs a reason to record; nothing changed", path="reason")
 
+    before = Counts()
+
     async def attempt() -> Plan[Erasure]:
-        made = await _emptied(ref, reason=reason, actor=actor)
+        nonlocal before
+        while (made := await _emptied(ref, reason=reason, actor=actor)).left:
+            before = before.plus(await _most(ref, reason=reason, actor=actor))
+        counts = made.at, *before.plus(made.counts)
         return Plan(
             made.expects,
             (*made.writes, traces(ref.ledger)),
-            lambda receipt: receipt_of(receipt, made.counts, receipt.pending),
-            encode(made.counts),
+            lambda receipt: receipt_of(receipt, counts, receipt.pending),
+            encode(counts),
         )
 
     def receipt_of(receipt: Receipt, counts: Sequence[int], pending: str | None) -> Erasure:
@@ -103,19 +109,63 @@ async def empty(scope: Scope, run_id: str, user_id: str, *, reason: str, actor: 
         return False
 
     async def attempt() -> Plan[None]:
-        made = await _emptied(ref, reason=reason, actor=actor)
+        while (made := await _emptied(ref, reason=reason, actor=actor)).left:
+            await _most(ref, reason=reason, actor=actor)
         return Plan(made.expects, made.writes, lambda _: None)
 
     await erasing_step(scope, ref.ledger, attempt)
     return True
 
 
+class Counts(NamedTuple):
+    """How much an erasure took."""
+
+    events: int = 0
+    episodes: int = 0
+    artifacts: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        return Counts(*map(sum, zip(self, other, strict=True)))
+
+
+Stretch = tuple[int, list[Tombstone]]
+
+
 class _Emptied(Struct, frozen=True):
-    """What leaves nothing in a run; `counts` are when, and how many events, episodes and artifacts it took."""
+    """What leaves nothing in a run but the oldest of its events, if they are more than one commit can take: `left`."""
 
     expects: tuple[Expect, ...]
     writes: tuple[Write, ...]
-    counts: tuple[int, int, int, int]
+    at: int
+    counts: Counts
+    left: list[Stretch]
+
+
+async def _most(ref: Ref, *, reason: str, actor: str) -> Counts:
+    """Empty a run in steps, up to what one more commit can take.
+
+    From the first step on it begins anew, so it verifies whatever is still there of its past, and the newest events go
+    first: a version that is left can be reached, because it is told from older ones.
+    """
+
+    async def attempt() -> Plan[_Emptied]:
+        made = await _emptied(ref, reason=reason, actor=actor)
+        return Plan(made.expects, made.writes, lambda _: made)
+
+    made = await erasing_step(ref.scope, ref.ledger, attempt)
+    count = made.counts
+    for first, stones in reversed(made.left[1:]):
+        count = count.plus(Counts(len(stones)))
+        told = record(ref, ERASED, _payload(first, stones, reason), actor=actor)
+        await erasing_step(ref.scope, ref.ledger, _blanked(ref, told, first, first + len(stones)))
+    return count
+
+
+def _blanked(ref: Ref, told: Entry, first: int, stop: int) -> Callable[[], Awaitable[Plan[None]]]:
+    async def attempt() -> Plan[None]:
+        return Plan((), (Append(ref.ledger, (told,)), Erase(ref.ledger, first, stop)), lambda _: None)
+
+    return attempt
 
 
 async def _emptied(ref: Ref, *, reason: str, actor: str) -> _Emptied:
@@ -125,7 +175,10 @@ async def _emptied(ref: Ref, *, reason: str, actor: str) -> _Emptied:
     now = stored_in(ref, document, events.length)
     owner = None if now.state.user_id is None else unnamed(now.state.user_id)
     after = scrubbed(now.working_set)
-    gone = await _to_erase(now)
+    left = await _to_erase(now)
+    gone = list[Stretch]()
+    while left and (not gone or sum(len(stones) for _, stones in (left[-1], *gone)) <= MAX_TOMBSTONES):
+        gone.insert(0, left.pop())
     expects, writes, used = await artifacts.erase_writes(ref.scope, ref.run_id)
     untouched, unfinished = await staging.leftovers(ref.scope, {"run": ref.run_id}, before=ref.scope.clock() + 1)
     state = msgspec.structs.replace(now.state, working_set=after, mark=Mark(now.length, 0), user_id=owner)
@@ -142,13 +195,15 @@ async def _emptied(ref: Ref, *, reason: str, actor: str) -> _Emptied:
             *unfinished,
             usage.forget(ref),
         ),
-        (told[-1].at, sum(len(stones) for _, stones in gone), past.length, used),
+        told[-1].at,
+        Counts(sum(len(stones) for _, stones in gone), past.length, used),
+        left,
     )
 
 
-async def _to_erase(stored: Stored) -> list[tuple[int, list[Tombstone]]]:
+async def _to_erase(stored: Stored) -> list[Stretch]:
     """Return stretches of events that still have content: where each begins and what will stay of it."""
-    stretches: list[tuple[int, list[Tombstone]]] = []
+    stretches: list[Stretch] = []
     async for kept in history.records(stored.ref, 0, stored.length):
         if kept.body is None or kept.type == ERASED:
             continue
@@ -163,7 +218,7 @@ async def _to_erase(stored: Stored) -> list[tuple[int, list[Tombstone]]]:
 
 def _events(
     ref: Ref,
-    gone: list[tuple[int, list[Tombstone]]],
+    gone: list[Stretch],
     after: RunState,
     *,
     reason: str,
@@ -175,14 +230,18 @@ def _events(
     told = []
     stretches = gone or [(0, [])]
     for first, stones in stretches:
-        payload = {
-            "reason": reason,
-            "first": first + 1,
-            "last": first + len(stones),
-            "tombstones": msgspec.to_builtins(stones),
-        }
+        payload = _payload(first, stones, reason)
         last = first == stretches[-1][0]
         if last:
             payload |= {"episodes": episodes, "artifacts": artifacts}
         told.append(record(ref, ERASED, payload, actor=actor, detail=beginning(after) if last else None))
     return told
+
+
+def _payload(first: int, stones: list[Tombstone], reason: str) -> dict[str, Any]:
+    return {
+        "reason": reason,
+        "first": first + 1,
+        "last": first + len(stones),
+        "tombstones": msgspec.to_builtins(stones),
+    }

@@ -83,11 +83,18 @@ class Handle:
         attempt: Callable[[View], Awaitable[Decision]],
         told: Callable[[Receipt], Awaitable[T]],
         expected_revision: str | None = None,
+        first: Callable[[View], Awaitable[bool]] | None = None,
     ) -> T:
-        """Look, decide, commit; if the session changed meanwhile, decide again about what it is now."""
+        """Look, decide, commit; if the session changed meanwhile, decide again about what it is now. `first` takes the
+        steps that come before, and tells whether those have changed it."""
 
         async def plan() -> Plan[Receipt] | None:
             view = await look_closely(self._scope, self.id, self._counter)
+            if first is not None:
+                changed = await fresh(view, first(view))
+                if changed is None:
+                    return None
+                view = await look_closely(self._scope, self.id, self._counter) if changed else view
             if expected_revision is not None:
                 require_revision(view, expected_revision)
             made = await fresh(view, attempt(view))

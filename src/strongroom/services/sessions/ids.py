@@ -39,7 +39,7 @@ async def locate(view: View, hint: int, fits: Callable[[Record], bool]) -> Recor
 
 async def bearer(view: View, message_id: str) -> Record | None:
     """Return the newest message that a caller gave this id, be it hidden; None if the id has no note."""
-    return await _bearing(view, message_id, await view.scope.get(Get(id_key(view.document, message_id))))
+    return await bearing(view, message_id, await view.scope.get(Get(id_key(view.document, message_id))))
 
 
 async def find(view: View, message_id: str) -> Record:
@@ -96,7 +96,7 @@ async def reusable(view: View, ids: Sequence[str], notes: Sequence[Document | No
     versions: dict[str, int] = {}
     for one, note in zip(ids, notes, strict=True):
         if note is not None:
-            record = await _bearing(view, one, note)
+            record = await bearing(view, one, note)
             # What came after the view is visible, as long as the session's document stays as the view saw it.
             if record is not None and (record.index >= view.length or view.shows(record.index)):
                 raise _duplicate(view, one)
@@ -142,7 +142,7 @@ async def reclaimed(view: View, ranges: Sequence[tuple[int, int]]) -> tuple[list
     return expects, writes
 
 
-async def _bearing(view: View, message_id: str, note: Document | None) -> Record | None:
+async def bearing(view: View, message_id: str, note: Document | None) -> Record | None:
     """Return the message that the note of an id tells of; None if it is of an earlier session of this name."""
     hint = -1 if note is None else note.value.load()
     return None if hint < view.first else await locate(view, hint, lambda record: own_id(record) == message_id)

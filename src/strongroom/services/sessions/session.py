@@ -25,7 +25,7 @@ from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.meant import Meant
 from strongroom.operations import NOTHING, OURS, Plan, Prepared, again, nothing, perform, still_pending
 from strongroom.scope import Scope
-from strongroom.services.sessions.erasure import delete, erase_all, erasing
+from strongroom.services.sessions.erasure import Erasing, delete, erase_all
 from strongroom.services.sessions.handle import found
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
 from strongroom.services.sessions.reader import SessionReader
@@ -283,9 +283,6 @@ class AsyncSession(SessionReader, Meant):
         if all and (wanted or before is not None):
             raise InvalidInput("all messages are erased, or some: say which; nothing changed", path="all")
 
-        async def attempt(view: View) -> Decision:
-            return await erasing(view, wanted, before)
-
         async def told(receipt: Receipt) -> ErasedMessages:
             assert receipt.answer is not None
             pending = receipt.pending
@@ -301,7 +298,10 @@ class AsyncSession(SessionReader, Meant):
             operation = self._operation("erase", encode({"all": True}), commit_id)
             return await told(await perform(self._scope, operation, lambda: erase_all(self._scope, self.id), again))
         content = encode({"message_ids": wanted, "before": before})
-        return await self._decide(self._operation("erase", content, commit_id), attempt, told)
+        erasing = Erasing(wanted, before)
+        return await self._decide(
+            self._operation("erase", content, commit_id), erasing.decide, told, first=erasing.steps
+        )
 
     async def delete(self, *, commit_id: str | None = None) -> None:
         """Remove the session and its messages for good.
