@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from strongroom.backends.postgres import reads, watch
+from strongroom.backends.postgres import AsyncPostgresStore, reads, watch
 from strongroom.backends.postgres.address import parse
 from strongroom.codec import encode
+from strongroom.errors import Closed
 from strongroom.store import Append, Commit, Entry, Key, new_id
 
 LOG = Key("acme", "log", "a")
@@ -71,3 +73,11 @@ def test_what_is_there_already_is_not_waited_for(connect: Callable[..., Any], po
 
 def test_waiting_ends_when_the_time_is_up(connect: Callable[..., Any], postgres: str) -> None:
     connect(postgres).wait(LOG, 0, 0.01)
+
+
+async def test_whoever_waits_at_a_closed_store_is_refused_and_leaves_nobody_listening(postgres: str) -> None:
+    store = await AsyncPostgresStore.open(postgres)
+    await store.close()
+    with pytest.raises(Closed):
+        await store.wait(LOG, 0, 300.0)
+    assert "strongroom-listen" not in {task.get_name() for task in asyncio.all_tasks()}

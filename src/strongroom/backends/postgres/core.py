@@ -105,6 +105,7 @@ class Core:
         return commits.settled(commit, row)
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
+        self._check_usable()  # before anything listens for it: nobody would stop that
         deadline = time.monotonic() + timeout_seconds
         with self._link.hearing(channel(self.address.schema, key)) as heard:
             await self._ask(WATCH, (key.space, key.kind, key.id, timeout_seconds + 1))
