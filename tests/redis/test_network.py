@@ -175,3 +175,15 @@ def test_closing_lets_a_commit_under_way_finish(valkey_server: ValkeyServer, pro
             await store.commit(append("too late"))
 
     asyncio.run(scenario())
+
+
+async def test_whoever_is_cancelled_in_the_moment_of_being_woken_ends(valkey_server: ValkeyServer) -> None:
+    store = await AsyncRedisStore.open(valkey_server.address())
+    signal = asyncio.Event()
+    waiter = asyncio.create_task(store._core._connections.pause(300.0, signal))
+    await asyncio.sleep(0)
+    signal.set()
+    waiter.cancel()
+    await asyncio.wait([waiter])
+    assert waiter.cancelled()
+    await store.close()

@@ -177,6 +177,19 @@ def test_a_commit_that_would_stop_the_server_is_refused_unsent(connect: Connect,
     ]
 
 
+def test_what_one_commit_erases_is_bounded_together(valkey_server: ValkeyServer) -> None:
+    with RedisStore(valkey_server.address()) as store:
+        for _ in range(3):
+            store.commit(append(*range(40_000)))
+        halves = Erase(LOG, 0, 60_000), Erase(LOG, 60_000, 120_000)
+        with pytest.raises(InvalidInput, match="one commit can erase 100000 records at most; nothing changed"):
+            store.commit(Commit(new_id(), (), halves))
+        first, last = ask(store, Range(LOG, 0, 1), Range(LOG, 119_999))
+        assert first.records[0].body is not None and last.records[0].body is not None
+        for half in halves:
+            store.commit(Commit(new_id(), (), (half,)))
+
+
 def test_the_largest_commit_is_made(valkey_server: ValkeyServer) -> None:
     with RedisStore(valkey_server.address()) as store:
         keys = [Key("space", "doc", str(n)) for n in range(encoding.MAX_KEYS)]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from strongroom.backends.redis import RedisStore
 from strongroom.backends.redis.failures import Refused
 from strongroom.backends.redis.guarantees import DURABLE, RELAXED, UNKNOWN, UNSYNCED, VOLATILE, parse_settings, weakest
+from strongroom.bridge import run
 from strongroom.errors import CommitUnknown, InvalidInput, StrongroomError, Unavailable
 from strongroom.store import Commit, Delete, Durability, Erase, Range, ReceiptOf, Truncate, Write, new_id
 from tests.redis.words import DOC, LOG, append, bodies, put, value
@@ -128,6 +130,23 @@ def test_a_disk_that_does_not_confirm_makes_the_outcome_unknown(
     settings(appendonly="yes")
     assert store.commit(commit).versions == (1,)
     assert bodies(store) == ["unconfirmed"]
+
+
+def test_another_node_that_syncs_by_itself_does_not_end_the_waiting_for_the_first(
+    server: ValkeyServer, settings: Callable[..., None]
+) -> None:
+    settings(appendfsync="everysec")
+    with (
+        RedisStore(server.address(), wait_aof=True) as store,
+        ValkeyServer("--appendonly", "yes", "--appendfsync", "always") as other,
+    ):
+        run(store._core._connections.exchange([("PING",)], ("127.0.0.1", other.port)))
+        assert store.durability == DURABLE
+        settings(appendonly="no")
+        with pytest.raises(CommitUnknown) as caught:
+            store.commit(append("unconfirmed"))
+        assert caught.value.reason == "fsync"
+        settings(appendonly="yes")
 
 
 def test_a_receipt_is_not_shown_before_the_disk_has_confirmed_it(

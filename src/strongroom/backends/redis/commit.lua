@@ -174,6 +174,8 @@ local function make_rare()
     thing.first, thing.base = first, chain
   end
 
+  local erased = 0  -- by all of this commit
+
   function change.E(thing, w, write)
     local start, stop = struct.unpack('>dd', write, 6)
     if thing.stream == false then return refuse('shape', w, 0) end
@@ -181,7 +183,8 @@ local function make_rare()
     local fresh = thing.fresh or {}
     thing.blank = thing.blank or {}
     start, stop = math.max(start, thing.first), math.min(stop, thing.count)
-    if stop - start > MAX_ERASE then return refuse('erase', w, MAX_ERASE) end
+    erased = erased + math.max(stop - start, 0)
+    if erased > MAX_ERASE then return refuse('erase', w, MAX_ERASE) end
     for index = start, stop - 1 do
       local new = fresh[place(thing, index)]
       if new then
@@ -205,7 +208,7 @@ local function make_rare()
     end
   end
 
-  -- X and Y put a document or a stretch of a stream in place as another store had it; see moving.py. What is there
+  -- X and Y put a document or a stretch of a stream in place as another store had it; see export.py. What is there
   -- already stays as it is.
   function change.X(thing, w, write)
     local version, alive = struct.unpack('>dB', write, 6)

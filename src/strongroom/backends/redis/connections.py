@@ -82,8 +82,13 @@ class Connections(ABC):
         self._closed = False
         self._pool(None)
 
-    async def exchange(self, commands: Sequence[Command], node: Node | None) -> list[Any]:
-        """Send commands on one connection; return their replies, a `Refused` where the server answered so."""
+    async def exchange(
+        self, commands: Sequence[Command], node: Node | None, then: Callable[[], Sequence[Command]] = tuple
+    ) -> list[Any]:
+        """Send commands on one connection; return their replies, a `Refused` where the server answered so.
+
+        `then` says, once the node is judged, what is sent after them.
+        """
         pool, sent = self._pools.get(node) or self._pool(node), False
         try:
             connection = await self._take(pool)
@@ -95,7 +100,7 @@ class Connections(ABC):
                 self.judge(node, await self._replies(connection, SETTINGS))
                 self._judged.add(connection)
             sent = True
-            return await self._replies(connection, commands)
+            return await self._replies(connection, [*commands, *then()])
         except BaseException as error:
             # If one is dead, so are probably all that wait beside it.
             await self._disconnect(connection)
@@ -222,7 +227,8 @@ class AsyncConnections(Connections):
             await asyncio.sleep(seconds)
             return
         try:
-            await asyncio.wait_for(signal.wait(), seconds)
+            async with asyncio.timeout(seconds):  # not wait_for, which can swallow a cancellation on 3.11
+                await signal.wait()
         except TimeoutError:
             pass
 

@@ -89,7 +89,7 @@ class Core:
         self.layout = Layout(address.prefix)
         self._require_durable = require_durable
         self._wait_aof = wait_aof
-        self._waits = False
+        self._waiting = set[Node | None]()  # the nodes whose disks commits wait for
         self._timeout = timeout_seconds
         self._limit = max_record_bytes
         self.kept_seconds = kept_seconds
@@ -140,10 +140,9 @@ class Core:
 
     async def _ask_within(self, space: str, questions: Sequence[AnyQuestion], max_bytes: int | None) -> Part:
         """Ask about one space. A receipt that is found must be as durable as an acknowledged commit."""
-        touch = self._waits and any(type(question) is ReceiptOf for question in questions)
+        touch = self._wait_aof and any(type(question) is ReceiptOf for question in questions)
         call = encode_questions(self.layout, questions, touch, max_bytes)
-        then = self._after_commit() if touch else ()
-        reply, *synced = await self.persist(lambda _: self.send(space, READ, call, then))
+        reply, *synced = await self.persist(lambda _: self.send(space, READ, call, synced=touch))
         part = decode_part(questions, reply)
         if synced and not _is_synced(synced[0]) and any(type(answer) is Receipt for answer in part.answers):
             raise Unavailable(
@@ -162,8 +161,8 @@ class Core:
         space, name = commit.space, f"{self._name}{next(self._calls):x}"
 
         def send(number: int) -> Awaitable[list[Any]]:
-            attempt = Attempt(self._last_receipt(space), name, number, self._waits)
-            return self.send(space, COMMIT, with_attempt(call, attempt), self._after_commit())
+            attempt = Attempt(self._last_receipt(space), name, number, self._wait_aof)
+            return self.send(space, COMMIT, with_attempt(call, attempt), synced=True)
 
         reply, *synced = await self.persist(send, commit_id=commit.id)
         receipt = decode_commit(commit, reply)
@@ -265,13 +264,14 @@ class Core:
             )
         raise failure
 
-    async def send(self, space: str, script: Script, call: ScriptCall, then: Sequence[Command] = ()) -> list[Any]:
-        """Run a script once, where the space is; return its reply and those of the commands that follow it."""
+    async def send(self, space: str, script: Script, call: ScriptCall, *, synced: bool = False) -> list[Any]:
+        """Run a script once, where the space is; return its reply, and if it is to be `synced` whether it was, where
+        the node's disk is waited for."""
         asked: Node | None = None
         for _ in range(MAX_HOPS):
             node = asked or self._routes.get(space, self._entry)
             try:
-                replies = await self._run(script, call, then, node, asking=asked is not None)
+                replies = await self._run(script, call, node, asking=asked is not None, synced=synced)
             except (Unsent, Unanswered):
                 self._forget(node)
                 raise
@@ -290,14 +290,17 @@ class Core:
         raise replies[0]
 
     async def _run(
-        self, script: Script, call: ScriptCall, then: Sequence[Command], node: Node | None, *, asking: bool
+        self, script: Script, call: ScriptCall, node: Node | None, *, asking: bool, synced: bool
     ) -> list[Any]:
+        def then() -> Sequence[Command]:
+            return self._after_commit(node) if synced else ()
+
         before: Sequence[Command] = ASKING if asking else ()
         rest = (len(call.keys), *call.keys, *call.arguments)
-        replies = await self._connections.exchange([*before, (b"EVALSHA", script.sha, *rest), *then], node)
+        replies = await self._connections.exchange([*before, (b"EVALSHA", script.sha, *rest)], node, then)
         first = replies[len(before)]
         if type(first) is Refused and first.word == "NOSCRIPT":
-            replies = await self._connections.exchange([*before, (b"EVAL", script.text, *rest), *then], node)
+            replies = await self._connections.exchange([*before, (b"EVAL", script.text, *rest)], node, then)
         return replies[len(before) :] if before else replies
 
     async def ask(self, command: Command, node: Node | None) -> Any:
@@ -322,7 +325,7 @@ class Core:
         durability = durability_of(settings, waits=waits)
         check_settings(settings, durability, require_durable=self._require_durable, shown=self.shown)
         self._clustered = settings.clustered
-        self._waits = waits
+        (self._waiting.add if waits else self._waiting.discard)(node)
         self._nodes[node] = durability
         self.durability = weakest(list(self._nodes.values()))
 
@@ -343,8 +346,8 @@ class Core:
 
     # ---- memory -----------------------------------------------------------------------------------------------------
 
-    def _after_commit(self) -> Sequence[Command]:
-        return [("WAITAOF", 1, 0, int(self._timeout * 250))] if self._waits else ()
+    def _after_commit(self, node: Node | None) -> Sequence[Command]:
+        return [("WAITAOF", 1, 0, int(self._timeout * 250))] if node in self._waiting else ()
 
     def _last_receipt(self, space: str) -> str:
         id, until = self._last.get(space, ("", 0.0))

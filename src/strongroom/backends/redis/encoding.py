@@ -38,7 +38,8 @@ from strongroom.store import (
 )
 
 # A script stops the whole server while it runs, and one that has written cannot be stopped. These bounds keep a commit
-# well below a second or two; MAX_KEYS also keeps its one deciding HSET within what Lua can pass to a command.
+# well below a second or two; MAX_KEYS also keeps its one deciding HSET within what Lua can pass to a command. How many
+# records it erases is bounded in commit.lua, which knows how many there are.
 MAX_KEYS = 1900
 MAX_COST = 100_000
 CHAINED_COST = 5
