@@ -14,7 +14,8 @@ from mcp.shared.subscriptions import ResourcesListChanged
 
 import strongroom
 from strongroom import AsyncContext
-from strongroom.errors import InvalidInput
+from strongroom.errors import InvalidInput, Unavailable
+from strongroom.mcp import watching
 from strongroom.mcp.principals import Principal
 from strongroom.mcp.resources import RESOURCES
 from strongroom.mcp.server import create_server
@@ -126,6 +127,33 @@ async def test_a_stream_tells_of_changes_by_another_process(tmp_path: Path) -> N
                 await change()
                 event = await asyncio.wait_for(anext(changes), 30)
                 assert event.uri == uri
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_stream_goes_on_after_the_store_was_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    monkeypatch.setattr(watching, "WAIT_SECONDS", 0.01)
+    url, uri, away = str(tmp_path / "shared.db"), "strongroom://sessions/s", asyncio.Event()
+    async with strongroom.aopen(url) as ours, strongroom.aopen(url) as theirs:
+        session = await theirs.sessions.open("s")
+        real: Any = ours.store.read
+
+        async def failing(questions: Any) -> Any:
+            monkeypatch.setattr(ours.store, "read", real)
+            away.set()
+            raise Unavailable("restarting", reason="unreachable")
+
+        if not begun:
+            monkeypatch.setattr(ours.store, "read", failing)
+        async with assistant(ours, "reader") as client, client.listen(resource_subscriptions=[uri]) as stream:
+            if begun:
+                monkeypatch.setattr(ours.store, "read", failing)
+            await away.wait()
+            changes = aiter(stream)
+            assert (await asyncio.wait_for(anext(changes), 30)).uri == uri  # something may have changed meanwhile
+            await session.append([{"role": "user", "content": "hi"}])
+            assert (await asyncio.wait_for(anext(changes), 30)).uri == uri
 
 
 async def test_a_stream_tells_of_lists_that_another_process_added_to(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from strongroom.errors import StrongroomError
+from strongroom.errors import REFUSING, Closed, InvalidInput, NotFound, StrongroomError
 from strongroom.mcp.principals import Principal
 from strongroom.mcp.uris import Address, path_of
 from strongroom.services.files.paths import FILE, HISTORY, file_path
@@ -259,12 +259,27 @@ def connection_of(context: ServerRequestContext[Any, Any]) -> str:
 
 
 async def _until_gone(changes: Changes, who: Principal, uri: str) -> AsyncIterator[None]:
-    """Yield changes; end, rather than fail, when what is watched is gone or the store is closed."""
-    try:
-        async for _ in changes(who, uri):
+    """Yield changes; end, rather than fail, when what is watched is gone or the store is closed.
+
+    Whatever else fails may work later, and something may have changed meanwhile: so a watch that begins again is told,
+    and one that cannot begin yet is not waited for.
+    """
+    begun = False
+    while True:
+        try:
+            async for _ in changes(who, uri):
+                begun = True
+                yield
+            return
+        except (NotFound, Closed, InvalidInput):
+            return
+        except StrongroomError as problem:
+            if getattr(problem, "reason", "") in REFUSING:
+                return
+        if not begun:
+            begun = True
             yield
-    except StrongroomError:
-        return
+        await asyncio.sleep(WAIT_SECONDS)
 
 
 def _check_number(addresses: int, subscriptions: int) -> None:
