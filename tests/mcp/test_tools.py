@@ -9,6 +9,7 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from strongroom import AsyncContext
+from strongroom.errors import CommitUnknown
 from strongroom.mcp.principals import PROFILE_OF_ROLE, PROFILES
 from strongroom.mcp.tools import TOOLS
 from strongroom.server.keys import Role
@@ -56,7 +57,7 @@ def test_a_tool_says_what_it_does_takes_and_gives(tool: Any) -> None:
     hints = listed.annotations
     assert len(listed.description) > 50 and listed.title
     assert hints.read_only_hint == (tool.name not in WRITES | REVIEW - {"memory_pending"})
-    assert hints.destructive_hint == (tool.name == "memory_revoke")
+    assert hints.destructive_hint == (tool.name in {"run_update", "files_edit", "memory_decide", "memory_revoke"})
     assert hints.open_world_hint is False
     for schema in (listed.input_schema, listed.output_schema):
         Draft202012Validator(schema)
@@ -88,6 +89,52 @@ async def test_a_repeat_with_the_same_commit_id_changes_nothing(ctx: AsyncContex
         start = await call(client, "run_start", objective="x", commit_id="c1")
         assert start == await call(client, "run_start", objective="x", commit_id="c1")
     assert len(await ctx.memories.pending()) == 1
+
+
+def losing(ctx: AsyncContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the answer to the next commit lost on its way, as a broken connection does."""
+    real: Any = ctx.store.commit
+
+    async def lost(commit: Any) -> Any:
+        await real(commit)
+        monkeypatch.setattr(ctx.store, "commit", real)
+        raise CommitUnknown("the answer was lost; repeat it with the same id", reason="connection")
+
+    monkeypatch.setattr(ctx.store, "commit", lost)
+
+
+ONCE: list[tuple[str, dict[str, Any]]] = [
+    ("memory_propose", {"items": [PROPOSAL]}),
+    ("session_append", {"messages": [{"role": "user", "content": "pay"}]}),
+    ("run_start", {"objective": "x"}),
+    ("files_edit", {"path": "/a.md", "text": "a"}),
+]
+
+
+@pytest.mark.parametrize(("tool", "given"), ONCE, ids=[tool for tool, _ in ONCE])
+async def test_an_unknown_outcome_names_the_id_that_a_repeat_is_safe_with(
+    ctx: AsyncContext, connect: Connect, monkeypatch: pytest.MonkeyPatch, tool: str, given: dict[str, Any]
+) -> None:
+    async with connect() as client:
+        losing(ctx, monkeypatch)
+        told = json.loads(await refused(client, tool, **given))
+        assert told["code"] == "commit_unknown"
+        again = await call(client, tool, **given, commit_id=told["commit_id"])
+        assert again == await call(client, tool, **given, commit_id=told["commit_id"])
+    found = [await ctx.memories.pending(), await ctx.sessions.list(), await ctx.runs.list(), await ctx.files.list()]
+    assert sum(map(len, found)) == 1
+    assert [one.messages for one in await ctx.sessions.list()] in ([], [1])
+
+
+async def test_the_id_that_was_named_to_one_caller_is_another_one_s_own(
+    ctx: AsyncContext, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connect(name="one") as first, connect(name="other") as second:
+        losing(ctx, monkeypatch)
+        id = json.loads(await refused(first, "run_start", objective="x"))["commit_id"]
+        a = await call(first, "run_start", objective="x", commit_id=id)
+        b = await call(second, "run_start", objective="x", commit_id=id)
+        assert a["run"]["run_id"] != b["run"]["run_id"]
 
 
 async def test_the_commit_id_of_one_caller_is_not_that_of_another(ctx: AsyncContext, connect: Connect) -> None:

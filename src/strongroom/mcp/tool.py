@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import mcp_types as types
 import msgspec
 from msgspec import Meta, Struct
 
-from strongroom.errors import Conflict, InvalidInput, StrongroomError
+from strongroom.errors import CommitUnknown, Conflict, InvalidInput, StrongroomError
 from strongroom.mcp.data import NOTICE, beginning
 from strongroom.mcp.elicitation import Elicitation
 from strongroom.mcp.principals import Principal, Profile
 from strongroom.mcp.schemas import schema_of
+from strongroom.store import new_id
 
 KIB = 1024
 BOUND = 64 * KIB
@@ -25,13 +26,24 @@ Kind = Literal["reads", "adds", "changes", "destroys"]
 Id = Annotated[str, Meta(min_length=1, max_length=255)]
 CommitId = Annotated[
     str | None,
-    Meta(description="Any id of your own. A repeat with the same id changes nothing and gives the first answer again."),
+    Meta(
+        description=(
+            "Any id of your own. A repeat with the same id changes nothing and gives the first answer again. "
+            "After commit_unknown repeat the call with the commit_id that it tells."
+        )
+    ),
 ]
 After = Annotated[Annotated[str, Meta(max_length=2_000)] | None, Meta(description="`next` of the page before.")]
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a tool takes."""
+
+    def identified(self) -> Self:
+        """Return the same with an id: what nobody knows the outcome of can then be repeated."""
+        if getattr(self, "commit_id", "") is not None:
+            return self
+        return msgspec.structs.replace(self, commit_id=new_id())
 
 
 class Answer(Struct, frozen=True):
@@ -71,7 +83,7 @@ class Tool(Struct, frozen=True, kw_only=True):
             annotations=types.ToolAnnotations(
                 title=self.title,
                 read_only_hint=self.kind == "reads",
-                destructive_hint=self.kind == "destroys",
+                destructive_hint=self.kind in ("changes", "destroys"),  # all that does more than add
                 idempotent_hint=self.kind in ("reads", "destroys"),
                 open_world_hint=False,
             ),
@@ -79,10 +91,12 @@ class Tool(Struct, frozen=True, kw_only=True):
 
     async def run(self, call: ToolRequest, given: dict[str, Any]) -> types.CallToolResult:
         """Check what came, do it, and answer within the bound. What is the caller's fault is an answer, too."""
+        wanted: Arguments | None = None
         try:
-            answer = await self.call(call, self._understood(given))
+            wanted = self._understood(given).identified()
+            answer = await self.call(call, wanted)
         except StrongroomError as problem:
-            return refused(problem)
+            return refused(problem, getattr(wanted, "commit_id", None))
         encoded = msgspec.json.encode(answer)
         if len(encoded) > self.bound:
             return failed("this answer would be too large; ask for fewer things at once", "budget_exceeded")
@@ -98,11 +112,14 @@ class Tool(Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"{problem}; {self.name} takes: {allowed}{unchanged}") from None
 
 
-def refused(problem: StrongroomError) -> types.CallToolResult:
-    """Say what was wrong, with a stable code; a lost race says what is there now."""
+def refused(problem: StrongroomError, commit_id: str | None = None) -> types.CallToolResult:
+    """Say what was wrong, with a stable code; a lost race says what is there now, an unknown outcome the id that a
+    repeat finds it by."""
     facts: dict[str, Any] = {}
     if isinstance(problem, Conflict):
         facts = {"expected": problem.expected, "actual": problem.actual}
+    if isinstance(problem, CommitUnknown) and commit_id is not None:
+        facts = {"commit_id": commit_id}
     return failed(str(problem), problem.code, **facts)
 
 

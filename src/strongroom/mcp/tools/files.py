@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from msgspec import Meta, Struct
 
@@ -113,6 +113,9 @@ class EditFile(Arguments, frozen=True, kw_only=True):
         Version | None, Meta(description="The version you saw; 0: there must be no file yet. Others' work is kept.")
     ] = None
     commit_id: CommitId = None
+
+    def identified(self) -> Self:
+        return self if self.replace is not None else super().identified()  # see `edit`
 
 
 class EditedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
