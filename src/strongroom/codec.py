@@ -51,7 +51,7 @@ def pack(value: msgspec.Struct | dict[str, Any]) -> Json:
     try:
         return Json(_encoder.encode(value))
     except UnicodeEncodeError:
-        _explain(msgspec.to_builtins(value), "$", 0)
+        _explain(msgspec.to_builtins(value, enc_hook=lambda raw: None), "$", 0)  # what is raw was looked at before
 
 
 def parse(raw: bytes | str) -> Any:

@@ -37,6 +37,20 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} that cannot be shown"
 
 
+def said_by(problem: BaseException, most: int = 2000) -> str:
+    """Return what somebody else's function raised, its type and its words, such that every store can hold it."""
+    try:
+        text = f"{type(problem).__name__}: {problem}"
+    except Exception:  # its own words, or whatever else it is made of
+        text = f"{type(problem).__name__}, which cannot be shown"
+    return storable(text, most)
+
+
+def storable(text: str, most: int) -> str:
+    """Return a text with lone surrogates spelt out, which no store can hold, and at most so many characters of it."""
+    return text[:most].encode(errors="backslashreplace").decode()[:most]
+
+
 class _Hidden:
     """A secret that is fetched like any other and shown by nothing, a trace with the values of its frames included."""
 

@@ -20,8 +20,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from strongroom.dispatch.leases import Dead, Lease, LeasedThread, LeaseLost, failure
-from strongroom.dispatch.routes import Outgoing, Respond, Route
-from strongroom.errors import REFUSING, BudgetExceeded, CommitUnknown, Conflict, StrongroomError, Unavailable
+from strongroom.dispatch.routes import Outgoing, Respond, Route, Unusual
+from strongroom.errors import (
+    REFUSING,
+    BudgetExceeded,
+    CommitUnknown,
+    Conflict,
+    StrongroomError,
+    Unavailable,
+    said_by,
+    storable,
+)
 from strongroom.services.threads.deliveries import Delivery, DeliveryFailed, attempts, due, start
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.reading import read_slice
@@ -30,6 +39,7 @@ from strongroom.services.threads.values import Slot
 from strongroom.store import Range, Record
 
 PAGE = 64
+MOST_TOLD = 2_000  # characters of an error that a dead letter and its sender are told
 PATIENCE = (0.01, 0.1, 0.5, 1.0, 2.0)
 
 T = TypeVar("T")
@@ -115,8 +125,10 @@ class Round:
         try:
             payload = slot.payload
             assert slot.chain
-        except StrongroomError as unreadable:
-            await self._give_up(record, Dead(str(unreadable), attempt))
+        except Exception as unreadable:  # also what a class of somebody else's raises when it is made
+            await self._give_up(
+                record, str(unreadable) if isinstance(unreadable, StrongroomError) else said_by(unreadable), attempt
+            )
             return 0
         if not route.takes(payload):
             await self._refuse(route, record, payload, attempt)
@@ -126,18 +138,18 @@ class Round:
         except LeaseLost:
             raise
         except Exception as problem:
-            error = f"{type(problem).__name__}: {problem}"[:2000]
+            error = said_by(problem.problem if isinstance(problem, Unusual) else problem)
             if attempt < route.retry.attempts:
                 delay = route.retry.delay_seconds(attempt)
                 return await _known(lambda id: self._leased.put_off(self._lease, record, error, delay, id))
-            await self._give_up(record, Dead(error, attempt))
+            await self._give_up(record, error, attempt)
             return 0
         try:
             await self._conclude(record, answers)
         except (Conflict, Unavailable, CommitUnknown):
             raise
         except StrongroomError as refused:
-            await self._give_up(record, Dead(f"its answer was refused: {refused}", attempt))
+            await self._give_up(record, f"its answer was refused: {refused}", attempt)
         return 0
 
     async def _refuse(self, route: Route, record: Record, payload: Any, attempt: int) -> None:
@@ -146,9 +158,10 @@ class Round:
             await self._conclude(record, [Respond(payload)])
             return
         wanted = " or ".join(cls.__name__ for cls in route.accepts)
-        await self._give_up(record, Dead(f"{route.name} accepts {wanted}, not {record.type}", attempt))
+        await self._give_up(record, f"{route.name} accepts {wanted}, not {record.type}", attempt)
 
-    async def _give_up(self, record: Record, dead: Dead) -> None:
+    async def _give_up(self, record: Record, error: str, attempt: int) -> None:
+        dead = Dead(storable(error, MOST_TOLD), attempt)
         try:
             await self._conclude(record, [failure(record, dead)], dead)
         except BudgetExceeded:
@@ -164,6 +177,8 @@ class Round:
         try:
             while True:
                 done, _ = await asyncio.wait({running}, timeout=self._lease_seconds / 3)
+                if running.cancelled():  # by the function itself: this task is still wanted
+                    raise Unusual(asyncio.CancelledError())
                 if done:
                     return running.result()
                 self._lease = await _known(lambda id: self._leased.renew(self._lease, self._lease_seconds, id))

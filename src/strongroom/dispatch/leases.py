@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.dispatch.routes import Outgoing, Respond, Send
-from strongroom.errors import Conflict, InvalidInput, StrongroomError
+from strongroom.errors import Conflict, InvalidInput, StrongroomError, shown
 from strongroom.operations import Operation, Plan, perform
 from strongroom.services.threads.deliveries import (
     DELIVERY,
@@ -300,8 +300,10 @@ def answer_of(sealed: Sequence[Any]) -> Outgoing:
 
 
 def _sealed(item: Outgoing) -> list[Any]:
-    payload = Raw(unseal(seal(item.payload)).payload)
-    return [item.to if isinstance(item, Send) else None, type_name(item.payload), payload]
+    to = item.to if isinstance(item, Send) else None
+    if isinstance(item, Send) and not isinstance(to, str):
+        raise InvalidInput(f"to_id must be text, not {shown(to)}; nothing changed")
+    return [to, type_name(item.payload), Raw(unseal(seal(item.payload)).payload)]
 
 
 def _address(

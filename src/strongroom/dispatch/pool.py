@@ -17,7 +17,7 @@ from strongroom.blocking import Context
 from strongroom.bridge import Inline
 from strongroom.codec import Json
 from strongroom.context import AsyncContext
-from strongroom.dispatch.routes import Call, Outgoing, Respond, Route, Send, outgoing
+from strongroom.dispatch.routes import Call, Outgoing, Respond, Route, Send, ran
 from strongroom.opening import open_store
 from strongroom.scope import Scope
 from strongroom.services.threads.payloads import PLAIN, Inert, seal, type_name, unseal
@@ -85,8 +85,8 @@ def compute(
             ctx.threads.register(cls)
     thread = ctx.threads.get(thread_id)
     slot = thread[index]
-    result = _find(*function)(slot.payload, call(slot, name=name, attempt=attempt, thread=thread))
-    return [_pack(item) for item in outgoing(result)]
+    told = call(slot, name=name, attempt=attempt, thread=thread)
+    return [_pack(item) for item in ran(_find(*function), slot.payload, told)]
 
 
 def answers(packed: Sequence[Answer]) -> list[Outgoing]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -67,6 +69,38 @@ def outgoing(result: Any) -> list[Outgoing]:
         return []
     items = result if type(result) is list else [result]
     return [item if isinstance(item, Outgoing) else Respond(item) for item in items]
+
+
+class Unusual(Exception):
+    """What a function raised that tasks and futures do not pass on as its failure: `SystemExit`, or `StopIteration`."""
+
+    @property
+    def problem(self) -> BaseException:
+        problem: BaseException = self.args[0]
+        return problem
+
+
+class Failures:
+    """Around a function: whatever it raises is its failure, and ends nothing but its attempt.
+
+    What cancels its task is for those who run it to look at. Ctrl-C comes to the main thread, and is a person's.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if problem is None or isinstance(problem, asyncio.CancelledError):
+            return
+        if isinstance(problem, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            return
+        if isinstance(problem, StopIteration) or not isinstance(problem, Exception):
+            raise Unusual(problem) from problem
+
+
+def ran(function: Function, payload: Any, told: Call) -> list[Outgoing]:
+    """Run a plain function on a message and return its answers."""
+    with Failures():
+        return outgoing(function(payload, told))
 
 
 class Route(Struct, frozen=True, eq=False):

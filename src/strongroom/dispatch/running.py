@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from strongroom.blocking.threads import Thread
 from strongroom.dispatch.pool import Pool, answers, call, reference
-from strongroom.dispatch.routes import Outgoing, Route, outgoing
+from strongroom.dispatch.routes import Failures, Outgoing, Route, outgoing, ran
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.threads.plans import THREAD
@@ -69,10 +69,11 @@ class Runner:
                 return await self._elsewhere(route, slot, attempt)
             if route.is_async:
                 told = call(slot, name=route.name, attempt=attempt, thread=self._threads.thread(slot.thread_id))
-                return outgoing(await route.function(slot.payload, told))
+                with Failures():
+                    return outgoing(await route.function(slot.payload, told))
             loop = asyncio.get_running_loop()
             told = call(slot, name=route.name, attempt=attempt, thread=self._blocking_thread(slot, loop))
-            return outgoing(await loop.run_in_executor(self._beside, route.function, slot.payload, told))
+            return await loop.run_in_executor(self._beside, ran, route.function, slot.payload, told)
 
     def _turn(self, name: str, limit: int) -> asyncio.Semaphore:
         return self._turns.setdefault(name, asyncio.Semaphore(limit))

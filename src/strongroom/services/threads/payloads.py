@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from strongroom.codec import INT_MAX, INT_MIN, Json, encode
-from strongroom.errors import Damaged, InvalidInput, shown
+from strongroom.errors import Damaged, InvalidInput, said_by, shown
 
 T = TypeVar("T", bound=type)
 
@@ -92,6 +92,9 @@ def seal(payload: Any, metadata: Mapping[str, Any] | None = None) -> Json:
         raise InvalidInput("the payload or its metadata holds a lone surrogate; nothing changed") from None
     except (TypeError, ValueError, RecursionError) as problem:
         raise InvalidInput(f"a {type(payload).__name__} cannot be stored: {problem}; nothing changed") from None
+    except Exception as problem:  # whatever an object of somebody else's raises when it is looked at
+        told = said_by(problem)
+        raise InvalidInput(f"a {type(payload).__name__} cannot be stored: {told}; nothing changed") from None
 
 
 def unseal(body: Json) -> Opened:
