@@ -148,6 +148,8 @@ def iterate(source: AsyncIterator[T]) -> Iterator[T]:
 class Inline:
     """A blocking store seen through async eyes. It never suspends."""
 
+    needs_no_loop = True  # so nothing that is done over it may need one either: see `Scope.threads`
+
     def __init__(self, store: Store) -> None:
         self.blocking = store
         if isinstance(store, Exportable):  # declared only where it is so
@@ -193,6 +195,8 @@ class Inline:
 
 class OnLoop(Inline):
     """A store in memory for an event loop: its verbs take microseconds, so only waiting needs a thread."""
+
+    needs_no_loop = False
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

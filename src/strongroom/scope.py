@@ -46,6 +46,11 @@ class Scope(Struct, frozen=True):
     def key(self, kind: str, id: str) -> Key:
         return Key(self.space, kind, id)
 
+    @property
+    def threads(self) -> bool:
+        """Whether slow work goes to a thread: there is an event loop to keep free, as the store is one for a loop."""
+        return not getattr(self.store, "needs_no_loop", False)
+
     async def compute(self, size: int, function: Callable[[], T]) -> T:
         """Compute something from so many characters: on a thread if they are many and others share the event loop, as
         on a server. Without threads this never suspends."""

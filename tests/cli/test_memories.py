@@ -155,6 +155,15 @@ def test_an_erasure_that_is_not_confirmed_changes_nothing(
         assert ctx.memories.get(added.id).content == "likes tea"
 
 
+def test_a_person_is_erased_where_an_embedder_is_named(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRONGROOM_EMBEDDER", "tests.hashed:hashed")
+    with strongroom.open(here / "agent.db") as ctx:
+        ctx.memories.add("likes tea", user_id="u1")
+    assert type_in("--json", "erase", "--user", "u1", "--yes").json["complete"]
+
+
 def test_that_there_is_no_memory_at_all_is_said_only_where_nobody_has_one(empty: Path, type_in: Type) -> None:
     with strongroom.open(empty / "agent.db") as ctx:
         assert "there is none at all in space 'default'" in type_in("memories", "show", "x").err

@@ -24,7 +24,7 @@ def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sessions(store: AsyncStore) -> AsyncSessions:
-    return AsyncSessions(Scope(store), threads=False)
+    return AsyncSessions(Scope(store))
 
 
 async def two_sessions(store: AsyncStore) -> None:

@@ -27,7 +27,7 @@ def repeating(messages: list[dict[str, str]]) -> Any:
 
 def learning(limit: int = 50, commit_id: str | None = None) -> Program:
     async def program(store: AsyncStore) -> Learnt:
-        memories = AsyncMemories(Scope(store), threads=False)
+        memories = AsyncMemories(Scope(store))
         return await memories.learn("s1", model=repeating, limit=limit, commit_id=commit_id)
 
     return program
@@ -35,7 +35,7 @@ def learning(limit: int = 50, commit_id: str | None = None) -> Program:
 
 def appending(*texts: str) -> Program:
     async def program(store: AsyncStore) -> None:
-        session = await AsyncSessions(Scope(store), threads=False).open("s1", user_id="u1")
+        session = await AsyncSessions(Scope(store)).open("s1", user_id="u1")
         await session.append([{"role": "user", "content": text} for text in texts])
 
     return program
@@ -45,7 +45,7 @@ async def finished(store: AsyncStore, texts: Sequence[str] = TEXTS) -> None:
     """Learn what is left, and find everything proposed once, by its message."""
     while (await learning()(store)).left:
         pass
-    batches = await AsyncMemories(Scope(store), threads=False).pending(limit=100)
+    batches = await AsyncMemories(Scope(store)).pending(limit=100)
     proposals = [proposal.request for batch in batches for proposal in batch.proposals]
     assert Counter(request.content for request in proposals) == Counter(texts)
     assert len({request.source_refs for request in proposals}) == len(texts)
@@ -100,8 +100,8 @@ def test_the_exploration_catches_a_place_that_is_noted_in_a_commit_of_its_own() 
     """What it would be like without one commit: the proposals first, the place after."""
 
     async def two_steps(store: AsyncStore) -> None:
-        memories = AsyncMemories(Scope(store), threads=False)
-        seen = await AsyncSessions(Scope(store), threads=False).get("s1")
+        memories = AsyncMemories(Scope(store))
+        seen = await AsyncSessions(Scope(store)).get("s1")
         requests: list[Any] = [
             {"op": "add", "type": "fact", "scope": "user", "user_id": "u1", "content": one["content"],
              "rationale": "-", "confidence": 1.0, "source_refs": [one.id]}

@@ -24,7 +24,7 @@ ALPHA = mcr("alpha one", memory_id="mem_a", source_refs=["feed"])
 
 
 def memories(store: AsyncStore, **options: Any) -> AsyncMemories:
-    return AsyncMemories(Scope(store), threads=False, **options)
+    return AsyncMemories(Scope(store), **options)
 
 
 def proposing(*requests: Any, id: str = BATCH, proposer: str = "agent-7") -> Program:

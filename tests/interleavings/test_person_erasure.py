@@ -30,7 +30,7 @@ def repeating(messages: list[dict[str, str]]) -> Any:
 
 
 def memories(store: AsyncStore) -> AsyncMemories:
-    return AsyncMemories(Scope(store), threads=False)
+    return AsyncMemories(Scope(store))
 
 
 async def erasing(store: AsyncStore) -> person.ErasedPerson:
@@ -39,7 +39,7 @@ async def erasing(store: AsyncStore) -> person.ErasedPerson:
 
 
 async def a_session(store: AsyncStore, count: int = 1) -> None:
-    session = await AsyncSessions(Scope(store), threads=False).open("s1", user_id="u1", title=CANARY)
+    session = await AsyncSessions(Scope(store)).open("s1", user_id="u1", title=CANARY)
     await session.append([{"role": "user", "content": f"{CANARY} {n}"} for n in range(count)])
 
 
@@ -127,7 +127,7 @@ def test_what_is_learnt_while_a_person_is_erased_goes_too() -> None:
 
 def test_what_is_said_while_a_person_is_erased_goes_too() -> None:
     async def saying(store: AsyncStore) -> None:
-        session = await AsyncSessions(Scope(store), threads=False).get("s1")
+        session = await AsyncSessions(Scope(store)).get("s1")
         await session.append({"role": "user", "content": CANARY})
 
     race(saying, a_session)

@@ -47,15 +47,15 @@ CLASSES: dict[str, tuple[type, ...]] = {
 # What only looks, hands out another handle, or says what somebody else might write. What some of these store is derived
 # from what is there already, and made again if it is lost: vectors, summaries.
 READS = {
-    "runs": {"anchor_milestones", "get", "inline", "list", "register_event"},
+    "runs": {"anchor_milestones", "get", "list", "register_event"},
     "run": {
         "anchor", "artifact", "at", "brief", "diff", "episodes", "events", "follow", "head", "refresh", "replay",
         "usage", "verify",
     },
-    "sessions": {"get", "inline", "list", "search", "using"},
+    "sessions": {"get", "list", "search", "using"},
     "session": {"backlog", "get", "info", "load", "page", "search", "wait", "window"},
     "memories": {
-        "at", "batch", "batch_writes", "get", "health", "history", "index", "inline", "list", "pack_items", "pending",
+        "at", "batch", "batch_writes", "get", "health", "history", "index", "list", "pack_items", "pending",
         "revocation", "search", "unpack_writes", "using", "would_revoke",
     },
     "threads": {"entry", "follow", "get", "limited", "list", "plan", "register", "slots", "stats", "thread"},
@@ -95,7 +95,7 @@ def test_every_operation_of_the_table_takes_a_commit_id_and_nothing_else_does(pa
 
 def reading() -> Iterator[Any]:
     for part, names in READS.items():
-        for name in sorted(names - {"inline", "using"}):
+        for name in sorted(names - {"using"}):
             yield pytest.param(part, name, id=f"{part}.{name}")
 
 

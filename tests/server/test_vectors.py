@@ -38,8 +38,8 @@ def test_what_is_no_vector_is_refused(odd: str) -> None:
 
 async def remembering() -> tuple[Scope, Any, str]:
     scope = Scope(Inline(MemoryStore()))
-    known = await AsyncMemories(scope, threads=False).add("likes tea", user_id="u1")
-    return scope, Vectors(scope, None, None, False), known.id
+    known = await AsyncMemories(scope).add("likes tea", user_id="u1")
+    return scope, Vectors(scope, None, None), known.id
 
 
 async def kept_vectors(scope: Scope) -> list[Any]:
@@ -63,7 +63,7 @@ async def test_a_vector_of_what_nobody_knows_is_refused() -> None:
 
 async def test_a_vector_of_what_was_erased_is_not_kept() -> None:
     scope, vectors, memory_id = await remembering()
-    await AsyncMemories(scope, threads=False).erase(user_id="u1")
+    await AsyncMemories(scope).erase(user_id="u1")
     await vectors.keep(Fingerprint("toy", "", 2), {memory_id: numbers(1, 0)})
     assert await kept_vectors(scope) == []
 

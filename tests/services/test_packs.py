@@ -186,9 +186,6 @@ class Memories:
     def __init__(self) -> None:
         self.brought: list[Any] = []
 
-    def inline(self) -> Memories:
-        return self
-
     async def batch_writes(self, batch_id: str, *, reviewer: str, run_id: str | None = None) -> Memories:
         return self
 

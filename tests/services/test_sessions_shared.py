@@ -117,5 +117,5 @@ def test_memory_does_not_grow_with_the_session(tmp_path: Path) -> None:
 
 def test_the_blocking_and_the_async_session_have_the_same_methods() -> None:
     for twin, original in ((Session, AsyncSession), (Sessions, AsyncSessions)):
-        public = {name for name in vars(original) if not name.startswith("_")} - {"inline"}
+        public = {name for name in vars(original) if not name.startswith("_")}
         assert public <= set(dir(twin))

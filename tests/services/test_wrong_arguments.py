@@ -36,7 +36,7 @@ JUNK: list[Any] = [
 FACT = mcr("tides turn", source_refs=["doc:1"])
 FILES = {"path": "/notes/a.md", "to": "/notes/b.md"}  # where elsewhere a path is one of the disk
 # They wait, or hand out another object of the same class.
-LEFT_OUT = {"close", "follow", "inline", "using", "wait"}
+LEFT_OUT = {"close", "follow", "using", "wait"}
 
 
 def fact(**fields: Any) -> Any:

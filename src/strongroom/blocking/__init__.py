@@ -43,7 +43,7 @@ class Context(EnteredBlocking, Meant):
     def __init__(self, context: AsyncContext) -> None:
         self._async = context
         self.memories = Memories(context.memories)
-        self.runs = Runs(context.runs.inline())
+        self.runs = Runs(context.runs)
         self.sessions = Sessions(context.sessions)
         self.threads = Threads(context.threads)
         self.registry = Registry(context.registry)

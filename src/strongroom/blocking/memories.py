@@ -30,7 +30,7 @@ class Memories(Meant):
     """
 
     def __init__(self, memories: AsyncMemories) -> None:
-        self._async = memories.inline()
+        self._async = memories
 
     def using(
         self,

@@ -89,7 +89,7 @@ class Sessions(Meant):
     """
 
     def __init__(self, sessions: AsyncSessions) -> None:
-        self._async = sessions.inline()
+        self._async = sessions
 
     def __repr__(self) -> str:
         return repr(self._async)

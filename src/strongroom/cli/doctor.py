@@ -128,7 +128,7 @@ def meaning(store: Store, url: str) -> tuple[dict[str, str], list[str]]:
             found = _of_server(store)
         elif named_here:
             made, scope = wanted(**named_here), Scope(Inline(store), space())
-            found = run(AsyncMemories(scope, embedder=made.embedder, index=made.index, threads=False).health())
+            found = run(AsyncMemories(scope, embedder=made.embedder, index=made.index).health())
         else:
             found = SearchHealth()
     except StrongroomError as problem:

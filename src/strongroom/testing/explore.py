@@ -296,6 +296,8 @@ class _Running:
 class Stepped:
     """An async store that suspends before each verb, so that a schedule can choose who goes next."""
 
+    needs_no_loop = True
+
     def __init__(self, running: _Running) -> None:
         self._running = running
 

@@ -36,12 +36,10 @@ BATCH = 100
 class Calls:
     """The calls, written once."""
 
-    def __init__(
-        self, scope: Scope, memories: AsyncMemories, proposer: str, model: Model | None = None, *, threads: bool = True
-    ) -> None:
+    def __init__(self, scope: Scope, memories: AsyncMemories, proposer: str, model: Model | None = None) -> None:
         self._scope, self._memories, self._proposer = scope, memories, proposer
         self._named = None if proposer == PROGRAM else proposer
-        self._model, self._threads = model, threads
+        self._model = model
 
     async def add(
         self,
@@ -84,7 +82,7 @@ class Calls:
         """Return requests for what a model finds worth knowing in messages. Its answer is checked like any other."""
         now = moment(self._scope.clock())
         lines = [Line(str(one["role"]), one.get("name"), now, one["content"], ()) for one in said]
-        answer = await ask(model, question(lines), threads=self._threads)
+        answer = await ask(model, question(lines), threads=self._scope.threads)
         owner = Whose(common["scope"], common.get("user_id"), common.get("project_id"))
         found = extracted(answer, lines, owner, Policy(), now, tags)
         return [
@@ -318,8 +316,8 @@ class Memory(Closing):
     ) -> None:
         self.opened = Opened(where, options)
         scope = self.opened.blocking
-        memories = AsyncMemories(scope).using(embedder=embedder).inline()
-        self._async = Calls(scope, memories, proposer, model, threads=False)
+        memories = AsyncMemories(scope).using(embedder=embedder)
+        self._async = Calls(scope, memories, proposer, model)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Memory:

@@ -84,7 +84,7 @@ async def consolidate(op: Invocation) -> object:
 
 
 def _vectors_of(op: Invocation) -> tuple[Vectors, Fingerprint]:
-    return Vectors(op.ctx.scope, None, None, True), understood(Fingerprint, op.arguments.get("fingerprint"))
+    return Vectors(op.ctx.scope, None, None), understood(Fingerprint, op.arguments.get("fingerprint"))
 
 
 async def agree(op: Invocation) -> object:

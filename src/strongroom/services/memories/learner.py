@@ -66,7 +66,7 @@ class Learner:
         if user_id is None and project_id is None and scope in (None, "user"):
             user_id = await owner_of(self._scope, id)
         learning = Learning(self._scope, self._policy, id, whose(user_id, project_id, scope), proposer)
-        return await learning.learn(model, limit, self._staging(proposer), commit_id, threads=self._vectors.threads)
+        return await learning.learn(model, limit, self._staging(proposer), commit_id, threads=self._scope.threads)
 
     async def consolidate(
         self,
@@ -91,7 +91,7 @@ class Learner:
         _require(model, proposer)
         made = self._consolidation(whose(user_id, project_id, scope), proposer)
         staging = self._staging(proposer)
-        return await made.consolidate(model, limit, after, staging, commit_id, self._vectors.threads)
+        return await made.consolidate(model, limit, after, staging, commit_id, self._scope.threads)
 
     async def _consolidated(
         self, owner: Whose, proposer: str, after: str | None, made: Suggestions | None, commit_id: str

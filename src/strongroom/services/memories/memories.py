@@ -82,11 +82,10 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         policy: Policy = Policy(),
         embedder: Embedder | None = None,
         index: VectorIndex | None = None,
-        threads: bool = True,
     ) -> None:
         self._scope = scope
         self._policy = policy
-        self._vectors = Vectors(scope, embedder, index, threads)
+        self._vectors = Vectors(scope, embedder, index)
         self._search = Search(scope, self._vectors)
         self._revocations = Revocations(scope)
 
@@ -107,14 +106,6 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
             policy=policy or self._policy,
             embedder=made or self._vectors.embedder,
             index=index or (None if made else self._vectors.index),
-            threads=self._vectors.threads,
-        )
-
-    def inline(self) -> AsyncMemories:
-        """Return the same memories for code without an event loop: nothing is moved to another thread."""
-        vectors = self._vectors
-        return AsyncMemories(
-            self._scope, policy=self._policy, embedder=vectors.embedder, index=vectors.index, threads=False
         )
 
     # ---- looking ----------------------------------------------------------------------------------------------------

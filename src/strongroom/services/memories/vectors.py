@@ -42,12 +42,12 @@ class Used(Struct, frozen=True):
 class Vectors:
     """The vectors of one space: an embedder, an index, and the way between them and the store."""
 
-    def __init__(self, scope: Scope, embedder: Embedder | None, index: VectorIndex | None, threads: bool) -> None:
+    def __init__(self, scope: Scope, embedder: Embedder | None, index: VectorIndex | None) -> None:
         self._scope = scope
         self.embedder = embedder
         chosen = index if index is not None or embedder is None else _local()
         self.index = None if chosen is None else WatchedVectors.of(chosen)
-        self.threads = threads
+        self.threads = scope.threads
 
     async def catch_up(self) -> int:
         """Bring the index up to date with the log. Return how many log entries it took in."""

@@ -244,7 +244,7 @@ async def _plan(services: Services, pack: SpaceArchive, actor: str, encrypted: b
     threads = [await _joined(store, _thread_writes(over, pack, name)) for name in pack.under(THREADS)]
     items = list(pack.lines(MEMORIES))
     if items:
-        over_memories = AsyncMemories(over, policy=services.memories._policy, threads=False)
+        over_memories = AsyncMemories(over, policy=services.memories._policy)
         brought = await over_memories.unpack_writes(items, new=True)
         await store.commit(Commit(new_id(), brought.expects, brought.writes))
     made = Restored(runs=tuple(runs), sessions=tuple(sessions), threads=tuple(threads), memories=len(items))

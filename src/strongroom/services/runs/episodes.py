@@ -250,10 +250,6 @@ class MemoryWrites(Protocol):
 class LongTerm(Protocol):
     """Memory that outlives a run."""
 
-    def inline(self) -> LongTerm:
-        """Return the same for code without an event loop."""
-        ...
-
     async def batch_writes(self, batch_id: str, *, reviewer: str, run_id: str | None = None) -> MemoryWrites:
         """Say what commits a batch; write nothing."""
         ...

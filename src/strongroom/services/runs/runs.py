@@ -49,12 +49,6 @@ class AsyncRuns(Meant):
     def __repr__(self) -> str:
         return f"<runs of space {self._scope.space!r}>"
 
-    def inline(self) -> AsyncRuns:
-        """Return the same runs for code without an event loop: nothing is moved to another thread."""
-        twin = AsyncRuns(self._scope, memories=None if self._memories is None else self._memories.inline())
-        twin._types, twin._seal = self._types, self._seal
-        return twin
-
     def register_event(self, type: str, schema: Mapping[str, Any]) -> None:
         """Let runs of this context record events of a `custom.` type, checked against a JSON Schema."""
         self._types.register(type, schema)

@@ -41,11 +41,9 @@ class AsyncSessions(Meant):
     ['support-7']
     """
 
-    def __init__(self, scope: Scope, *, embedder: Embedder | None = None, threads: bool = True) -> None:
+    def __init__(self, scope: Scope, *, embedder: Embedder | None = None) -> None:
         self._scope = scope
-        self._embedder = embedder
-        self._threads = threads
-        self._meaning = None if embedder is None else Meaning(embedder, threads)
+        self._meaning = None if embedder is None else Meaning(embedder, scope.threads)
 
     def __repr__(self) -> str:
         return f"<sessions of space {self._scope.space!r}>"
@@ -53,11 +51,7 @@ class AsyncSessions(Meant):
     def using(self, *, embedder: Embedder | Callable[..., Any]) -> AsyncSessions:
         """Return the same sessions with an embedder, for searches by meaning."""
         made = embedder if isinstance(embedder, Embedder) else Embedder(embedder)
-        return AsyncSessions(self._scope, embedder=made, threads=self._threads)
-
-    def inline(self) -> AsyncSessions:
-        """Return the same sessions for code without an event loop: nothing is moved to another thread."""
-        return AsyncSessions(self._scope, embedder=self._embedder, threads=False)
+        return AsyncSessions(self._scope, embedder=made)
 
     async def open(
         self,

@@ -79,6 +79,7 @@ class Overlay:
 
     def __init__(self, base: AsyncStore) -> None:
         self._base = base
+        self.needs_no_loop: bool = getattr(base, "needs_no_loop", False)
         self.begin()
         if can_search(base):
             self.search = base.search  # type: ignore[attr-defined]

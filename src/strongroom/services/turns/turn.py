@@ -223,7 +223,7 @@ class AsyncTurn(EnteredAsync, Meant):
         batch_id: str | None = None,
     ) -> None:
         """Stage memories for review. See `ctx.memories.propose`."""
-        there = AsyncMemories(self._over, policy=self._services.memories._policy, threads=False)
+        there = AsyncMemories(self._over, policy=self._services.memories._policy)
         with _refusing:
             prepared = there._proposing(requests, proposer, run_id, batch_id, commit_id=IN_TURN)
         self._add(prepared, prepared.replay, None, decided_by(self._scope.space, proposer))
