@@ -214,3 +214,4 @@ def test_a_prompt_has_memories_out_of_many_large_ones(http: httpx.Client) -> Non
 def test_hits_are_still_as_many_as_an_answer_may_hold(http: httpx.Client) -> None:
     answer = http.get("/memories/search", params={"q": "rocket", "k": 1000})
     assert answer.json()["hits"] and len(answer.content) < 2 * MOST
+    assert "one answer holds the best" in answer.json()["degraded"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Protocol, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -21,6 +21,7 @@ from starlette.types import Message, Receive, Scope
 from strongroom.codec import parse, require_few_values
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
+from strongroom.retrieval import joined
 from strongroom.server.bounded import fewer
 from strongroom.server.ids import caller_id
 from strongroom.server.keys import Caller
@@ -30,6 +31,18 @@ from strongroom.server.settings import Settings
 B = TypeVar("B")
 Q = TypeVar("Q")
 T = TypeVar("T")
+
+
+class Ranked(Protocol):
+    """What a search returns."""
+
+    @property
+    def degraded(self) -> str | None: ...
+
+    def __len__(self) -> int: ...
+
+
+H = TypeVar("H", bound=Ranked)
 
 LITTLE_BYTES = 64 * 1024
 BODY_SECONDS = 30.0  # between two pieces of a body
@@ -143,6 +156,17 @@ class Request(HttpRequest, Generic[B, Q]):
     async def fewer(self, limit: int, ask: Callable[[int], Awaitable[T]]) -> T:
         """Ask for a page that is bounded in bytes, too: see `bounded`."""
         return await fewer(limit, self.settings.max_answer_bytes, ask)
+
+    async def best(self, k: int, ask: Callable[[int], Awaitable[H]]) -> tuple[H, str | None]:
+        """Ask for the `k` best, or for as many as an answer holds; also return what is lacking, even if it is that."""
+
+        async def asked(some: int) -> tuple[int, H]:
+            return some, await ask(some)
+
+        most, found = await self.fewer(k, asked)
+        if most == k or len(found) < most:
+            return found, found.degraded
+        return found, joined(found.degraded, f"they are large: one answer holds the best {most}, not {k}")
 
 
 async def json_body(request: HttpRequest) -> Any:

@@ -189,7 +189,7 @@ async def sources(request: Request[None, SourcesQuery]) -> Sources:
 @endpoint("GET /memories/search", "read", "Search memories")
 async def search(request: Request[None, SearchQuery]) -> HitPage:
     query = request.query
-    found = await request.fewer(
+    found, degraded = await request.best(
         query.k,
         lambda k: request.ctx.memories.search(
             query.q,
@@ -208,7 +208,7 @@ async def search(request: Request[None, SearchQuery]) -> HitPage:
             happened_before=query.happened_before,
         ),
     )
-    return HitPage(list(found), found.degraded)
+    return HitPage(list(found), degraded)
 
 
 @endpoint("GET /memories/{memory_id}", "read", "Get a memory")

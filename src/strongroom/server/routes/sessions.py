@@ -159,7 +159,7 @@ async def list_sessions(request: Request[None, ListQuery]) -> SessionPage:
 @endpoint("GET /sessions/search", "read", "Search all sessions")
 async def search_all(request: Request[None, SearchQuery]) -> Hits:
     query = request.query
-    return _hits(await request.fewer(query.k, lambda k: request.ctx.sessions.search(query.q, k=k)))
+    return _hits(*await request.best(query.k, lambda k: request.ctx.sessions.search(query.q, k=k)))
 
 
 @endpoint("GET /sessions/{session_id}", "read", "About a session")
@@ -211,7 +211,7 @@ async def window(request: Request[None, WindowQuery]) -> WindowView:
 @endpoint("GET /sessions/{session_id}/search", "read", "Search a session")
 async def search(request: Request[None, SearchQuery]) -> Hits:
     session, query = await _session(request), request.query
-    return _hits(await request.fewer(query.k, lambda k: session.search(query.q, k=k)))
+    return _hits(*await request.best(query.k, lambda k: session.search(query.q, k=k)))
 
 
 @endpoint("POST /sessions/{session_id}/truncate", "write", "Hide from a message on")
@@ -272,6 +272,6 @@ def view_of(message: Message) -> MessageView:
     return MessageView(message.id, message.index, message.at, message.tokens, dict(message), message.sidecar)
 
 
-def _hits(found: SessionHits) -> Hits:
+def _hits(found: SessionHits, degraded: str | None) -> Hits:
     hits = [HitView(hit.message_id, hit.session_id, hit.score, hit.why, view_of(hit.message)) for hit in found]
-    return Hits(hits, found.degraded)
+    return Hits(hits, degraded)
