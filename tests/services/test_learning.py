@@ -12,6 +12,7 @@ import pytest
 import strongroom
 from strongroom import models
 from strongroom.errors import InvalidInput, NotFound, Unavailable
+from strongroom.services.memories import learning
 from strongroom.services.memories.policy import Policy
 from tests.model_server import KEY, ModelServer, serving
 from tests.services.memory_samples import using
@@ -69,6 +70,37 @@ async def test_a_memory_is_proposed_with_its_sources_its_owner_and_when_it_happe
     assert request.source_refs == ("session:s1", f"message:s1#{message_id}")
     assert request.happened_at == datetime(2023, 5, 5, tzinfo=UTC)
     assert request.metadata == {"said": "last Friday", "exact_to": "day"}
+
+
+LONG = "blah " * 12_000 + "My daughter is called Zoe."
+
+
+async def test_a_model_is_shown_all_of_a_long_message_piece_by_piece(ctx: Any) -> None:
+    model = Model({"memories": [{"content": "likes tea", "sources": [1]}]})
+    learnt = await ctx.memories.learn(await opened(ctx, "Hello!", LONG, "Goodbye!"), model=model, limit=50)
+    assert (learnt.messages, model.texts) == (1, ["Hello!"])
+    learnt = await ctx.memories.learn("s1", model=model)
+    first, second = model.texts[1:]
+    assert len(first) == learning.MAX_CHARS
+    assert first[: -learning.OVERLAP] + second == LONG
+    assert (learnt.messages, learnt.left, learnt.refused) == (1, 1, ())
+    assert learnt.proposals == 1  # what two pieces say is proposed once
+
+
+async def test_what_is_too_long_for_any_number_of_pieces_is_told(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "MOST_PIECES", 2)
+    model = Model({"memories": []})
+    learnt = await ctx.memories.learn(await opened(ctx, "x" * 100_000), model=model)
+    assert len(model.texts) == 2
+    assert learnt.refused == ("the last 20,500 of 100,000 characters of a message, which the model was not shown",)
+
+
+async def test_no_more_is_proposed_from_a_long_message_than_a_batch_may_have(ctx: Any) -> None:
+    few = await using(ctx.memories, policy=Policy(max_items=1))
+    await opened(ctx, LONG)
+    answers = iter(["likes tea", "likes milk"])
+    learnt = await few.learn("s1", model=lambda _: {"memories": [{"content": next(answers), "sources": [1]}]})
+    assert (learnt.proposals, learnt.refused) == (1, ("1 more than the 1 that one batch may have",))
 
 
 async def test_what_is_learnt_is_found_only_after_a_review(ctx: Any) -> None:

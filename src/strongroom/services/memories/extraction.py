@@ -142,6 +142,17 @@ def extracted(
     return Extracted(tuple(requests.values()), tuple(refused))
 
 
+def merged(parts: Sequence[Extracted], most: int) -> Extracted:
+    """Return what several answers made, each request once, and no more of them than a batch may have."""
+    requests = dict[str, Request]()
+    for request in (one for part in parts for one in part.requests):
+        requests.setdefault(keys.said(request).claim, request)
+    refused = [reason for part in parts for reason in part.refused]
+    if len(requests) > most:
+        refused.append(f"{len(requests) - most} more than the {most} that one batch may have")
+    return Extracted(tuple(requests.values())[:most], tuple(refused))
+
+
 def read(item: Any, shape: type[Any]) -> Any:
     """Return an item of an answer in its shape, or raise `InvalidInput`."""
     try:

@@ -58,7 +58,8 @@ class Learner:
         At most `limit` of them, the oldest first: `left` says whether to call again. The memories are of `user_id` and
         `project_id`, or of the session's own user. The model, a function from messages to an answer, only suggests:
         what it says is checked, and waits for a review like everything that `proposer` proposes. Nothing is learnt
-        twice and nothing is missed, whoever dies when; if the model fails, nothing changed.
+        twice and nothing is missed, whoever dies when; if the model fails, nothing changed. It is asked several times
+        about a message of more than 40,000 characters; `refused` says what of the longest it was not shown.
         """
         id = session if isinstance(session, str) else session.id
         require_limit(limit)

@@ -22,7 +22,7 @@ from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, Undecided, made_here, perform, repeated
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
-from strongroom.services.memories.extraction import Line, Whose, extracted, question, texts_of
+from strongroom.services.memories.extraction import Extracted, Line, Whose, extracted, merged, question, texts_of
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import Batch, Learnt, Request
@@ -37,6 +37,8 @@ from strongroom.values import moment
 ROLES = frozenset({"user", "assistant"})
 MOST_MESSAGES = 200
 MAX_CHARS = 40_000  # of all messages that a model is shown at once
+OVERLAP = 500  # characters that two pieces of a long message share: what is said across the cut stands whole in one
+MOST_PIECES = 25  # of one message
 BEFORE = 6
 
 Spans = tuple[tuple[int, int], ...]
@@ -177,12 +179,16 @@ class Learning:
         if not lines:
             return Lesson(seen.version, spans)
         before = [seen.view.message(record) for record in await backward(seen.view, spans[0][0], BEFORE)]
-        context = [self._line(one) for one in before if _tells(one)]
-        answer = await models.ask(model, question(lines, context), threads=threads)
-        now = moment(self._scope.clock())
-        found = extracted(answer, lines, self._owner, self._policy, now)
-        requests, revoked = await believed(self._scope, found.requests)
-        return Lesson(seen.version, spans, requests, (*found.refused, *revoked))
+        context = [cut(self._line(one), 0) for one in before if _tells(one)]
+        shown, unseen = pieces(lines)
+        found: list[Extracted] = []
+        for piece in shown:
+            answer = await models.ask(model, question(piece, context), threads=threads)
+            now = moment(self._scope.clock())
+            found.append(extracted(answer, piece, self._owner, self._policy, now))
+        every = merged(found, self._policy.max_items)
+        requests, revoked = await believed(self._scope, every.requests)
+        return Lesson(seen.version, spans, requests, (*every.refused, *revoked, *unseen))
 
     async def _new(self, seen: _Seen, limit: int) -> tuple[Spans, list[Message]]:
         """Return the next messages to learn from: as many as fit, at least one; and where they stand."""
@@ -201,7 +207,23 @@ class Learning:
 
     def _line(self, message: Message) -> Line:
         refs = (session_source(self._session_id), message_source(self._session_id, message.id))
-        return Line(speaker(message), message.name, message.time, texts_of(message)[:MAX_CHARS], refs)
+        return Line(speaker(message), message.name, message.time, texts_of(message), refs)
+
+
+def pieces(lines: Sequence[Line]) -> tuple[list[Sequence[Line]], tuple[str, ...]]:
+    """Return what a model is shown, a question each: everything at once, or a message that is longer than that, which
+    is alone, piece by piece; and what of it is not shown."""
+    if sum(len(line.text) for line in lines) <= MAX_CHARS:
+        return [lines], ()
+    [line] = lines
+    starts = range(0, len(line.text) - OVERLAP, MAX_CHARS - OVERLAP)
+    left = max(0, len(line.text) - starts[:MOST_PIECES][-1] - MAX_CHARS)
+    unseen = (f"the last {left:,} of {len(line.text):,} characters of a message, which the model was not shown",)
+    return [[cut(line, start)] for start in starts[:MOST_PIECES]], unseen if left else ()
+
+
+def cut(line: Line, start: int) -> Line:
+    return msgspec.structs.replace(line, text=line.text[start : start + MAX_CHARS])
 
 
 async def believed(scope: Scope, requests: Sequence[Request]) -> tuple[tuple[Request, ...], tuple[str, ...]]:

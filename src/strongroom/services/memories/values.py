@@ -270,7 +270,8 @@ class Written(Meant, Struct, frozen=True, kw_only=True):
 
 class Learnt(Struct, frozen=True, kw_only=True):
     """What was learnt from a session: from how many messages, and the batch of proposals it became, if any. `refused`
-    says what of the model's answer was left out; `left` is how many messages wait for the next call.
+    says what of the model's answer was left out, and what of a very long message it was not shown; `left` is how many
+    messages wait for the next call.
     """
 
     session_id: str
