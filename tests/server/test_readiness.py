@@ -89,6 +89,16 @@ def test_a_row_that_is_damaged_does_not_hide_the_others(tmp_path: Path) -> None:
         assert remote.runs.list().damaged == ("r1",)
 
 
+@pytest.mark.parametrize("space", ["x" * 127, "x" * 128, "é" * 128])
+def test_a_space_with_a_long_name_keeps_snapshots_too(space: str, admin: httpx.Client) -> None:
+    key = admin.post("/keys", json={"space": space, "role": "writer"}).json()["key"]
+    mine = {"Authorization": f"Bearer {key}"}
+    run = admin.post("/runs", json={"objective": "x"}, headers=mine).json()["run_id"]
+    kept = admin.post(f"/runs/{run}/snapshot", headers=mine).json()["pack_path"]
+    loaded = admin.post("/runs/resume/load", json={"pack_path": kept, "new_run_id": "again"}, headers=mine)
+    assert (loaded.status_code, loaded.json()["run_id"]) == (200, "again")
+
+
 def test_a_snapshot_names_no_folder(alone: httpx.Client, tmp_path: Path) -> None:
     run = alone.post("/runs", json={"objective": "x"}).json()["run_id"]
     answers = [alone.post(f"/runs/{run}/snapshot"), alone.post(f"/runs/{run}/resume/snapshot", json={})]

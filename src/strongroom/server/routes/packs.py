@@ -164,7 +164,9 @@ async def load(request: Request[Load, None]) -> Loaded:
     is_name = str(wanted) == wanted.name and wanted.name.isprintable() and len(wanted.name.encode()) <= LONGEST_NAME
     if wanted.suffix != ".zip" or not is_name:
         raise InvalidInput("pack_path must be what a snapshot returned; nothing changed", path="pack_path")
-    if not await to_thread.run_sync(path.is_file):
+    with _no_folders():
+        is_there = await to_thread.run_sync(path.is_file)
+    if not is_there:
         raise NotFound(f"there is no snapshot {wanted.name!r}; nothing changed", kind="snapshot", id=wanted.name)
     runs, wanted_id = _runs(request), request.content.new_run_id
     with _no_folders():
@@ -218,5 +220,7 @@ def _no_file() -> Refusal:
 
 
 def _folder(request: Request[Any, Any]) -> Path:
-    """The folder of the caller's own space, named by its bytes so that no name can leave it."""
-    return Path(request.settings.snapshots) / request.caller.space.encode().hex()
+    """The folder of the caller's own space, named by its bytes, or a hash of many, so that no name can leave it."""
+    space = request.caller.space.encode()
+    name = space.hex() if 2 * len(space) <= LONGEST_NAME else f"sha256-{sha256(space).hexdigest()}"
+    return Path(request.settings.snapshots) / name
