@@ -426,11 +426,11 @@ class Episode(Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """Something a brief does not show, and why."""
+    """Something a brief does not show, and why. `no_index`: it could not be searched for, so it has no id."""
 
     section: str
     id: str
-    reason: Literal["over_budget", "below_confidence"]
+    reason: Literal["over_budget", "below_confidence", "no_index"]
 
 
 class BriefReceipt(Struct, frozen=True, kw_only=True):

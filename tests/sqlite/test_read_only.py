@@ -352,6 +352,20 @@ def test_a_search_for_what_is_not_indexed_yet_says_so(tmp_path: Path) -> None:
         ctx.sessions.search("fox", k=1)
 
 
+def test_what_waits_is_listed_and_a_run_is_told_also_without_an_index(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        ctx.memories.add("likes tea")
+        ctx.memories.add("likes coffee", proposer="agent-7")
+        ctx.runs.create(objective="buy tea", run_id="r")
+    with strongroom.open(tmp_path / "agent.db", read_only=True) as ctx:
+        waiting = ctx.memories.pending()
+        brief = ctx.runs.get("r").brief()
+    assert [batch.proposals[0].request.content for batch in waiting] == ["likes coffee"]
+    assert "not looked for: the index of words lacks" in str(waiting.degraded)
+    assert "buy tea" in brief.text
+    assert [one.reason for one in brief.receipt.left_out] == ["no_index"]
+
+
 def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="there is no file") as refused:
         ReadOnlyStore(tmp_path / "agent.db")

@@ -45,7 +45,7 @@ def list_pending(proposer: str | None, after: str | None, limit: int) -> None:
         as_json({"batches": list(found), "next": found.next} | ({"degraded": found.degraded} if found.degraded else {}))
         return
     if found.degraded:
-        say("[bold red]damaged[/] {}", found.degraded)
+        say("[bold red]not complete:[/] {}", found.degraded)
     for batch in found:
         _print(batch)
     if not found:

@@ -13,7 +13,7 @@ import msgspec
 
 from strongroom.arguments import checked
 from strongroom.codec import encode, pack
-from strongroom.errors import InvalidInput, NotFound, StrongroomError
+from strongroom.errors import InvalidInput, NotFound, StrongroomError, Unavailable
 from strongroom.operations import Operation, Plan, Prepared, perform
 from strongroom.retry import attempts
 from strongroom.scope import Scope
@@ -207,14 +207,23 @@ class Review:
     async def pending(
         self, *, proposer: str | None = None, after: str | None = None, limit: int = 50
     ) -> Results[Batch]:
-        """Return the batches that wait for a decision, oldest first, each with what it resembles and would replace."""
+        """Return the batches that wait for a decision, oldest first, each with what it resembles and would replace.
+
+        Where a file that is opened read-only cannot be searched they come without that, and `degraded` says so.
+        """
         tags = {"status": "pending"}
         if proposer is not None:
             tags["proposer"] = keys.named(require_name(proposer, "a proposer"))[:32]
         scan = Scan(self._scope.space, keys.BATCH, tags, after, limit)
         batches, following, damaged = await self._scope.listed(scan, lambda document: load(document, Batch))
-        reviewed = [await self._search.review(batch) for batch in batches]
-        return Results(reviewed, next=following, degraded=unreadable(damaged))
+        told = unreadable(damaged)
+        try:
+            batches = [await self._search.review(batch) for batch in batches]
+        except Unavailable as problem:
+            if problem.reason != "read_only":
+                raise
+            told = "; ".join(filter(None, [told, f"what they resemble was not looked for: {problem}"]))
+        return Results(batches, next=following, degraded=told)
 
     async def commit(
         self,

@@ -53,17 +53,18 @@ class Line(Struct, frozen=True):
 
 def compose(
     state: WorkingSetJson,
-    memories: Sequence[Memory],
+    memories: Sequence[Memory] | None,
     *,
     max_tokens: int,
     min_confidence: float,
     tokenizer: Tokenizer,
     with_state: bool = False,
 ) -> Brief:
-    """Return the brief that fits, with its receipt."""
+    """Return the brief that fits, with its receipt. No memories at all: they could not be searched for."""
     if type(max_tokens) is not int or max_tokens < 1:
         raise InvalidInput(f"max_tokens must be a whole number above 0, not {max_tokens!r:.40}")
-    known = sorted(memories, key=lambda memory: (-float(memory["confidence"]), str(memory["memory_id"])))
+    unsearched = [LeftOut(section=HEADINGS[MEMORY], id="", reason="no_index")] if memories is None else []
+    known = sorted(memories or (), key=lambda memory: (-float(memory["confidence"]), str(memory["memory_id"])))
     certain = [memory for memory in known if float(memory["confidence"]) >= min_confidence]
     doubtful = [
         LeftOut(section=HEADINGS[MEMORY], id=str(memory["memory_id"]), reason="below_confidence")
@@ -85,7 +86,7 @@ def compose(
         max_tokens=max_tokens,
         tokenizer=tokenizer.name,
         approximate=tokenizer.approximate,
-        left_out=(*doubtful, *left_out),
+        left_out=(*unsearched, *doubtful, *left_out),
     )
     return Brief(render(kept), tokens, receipt)
 

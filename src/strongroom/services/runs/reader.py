@@ -12,7 +12,7 @@ from typing import Any
 
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
-from strongroom.errors import InvalidInput
+from strongroom.errors import InvalidInput, Unavailable
 from strongroom.services.owning import whose
 from strongroom.services.runs import artifacts, brief, episodes, events, history, own_state, usage, verifying
 from strongroom.services.runs.episodes import LongTerm
@@ -161,7 +161,8 @@ class RunReader:
 
         `memories` are memories, hits of a search, or v2.1 items; by default those that answer to the objective and
         the next action, among those that `user_id` (by default the run's owner, and no other than that) and
-        `project_id` may see, on a store that can search. With `state` the run's own state is shown too.
+        `project_id` may see, on a store that can search. Where a file that is opened read-only lacks the index, the
+        receipt says so (`no_index`). With `state` the run's own state is shown too.
         """
         stored = await read(self._ref)
         working_set, user_id = stored.working_set, whose(user_id, run=(self.id, stored.state.user_id))
@@ -169,10 +170,15 @@ class RunReader:
             query = f"{working_set['objective']} {working_set['next_action']}"
             memories = ()
             if self._memories is not None and can_search(self._ref.scope.store):
-                memories = await self._memories.search(query, user_id=user_id, project_id=project_id)
+                try:
+                    memories = await self._memories.search(query, user_id=user_id, project_id=project_id)
+                except Unavailable as problem:
+                    if problem.reason != "read_only":
+                        raise
+                    memories = None  # the receipt says so
         return brief.compose(
             working_set,
-            [brief.memory_of(item) for item in memories],
+            None if memories is None else [brief.memory_of(item) for item in memories],
             max_tokens=max_tokens,
             min_confidence=min_confidence,
             tokenizer=self._ref.scope.tokenizer,
