@@ -158,6 +158,11 @@ def test_wrong_settings_are_refused_and_show_no_secret(wrong: dict[str, Any]) ->
     assert KEY not in str(problem.value)
 
 
+async def test_a_model_that_raises_what_no_future_carries_is_not_waited_for() -> None:
+    with pytest.raises(Unavailable, match="raised StopIteration"):
+        await models.ask(lambda messages: next(iter(())), MESSAGES, threads=True)
+
+
 def test_models_have_names(server: ModelServer) -> None:
     ours = models.named(f"{server.url}#small-1", KEY)
     theirs = models.named(f"anthropic+{server.url}#small-2")

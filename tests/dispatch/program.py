@@ -55,3 +55,8 @@ def spin(rounds: int) -> int:
 @heavy.handler("spin", cpu_bound=True)
 def spinning(payload: int, call: Any) -> int:
     return spin(payload)
+
+
+def first(payload: list[Any], call: Any) -> Any:
+    """Slip, as people do, where there is none."""
+    return next(iter(payload))

@@ -11,6 +11,7 @@ import pytest
 
 from strongroom.dispatch import DeliveryFailed, Dispatcher, Retry, respond, send
 from strongroom.errors import InvalidInput, NotFound
+from tests.dispatch import program
 from tests.dispatch.conftest import Desk
 
 ONCE = Retry(attempts=1)
@@ -45,6 +46,14 @@ async def test_async_functions_work_too(ctx: Any, desk: Desk) -> None:
     await desk.send("t", "hi", from_id="user", to_id="echo")
     await desk.drain()
     assert await told(ctx, "t", "user") == [["hi", "echo", "user", ["user", "echo"]]]
+
+
+async def test_a_plain_function_that_raises_stop_iteration_is_not_waited_for(ctx: Any, desk: Desk) -> None:
+    desk.handler("first", retry=ONCE)(program.first)
+    await desk.send("t", [], from_id="user", to_id="first")
+    await desk.drain()
+    [letter] = await desk.dead_letters()
+    assert letter.error == "RuntimeError: first raised StopIteration"
 
 
 async def test_a_plain_append_is_handled_as_well(ctx: Any, desk: Desk) -> None:

@@ -51,6 +51,16 @@ def heavy(ctx: Any, address: str, **options: Any) -> Dispatcher:
     return dispatcher
 
 
+def test_a_cpu_bound_function_that_raises_stop_iteration_is_not_waited_for(tmp_path: Path) -> None:
+    address = str(tmp_path / "agent.db")
+    with strongroom.open(address) as ctx, Dispatcher(ctx, address=address, executor=Recording()) as dispatcher:
+        dispatcher.handler("first", cpu_bound=True, retry=Retry(attempts=1))(program.first)
+        dispatcher.send("t", [], from_id="user", to_id="first")
+        dispatcher.drain()
+        [letter] = dispatcher.dead_letters()
+        assert letter.error == "RuntimeError: first raised StopIteration"
+
+
 @pytest.mark.parametrize("address", SHARED, indirect=True)
 def test_a_cpu_bound_function_runs_in_another_process_and_its_answer_is_committed_here(address: str) -> None:
     with strongroom.open(address) as ctx, heavy(ctx, address, max_workers=1) as dispatcher:

@@ -14,8 +14,17 @@ T = TypeVar("T")
 async def call(threads: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a blocking function, on a thread if `threads`. Without threads this never suspends."""
     if threads:
-        return await asyncio.to_thread(function, *args, **kwargs)
+        return await asyncio.to_thread(carried, function, *args, **kwargs)
     return function(*args, **kwargs)
+
+
+def carried(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function whose outcome a future is to carry. No future carries StopIteration: whoever awaits it would wait
+    for ever. It becomes what it is when a coroutine raises it."""
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as problem:
+        raise RuntimeError(f"{getattr(function, '__qualname__', 'the function')} raised StopIteration") from problem
 
 
 def is_async(function: Callable[..., object]) -> bool:
