@@ -29,7 +29,7 @@ import msgspec
 
 from strongroom.arguments import checked, require_positive
 from strongroom.embedders import Embedder
-from strongroom.errors import InvalidInput, StrongroomError, Unavailable
+from strongroom.errors import InvalidInput, Unavailable
 from strongroom.meant import Meant
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
@@ -233,14 +233,14 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         return Erasure(self._scope, self._vectors)
 
     async def _unheard(self) -> str | None:
-        """Have the index of vectors hear of an erasure; say why it did not."""
+        """Have the index of vectors hear of an erasure, which is done whatever happens here; say why it did not."""
         if self._vectors.embedder is None:
             return None
         try:
             await self._vectors.catch_up()
         except Unavailable as problem:
             return f"the index of vectors is away, and drops them when it is back: {problem}"
-        except StrongroomError as problem:  # what was asked for is done, whatever becomes of this
+        except Exception as problem:  # what was asked for is done, whatever becomes of this
             return f"the index of vectors has not dropped them yet: {problem}"
         return None
 
