@@ -71,10 +71,12 @@ def test_an_async_function_is_refused_by_the_blocking_api(function: Any) -> None
         [["a", "b"], ["c", "d"]],
         None,
         [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]],
+        [[10**400, 1], [1, 1]],
+        [[1e300, 1.0], [1.0, 1.0]],
     ],
 )
-def test_vectors_that_cannot_be_right_are_refused(answer: Any) -> None:
-    with pytest.raises(InvalidInput):
+def test_vectors_that_cannot_be_right_are_a_failure_of_the_embedder(answer: Any) -> None:
+    with pytest.raises(Unavailable):
         run(Embedder(lambda texts: answer, name="f", dimension=2).embed(["a", "b"], threads=False))
 
 
@@ -82,7 +84,7 @@ def test_the_dimension_is_found_out_once_and_then_demanded() -> None:
     answers: Iterator[Any] = iter([[[1.0, 2.0]], [[1.0, 2.0, 3.0]]])
     embedder = Embedder(lambda texts: next(answers), name="f")
     assert run(embedder.fingerprint(threads=False)) == Fingerprint("f", "", 2)
-    with pytest.raises(InvalidInput, match="2 dimensions but returned 3"):
+    with pytest.raises(Unavailable, match="2 dimensions but returned 3"):
         run(embedder.embed(["a"], threads=False))
 
 
@@ -105,6 +107,15 @@ def test_a_function_that_fails_is_reported_as_unavailable() -> None:
 
     with pytest.raises(Unavailable, match="no model"):
         run(Embedder(broken, name="f").embed(["a"], threads=False))
+
+
+@pytest.mark.parametrize("threads", [True, False])
+async def test_a_function_that_raises_what_no_future_carries_is_not_waited_for(threads: bool) -> None:
+    def empty(texts: list[str]) -> Any:
+        return next(iter(()))
+
+    with pytest.raises(Unavailable, match="raised StopIteration"):
+        await Embedder(empty, name="f").embed(["a"], threads=threads)
 
 
 def test_a_vector_of_zeros_stays_one() -> None:
@@ -211,6 +222,18 @@ def test_an_answer_without_embeddings_is_reported(service: Service, body: bytes)
     service.body = body
     with pytest.raises(Unavailable, match="no embeddings"):
         embed(http("small", url=service.url), ["red"])
+
+
+@pytest.mark.parametrize("refusals", [[], [(401, {})]])
+def test_an_answer_that_drips_is_given_up_in_time(
+    service: Service, monkeypatch: pytest.MonkeyPatch, refusals: list[tuple[int, dict[str, str]]]
+) -> None:
+    clock = iter(range(0, 1_000_000, 20))
+    monkeypatch.setattr("strongroom.embedders.http.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("strongroom.embedders.http.CHUNK", 1)
+    service.body, service.refusals = b" " * 1_000, refusals
+    with pytest.raises(Unavailable, match="in time"):
+        embed(http("small", url=service.url, timeout_seconds=30), ["red"])
 
 
 def test_a_service_that_is_not_there_is_unavailable() -> None:

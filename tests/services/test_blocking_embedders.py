@@ -13,7 +13,7 @@ import strongroom
 from strongroom.embedders import Embedder
 from tests.hashed import hashed
 
-SAID = {"role": "user", "content": "Which tea do I like?"}
+SAID: Any = {"role": "user", "content": "Which tea do I like?"}
 
 
 def model(messages: list[dict[str, str]]) -> dict[str, Any]:

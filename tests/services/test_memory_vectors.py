@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import strongroom
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.store import Key, Scan
@@ -183,6 +185,42 @@ async def test_when_the_embedder_is_down_words_decide_and_the_result_says_so(ctx
     assert "no route to host" in both.degraded and "not reranked: " in both.degraded
     with pytest.raises(Unavailable):
         await memories.search("office", mode="vector")
+
+
+NONSENSE: list[Any] = [[[float("nan"), 1.0]], [[1.0]], [], None, [["a", "b"]]]
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_an_embedder_that_begins_to_answer_nonsense_counts_as_down(nonsense: Any) -> None:
+    answers: list[Any] = []
+    embedder = Embedder(lambda texts: answers[0] if answers else [[1.0, 2.0]] * len(texts), name="svc")
+    async with strongroom.aopen("memory://", embedder=embedder) as ctx:
+        await ctx.memories.add("likes tea", user_id="u1")
+        session = await ctx.sessions.open("s", user_id="u1")
+        await session.append({"role": "user", "content": "Which tea?"})
+        await session.search("tea")
+        answers.append(nonsense)
+        for hits in (await ctx.memories.search("tea", user_id="u1"), await session.search("tea")):
+            assert len(hits) == 1 and "no vectors, words alone decided" in str(hits.degraded)
+        with pytest.raises(Unavailable):
+            await ctx.memories.search("tea", user_id="u1", mode="vector")
+        await ctx.prompt(session=session, max_tokens=500)
+        assert ctx.embedder is not None and ctx.embedder.health.failing is not None
+
+
+async def test_an_erasure_that_is_done_does_not_fail_because_another_embedder_is_in_charge(tmp_path: Path) -> None:
+    address = tmp_path / "agent.db"
+    async with strongroom.aopen(address, embedder=hashing(name="old")) as ctx, strongroom.aopen(address) as other:
+        for user in ("u1", "u2"):
+            await ctx.memories.add("likes tea", user_id=user)
+        await ctx.memories.index()
+        await other.memories.reembed(hashing(name="new"))
+        erased = await ctx.memories.erase(user_id="u1", commit_id="e1")
+        assert (len(erased.memories), erased.complete) == (1, False)
+        for _ in range(2):
+            person = await ctx.erase(user_id="u2", commit_id="e2")
+            assert len(person.memories) == 1
+            assert "has not heard of it" in str(person.pending)
 
 
 async def test_when_qdrant_is_down_writes_commit_and_the_index_catches_up(ctx: Any) -> None:

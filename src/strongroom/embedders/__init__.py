@@ -124,22 +124,23 @@ class Embedder:
         import numpy as np
 
         try:
-            matrix = np.asarray(result, dtype=np.float32)
-        except (TypeError, ValueError) as problem:
-            raise InvalidInput(f"embedder {self.name!r} returned something that is not numbers: {problem}") from None
+            with np.errstate(over="ignore"):  # what is too large for the type is told below
+                matrix = np.asarray(result, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise self._nonsense(f"returned something that is not numbers: {problem}") from None
         if matrix.ndim != 2 or matrix.shape[0] != count or matrix.shape[1] == 0:
-            raise InvalidInput(
-                f"embedder {self.name!r} must return {count} vectors for {count} texts, not an array of {matrix.shape}"
-            )
+            raise self._nonsense(f"must return {count} vectors for {count} texts, not an array of {matrix.shape}")
         if self._dimension is None:
             self._dimension = int(matrix.shape[1])
         if matrix.shape[1] != self._dimension:
-            raise InvalidInput(
-                f"embedder {self.name!r} has {self._dimension} dimensions but returned {matrix.shape[1]}"
-            )
+            raise self._nonsense(f"has {self._dimension} dimensions but returned {matrix.shape[1]}")
         if not np.isfinite(matrix).all():
-            raise InvalidInput(f"embedder {self.name!r} returned numbers that are not finite")
+            raise self._nonsense("returned numbers that are not finite")
         return unit(matrix)
+
+    def _nonsense(self, problem: str) -> Unavailable:
+        """Say what is wrong with an answer: a failure of the embedder, not of whoever asks for vectors."""
+        return Unavailable(f"embedder {self.name!r} {problem}", reason="embedder")
 
 
 def unit(matrix: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,7 +1,8 @@
 """An embedder behind an OpenAI-compatible HTTP API, with nothing but the standard library.
 
 Refusals that may pass (busy, overloaded, no connection, a time-out) are tried again with growing pauses; all others
-are reported at once. Redirects are not followed: they would carry the key to another host.
+are reported at once. What comes back is bounded in bytes and in time; an answer that drips is given up. Redirects are
+not followed: they would carry the key to another host.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from strongroom.errors import InvalidInput, Unavailable
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 LONGEST_PAUSE_SECONDS = 30.0
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
+CHUNK = 65_536
 
 
 def http(
@@ -46,12 +48,13 @@ def http(
         body = json.dumps({"model": model, "input": texts, "encoding_format": "float"}).encode()
         request = urllib.request.Request(address, data=body, headers=headers, method="POST")
         for attempt in range(1, attempts + 1):
+            deadline = time.monotonic() + timeout_seconds
             try:
                 with opener.open(request, timeout=timeout_seconds) as answer:
-                    return _vectors(answer.read(MAX_ANSWER_BYTES), len(texts))
+                    return _vectors(_bounded(answer, MAX_ANSWER_BYTES, deadline), len(texts))
             except urllib.error.HTTPError as refusal:
                 with refusal:
-                    problem = f"HTTP {refusal.code}: {refusal.read(500).decode(errors='replace')}"
+                    problem = f"HTTP {refusal.code}: {_bounded(refusal, 500, deadline).decode(errors='replace')}"
                     wait = _retry_after(refusal.headers.get("Retry-After"))
                 if refusal.code not in PASSING:
                     raise Unavailable(f"{address} refused: {problem}", reason="embedder") from None
@@ -62,6 +65,16 @@ def http(
         raise Unavailable(f"{address} did not answer in {attempts} attempts: {problem}", reason="embedder")
 
     return Embedder(embed, name=f"http:{model}", revision=revision, dimension=dimension, batch_size=batch_size)
+
+
+def _bounded(answer: Any, most: int, deadline: float) -> bytes:
+    """Read the first bytes of an answer while there is time."""
+    raw = bytearray()
+    while len(raw) < most and (chunk := answer.read1(min(most - len(raw), CHUNK))):
+        raw += chunk
+        if time.monotonic() > deadline:
+            raise Unavailable("the embedding service did not finish its answer in time", reason="embedder")
+    return bytes(raw)
 
 
 def _vectors(raw: bytes, count: int) -> list[Any]:
