@@ -14,7 +14,7 @@ T = TypeVar("T")
 async def call(threads: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a blocking function, on a thread if `threads`. Without threads this never suspends."""
     if threads:
-        return await asyncio.to_thread(carried, function, *args, **kwargs)
+        return await asyncio.to_thread(lambda: carried(function, *args, **kwargs))
     return function(*args, **kwargs)
 
 
