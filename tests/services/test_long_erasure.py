@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from strongroom.context import AsyncContext
 from strongroom.scope import Scope
 from strongroom.services.runs import erasure as run_erasure
 from strongroom.services.sessions import writes as session_writes
-from strongroom.store import Commit, Erase, Key, Range, Receipt, Store
+from strongroom.store import Commit, Erase, Key, Range, Receipt, Store, ask
 
 CANARY = "canary-7f3a"
 AT_ONCE = 3
@@ -31,7 +31,7 @@ class Watched:
     def __init__(self, store: Any, *, kill: int = 0) -> None:
         self._store, self._kill = store, kill
         self.erased: list[int] = []
-        self.before = lambda commit: None
+        self.before: Callable[[Commit], None] = lambda commit: None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -59,14 +59,15 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def talked(ctx: strongroom.Context) -> strongroom.Session:
     """Return a session in which every other message has an id of its own, and some were hidden."""
     session = ctx.sessions.open("s")
-    session.append([{"role": "user", "content": CANARY, **({"id": f"m{n}"} if n % 2 else {})} for n in range(COUNT)])
+    said: list[Any] = [{"role": "user", "content": CANARY, **({"id": f"m{n}"} if n % 2 else {})} for n in range(COUNT)]
+    session.append(said)
     session.truncate_from("m11")
     session.append({"role": "user", "content": "stays", "id": "last"})
     return session
 
 
 def canaries(ctx: strongroom.Context, kind: str, id: str) -> int:
-    [part] = ctx.store.read([Range(Key(ctx.space, kind, id))])
+    part = ask(ctx.store, Range(Key(ctx.space, kind, id)))
     return sum(CANARY in str(record.body) for record in part.records)
 
 
