@@ -17,7 +17,7 @@ from agents.models.interface import Model
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 import strongroom
-from strongroom import Closed
+from strongroom import Closed, Conflict
 from strongroom.adapters.contexts import Opened
 from strongroom.adapters.items import see
 from strongroom.adapters.openai_agents import StrongroomSession
@@ -105,6 +105,34 @@ async def test_a_session_that_somebody_deleted_begins_anew(session: StrongroomSe
     session.opened.ctx.sessions.delete("support-7")
     await session.add_items(ITEMS[:2])
     assert await session.get_items() == ITEMS[:2]
+
+
+@pytest.mark.parametrize("owner", ["eve", None])
+async def test_a_name_that_is_somebody_elses_now_is_refused(every_address: str, owner: str | None) -> None:
+    with StrongroomSession("support-7", every_address, user_id="bob") as session:
+        await session.add_items(ITEMS[:1])
+        snapshot = await session._get_compaction_snapshot(5)
+        session.opened.ctx.sessions.delete("support-7")
+        session.opened.ctx.sessions.open("support-7", user_id=owner).append({"role": "user", "content": "private"})
+        for call in (
+            session.get_items(),
+            session.get_items(1),
+            session.add_items(ITEMS[:1]),
+            session.pop_item(),
+            session.clear_session(),
+            session._get_compaction_snapshot(5),
+        ):
+            with pytest.raises(Conflict, match="now; open it again; nothing changed"):
+                await call
+        assert snapshot is not None and not await snapshot.replace_suffix(0, ITEMS[:1])
+        assert [one["content"] for one in session.opened.ctx.sessions.get("support-7").load()] == ["private"]
+
+
+async def test_two_of_one_user_add_to_a_session_at_once(every_address: str) -> None:
+    with StrongroomSession("s", every_address, user_id="bob") as session:
+        other = StrongroomSession("s", session.opened.ctx, user_id="bob")
+        await asyncio.gather(*(one.add_items(ITEMS[:1]) for _ in range(5) for one in (session, other)))
+        assert await session.get_items() == ITEMS[:1] * 10
 
 
 @pytest.mark.parametrize("since", [[], ["other"], ["other", "others"]])

@@ -18,6 +18,7 @@ from msgspec import Struct
 from strongroom.adapters.exact import restored
 from strongroom.retry import attempts
 from strongroom.scope import Scope
+from strongroom.services.owning import OWNER
 from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import MESSAGE, SESSION, State, bounded, is_visible, parse
 from strongroom.services.sessions.view import missing
@@ -43,6 +44,7 @@ class Seen(Struct, frozen=True):
     size: int  # how many bytes these are
     are_plain: bool  # whether JSON says all of them
     last: Record | None  # the newest one, visible or not
+    owner: str | None  # whose session it was
 
     def since(self, stream: Key) -> Range:
         """Return what asks for the newest record that is known, and what came since."""
@@ -100,7 +102,18 @@ async def see(scope: Scope, session_id: str, seen: Seen | None, most: int | None
             is_whole = most is None or len(records) < most
             size, are_plain = _size(items), _are_plain(items)
             last = tail.records[-1] if tail.records else None
-            return Seen(found.version, state, tail.first, tail.length, items, is_whole, size, are_plain, last)
+            return Seen(
+                found.version,
+                state,
+                tail.first,
+                tail.length,
+                items,
+                is_whole,
+                size,
+                are_plain,
+                last,
+                found.tags.get(OWNER),
+            )
     raise AssertionError("attempts() raises when it is enough")
 
 

@@ -23,8 +23,10 @@ from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.exact import messages_of, restored
 from strongroom.adapters.items import Seen, kept, see
 from strongroom.errors import Closed, Conflict, NotFound
-from strongroom.services.owning import OWNER
+from strongroom.retry import attempts
+from strongroom.services.owning import OWNER, require_still
 from strongroom.services.sessions.session import AsyncSession
+from strongroom.services.sessions.state import SESSION
 from strongroom.services.sessions.values import Message
 
 Items = list[TResponseInputItem]
@@ -76,22 +78,27 @@ class StrongroomSession(Closing):
             self._session = None
             await self._open()
             seen = await see(scope, self.session_id, None, most)
+        self._require_still(seen.owner)
         self._seen = kept(seen, most)
         return cast("Items", seen.newest(most))
 
     async def add_items(self, items: Items) -> None:
         """Add items to the end: all of them or none."""
         messages, sidecars = messages_of(cast("Any", items))
-        await self._with(lambda session: session.append(messages, sidecars=sidecars, ids="repeat"))
+        await self._with(
+            lambda session, revision: session.append(
+                messages, sidecars=sidecars, ids="repeat", expected_revision=revision
+            )
+        )
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item out and return it."""
-        popped = await self._with(lambda session: session.pop())
+        popped = await self._with(lambda session, revision: session.pop(expected_revision=revision))
         return None if popped is None else _item(popped)
 
     async def clear_session(self) -> None:
         """Hide all items. `ctx.sessions.delete(session_id)` removes them for good."""
-        await self._with(lambda session: session.replace([]))
+        await self._with(lambda session, revision: session.replace([], expected_revision=revision))
 
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
@@ -104,6 +111,7 @@ class StrongroomSession(Closing):
         session = await self._with(_itself)
         revision = (await session.info()).revision
         found = await session.load(limit + 1 if prune_prefix is None else None)
+        self._require_still((await session.info()).tags.get(OWNER))
         shown = found[-limit:] if limit else []
 
         async def replace_suffix(start: int, output: Items) -> bool:
@@ -128,13 +136,35 @@ class StrongroomSession(Closing):
         self._closed = True
         super().close()
 
-    async def _with(self, call: Callable[[AsyncSession], Awaitable[T]]) -> T:
-        """Call the session. If somebody has deleted or erased it, it begins anew, for the same user."""
-        try:
-            return await call(await self._open())
-        except NotFound:
-            self._session = None
-            return await call(await self._open())
+    async def _with(self, call: Callable[[AsyncSession, str | None], Awaitable[T]]) -> T:
+        """Call the session. If somebody has deleted or erased it, it begins anew, for the same user.
+
+        If it is a user's, the call is told the revision at which it was: by the next one it may be another's.
+        """
+        anew = False
+        for _ in attempts(f"session {self.session_id!r:.80}"):
+            revision = None
+            try:
+                session = await self._open()
+                if self.user_id is not None:
+                    info = await session.info()
+                    self._require_still(info.tags.get(OWNER))
+                    revision = info.revision
+                    anew = False
+                return await call(session, revision)
+            except NotFound:
+                if anew:
+                    raise
+                self._session, anew = None, True
+            except Conflict:
+                if revision is None:
+                    raise
+        raise AssertionError("attempts() raises when it is enough")
+
+    def _require_still(self, owner: str | None) -> None:
+        if self.user_id is not None:
+            key = self.opened.awaitable.key(SESSION, self.session_id)
+            require_still(f"session {self.session_id!r:.80}", key, owner, self.user_id)
 
     async def _open(self) -> AsyncSession:
         if self._closed:
@@ -145,7 +175,7 @@ class StrongroomSession(Closing):
         return self._session
 
 
-async def _itself(session: AsyncSession) -> AsyncSession:
+async def _itself(session: AsyncSession, revision: str | None) -> AsyncSession:
     await session.info()
     return session
 

@@ -43,6 +43,14 @@ def to_be_given(what: str, key: Key, owner: str | None, user_id: str) -> bool:
     return True
 
 
+def require_still(what: str, key: Key, owner: str | None, user_id: str) -> None:
+    """Refuse what somebody held for a user, was deleted, and is another's or nobody's now: its name tells nothing."""
+    if owner is None or unnamed(owner) != unnamed(user_id):
+        now = "of nobody" if owner is None else "of another user"
+        told = f"{what} was deleted and is {now} now; open it again; nothing changed"
+        raise Conflict(told, expected=0, actual=1, key=key)
+
+
 def whose(user_id: str | None, **owners: tuple[str, str | None] | None) -> str | None:
     """Return the one user that things which are shown together are of: whom the caller names, or whose they are.
 
