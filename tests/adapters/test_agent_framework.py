@@ -32,7 +32,7 @@ from agent_framework import (
 from pydantic import BaseModel
 
 import strongroom
-from strongroom import InvalidInput
+from strongroom import Conflict, InvalidInput
 from strongroom.adapters.agent_framework import (
     StrongroomCheckpointStorage,
     StrongroomContextProvider,
@@ -331,3 +331,13 @@ async def test_history_is_erased_with_its_user() -> None:
             await provider.save_messages("s", [Message("user", ["I am Ana"])])
             assert ctx.erase(user_id="ana").sessions == 1
             assert await provider.get_messages("s") == []
+
+
+async def test_the_history_of_somebody_else_is_refused() -> None:
+    with strongroom.open("memory://") as ctx:
+        eve, bob = (StrongroomHistoryProvider(ctx, user_id=name) for name in ("eve", "bob"))
+        await eve.save_messages("s", [user("private")])
+        for call in (bob.get_messages("s"), bob.save_messages("s", [user("mine")])):
+            with pytest.raises(Conflict, match="of another user"):
+                await call
+        assert [one.text for one in await eve.get_messages("s")] == ["private"]

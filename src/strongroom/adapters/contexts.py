@@ -12,6 +12,9 @@ from strongroom.bridge import Inline
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
+from strongroom.services.owning import to_be_given
+from strongroom.services.sessions.handle import owner_of
+from strongroom.services.sessions.state import SESSION
 
 Where = Context | str | os.PathLike[str]
 
@@ -39,6 +42,15 @@ class Opened:
     @property
     def awaitable(self) -> Scope:
         return self.ctx.awaitable.scope
+
+    async def require_own(self, session_id: str, user_id: str | None) -> None:
+        """Refuse a session of another user than the one an adapter was made for; one of nobody's may become theirs.
+
+        Asked after a session was read, so that one which changed hands meanwhile is not shown.
+        """
+        if user_id is not None:
+            key, owner = self.awaitable.key(SESSION, session_id), await owner_of(self.awaitable, session_id)
+            to_be_given(f"session {session_id!r:.80}", key, owner, user_id)
 
     def close(self) -> None:
         """Close the store, if it was opened here."""

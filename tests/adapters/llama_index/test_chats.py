@@ -14,7 +14,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 import strongroom
-from strongroom import InvalidInput
+from strongroom import Conflict, InvalidInput
 from strongroom.adapters.llama_index import StrongroomChatStore
 from tests.adapters.processes import TURNS, both, lines_of, started
 
@@ -175,3 +175,23 @@ async def test_messages_are_erased_with_their_user_and_the_next_ones_are_the_sam
             await store.archive_oldest_messages("k", 1)
             assert ctx.erase(user_id="ana").sessions == 1
             assert await store.get_messages("k", None) == []
+
+
+async def test_the_messages_of_somebody_else_are_refused() -> None:
+    with strongroom.open("memory://") as ctx:
+        eve, bob = (StrongroomChatStore(ctx, user_id=name) for name in ("eve", "bob"))
+        await eve.add_message("k", user("private"))
+        for call in (
+            bob.get_messages("k"),
+            bob.count_messages("k"),
+            bob.add_message("k", user("mine")),
+            bob.set_messages("k", []),
+            bob.archive_oldest_messages("k", 1),
+            bob.delete_oldest_messages("k", 1),
+            bob.delete_message("k", 0),
+            bob.delete_messages("k"),
+            bob.delete_messages("k", ACTIVE),
+        ):
+            with pytest.raises(Conflict, match="of another user"):
+                await call
+        assert [one.content for one in await eve.get_messages("k")] == ["private"]

@@ -63,11 +63,14 @@ class StrongroomHistoryProvider(HistoryProvider, Closing):
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """Return the messages of a session, the oldest first."""
+        name = name_of(session_id)
         try:
-            session = await self.opened.ctx.awaitable.sessions.get(name_of(session_id))
+            session = await self.opened.ctx.awaitable.sessions.get(name)
+            said = await session.load()
+            await self.opened.require_own(name, self.user_id)
         except NotFound:
             return []
-        found = [message_of(one) for one in await session.load()]
+        found = [message_of(one) for one in said]
         return [one for one in found if not (self.skip_excluded and one.additional_properties.get("_excluded"))]
 
     async def save_messages(

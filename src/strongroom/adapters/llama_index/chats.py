@@ -134,6 +134,7 @@ class StrongroomChatStore(AsyncDBChatStore):
         """Erase the messages of a status; without one, remove all that the key has."""
         if status is None:
             try:
+                await self._opened.require_own(session_name(FRAMEWORK, key), self._user_id)
                 await self._sessions.delete(session_name(FRAMEWORK, key))
             except NotFound:
                 pass
@@ -169,6 +170,7 @@ class StrongroomChatStore(AsyncDBChatStore):
                 found += [one for one in page if status in (None, status_of(one, before))]
                 after = page.next
                 if after is None:
+                    await self._opened.require_own(name, self._user_id)
                     return found
         except NotFound:
             return []
