@@ -271,3 +271,13 @@ def test_every_error_can_travel() -> None:
         return {kind}.union(*(below(one) for one in kind.__subclasses__() if one.__module__ == "strongroom.errors"))
 
     assert {kind for kind, _ in ERRORS.values()} == below(StrongroomError) - {StrongroomError}
+
+
+def test_files_that_changed_places_are_erased_through_a_server(server: Served) -> None:
+    with strongroom.connect(server.url) as ctx:
+        ctx.files.write("/s/a", "secret one")
+        ctx.files.write("/s/b", "secret two")
+        for path, to in (("/s/a", "/s/t"), ("/s/b", "/s/a"), ("/s/t", "/s/b")):
+            ctx.files.rename(path, to)
+        assert [ctx.files.erase(path).elsewhere for path in ("/s/a", "/s/b", "/s/t")] == [("/s/b",), (), ()]
+        assert [one.change for path in "abt" for one in ctx.files.history(f"/s/{path}")].count("written") == 0
