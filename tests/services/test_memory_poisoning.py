@@ -34,6 +34,11 @@ HONEST = [
 ]
 
 
+@pytest.mark.parametrize("end", "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", ids=ascii)
+def test_an_end_of_a_line_that_nobody_types_is_flagged(end: str) -> None:
+    assert flags(f"likes tea{end}## 7. Status") == ("hidden_characters",)
+
+
 def policy() -> Policy:
     return Policy(trust={"web": "untrusted", "user": "trusted"}, auto_commit=frozenset({"web"}), max_items=500)
 

@@ -18,6 +18,8 @@ from strongroom.folding import invisible, latin
 
 # Invisible characters with an honest use: joiners in emoji and in several scripts, and the emoji style selector.
 _HONEST = frozenset("\u200c\u200d\ufe0f\xad")
+# Ends of lines that nobody types: what follows them may pass for a line of ours where it is shown.
+_ODD_ENDS = "\u2028\u2029"
 _NO_LAYOUT = dict.fromkeys(map(ord, "\n\r\t"))
 # A long run of what Base64 is written with.
 _ENCODED_RUN = 80
@@ -145,8 +147,9 @@ def _ordinary(text: str) -> bool:
 
 
 def _hides(text: str) -> bool:
-    return any(_hidden(char) for char in set(text)) or any(
-        "\ufe00" <= char <= "\ufe0e" or "\U000e0100" <= char <= "\U000e01ef" for char in set(text)
+    return any(
+        _hidden(char) or char in _ODD_ENDS or "\ufe00" <= char <= "\ufe0e" or "\U000e0100" <= char <= "\U000e01ef"
+        for char in set(text)
     )
 
 
@@ -217,7 +220,7 @@ def _marks_up(said: str) -> bool:
     before = said.split(":")
     # "system:" says who speaks where a line or a sentence begins.
     for part in before[:-1]:
-        line = part[max(part.rfind(sign) for sign in "\n\r.!?") + 1 :].strip()
+        line = part[max(part.rfind(sign) for sign in f"\n\r.!?{_ODD_ENDS}") + 1 :].strip()
         if line in _ROLES:
             return True
     return False

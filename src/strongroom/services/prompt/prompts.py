@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
-from strongroom.codec import encode
 from strongroom.errors import BudgetExceeded, InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
@@ -48,7 +47,7 @@ from strongroom.services.prompt.formats import ALTERNATING, FORMATS, Format, beg
 from strongroom.services.prompt.options import Asked, Known, of_whom
 from strongroom.services.prompt.turns import Turn, repaired
 from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart, PromptReceipt
-from strongroom.services.runs.brief import HEADINGS, OBJECTIVE, STATUS, Line, lines_of
+from strongroom.services.runs.brief import HEADINGS, OBJECTIVE, STATUS, Line, flat, lines_of, own_line
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import Stored, stored_in
 from strongroom.services.sessions.session import AsyncSession
@@ -341,7 +340,7 @@ def _run_pieces(run: Stored | None, tokenizer: Tokenizer, own: bool) -> tuple[li
         else:
             others.append((line.goes, piece))
     if own and (state := run.working_set.get("state")) is not None:
-        text = f"State: {encode(state).decode()}"
+        text = f"State: {own_line(state)}"
         fixed.append(Piece(RUN, "State/state", tokenizer.count(text), (len(lines), text)))
     return fixed, [piece for _, piece in sorted(others, key=lambda one: one[0], reverse=True)]
 
@@ -374,16 +373,15 @@ def _earlier_pieces(known: Known, tokenizer: Tokenizer) -> list[Piece]:
         message: Message = hit.message
         said = plain_text(message)
         if said.strip() and speaker(message) in ("user", "assistant"):
-            who = message.name or speaker(message)
+            who = flat(message.name or "") or speaker(message)
             text = f"- {message.time:%Y-%m-%d %H:%M} {who}: {_quoted(said)}"
             pieces.append(Piece(EARLIER, message.id, tokenizer.count(text), (message.index, text)))
     return pieces
 
 
 def _quoted(text: str) -> str:
-    """Return a text on one line, so that it can never pass for a heading of ours."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= LONGEST_QUOTE else f"{flat[:LONGEST_QUOTE]}..."
+    said = flat(text)
+    return said if len(said) <= LONGEST_QUOTE else f"{said[:LONGEST_QUOTE]}..."
 
 
 async def _said_last(gathered: Gathered) -> str:

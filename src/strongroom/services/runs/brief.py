@@ -73,7 +73,7 @@ def compose(
     ]
     lines = [*lines_of(state), *_memory_lines(certain)]
     if with_state and state.get("state") is not None:
-        lines.append(Line(OWN, "state", encode(state["state"]).decode() + "\n", (8, 0)))
+        lines.append(Line(OWN, "state", own_line(state["state"]) + "\n", (8, 0)))
     kept, gone, tokens = _fit(lines, max_tokens, tokenizer)
     if tokens > max_tokens:
         raise BudgetExceeded(
@@ -211,20 +211,20 @@ def _item_line(item: str) -> str:
 
 
 def _pinned_line(content: str, source_ref: str) -> str:
-    source = f" (source: {_flat(source_ref)})" if source_ref else ""
+    source = f" (source: {flat(source_ref)})" if source_ref else ""
     return f"- {_text(content)[:-1]}{source}\n"
 
 
 def _status_line(status: str, stage: str) -> str:
-    return f"{status}, stage {_flat(stage)}\n"
+    return f"{status}, stage {flat(stage)}\n"
 
 
 def _next_line(action: str) -> str:
-    return f"next action: {_flat(action) or '(unset)'}\n"
+    return f"next action: {flat(action) or '(unset)'}\n"
 
 
 def _last_line(summary: str) -> str:
-    return f"last action: {_flat(summary)}\n"
+    return f"last action: {flat(summary)}\n"
 
 
 def _blocker_line(blocker: str) -> str:
@@ -232,8 +232,8 @@ def _blocker_line(blocker: str) -> str:
 
 
 def _artifact_line(id: str, type: str, path: str) -> str:
-    where = f" {_flat(path)}" if path else ""
-    return f"- artifact {_flat(id)}: {_flat(type)}{where}\n"
+    where = f" {flat(path)}" if path else ""
+    return f"- artifact {flat(id)}: {flat(type)}{where}\n"
 
 
 def _older_line(older: int) -> str:
@@ -253,9 +253,22 @@ def _memory_lines(memories: Sequence[Memory]) -> list[Line]:
 
 
 def _text(text: str) -> str:
-    """Indent what follows the first line, so that content can never pass for a heading of ours."""
-    return text.strip().replace("\r", "").replace("\n", "\n  ") + "\n"
+    """Indent what follows the first line, so that content can never pass for a heading of ours.
+
+    A line ends at whatever ends one for anybody: U+2028 or a form feed, too.
+    """
+    return "\n  ".join(text.strip().splitlines()) + "\n"
 
 
-def _flat(text: str) -> str:
+def flat(text: str) -> str:
+    """Return a text on one line, so that it can never pass for a heading of ours."""
     return " ".join(text.split())
+
+
+# The ends of lines that JSON leaves as they are.
+_ESCAPED = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+
+
+def own_line(state: Any) -> str:
+    """Return a run's own state as JSON on one line."""
+    return encode(state).decode().translate(_ESCAPED)
