@@ -109,7 +109,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     told = ""
     secrets = secrets_of(method)
 
-    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         nonlocal quick, told
         for name in secrets:
             if name in kwargs:
@@ -121,11 +121,14 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
             quick = {name: rule.quick for name, rule in rules.items()}
         for name, value in kwargs.items():
             if name in quick and type(value) not in quick[name]:
-                _demand(rules[name], name, value, told)
+                kwargs[name] = _plain(value)
+                _demand(rules[name], name, kwargs[name], told)
         if len(args) > 1 or "self" not in order:  # most calls name everything
-            for name, value in zip(order, args, strict=False):
+            for place, (name, value) in enumerate(zip(order, args, strict=False)):
                 if name in quick and type(value) not in quick[name]:
-                    _demand(rules[name], name, value, told)
+                    args = (*args[:place], _plain(value), *args[place + 1 :])
+                    _demand(rules[name], name, args[place], told)
+        return args
 
     def raise_explained(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         whose = f"{type(args[0]).__name__}." if args and order[:1] == ["self"] else ""
@@ -136,7 +139,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 
         @wraps(method)
         async def called(*args: Any, **kwargs: Any) -> Any:
-            check(args, kwargs)
+            args = check(args, kwargs)
             try:
                 return await method(*args, **kwargs)
             except TypeError:
@@ -147,7 +150,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 
         @wraps(method)
         def called(*args: Any, **kwargs: Any) -> Any:
-            check(args, kwargs)
+            args = check(args, kwargs)
             try:
                 return method(*args, **kwargs)
             except TypeError:
@@ -155,6 +158,11 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
                 raise
 
     return called
+
+
+def _plain(value: Any) -> Any:
+    """Return the text of a subclass of `str`, which may compare and show itself as it likes; else the value."""
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _rules(method: Callable[..., Any]) -> dict[str, Rule]:

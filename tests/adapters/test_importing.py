@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -196,6 +197,29 @@ def test_an_import_of_checkpoints_that_is_ended_anywhere_loses_nothing(
 
 def test_without_a_store_it_is_only_counted(checkpoints: str, conversations: Path) -> None:
     assert import_checkpoints(checkpoints, None).checkpoints > 10 and import_sessions(conversations, None).items == 16
+
+
+def test_a_message_that_is_nested_too_deep_is_damaged_and_the_others_come_in(conversations: Path) -> None:
+    with closing(sqlite3.connect(conversations)) as connection, connection:
+        deep = f'{{"role": "user", "content": {"[" * 50_000}{"]" * 50_000}}}'
+        connection.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('two', ?)", (deep,))
+    with strongroom.open("memory://") as ctx:
+        told = import_sessions(conversations, ctx)
+    assert (told.items, told.damaged) == (2 * len(ITEMS), 2)
+
+
+@pytest.mark.parametrize("checkpoints", ["sqlite"], indirect=True)
+def test_a_checkpoint_that_cannot_be_kept_is_named(checkpoints: str) -> None:
+    with closing(sqlite3.connect(checkpoints)) as connection, connection:
+        values = {"channel_values": {"n": 10**50}, "channel_versions": {"n": 1}, "versions_seen": {}}
+        wide = (json.dumps({"v": 4, "ts": "", "id": "9", **values}).encode(), "u")
+        connection.execute(
+            "INSERT INTO checkpoints (checkpoint, thread_id, checkpoint_ns, checkpoint_id, type, metadata) "
+            "VALUES (?, ?, '', '9', 'json', '{}')",
+            wide,
+        )
+    with strongroom.open("memory://") as ctx, pytest.raises(InvalidInput, match="checkpoint '9' of thread 'u'"):
+        import_checkpoints(checkpoints, ctx)
 
 
 def test_what_is_no_such_file_is_refused(tmp_path: Path, checkpoints: str, conversations: Path) -> None:

@@ -202,3 +202,49 @@ def test_a_policy_that_makes_no_sense_cannot_be_made(field: str) -> None:
 def test_a_proposer_is_not_trusted_for_being_part_of_a_name() -> None:
     with pytest.raises(InvalidInput, match="auto_commit must be a set, each text"):
         Policy(auto_commit="agent")  # type: ignore[arg-type]
+
+
+CUT = "\ud800"  # half of a character, as a cut-off escape sequence leaves it
+HALVES: dict[str, Callable[[Context], object]] = {
+    "config of a new run": lambda ctx: ctx.runs.create(objective="o", config={CUT: 1}),
+    "config of a run": lambda ctx: ctx.runs.open("r2", objective="o", config={CUT: 1}),
+    "actor": lambda ctx: ctx.runs.get("r").record("TOOL_CALL", {"tool_name": "x"}, actor=CUT),
+    "parent": lambda ctx: ctx.runs.get("r").record("TOOL_CALL", {"tool_name": "x"}, parent=CUT),
+    "reader of a brief": lambda ctx: ctx.runs.get("r").brief(max_tokens=500, user_id=CUT),
+    "learner's user": lambda ctx: ctx.memories.learn("s", model=lambda _: {}, user_id=CUT),
+    "learner's project": lambda ctx: ctx.memories.learn("s", model=lambda _: {}, project_id=CUT),
+    "user to tidy up for": lambda ctx: ctx.memories.consolidate(model=lambda _: {}, user_id=CUT),
+    "project to tidy up": lambda ctx: ctx.memories.consolidate(model=lambda _: {}, project_id=CUT),
+    "field of a request": lambda ctx: ctx.memories.propose({CUT: 1}, proposer="p"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_a_character_is_refused_in_our_words(name: str) -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.runs.create(objective="o", run_id="r", user_id="u")
+        ctx.sessions.open("s").append({"role": "user", "content": "hi"})
+        with pytest.raises(InvalidInput) as refused:
+            HALVES[name](ctx)
+        assert str(refused.value).encode()
+
+
+class Text(str):
+    """A text of somebody's own kind, which cannot even be compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise KeyError("eq")
+
+
+def test_a_text_of_a_kind_of_its_own_is_what_it_says() -> None:
+    with strongroom.open("memory://") as ctx:
+        added = ctx.memories.add(Text("likes tea"), user_id=Text("u1"), rationale=Text("said so"))
+        assert ctx.memories.get(Text(added.id)).user_id == "u1"
+        changed = ctx.memories.update(Text(added.id), Text("likes mint tea"))
+        ctx.memories.delete(Text(changed.id), reason=Text("wrong"))
+        ctx.memories.propose(fact(content=Text("kept")), proposer="p", about=Text("add"))
+        run = ctx.runs.create(objective=Text("o"))
+        assert run.record("TOOL_CALL", {"tool_name": "x"}, actor=Text("me")).actor == "me"

@@ -111,7 +111,7 @@ def _rows(found: Iterator[tuple[Any, ...]], told: Imported) -> Iterator[Row]:
     for id, raw in found:
         try:
             item = json.loads(raw)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             item = None
         told.damaged += not isinstance(item, dict)
         yield id, item if isinstance(item, dict) else None

@@ -56,6 +56,8 @@ def whose(user_id: str | None, **owners: tuple[str, str | None] | None) -> str |
 
     Each of them is an id and its owner. What is of two users is refused: one would read what is the other's.
     """
+    if user_id is not None:
+        require_name(user_id, "a user_id")
     named = [(f"{kind} {one[0]!r:.200}", one[1]) for kind, one in owners.items() if one is not None]
     known = [(what, owner) for what, owner in named if owner is not None]
     if not known:

@@ -21,6 +21,7 @@ from strongroom.adapters.langgraph.upkeep import Upkeep
 from strongroom.adapters.sources import POSTGRES, Source, loaded
 from strongroom.blocking import Context
 from strongroom.bridge import Inline, run
+from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 
 CHECKPOINTS = """
@@ -89,7 +90,12 @@ async def _copied(source: Source, ctx: Context | None) -> Imported:
             checkpoint["channel_values"] = _values(source, thread, ns, checkpoint, new)
         place = {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": parent}
         config: RunnableConfig = {"configurable": place}
-        await target.put(config, checkpoint, loaded(metadata) if metadata else {}, new)
+        try:
+            await target.put(config, checkpoint, loaded(metadata) if metadata else {}, new)
+        except (TypeError, ValueError, RecursionError) as problem:  # an old format holds what today's cannot
+            raise InvalidInput(
+                f"checkpoint {id!r:.80} of thread {thread!r:.80} cannot be kept: {problem}; those before it were"
+            ) from problem
     told.threads = len(threads)
     return told
 

@@ -21,6 +21,7 @@ from strongroom.services.memories import keys
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.requests import check_rules
 from strongroom.services.memories.values import Request, ScopeName, Type
+from strongroom.store import require_name
 from strongroom.told_days import told
 
 MOST_FOUND = 64
@@ -89,6 +90,9 @@ def whose(user_id: str | None, project_id: str | None, scope: ScopeName | None) 
             "say whose the memories are: user_id, project_id, a session that was opened with a user_id, "
             "or scope='global' for everybody's; nothing changed"
         )
+    for name, value in (("user_id", user_id), ("project_id", project_id)):
+        if value is not None:
+            require_name(value, name)
     return Whose(scope or ("user" if user_id is not None else "project"), user_id, project_id)
 
 

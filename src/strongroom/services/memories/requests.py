@@ -50,7 +50,7 @@ def read_requests(given: Any) -> list[Request]:
     plain = [msgspec.to_builtins(one) if isinstance(one, Request) else one for one in listed]  # made by hand, unchecked
     try:
         return msgspec.convert(plain, list[Request])
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return [_read(one, f"$[{place}]") for place, one in enumerate(plain)]
 
 
@@ -145,12 +145,12 @@ def replaced(request: Request) -> tuple[str, ...]:
 def _read(given: Any, path: str) -> Request:
     try:
         return msgspec.convert(given, Request)
-    except msgspec.ValidationError as problem:
+    except (msgspec.ValidationError, UnicodeEncodeError) as problem:
         wrong = "; ".join(_wrong(given)) if isinstance(given, Mapping) else ""
         raise InvalidInput(f"{wrong or _plainly(problem)}; {UNCHANGED}", path=path) from None
 
 
-def _plainly(problem: msgspec.ValidationError) -> str:
+def _plainly(problem: Exception) -> str:
     """Say what the one mistake means that everybody makes once."""
     if "timezone component" not in str(problem):
         return str(problem)

@@ -162,7 +162,7 @@ def _config(config: RunConfig | Mapping[str, Any] | None) -> RunConfig:
     given = msgspec.to_builtins(config) if isinstance(config, RunConfig) else dict(config or {})
     try:
         made = msgspec.convert(given, RunConfig)
-    except msgspec.ValidationError as problem:
+    except (msgspec.ValidationError, UnicodeEncodeError) as problem:
         raise InvalidInput(f"{problem}; nothing changed", path="config") from None
     for name, low, high in CONFIG_LIMITS:
         value = getattr(made, name)
