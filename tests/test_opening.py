@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from strongroom.backends.memory import MemoryStore
 from strongroom.backends.postgres import PostgresStore
 from strongroom.backends.redis import RedisStore
 from strongroom.backends.sqlite import SqliteStore, open_file
-from strongroom.errors import Closed, InvalidInput
+from strongroom.errors import Closed, InvalidInput, SchemaMismatch
 
 ADDRESSES = ["memory://", "agent.db", "postgresql://nobody@localhost:1/none", "redis://localhost:1"]
 WRONG = [
@@ -148,9 +149,45 @@ def test_asyncio_takes_an_opening_for_the_coroutine_it_is() -> None:
 
 
 async def test_a_context_that_cannot_be_opened_is_not_entered() -> None:
-    with pytest.raises(InvalidInput):
+    known = "memory://, postgresql:// or redis:// .a server's address begins with http://"
+    with pytest.raises(InvalidInput, match=known):
         async with strongroom.aopen("ftp://x"):
             raise AssertionError("entered")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        ":memory:",
+        Path(":memory:"),
+        "sqlite://:memory:",
+        "sqlite:///:memory:",
+        "file::memory:",
+        "file::memory:?cache=shared",
+        "file:agent.db?mode=memory&cache=shared",
+        "file:///agent.db?mode=memory",
+    ],
+)
+async def test_what_is_memory_to_sqlite_is_no_file_and_names_what_it_is_here(
+    address: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="here it is 'memory://'; nothing was opened"):
+        strongroom.open(address)
+    with pytest.raises(InvalidInput, match="here it is 'memory://'; nothing was opened"):
+        await strongroom.aopen(address)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_is_no_store_is_named(tmp_path: Path, read_only: bool) -> None:
+    program, theirs = tmp_path / "agent.py", tmp_path / "theirs.db"
+    program.write_text("print('an agent')\n" * 100)
+    with sqlite3.connect(theirs) as con:
+        con.execute("CREATE TABLE notes (id)")
+    for path, words in ((program, "is not a SQLite database"), (theirs, "is a SQLite file of another program")):
+        with pytest.raises(SchemaMismatch, match=rf"{path} {words}; nothing was changed"):
+            strongroom.open(path, read_only=read_only)
 
 
 async def test_a_context_says_what_it_is(tmp_path: Path) -> None:

@@ -74,6 +74,10 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         path = unquote(url.netloc + url.path.removeprefix("/")) if scheme else text
         if not path:
             raise InvalidInput("a store address must not be empty; try 'agent.db' or 'memory://'")
+        if _means_memory(path if scheme != "file" else f"{path}?{url.query}"):
+            raise InvalidInput(
+                f"{text!r:.80} is how SQLite calls a database in memory; here it is 'memory://'; nothing was opened"
+            )
         from strongroom.backends.sqlite import open_file
 
         make = partial(open_file, path)
@@ -91,8 +95,15 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
             f"{text!r:.80} is a server, which strongroom.connect(url) or aconnect(url) opens; nothing was opened"
         )
     raise InvalidInput(
-        f"no store is known for {scheme}:// addresses; use a path, sqlite:///, memory://, postgresql:// or redis://"
+        f"no store is known for {scheme}:// addresses; use a path, sqlite:///, memory://, postgresql:// or redis:// "
+        "(a server's address begins with http:// or https://)"
     )
+
+
+def _means_memory(path: str) -> bool:
+    """Tell whether SQLite, given this name, would have kept nothing. We would make a file that is called so."""
+    name, _, query = path.partition("?")
+    return name.removeprefix("file:") == ":memory:" or "mode=memory" in query.split("&")
 
 
 def _with_environment(make: Maker, options: dict[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,32 @@ def test_a_port_that_is_taken_is_one_line_and_nothing_is_announced(tmp_path: Pat
     assert refused.stderr.startswith(told)
 
 
+@pytest.mark.parametrize("options", [(), ("--json",), ("--workers", "2")])
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"STRONGROOM_URL": "/no/such/folder/x.db"}, "/no/such/folder"),
+        ({"STRONGROOM_URL": "ftp://x"}, "no store is known for ftp:// addresses"),
+        ({"STRONGROOM_EMBEDDER": "no-such-embedder"}, "no-such-embedder"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_told_in_words_and_nothing_is_announced(
+    tmp_path: Path, options: tuple[str, ...], environment: dict[str, str], told: str
+) -> None:
+    refused = subprocess.run(
+        [sys.executable, "-m", "strongroom", "serve", "--port", "0", *options],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={name: text for name, text in os.environ.items() if not name.startswith("STRONGROOM_")} | environment,
+        timeout=PATIENCE_SECONDS,
+    )
+    first, *others = refused.stderr.splitlines()
+    assert refused.returncode in (1, 3) and refused.stdout == ""
+    assert first.startswith("strongroom: ") and told in first
+    assert all(line.startswith("strongroom: why, and what to do: ") for line in others) and len(others) < 2
+
+
 def test_a_request_is_a_line_in_the_log_without_what_was_asked(tmp_path: Path, stack: ExitStack) -> None:
     served = serve(stack, tmp_path)
     answer = served.get("/memories/search?q=rosebud")

@@ -17,6 +17,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from strongroom.errors import InvalidInput
+from strongroom.opening import open_async_store
+from strongroom.server.meaning import meaning_of
+from strongroom.server.settings import Settings, from_environment
 from strongroom.server.shutdown import GRACE_SECONDS
 
 MOST_UNUSED_BYTES = 256 * 1024  # one reading of a socket can be as long
@@ -114,6 +117,7 @@ def run(host: str, port: int, *, workers: int, log_level: str, announce: Callabl
     """Take a port (0: any that is free), announce where that is, and serve until told to stop."""
     options = {**OPTIONS, "log_config": _log(log_level)}
     with _listen(host, port) as listening:
+        asyncio.run(_require_startable(from_environment()))  # else uvicorn would tell it, in a traceback
         host, port = listening.getsockname()[:2]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         if workers == 1:
@@ -128,6 +132,12 @@ def run(host: str, port: int, *, workers: int, log_level: str, announce: Callabl
             return
     announce(url)
     uvicorn.run(APP, host=host, port=port, workers=workers, **options)  # they share a port that it takes itself
+
+
+async def _require_startable(settings: Settings) -> None:
+    """Raise what the application would fail to start with."""
+    await meaning_of(settings)
+    await (await open_async_store(settings.url)).close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import apsw
 
@@ -34,6 +35,11 @@ def translate(error: BaseException, *, reading: bool = False) -> StrongroomError
     kind, message, reason = _meaning(error)
     # Damage needs no such word, and a read could not have changed anything.
     return kind(message if reading or kind is Damaged else f"{message}; nothing changed", reason=reason)
+
+
+def not_a_database(path: Path) -> SchemaMismatch:
+    """Say that what was opened as a store is something else."""
+    return SchemaMismatch(f"{path} is not a SQLite database; nothing was changed", reason="foreign")
 
 
 def _meaning(error: BaseException) -> tuple[type[StoreError], str, str]:

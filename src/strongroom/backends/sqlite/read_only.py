@@ -28,7 +28,7 @@ import apsw
 
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.sqlite import schema
-from strongroom.backends.sqlite.failures import translated
+from strongroom.backends.sqlite.failures import not_a_database, translated
 from strongroom.backends.sqlite.log import MAGIC
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.search import is_behind, search
@@ -69,8 +69,8 @@ class ReadOnlyStore(Reader):
             with translated(reading=True):
                 self._ask(schema.require_readable)
         except SchemaMismatch as problem:
-            if self._cipher.is_on and isinstance(problem.__cause__, apsw.NotADBError):
-                raise self._cipher.refusal() from None
+            if isinstance(problem.__cause__, apsw.NotADBError):
+                raise (self._cipher.refusal() if self._cipher.is_on else not_a_database(self.path)) from None
             raise
         self._cipher.forget_secret()
 

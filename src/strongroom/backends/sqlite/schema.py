@@ -127,7 +127,9 @@ def _require_ours(con: apsw.Connection) -> tuple[int, int]:
         application, version = _numbers(con)
         strange = application not in (0, APPLICATION_ID) or (application == 0 and _has_tables(con))
     if strange:
-        raise SchemaMismatch("this SQLite file belongs to another program; nothing was changed", reason="foreign")
+        raise SchemaMismatch(
+            f"{con.filename} is a SQLite file of another program; nothing was changed", reason="foreign"
+        )
     if application == APPLICATION_ID and version == 0:
         raise Damaged("the number of this store's format is lost; restore a backup", reason="corrupt")
     if version > FORMAT:

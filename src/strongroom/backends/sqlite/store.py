@@ -34,7 +34,7 @@ from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.committer import Committer
 from strongroom.backends.sqlite.connections import drop
 from strongroom.backends.sqlite.erasure import owed
-from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translated
+from strongroom.backends.sqlite.failures import DRIVER_ERRORS, not_a_database, translated
 from strongroom.backends.sqlite.files import Queue
 from strongroom.backends.sqlite.group_commit import GroupCommit, Ticket
 from strongroom.backends.sqlite.identity import Identity, LogRemovedError
@@ -102,9 +102,7 @@ class SqliteStore(Reader):
             try:
                 self.anchor = self._open_first()
             except apsw.NotADBError:
-                if self._cipher.is_on:
-                    raise self._cipher.refusal() from None
-                raise
+                raise (self._cipher.refusal() if self._cipher.is_on else not_a_database(self.path)) from None
             except apsw.CantOpenError as error:
                 if not self.path.exists() or os.access(self.path.parent, os.W_OK):
                     raise
