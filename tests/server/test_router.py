@@ -55,3 +55,20 @@ def test_behind_a_prefix_the_routes_answer() -> None:
 @pytest.mark.parametrize("path", ["/runs/", "/health/"])
 def test_a_slash_too_many_is_forgiven(alone: httpx.Client, path: str) -> None:
     assert alone.get(path, follow_redirects=True).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/runs", "GET, HEAD, POST"),
+        ("PUT", "/runs/scraper", "GET, HEAD, PATCH"),
+        ("PUT", "/keys", "GET, HEAD, POST"),
+        ("PUT", "/health", "GET, HEAD"),
+        ("PATCH", "/mcp", "DELETE, GET, HEAD, POST"),
+    ],
+)
+def test_a_wrong_method_is_answered_with_all_right_ones(
+    alone: httpx.Client, method: str, path: str, allowed: str
+) -> None:
+    answer = alone.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)

@@ -18,6 +18,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from strongroom.opening import open_async_store
 from strongroom.server import assistants
@@ -120,5 +121,15 @@ async def _http_problem(request: Request, error: HTTPException) -> Response:
         405: ("method_not_allowed", "not with this method"),
     }
     code, message = words.get(error.status_code, ("refused", str(error.detail)))
-    refusal = Refusal(error.status_code, code, message, headers=dict(error.headers or {}))
-    return problem(refusal, request.scope["request_id"])
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+    return problem(Refusal(error.status_code, code, message, headers=headers), request.scope["request_id"])
+
+
+def _methods(request: Request) -> list[str]:
+    """Return what a path can be asked with: several routes have the same one, and Starlette names those of the first."""
+    fits = [
+        each for each in request.app.routes if isinstance(each, Route) and each.matches(request.scope)[0] != Match.NONE
+    ]
+    return sorted({method for each in fits for method in each.methods or ()})
