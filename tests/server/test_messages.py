@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
+from msgspec import Struct
 
+from strongroom.errors import InvalidInput
+from strongroom.server.request import understand
 from strongroom.server.responses import Tidy
 from strongroom.server.settings import Settings, folders
 from tests.server.conftest import client
 from tests.server.serving import served
+
+
+class Inner(Struct, forbid_unknown_fields=True):
+    size: Literal["small", "large"] | None = None
+
+
+class Outer(Struct):
+    many: tuple[Inner, ...] = ()
+    named: dict[str, list[Inner]] = {}
 
 
 @pytest.fixture
@@ -50,6 +62,34 @@ def test_the_fields_of_an_update_are_named_when_one_is_wrong(alone: httpx.Client
     assert refused.status_code == 422
     for name in ("patch", "expected_seq", "append", "remove", "status", "next_action", "sliding_context"):
         assert name in refused.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "values"),
+    [
+        ("GET", "/runs?status=busy", None, "BOOT, BUSY, DONE, FAILED, IDLE, PAUSED, WAITING_INPUT"),
+        ("GET", "/memories?status=bogus", None, "active, any, deprecated, erased, expired, revoked, superseded"),
+        ("POST", "/keys", {"role": "boss"}, "admin, reader, reviewer, writer"),
+        ("POST", "/prompt", {"format": "claude"}, "anthropic, gemini, openai, responses"),
+    ],
+)
+def test_the_values_of_a_choice_are_named_when_it_is_none_of_them(
+    alone: httpx.Client, method: str, path: str, body: Any, values: str
+) -> None:
+    refused = alone.request(method, path, json=body)
+    assert refused.status_code == 422
+    assert refused.json()["error"].removesuffix("; nothing changed").endswith(f"`; allowed: {values}")
+
+
+def test_the_fields_of_an_object_within_are_named_when_one_is_wrong() -> None:
+    for wrong, words in (
+        ({"many": [{"sise": "small"}]}, "; allowed fields: size"),
+        ({"many": [{"size": "huge"}]}, "; allowed: large, small"),
+        ({"named": {"a": [{"size": "huge"}]}}, "; allowed: large, small"),
+        ({"many": 5}, "; allowed fields: many, named"),
+    ):
+        with pytest.raises(InvalidInput, match=rf"{words}; nothing changed"):
+            understand(Outer, wrong, "body", strict=True)
 
 
 @pytest.mark.parametrize("name", ["stauts", "actor"])

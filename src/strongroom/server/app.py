@@ -128,7 +128,7 @@ async def _http_problem(request: Request, error: HTTPException) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return what a path can be asked with: several routes have the same one, and Starlette names those of the first."""
+    """Return what a path can be asked with: routes may share one, and Starlette names the first's."""
     fits = [
         each for each in request.app.routes if isinstance(each, Route) and each.matches(request.scope)[0] != Match.NONE
     ]

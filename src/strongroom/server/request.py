@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from functools import cache
-from typing import Annotated, Any, Generic, Protocol, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -22,6 +21,7 @@ from strongroom.codec import parse, require_few_values
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
 from strongroom.retrieval import joined
+from strongroom.server.allowed import allowed
 from strongroom.server.bounded import fewer
 from strongroom.server.ids import caller_id
 from strongroom.server.keys import Caller
@@ -212,17 +212,4 @@ def understand(kind: Any, value: Any, where: str, *, strict: bool) -> Any:
     try:
         return msgspec.convert(value, kind, strict=strict, str_keys=True)
     except msgspec.ValidationError as problem:
-        raise InvalidInput(f"{problem}{_allowed(kind)}; nothing changed", path=where) from None
-
-
-@cache
-def _allowed(kind: Any) -> str:
-    """Name the fields of a type, and what may stand in each that has names of its own."""
-    if not (isinstance(kind, type) and issubclass(kind, Struct)):
-        return ""
-    hints = get_type_hints(kind, include_extras=True)
-    named = []
-    for field in msgspec.structs.fields(kind):
-        known = [meta.extra["fields"] for meta in getattr(hints[field.name], "__metadata__", ()) if meta.extra]
-        named.append(f"{field.encode_name} (of {', '.join(known[0])})" if known else field.encode_name)
-    return f"; allowed: {', '.join(named) or 'nothing'}"
+        raise InvalidInput(f"{problem}{allowed(kind, str(problem))}; nothing changed", path=where) from None
