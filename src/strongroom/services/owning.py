@@ -34,11 +34,16 @@ def unnamed(user_id: str) -> str:
     return f"(erased) {sha256(b'strongroom/owner/1' + user_id.encode()).hexdigest()}"
 
 
+def is_anothers(owner: str | None, user_id: str) -> bool:
+    """Tell whether what is of this owner is of another user. Somebody may come back to what was erased of them."""
+    return owner not in (None, user_id, unnamed(user_id))
+
+
 def to_be_given(what: str, key: Key, owner: str | None, user_id: str) -> bool:
     """Tell whether what is there, of this owner or of nobody, is to be given to a user; refuse what is another's."""
     if user_id == owner:
         return False
-    if owner not in (None, unnamed(user_id)):  # somebody may come back to what was erased of them
+    if is_anothers(owner, user_id):
         raise Conflict(f"{what} is of another user; nothing changed", expected=0, actual=1, key=key)
     return True
 

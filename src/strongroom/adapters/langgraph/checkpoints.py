@@ -28,8 +28,8 @@ from strongroom.adapters.langgraph.lines import (
     Talk,
     look,
     named,
+    require_owner,
     session_id,
-    whose,
 )
 from strongroom.adapters.langgraph.lists import Known, Ranges, changed
 from strongroom.adapters.langgraph.messages import Pair, dumped, is_list, written
@@ -55,12 +55,12 @@ class Checkpoints(Reading, frozen=True):
         thread, ns = where(config)
         parent = config["configurable"].get("checkpoint_id")
         told = get_checkpoint_metadata(config, metadata)
-        line = self.lines.get(line_id(thread, ns))
-        user = self._user(config) or (None if line is None else line.owner)
+        user = self.user(config)
+        line, owner = self._remembered(thread, ns, user)
         async with large.Staging(self.scope, line_id(thread, ns)) as staging:
             for _ in attempts(f"thread {thread!r:.80}"):
                 if line is None:
-                    line = await look(self.scope, named(thread, ns))
+                    line = await look(self.scope, named(thread, ns, owner), user)
                 try:
                     self.lines.keep(await self._put(line, checkpoint, told, new, parent, staging, user))
                 except Conflict:
@@ -82,7 +82,7 @@ class Checkpoints(Reading, frozen=True):
         before = await self.find(line, parent) if parent else None
         if parent and before is None and line.first:
             raise removed(line)
-        owner = whose(line, user)
+        owner = user or line.owner
         changes = not line.version or owner != line.owner
         line = msgspec.structs.replace(line, owner=owner)
         expects, writes = line.unchanged(self.scope), list[Write]()
@@ -134,9 +134,12 @@ class Checkpoints(Reading, frozen=True):
             owner=owner if session is None else session.tags.get(OWNER, owner),
         )  # fmt: skip
 
-    def _user(self, config: RunnableConfig) -> str | None:
-        user = config["configurable"].get("user_id", self.user_id)
-        return None if user is None else str(user)
+    def _remembered(self, thread: str, ns: str, user: str | None) -> tuple[Line | None, str | None]:
+        """Return what is remembered of a line, unless it was another user's, and whose it was."""
+        line = self.lines.get(line_id(thread, ns))
+        if line is None or (user is not None and line.owner not in (None, user)):
+            return None, user
+        return line, line.owner
 
     @property
     def _is_open(self) -> bool:
@@ -175,7 +178,9 @@ class Checkpoints(Reading, frozen=True):
         name = scope.tokenizer.name
         state = State(line.thread, now, name, name) if session.state is None else session.state
         shown = msgspec.structs.replace(state, visible=visible(after))
-        tags = {"by": "langgraph"} | owned_by(line.owner) | session.tags  # it stays whose it is
+        # If somebody has given it to another since the line was seen, the line is looked at again.
+        require_owner(scope, line.thread, session.tags.get(OWNER), line.owner)
+        tags = {"by": "langgraph"} | session.tags | owned_by(line.owner)
         drafts = [draft(said, scope.tokenizer, sidecar=sidecar, named=False) for said, sidecar in new]
         batch = Drafts(tuple(drafts), ids_repeat=True)
         writes = appending(scope, id, shown, scope.tokenizer, batch, before.length, now)
@@ -195,7 +200,7 @@ class Checkpoints(Reading, frozen=True):
             for number, (channel, value) in enumerate(writes)
         ]
         id = str(config["configurable"]["checkpoint_id"])
-        await self.add_writes(where(config), id, told, task_id, task_path, self._user(config))
+        await self.add_writes(where(config), id, told, task_id, task_path, self.user(config))
 
     async def add_writes(
         self,
@@ -207,7 +212,7 @@ class Checkpoints(Reading, frozen=True):
         user: str | None = None,
     ) -> None:
         """Add what a task wrote, each with its number, its channel and what the serializer made of it."""
-        line = self.lines.get(line_id(*place)) or await look(self.scope, named(*place))
+        line = self._remembered(*place, user)[0] or await look(self.scope, named(*place), user)
         async with large.Staging(self.scope, line.id) as staging:
             for _ in attempts(f"thread {line.thread!r:.80}"):
                 try:
@@ -218,7 +223,7 @@ class Checkpoints(Reading, frozen=True):
                 except Conflict:
                     if id <= line.last:
                         raise removed(line) from None
-                    line = await look(self.scope, named(*place))
+                    line = await look(self.scope, named(*place), user)
                     continue
                 return
 
@@ -227,7 +232,7 @@ class Checkpoints(Reading, frozen=True):
         if line.last != id:
             made.append(Append(line.key(self.scope, EARLY), (Entry("id", encode(id)),)))
         if not line.version:
-            made.append(msgspec.structs.replace(line, owner=whose(line, user)).put(self.scope))
+            made.append(msgspec.structs.replace(line, owner=user or line.owner).put(self.scope))
         # What is written to a line that was deleted or erased meanwhile, nobody would find again.
         there = (Expect(line.key(self.scope, LINE), EXISTS),) if line.version else ()
         expects = (*there, *apart.expects)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from msgspec import Struct
 
 from strongroom.adapters.langgraph.lines import CHECKPOINT, LINE, Line, Stored, facts_of, look, named
 from strongroom.scope import Scope
+from strongroom.services.owning import is_anothers
 from strongroom.services.sessions.layouts import of_thread
 from strongroom.store import Range, Scan, Tail
 
@@ -35,6 +37,11 @@ class Finding(Struct, frozen=True):
     serde: SerializerProtocol
     lines: Lines
     user_id: str | None = None  # whose the threads are, if a config does not say
+
+    def user(self, config: RunnableConfig | None) -> str | None:
+        """Return the user who a config, or else the saver, says that it is for."""
+        user = (config or {}).get("configurable", {}).get("user_id", self.user_id)
+        return None if user is None else str(user) or None
 
     async def find(self, line: Line, id: str) -> Stored | None:
         """Return a checkpoint, listed or not."""
@@ -91,14 +98,16 @@ class Finding(Struct, frozen=True):
             return one
         return None
 
-    async def lines_of(self, thread: str | None, ns: str | None = None) -> list[Line]:
-        """Return the lines of a thread, or all of them."""
+    async def lines_of(self, thread: str | None, ns: str | None = None, user: str | None = None) -> list[Line]:
+        """Return the lines of a thread, which may not be another user's, or all that are not."""
         if thread is not None and ns is not None:
-            line = await look(self.scope, named(thread, ns))
+            line = await look(self.scope, named(thread, ns), user)
             return [line] if line.version else []
         tags = {} if thread is None else of_thread(thread)
         found = []
         async for page in self.scope.pages(Scan(self.scope.space, LINE, tags, limit=PAGE)):
             for facts in map(facts_of, page):
-                found.append(await look(self.scope, named(facts.thread, facts.ns)))
+                line = await look(self.scope, named(facts.thread, facts.ns), None if thread is None else user)
+                if user is None or not is_anothers(line.owner, user):
+                    found.append(line)
         return found

@@ -25,7 +25,7 @@ from msgspec import Struct
 from strongroom.adapters.langgraph.lists import Known, Ranges
 from strongroom.codec import Json, encode
 from strongroom.scope import Scope
-from strongroom.services.owning import OWNER
+from strongroom.services.owning import OWNER, to_be_given
 from strongroom.services.sessions import layouts
 from strongroom.services.sessions.layouts import digest, is_session, owned_by
 from strongroom.services.sessions.state import MESSAGE, SESSION, State
@@ -143,25 +143,30 @@ class Line(Struct, frozen=True):
         return Put(self.key(scope, LINE), encode(msgspec.to_builtins(facts)), tags)
 
 
-def named(thread: str, ns: str) -> Line:
-    """Return a line of which nothing is known but its name."""
-    return Line(layouts.line_id(thread, ns), thread, ns)
+def named(thread: str, ns: str, owner: str | None = None) -> Line:
+    """Return a line of which nothing is known but its name, and whose it was."""
+    return Line(layouts.line_id(thread, ns), thread, ns, owner=owner)
 
 
-def whose(line: Line, named: str | None) -> str | None:
-    """Return whose a line is: the user that it was begun for, also if that is only known by now."""
-    return (line.owner or named) if line.version else (named or line.owner)
+def require_owner(scope: Scope, thread: str, owner: str | None, user: str | None) -> None:
+    """Refuse a user who names himself where a thread is another's."""
+    if user is not None:
+        to_be_given(f"thread {thread!r:.80}", scope.key(SESSION, session_id(thread)), owner, user)
 
 
-async def look(scope: Scope, line: Line) -> Line:
-    """Return a line as it is now. What is remembered of its session and its lists is forgotten if somebody has changed
-    the session: messages may have been erased. Else it is checked by every put."""
+async def look(scope: Scope, line: Line, user: str | None = None) -> Line:
+    """Return a line as it is now, unless it is of another user than the one who asks. What is remembered of its session
+    and its lists is forgotten if somebody has changed the session: messages may have been erased. Else it is checked
+    by every put."""
     talk = scope.key(SESSION, session_id(line.thread))
     document, tail, session = await scope.read(
         Get(line.key(scope, LINE)), Tail(line.key(scope, CHECKPOINT), 1), Get(talk)
     )
+    owner = next((one.tags[OWNER] for one in (session, document) if one is not None and OWNER in one.tags), None)
+    require_owner(scope, line.thread, owner, user)
+    owner = owner or line.owner
     if document is None:
-        return Line(line.id, line.thread, line.ns, first=tail.first, length=tail.length, owner=line.owner)
+        return Line(line.id, line.thread, line.ns, first=tail.first, length=tail.length, owner=owner)
     version, known = 0 if session is None else session.version, line.session
     if known is not None and known.version != version:
         line = msgspec.structs.replace(line, lists={}, session=None)
@@ -176,7 +181,7 @@ async def look(scope: Scope, line: Line) -> Line:
         length=tail.length,
         newest=None if newest is None else Stored.of(newest),
         last="" if newest is None else newest.type,
-        owner=document.tags.get(OWNER, line.owner),
+        owner=owner,
     )
 
 

@@ -28,7 +28,7 @@ class Reading(Finding, frozen=True):
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint, or the newest of its line."""
         thread, ns = where(config)
-        line = await look(self.scope, self.lines.get(line_id(thread, ns)) or named(thread, ns))
+        line = await look(self.scope, self.lines.get(line_id(thread, ns)) or named(thread, ns), self.user(config))
         if not line.version:
             self.lines.keep(line)  # what was known of it is no longer so
             return None
@@ -51,7 +51,7 @@ class Reading(Finding, frozen=True):
         asked = config["configurable"] if config else {}
         thread = str(asked["thread_id"]) if "thread_id" in asked else None
         edge, id = get_checkpoint_id(before) if before else None, get_checkpoint_id(config) if config else None
-        lines = await self.lines_of(thread, asked.get("checkpoint_ns"))
+        lines = await self.lines_of(thread, asked.get("checkpoint_ns"), self.user(config))
         waiting: list[tuple[Line, Stored]] = []
         count = 0
         async for line, stored in self._merged(lines, edge):

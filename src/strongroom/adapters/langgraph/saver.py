@@ -30,7 +30,8 @@ class StrongroomSaver(BaseCheckpointSaver[str], Closing):
     `where` is a context of `strongroom.open` or `strongroom.connect` (with an admin's key), or an address. The messages
     of a thread are the session `langgraph/<thread_id>`. Loading makes no objects of types that were not allowed: pass
     `serde=JsonPlusSerializer(allowed_msgpack_modules=[...])` for your own. A thread is its user's, who is named by the
-    config (`configurable["user_id"]`) or else by `user_id`: `ctx.erase` goes by that.
+    config (`configurable["user_id"]`) or else by `user_id`: `ctx.erase` goes by that, and whoever names another user
+    than a thread's is refused.
     """
 
     def __init__(

@@ -25,6 +25,7 @@ from strongroom.adapters.langgraph.lines import (
     Stored,
     look,
     named,
+    require_owner,
     session_id,
 )
 from strongroom.adapters.langgraph.lists import Known, outside, places_of, spelled
@@ -32,9 +33,10 @@ from strongroom.adapters.langgraph.reading import covering, items_of, where
 from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound, Unavailable
 from strongroom.retry import attempts
+from strongroom.services.owning import OWNER
 from strongroom.services.sessions.beside import Taking
 from strongroom.services.sessions.erasure import delete
-from strongroom.services.sessions.layouts import digest
+from strongroom.services.sessions.layouts import digest, owned_by
 from strongroom.services.sessions.records import draft
 from strongroom.services.sessions.state import SESSION, State, dump
 from strongroom.services.sessions.writes import Drafts, appending
@@ -63,6 +65,8 @@ class Upkeep(Checkpoints, frozen=True):
 
     async def delete_thread(self, thread: str) -> None:
         """Remove all lines of a thread, and the session that its messages are."""
+        if self.user_id is not None:
+            await look(self.scope, named(thread, ""), self.user_id)
         await Taking(self.scope).of_session(session_id(thread))
         try:
             await delete(self.scope, session_id(thread), None)
@@ -99,7 +103,7 @@ class Upkeep(Checkpoints, frozen=True):
             if strategy == "delete":
                 await self.delete_thread(thread)
                 continue
-            for line in await self.lines_of(thread):
+            for line in await self.lines_of(thread, user=self.user_id):
                 await self._keep(thread, line.ns, _newest)
 
     async def _keep(self, thread: str, ns: str, choose: Any) -> None:
@@ -186,12 +190,13 @@ class Upkeep(Checkpoints, frozen=True):
     # ---- copying ----------------------------------------------------------------------------------------------------
 
     async def copy_thread(self, source: str, target: str) -> None:
-        """Copy all lines of a thread, each in one commit. What the target has already stays."""
-        for line in await self.lines_of(source):
+        """Copy all lines of a thread, each in one commit, for the same user. What the target has already stays."""
+        for line in await self.lines_of(source, user=self.user_id):
             for _ in attempts(f"thread {target!r:.80}"):
+                there = await look(self.scope, named(target, line.ns, line.owner), line.owner)
                 try:
                     async with AsyncExitStack() as staged:
-                        await self._copy(line, await look(self.scope, named(target, line.ns)), staged)
+                        await self._copy(line, there, staged)
                     break
                 except Conflict:
                     continue
@@ -266,8 +271,10 @@ class Upkeep(Checkpoints, frozen=True):
             Get(scope.key(SESSION, id)), Get(scope.key(SESSION, session_id(line.thread)))
         )
         expects.append(Expect(scope.key(SESSION, id), 0 if document is None else document.version))
+        require_owner(scope, target.thread, None if document is None else document.tags.get(OWNER), target.owner)
         like = document or source  # a copy is of the same user
-        session = Put(scope.key(SESSION, id), dump(state), {"by": "langgraph"} | ({} if like is None else like.tags))
+        tags = {"by": "langgraph"} | ({} if like is None else like.tags) | owned_by(target.owner)
+        session = Put(scope.key(SESSION, id), dump(state), tags)
         return there, expects, [*appending(scope, id, state, scope.tokenizer, batch, end.length, now), session]
 
     # ---- delta channels ---------------------------------------------------------------------------------------------
@@ -277,7 +284,7 @@ class Upkeep(Checkpoints, frozen=True):
         if not channels:
             return {}
         thread, ns = where(config)
-        line = await look(self.scope, named(thread, ns))
+        line = await look(self.scope, named(thread, ns), self.user(config))
         id = get_checkpoint_id(config)
         one = await self.find(line, id) if id else await self.newest(line)
         told: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
