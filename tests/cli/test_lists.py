@@ -81,3 +81,13 @@ def test_a_narrow_terminal_loses_no_letter(owned: Path, type_in: Type, monkeypat
     monkeypatch.setenv("COLUMNS", "50")
     out = type_in("runs", "list").out
     assert (out.count("Q"), out.count("Z")) == (60, 60)
+
+
+@pytest.mark.parametrize("kind", ["runs", "sessions"])
+def test_a_list_may_begin_with_the_newest(kind: str, owned: Path, type_in: Type) -> None:
+    oldest, newest = type_in(kind, "list", "--json").json[kind]
+    assert type_in(kind, "list", "--newest", "--json").json[kind] == [newest, oldest]
+    page = type_in(kind, "list", "--newest", "--limit", "1", "--json").json
+    assert page[kind] == [newest]
+    after = type_in(kind, "list", "--newest", "--after", str(page["next"]), "--json").json
+    assert after == {kind: [oldest], "next": None}

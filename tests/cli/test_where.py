@@ -198,3 +198,14 @@ def test_a_server_is_an_address_too(here: Path, type_in: Type) -> None:
         assert "strongroom keys list" in type_in("explain", "unauthorised").out
     assert not (here / "x.db").exists()
     assert os.environ.get("STRONGROOM_URL") is None
+
+
+@pytest.mark.parametrize("command", [["list"], ["create", "--role", "reader"], ["revoke", "key_1"]])
+def test_keys_of_a_server_are_said_to_be_had_over_http(command: list[str], empty: Path, type_in: Type) -> None:
+    answer = type_in("--url", "http://localhost:8000", "keys", *command)
+    assert answer.code == 1 and "on a server, admins use GET and POST http://localhost:8000/keys" in answer.err
+
+
+def test_a_server_cannot_be_served(empty: Path, type_in: Type) -> None:
+    answer = type_in("--url", "http://localhost:8000", "serve")
+    assert answer.code == 1 and "is a server already; serve needs the address of a store with --url" in answer.err

@@ -77,7 +77,10 @@ def with_keys(work: Callable[[Keys], Awaitable[Any]], *, create: bool = False) -
     """Do something with the keys in the store."""
     url = address()
     if is_server(url):
-        raise InvalidInput("keys are made where the store is, not through a server; give its address with --url")
+        raise InvalidInput(
+            "this command works on a store itself: give the store's address with --url; on a server, admins use "
+            f"GET and POST {url.rstrip('/')}/keys, and DELETE /keys/{{name}}"
+        )
     if not create:
         require_there(url)
 

@@ -49,10 +49,11 @@ def runs() -> None:
 @click.option("--user", "user_id", help="Only of this user.")
 @click.option("--after", help="Continue after this cursor.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-def list_runs(status: Status | None, user_id: str | None, after: str | None, limit: int) -> None:
-    """List runs, oldest first."""
+@click.option("--newest", is_flag=True, help="Newest first.")
+def list_runs(status: Status | None, user_id: str | None, after: str | None, limit: int, newest: bool) -> None:
+    """List runs in order of creation."""
     with context() as ctx:
-        found = ctx.runs.list(status=status, user_id=user_id, after=after, limit=limit)
+        found = ctx.runs.list(status=status, user_id=user_id, after=after, limit=limit, reverse=newest)
     states = [run.working_set for run in found]
     rows = [
         (run.id, styled(now.status), run.seq, _begun(run), run.user_id or "", brief(now.objective, 80))

@@ -39,6 +39,8 @@ def serve(host: str, port: int, workers: int, log_level: str, no_keys: bool) -> 
     except ImportError:
         raise InvalidInput("the server needs more packages: pip install 'strongroom[server]'") from None
     url = address()
+    if is_server(url):
+        raise InvalidInput(f"{url!r:.80} is a server already; serve needs the address of a store with --url")
     _prepare_runs_root(url)
     if os.environ.get("QDRANT_URL") and "embedder" not in searching():
         click.echo("QDRANT_URL is set and STRONGROOM_EMBEDDER is not: memories are searched by words", err=True)
