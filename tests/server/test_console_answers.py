@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,15 @@ def test_each_proposal_of_a_batch_is_found(http: httpx.Client) -> None:
     http.post("/memories/propose", json={"requests": asked, "batch_id": "b"})
     found = http.get("/search", params={"q": "green"}).json()["hits"]
     assert [(each["id"], each["place"]) for each in found] == [("b", 0), ("b", 1)]
+
+
+def test_a_message_without_text_is_titled_by_what_it_has(http: httpx.Client) -> None:
+    calls = [{"id": "c1", "type": "function", "function": {"name": "tune", "arguments": '{"what":"xylophone"}'}}]
+    parts = [{"type": "text", "text": "a xylophone"}, {"type": "text", "text": "of wood"}]
+    messages = [{"role": "assistant", "content": None, "tool_calls": calls}, {"role": "user", "content": parts}]
+    http.post("/sessions/s/messages", json={"messages": messages})
+    titles = {each["title"] for each in http.get("/search", params={"q": "xylophone"}).json()["hits"]}
+    assert titles == {json.dumps(calls, separators=(",", ":"), sort_keys=True), "a xylophone\nof wood"}
 
 
 def test_anything_is_found_by_its_words_once(http: httpx.Client) -> None:

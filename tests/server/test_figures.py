@@ -136,6 +136,15 @@ def test_what_happened_last_comes_first_and_says_who_did_it(http: httpx.Client, 
     assert len(http.get("/activity", params={"limit": 2}).json()["activity"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("action", "about"),
+    [("search", "search"), (None, ""), ({"content": None, "ok": True}, '{"content":null,"ok":true}')],
+)
+def test_what_is_no_text_is_told_as_json(http: httpx.Client, ctx: Context, action: Any, about: str) -> None:
+    ctx.runs.create(objective="x").record("MODEL_ACTION", {"action": action})
+    assert http.get("/activity").json()["activity"][0]["about"] == about
+
+
 def test_nothing_happened_in_an_empty_space(http: httpx.Client) -> None:
     assert http.get("/activity").json() == {"activity": []}
 

@@ -136,6 +136,12 @@ def _body(message: str, code: str, request_id: str, details: dict[str, Any]) -> 
     return {**body, "details": details} if details else body
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text, cut to so many characters."""
+def in_words(value: Any) -> str:
+    """Return what somebody stored as text: itself, nothing for nothing, and anything else as JSON."""
+    return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+
+
+def shortened(value: Any, most: int) -> str:
+    """Return a value as text, cut to so many characters."""
+    text = in_words(value)
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.server.request import Request
-from strongroom.server.responses import shortened
+from strongroom.server.responses import in_words, shortened
 from strongroom.server.router import Endpoints
 from strongroom.services.memories.keys import log_key
 from strongroom.services.memories.values import Batch
@@ -217,7 +217,7 @@ async def _messages(request: Request[Any, Any]) -> tuple[list[Happened], list[st
 
     async def happened(id: str) -> list[Happened]:
         return [
-            Happened(each.at, "session", id, "MESSAGE", str(each.get("role", "")), titles[id])
+            Happened(each.at, "session", id, "MESSAGE", _short(each.get("role")), titles[id])
             for each in await _said_last(request, await ctx.sessions.get(id), 1)
         ]
 
@@ -260,14 +260,14 @@ def _about(event: Event) -> str:
     payload = event.payload
     match event.type:
         case "TOOL_CALL" | "TOOL_RESULT":
-            return _short(str(payload.get("tool_name", "")))
+            return _short(payload.get("tool_name"))
         case "MODEL_ACTION":
-            return _short(str(payload.get("action", "")))
+            return _short(payload.get("action"))
         case "ERROR":
-            return _short(f"{payload.get('error_type', 'Error')}: {payload.get('message', '')}")
+            return _short(f"{in_words(payload.get('error_type')) or 'Error'}: {in_words(payload.get('message'))}")
         case "MILESTONE":
-            return _short(str(payload.get("reason", "")))
+            return _short(payload.get("reason"))
         case "WS_UPDATE_APPLIED" | "ROLLED_BACK":
-            return str(payload.get("new_seq", payload.get("to_seq", "")))
+            return _short(payload.get("new_seq", payload.get("to_seq")))
         case _:
             return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -15,6 +15,7 @@ from strongroom.server.router import Endpoints
 from strongroom.services.memories.keys import BATCH, load
 from strongroom.services.memories.values import Batch
 from strongroom.store import Scan
+from strongroom.tokens.relevance import plain_text
 
 endpoint = Endpoints("search")
 
@@ -136,10 +137,12 @@ async def _proposals(request: Request[Any, Any], query: str, k: int) -> list[Any
 
 async def _messages(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
     found = await request.fewer(k, lambda k: request.ctx.sessions.search(query, k=k))
-    return [
-        Anything("message", hit.message_id, _short(str(hit.message.get("content"))), hit.why, hit.session_id)
-        for hit in found
-    ]
+    return [Anything("message", hit.message_id, _short(_said(hit.message)), hit.why, hit.session_id) for hit in found]
+
+
+def _said(message: Mapping[str, Any]) -> Any:
+    """Return the text of a message; of one without, what it has instead."""
+    return plain_text(message) or message.get("content") or message.get("tool_calls") or dict(message)
 
 
 async def _files(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
