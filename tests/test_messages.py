@@ -50,6 +50,34 @@ def said(call: Any) -> str:
     return str(refused.value)
 
 
+def test_a_message_that_is_too_large_is_not_called_by_the_name_of_its_session() -> None:
+    with strongroom.open("memory://", max_record_bytes=1000) as ctx:
+        session = ctx.sessions.open("support")
+        message = said(lambda: session.append({"role": "user", "content": "x" * 2000}))
+    assert message.startswith("a record (message of 'support') of ")
+    assert message.endswith(" bytes is over the limit of 1000; nothing changed")
+
+
+@pytest.mark.parametrize("id", ["", "a\0b", "x" * 2_000])
+def test_an_id_that_cannot_be_one_is_called_by_its_argument(id: str) -> None:
+    with strongroom.open("memory://") as ctx:
+        for name, call in (
+            ("session_id", ctx.sessions.open),
+            ("session_id", ctx.sessions.get),
+            ("run_id", ctx.runs.get),
+            ("memory_id", ctx.memories.get),
+            ("batch_id", ctx.memories.batch),
+            ("thread_id", ctx.threads.get),
+        ):
+            told = said(lambda call=call: call(id))
+            assert f"{name} must be 1 to " in told and " printable characters, not '" in told
+
+
+def test_an_id_that_is_too_long_is_told_how_long_it_is() -> None:
+    with strongroom.open("memory://") as ctx:
+        assert said(lambda: ctx.sessions.open("x" * 2_000)).endswith(" (2,000 characters)")
+
+
 def test_a_question_of_the_wrong_shape_does_not_say_that_nothing_changed(store: Store) -> None:
     store.commit(Commit(new_id(), (), (Put(DOC, encode(1)), Append(LOG, (Entry("n", encode(1)),)))))
     for question in (Get(LOG), Range(DOC)):

@@ -19,6 +19,7 @@ from strongroom.services.sessions import session as session_module
 from strongroom.services.sessions import writes as session_writes
 from strongroom.store import AnyQuestion, Slice
 from strongroom.tokens import Custom, fit
+from strongroom.tokens.choosing import MOST_TOKENS
 
 WORDS = Custom(str.split, name="words")  # one token a word, so a message of n words costs n + 4
 
@@ -287,6 +288,19 @@ async def test_a_session_counted_by_a_callable_asks_for_it(ctx: Any) -> None:
 def test_a_budget_or_strategy_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
     with strongroom.open("memory://") as ctx, pytest.raises(InvalidInput):
         ctx.sessions.open("s").window(**options)
+
+
+def test_a_budget_beyond_counting_is_refused_by_its_name_and_bound() -> None:
+    with strongroom.open("memory://") as ctx:
+        session = ctx.sessions.open("s")
+        session.append({"role": "user", "content": "hi"})
+        refused = f"max_tokens must be a whole number from 0 to {MOST_TOKENS}, not {MOST_TOKENS + 1}"
+        with pytest.raises(InvalidInput, match=refused):
+            session.window(max_tokens=MOST_TOKENS + 1)
+        with pytest.raises(InvalidInput, match=refused):
+            ctx.prompt(session=session, max_tokens=MOST_TOKENS + 1)
+        assert len(session.window(max_tokens=MOST_TOKENS).messages) == 1
+        assert len(ctx.prompt(session=session, max_tokens=MOST_TOKENS).messages) == 1
 
 
 def test_a_window_of_nothing_is_empty() -> None:

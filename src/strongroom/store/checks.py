@@ -72,9 +72,9 @@ def check_sizes(commit: Commit, limit: int) -> None:
         if type(write) is Append:
             for entry in write.entries:
                 if (size := len(entry.body) + (len(entry.text) if entry.text else 0)) > limit:
-                    raise _too_large(write.key, size, limit)
+                    raise _too_large(f"{write.key.kind} of {write.key.id!r}", size, limit)
         elif type(write) is Put and len(write.value) > limit:
-            raise _too_large(write.key, len(write.value), limit)
+            raise _too_large(f"{write.key.kind} {write.key.id!r}", len(write.value), limit)
 
 
 def wrong_shape(key: Key, is_stream: bool, *, writing: bool = True) -> InvalidInput:
@@ -83,7 +83,5 @@ def wrong_shape(key: Key, is_stream: bool, *, writing: bool = True) -> InvalidIn
     return InvalidInput(f"{key.kind} {key.id!r} is a {has}, not a {not_a}" + "; nothing changed" * writing)
 
 
-def _too_large(key: Key, size: int, limit: int) -> InvalidInput:
-    return InvalidInput(
-        f"{key.kind} {key.id!r}: a record of {size} bytes is over the limit of {limit}; nothing changed"
-    )
+def _too_large(what: str, size: int, limit: int) -> InvalidInput:
+    return InvalidInput(f"a record ({what}) of {size} bytes is over the limit of {limit}; nothing changed")

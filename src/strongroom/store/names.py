@@ -29,14 +29,16 @@ class Key(Struct, frozen=True, order=True, cache_hash=True, gc=False):
             and kind.isprintable()
             and id.isprintable()
         ):
-            for part in (space, kind, id):
-                require_name(part, "a key part")
+            require_name(space, "a space")
+            # Callers know an id by their argument: `batch_id` of a memory_batch, `artifact_id` of an artifact-use.
+            require_name(id, f"{require_name(kind, 'a kind').partition('-')[0].rpartition('_')[2]}_id")
 
 
 def require_name(name: object, what: str) -> str:
     """Return what can name somebody or something, or raise `InvalidInput`."""
     if type(name) is not str or not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {name!r:.80}")
+        many = f" ({len(name):,} characters)" if type(name) is str and len(name) > MAX_NAME else ""
+        raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {name!r:.80}{many}")
     return name
 
 

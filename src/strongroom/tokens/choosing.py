@@ -26,6 +26,7 @@ KEPT_ROLES = ("system", "developer")
 HIGHEST_PRIORITY = 9
 # How far apart a kept tool call and its answers may stand and still be found without reading the whole history.
 PAIR_REACH = 64
+MOST_TOKENS = 2**63 - 2  # what every store can add up to
 
 _TOOL_KEYS = frozenset({"tool_calls", "tool_call_id", "type"})
 
@@ -75,8 +76,8 @@ def is_kept(message: Mapping[str, Any], roles: Sequence[str] = KEPT_ROLES) -> bo
 
 def check_budget(max_tokens: int, strategy: str) -> None:
     """Refuse a budget or a strategy that means nothing, before anything is read."""
-    if type(max_tokens) is not int or max_tokens < 0:
-        raise InvalidInput(f"a token budget must be a whole number, 0 or more, not {max_tokens!r:.40}")
+    if type(max_tokens) is not int or not 0 <= max_tokens <= MOST_TOKENS:
+        raise InvalidInput(f"max_tokens must be a whole number from 0 to {MOST_TOKENS}, not {max_tokens!r:.40}")
     if strategy not in STRATEGIES:
         raise InvalidInput(f"no strategy {strategy!r:.40}; there are {', '.join(STRATEGIES)}")
 
