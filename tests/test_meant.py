@@ -20,6 +20,7 @@ from strongroom.blocking.registry import Registry
 from strongroom.blocking.runs import Runs
 from strongroom.blocking.sessions import Sessions
 from strongroom.blocking.threads import Threads
+from strongroom.errors import InvalidInput
 from strongroom.meant import _SAID, ARGUMENTS, ATTRIBUTES, Meant
 from strongroom.services.memories.values import Hit, Written
 
@@ -222,6 +223,35 @@ def test_an_argument_that_others_call_otherwise_is_named() -> None:
         strongroom.connect("http://127.0.0.1:1", **wrong)
     with pytest.raises(TypeError, match=r"^aconnect\(\): got an unexpected .*'token'; did you mean key\?; "):
         strongroom.aconnect("http://127.0.0.1:1", token="srk_x")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "meant"),
+    [
+        ("search", "top_k", "k"),
+        ("list", "top_k", "limit"),
+        ("search", "filters", "where"),
+        ("list", "filters", "where"),
+        ("search", "agent_id", "tags"),
+        ("search", "user", "user_id"),
+        ("search", "min_confidnce", "min_confidence"),
+    ],
+)
+def test_a_filter_of_others_is_answered_with_ours(call: str, given: str, meant: str) -> None:
+    said = rf"^there is no filter '{given}'; did you mean {meant}\?; there are scope, user_id, "
+    with strongroom.open("memory://") as ctx, pytest.raises(InvalidInput, match=said):
+        getattr(ctx.memories, call)(*["tea"] * (call == "search"), **{given: "x"})
+
+
+@pytest.mark.parametrize("one", [False, True])
+def test_a_conversation_given_as_a_memory_is_told_of_learning(one: bool) -> None:
+    message: Any = {"role": "user", "content": "I like tea"}
+    with strongroom.open("memory://") as ctx:
+        with pytest.raises(InvalidInput, match=r"content must be text, .*`memories\.learn\(session, model=\.\.\.\)`"):
+            ctx.memories.add(message if one else [message], user_id="ana")
+        with pytest.raises(InvalidInput) as other:
+            ctx.memories.add(["likes tea"], user_id="ana")  # type: ignore[arg-type]
+        assert "learn" not in str(other.value)
 
 
 def test_an_option_of_a_turn_is_named() -> None:

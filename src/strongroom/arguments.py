@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput, hidden, shown
-from strongroom.meant import meant_argument, some_of
+from strongroom.meant import meant_argument, meant_value, some_of
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -99,7 +99,7 @@ def _fields(cls: type[Struct]) -> dict[str, Rule]:
 def _demand(rule: Rule, name: str, value: Any, told: str = "") -> None:
     if not rule.fits(value):
         seen = f"a {type(value).__name__}" if name in _SECRET else shown(value)
-        raise InvalidInput(f"{name} must be {rule.words}, not {seen}{told}")
+        raise InvalidInput(f"{name} must be {rule.words}, not {seen}{meant_value(name, value)}{told}")
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:

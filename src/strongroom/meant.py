@@ -211,6 +211,8 @@ _GIVEN = {
     "objective": "goal task title name",
     "content messages query": "text message",
     "metadata": "meta",
+    "where": "filters filter conditions",
+    "tags": "agent_id actor_id categories labels",
     "reviewer by": "approved_by approver author",
 }
 ARGUMENTS: dict[str, list[str]] = {}
@@ -223,6 +225,14 @@ def meant_argument(word: str, taken: Sequence[str]) -> str | None:
     """Return which of the names that a call takes was meant by another one, or None."""
     said = next((ours for ours in ARGUMENTS.get(word, ()) if ours in taken), None)
     return said or next(iter(get_close_matches(word, taken, n=1, cutoff=0.6)), None)
+
+
+def meant_value(name: str, value: object) -> str:
+    """Return what to add where a conversation was given as the content of a memory, as mem0 has it; else nothing."""
+    messages = value if isinstance(value, Sequence) else [value]
+    if name != "content" or not messages or not all(isinstance(each, Mapping) and "role" in each for each in messages):
+        return ""
+    return " (a conversation is a session, which `memories.learn(session, model=...)` makes memories of)"
 
 
 def some_of(names: Sequence[str], nearest: Sequence[str] = ()) -> str:

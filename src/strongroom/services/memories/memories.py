@@ -30,7 +30,7 @@ import msgspec
 from strongroom.arguments import checked, require_positive
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, Unavailable
-from strongroom.meant import Meant
+from strongroom.meant import Meant, meant_argument
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
@@ -128,6 +128,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         own; if it fails, `degraded` says so. With `half_life_days`, what is recent at `now` gets a little more.
         """
         require_positive(half_life_days=half_life_days)
+        _refuse_others(filters, "k")
         if now is not None and now.tzinfo is None:
             raise InvalidInput("now must be an aware time, such as datetime.now(UTC)")
         recent = None if half_life_days is None else (half_life_days, now)
@@ -151,6 +152,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         `status=None` lists all of them, whatever became of them; `everyone` those of all users and projects of
         the space. A page may be short and still have a `next`.
         """
+        _refuse_others(filters, "limit")
         lens = Lens.of(filters, everyone=everyone)
         now = moment(self._scope.clock())
         memories, next = await page(self._scope, lens, {"status": status} if status else {}, after, limit)
@@ -178,6 +180,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         """Return the memories that were active at that time, a page at a time, as `list` does."""
         if time.tzinfo is None:
             raise InvalidInput("at() needs an aware time, such as datetime.now(UTC)")
+        _refuse_others(filters, "limit")
         lens = Lens.of(filters, everyone=everyone)
         memories, next = await page(self._scope, lens, {}, after, limit)
         return Results([memory for memory in memories if lens.showed(memory, time)], next=next)
@@ -292,3 +295,11 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         found = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in sorted(ids)])
         memories = [load(document, Memory) for document in found if document is not None]
         return {memory.id: memory for memory in memories}
+
+
+def _refuse_others(filters: Mapping[str, Any], counted: str) -> None:
+    """Refuse a filter by the name that others have for it, with ours. A lens refuses whatever else is none."""
+    known = Filters.__annotations__
+    for word in filters:
+        if word not in known and word not in ("k", "limit") and (ours := meant_argument(word, [counted, *known])):
+            raise InvalidInput(f"there is no filter {word!r:.60}; did you mean {ours}?; there are {', '.join(known)}")
