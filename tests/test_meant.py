@@ -245,10 +245,11 @@ def test_a_filter_of_others_is_answered_with_ours(call: str, given: str, meant: 
 
 @pytest.mark.parametrize("one", [False, True])
 def test_a_conversation_given_as_a_memory_is_told_of_learning(one: bool) -> None:
-    message: Any = {"role": "user", "content": "I like tea"}
+    message = {"role": "user", "content": "I like tea"}
+    given: Any = message if one else [message]
     with strongroom.open("memory://") as ctx:
         with pytest.raises(InvalidInput, match=r"content must be text, .*`memories\.learn\(session, model=\.\.\.\)`"):
-            ctx.memories.add(message if one else [message], user_id="ana")
+            ctx.memories.add(given, user_id="ana")
         with pytest.raises(InvalidInput) as other:
             ctx.memories.add(["likes tea"], user_id="ana")  # type: ignore[arg-type]
         assert "learn" not in str(other.value)
