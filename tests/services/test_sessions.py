@@ -357,6 +357,8 @@ async def test_a_session_of_somebody_else_is_not_opened(ctx: Any) -> None:
     await ctx.sessions.open("a", user_id="u1")
     with pytest.raises(Conflict, match="another user; nothing changed"):
         await ctx.sessions.open("a", user_id="u2")
+    with pytest.raises(Conflict, match="another user; nothing changed"):
+        await ctx.sessions.open("a", tags={"user_id": "u2"})
     with pytest.raises(InvalidInput, match="two users"):
         await ctx.sessions.open("b", user_id="u1", tags={"user_id": "u2"})
 

@@ -69,10 +69,11 @@ class AsyncSessions(Meant):
         `user_id` says whose it is: `list` finds it by that, and `ctx.erase` erases it. It is kept as the tag `user_id`;
         a session without one gets it, one of somebody else's is a `Conflict`.
         A `tokenizer` other than the session's own becomes its own; messages already there are counted anew by the calls
-        that follow. Title, metadata and tags are for a new session and leave an old one as it is.
+        that follow. Title, metadata and other tags are for a new session and leave an old one as it is.
         """
         chosen = None if tokenizer is None else remembered(tokenizer)
         scope, facts, kept = self._scope, dict(metadata or {}), owned(tags, user_id)
+        owner = kept.get(OWNER)  # the tag alone names one as well: it is all that a server is told
         wanted = session_id if session_id is not None else new_id()
         key, stream = scope.key(SESSION, wanted), scope.key(MESSAGE, wanted)
         said = {"session_id": session_id, "tokenizer": chosen and chosen.name, "title": title or session_id}
@@ -93,8 +94,8 @@ class AsyncSessions(Meant):
                 view = view_of(scope, wanted, document, end, Absent)
                 state, made = counting_anew(view, chosen.name if chosen else view.state.tokenizer, counts.length)
                 made = Decision(made.writes, [Expect(key, document.version), *made.expects])
-                if user_id and to_be_given(f"session {wanted!r}", key, document.tags.get(OWNER), user_id):
-                    given = {**document.tags, OWNER: user_id}
+                if owner and to_be_given(f"session {wanted!r}", key, document.tags.get(OWNER), owner):
+                    given = {**document.tags, OWNER: owner}
                     others = [write for write in made.writes if write.key != key]
                     made = Decision([Put(key, dump(state), given), *others], made.expects)
             return Plan(made.expects, made.writes, lambda _: self._session(wanted, state, chosen), encode(wanted))
