@@ -303,3 +303,10 @@ def test_blocking_code_uses_the_same_object_in_a_loop_of_its_own(store: Strongro
 
         asyncio.run(turn())
     assert len(texts(store, "c")) == 4
+
+
+async def test_a_conversation_is_not_begun_in_the_session_of_another_user(everywhere: Any) -> None:
+    session = everywhere.opened.ctx.sessions.open("pydantic_ai/c", user_id="ana")
+    with pytest.raises(ConversationConflict):
+        await everywhere.save(talk("c", asked("a secret of Bob's")), scope="bob")
+    assert session.load() == []

@@ -43,7 +43,7 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound
 from strongroom.retry import attempts
 from strongroom.scope import Scope
-from strongroom.services.owning import OWNER
+from strongroom.services.owning import OWNER, is_anothers
 from strongroom.services.sessions import layouts
 from strongroom.services.sessions.erasure import delete
 from strongroom.services.sessions.layouts import digest, owned_by, session_name
@@ -89,6 +89,10 @@ class Stored(Struct, frozen=True):
         there = self.conversation
         return None if there is None else there.revision
 
+    def is_anothers(self, scope: str | None) -> bool:
+        """Tell whether the session is of another user than a record's scope names."""
+        return scope is not None and self.session is not None and is_anothers(self.session.tags.get(OWNER), scope)
+
 
 class Line(Struct, frozen=True):
     """The history of an entry: the session that it stands in, and its entries there, the oldest first."""
@@ -133,7 +137,7 @@ class StrongroomConversationStore(ConversationStore, Closing):
         """Store a record and the entries that it adds in one commit, or raise `ConversationConflict`."""
         for _ in attempts(f"conversation {record.conversation_id!r:.80}"):
             stored = await self._stored(record.conversation_id)
-            if stored.revision != expected_revision:
+            if stored.revision != expected_revision or stored.is_anothers(record.scope):
                 raise ConversationConflict(record.conversation_id)
             try:
                 commit = await self._saving(stored, record, new_entries)
