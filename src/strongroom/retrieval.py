@@ -396,6 +396,11 @@ async def judged(rerank: Reranker, query: str, texts: Sequence[str]) -> list[flo
     return scores
 
 
+def lacking_embedder(of: str) -> str:
+    """Say that a search by meaning too was asked for, and went by words."""
+    return f"no vectors, words alone decided: there is no embedder; pass one by ctx.{of}.using(embedder=...)"
+
+
 def joined(degraded: str | None, more: str) -> str:
     """Say one more thing that a search lacks."""
     return more if degraded is None else f"{degraded}; {more}"

@@ -166,3 +166,15 @@ class Away:
             raise Unavailable("no route to it", reason="unreachable")
 
         return away
+
+
+def test_a_server_without_an_embedder_says_so_to_whoever_asks_for_hybrid() -> None:
+    with served() as server:
+        headers = {"Authorization": f"Bearer {server.key()}"}
+
+        def degraded(**more: str) -> Any:
+            answer = httpx.get(f"{server.url}/memories/search", params={"q": "tea", **more}, headers=headers)
+            return answer.json()["degraded"]
+
+        assert (degraded(), degraded(mode="lexical")) == (None, None)
+        assert degraded(mode="hybrid").startswith("no vectors, words alone decided: there is no embedder")

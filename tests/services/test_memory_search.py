@@ -236,3 +236,11 @@ async def test_what_is_gone_is_not_found_by_its_day(ctx: Any, way: str) -> None:
     assert await contents(ctx, "What happened on 4 May 2023?") == ["entry"]
     await getattr(ctx.memories, way)(memory_id=committed.memory_ids[0])
     assert await contents(ctx, "What happened on 4 May 2023?") == []
+
+
+async def test_whoever_asks_for_hybrid_without_an_embedder_is_told_so(ctx: Any) -> None:
+    await ctx.memories.add("Ana likes tea", user_id="ana")
+    told = "no vectors, words alone decided: there is no embedder; pass one by ctx.memories.using(embedder=...)"
+    for more, degraded in (({"mode": "hybrid"}, told), ({}, None), ({"mode": "lexical"}, None)):
+        hits = await ctx.memories.search("tea", user_id="ana", **more)
+        assert ([hit.content for hit in hits], hits.degraded) == (["Ana likes tea"], degraded)

@@ -264,3 +264,13 @@ async def test_a_reranker_that_fails_costs_the_reranking_and_nothing_else(ctx: A
     plain = await session.search("bicycle", k=2)
     hits = await session.search("bicycle", k=2, rerank=lambda query, texts: answer)
     assert list(hits) == list(plain) and hits.degraded.startswith("not reranked: ")
+
+
+async def test_whoever_asks_for_hybrid_without_an_embedder_is_told_so(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append({"role": "user", "content": "I like tea"})
+    told = "no vectors, words alone decided: there is no embedder; pass one by ctx.sessions.using(embedder=...)"
+    for where in (session, ctx.sessions):
+        for more, degraded in (({"mode": "hybrid"}, told), ({}, None), ({"mode": "lexical"}, None)):
+            hits = await where.search("tea", **more)
+            assert ([hit.message.content for hit in hits], hits.degraded) == (["I like tea"], degraded)

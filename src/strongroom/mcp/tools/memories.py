@@ -210,7 +210,7 @@ async def search(call: ToolRequest, wanted: SearchMemories) -> FoundMemories:
         hits = await call.who.ctx.memories.search(
             wanted.query,
             k,
-            mode=wanted.mode,
+            mode=None if wanted.mode == "hybrid" else wanted.mode,  # assistants name what is the default anyway
             scope=wanted.scope,
             user_id=wanted.user_id,
             project_id=wanted.project_id,

@@ -31,7 +31,7 @@ class BatchQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
     q: str
     k: Limit = 8
-    mode: Literal["lexical", "vector", "hybrid"] = "hybrid"
+    mode: Literal["lexical", "vector", "hybrid"] | None = None
     scope: Literal["user", "project", "global"] | None = None
     user_id: str | None = None
     project_id: str | None = None

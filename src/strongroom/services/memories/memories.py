@@ -115,7 +115,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         query: str,
         k: int = 8,
         *,
-        mode: Mode = "hybrid",
+        mode: Mode | None = None,
         rerank: Reranker | None = None,
         half_life_days: float | None = None,
         now: datetime | None = None,
@@ -123,9 +123,10 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
     ) -> Results[Hit]:
         """Return the `k` active memories that answer a query best.
 
-        Without an embedder a hybrid search is a lexical one. If vectors cannot be had right now, the result's
-        `degraded` says why and the words alone decide. `rerank(query, texts)` may give the best fifty scores of its
-        own; if it fails, `degraded` says so. With `half_life_days`, what is recent at `now` gets a little more.
+        It is hybrid, and lexical without an embedder; whoever asks for `hybrid` then is told so by the result's
+        `degraded`. If vectors cannot be had right now, that says why and the words alone decide. `rerank(query, texts)`
+        may give the best fifty scores of its own; if it fails, `degraded` says so. With `half_life_days`, what is
+        recent at `now` gets a little more.
         """
         require_positive(half_life_days=half_life_days)
         _refuse_others(filters, "k")

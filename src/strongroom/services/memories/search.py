@@ -21,7 +21,7 @@ import strongroom.retrieval as retrieval
 from strongroom.errors import BudgetExceeded, InvalidInput, Unavailable
 from strongroom.folding import folded
 from strongroom.queries import Asked
-from strongroom.retrieval import RERANKED, Reranker, joined, judged
+from strongroom.retrieval import RERANKED, Reranker, joined, judged, lacking_embedder
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, ranking, screening
 from strongroom.services.memories.candidates import POOL, ByMeaning, ByWords, Candidates, finds
@@ -181,7 +181,7 @@ class Search:
         self._candidates = Candidates(scope, vectors)
 
     async def search(
-        self, query: str, k: int, mode: Mode, lens: Lens, rerank: Reranker | None, recent: Recent | None
+        self, query: str, k: int, mode: Mode | None, lens: Lens, rerank: Reranker | None, recent: Recent | None
     ) -> Results[Hit]:
         if k < 1:
             raise InvalidInput(f"k must be a whole number, 1 or more, not {k!r:.40}")
@@ -190,6 +190,8 @@ class Search:
         asked = Asked.of(screening.plain(query))
         with self._scope.aside():
             hits, degraded = await self._ranked(query, asked, k, mode, lens)
+        if mode == "hybrid" and self._vectors.embedder is None:
+            degraded = joined(degraded, lacking_embedder("memories"))
         if recent is not None:
             days, now = recent[0], recent[1] or moment(self._scope.clock())
             hits = [_fresher(hit, days, now) for hit in hits]
@@ -207,7 +209,9 @@ class Search:
                 hits.sort(key=lambda hit: -hit.score)
         return Results(await self._true(hits, k, lens), degraded=degraded)
 
-    async def _ranked(self, query: str, asked: Asked, k: int, mode: Mode, lens: Lens) -> tuple[list[Hit], str | None]:
+    async def _ranked(
+        self, query: str, asked: Asked, k: int, mode: Mode | None, lens: Lens
+    ) -> tuple[list[Hit], str | None]:
         """Return all candidates, the best first, and what was not looked at."""
         words = await self._candidates.by_words(asked, k, lens) if mode != "vector" else ByWords()
         found, total, counts = words.memories, words.total, words.counts

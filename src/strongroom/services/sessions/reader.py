@@ -160,11 +160,12 @@ class SessionReader(Handle):
             return await summary_window(gathered, summarizer, share)
         return recent_window(gathered, must=strategy == "recent_only")
 
-    async def search(self, query: str, *, k: int = 5, mode: Mode = "hybrid", rerank: Reranker | None = None) -> Hits:
+    async def search(self, query: str, *, k: int = 5, mode: Mode | None = None, rerank: Reranker | None = None) -> Hits:
         """Return the messages that answer a query best, best first, each with its score and what spoke for it.
 
-        Without an embedder (`ctx.sessions.using`) `hybrid` goes by words alone. With one, messages that have no vector
-        yet get theirs first, a thousand at most; `degraded` says how many are left, or why words alone decided.
+        It is hybrid, and goes by words alone without an embedder (`ctx.sessions.using`). With one, messages that have
+        no vector yet get theirs first, a thousand at most; `degraded` says how many are left, or why words alone
+        decided: also that there is no embedder, if `hybrid` was asked for.
         `rerank(query, texts)` may give the best fifty scores of its own; if it fails, `degraded` says so.
         """
         return await Finder(self._scope, self._counter, self._meaning).search(query, k, mode, self.id, rerank)

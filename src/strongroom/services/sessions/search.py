@@ -17,7 +17,17 @@ import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.errors import BudgetExceeded, InvalidInput, Unavailable
 from strongroom.queries import Asked
-from strongroom.retrieval import AROUND, NEIGHBOURS, RANKED, RERANKED, Position, Reranker, Text, joined
+from strongroom.retrieval import (
+    AROUND,
+    NEIGHBOURS,
+    RANKED,
+    RERANKED,
+    Position,
+    Reranker,
+    Text,
+    joined,
+    lacking_embedder,
+)
 from strongroom.scope import Scope
 from strongroom.services.sessions.days import day_of, of_that_day
 from strongroom.services.sessions.records import opened
@@ -46,9 +56,9 @@ class Finder(Struct, frozen=True):
     meaning: Meaning | None = None
 
     async def search(
-        self, query: str, k: int, mode: Mode, session_id: str | None = None, rerank: Reranker | None = None
+        self, query: str, k: int, mode: Mode | None, session_id: str | None = None, rerank: Reranker | None = None
     ) -> Hits:
-        """Return the `k` messages that answer a query best. Without an embedder, `hybrid` goes by words."""
+        """Return the `k` messages that answer a query best. Without an embedder, `hybrid` goes by words and says so."""
         if k < 0:
             raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
         if mode == "vector" and self.meaning is None:
@@ -58,7 +68,7 @@ class Finder(Struct, frozen=True):
         records: dict[Position, Record] = {}
         vector: dict[Position, float] = {}
         found = Found(0, {}, ())
-        degraded = None
+        degraded = lacking_embedder("sessions") if mode == "hybrid" and self.meaning is None else None
         if mode != "vector":
             found = await self._by_words(asked, k, session_id, views, records)
         texts = await self._texts(records, asked)

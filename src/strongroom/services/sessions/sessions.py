@@ -146,7 +146,7 @@ class AsyncSessions(Meant):
         infos = [info(document, end) for (document, _), end in zip(found, ends, strict=True)]
         return Listing(infos, following, damaged)
 
-    async def search(self, query: str, *, k: int = 5, mode: Mode = "hybrid", rerank: Reranker | None = None) -> Hits:
+    async def search(self, query: str, *, k: int = 5, mode: Mode | None = None, rerank: Reranker | None = None) -> Hits:
         """Return the messages of all sessions that answer a query best, best first."""
         known = {self._scope.tokenizer.name: self._scope.tokenizer}
         finder = Finder(self._scope, lambda name: counter(name, known), self._meaning)
