@@ -53,7 +53,7 @@ async def test_a_plain_function_that_raises_stop_iteration_is_not_waited_for(ctx
     await desk.send("t", [], from_id="user", to_id="first")
     await desk.drain()
     [letter] = await desk.dead_letters()
-    assert letter.error == "RuntimeError: first raised StopIteration"
+    assert letter.error == "StopIteration: "
 
 
 async def test_a_plain_append_is_handled_as_well(ctx: Any, desk: Desk) -> None:

@@ -220,7 +220,7 @@ async def test_an_erasure_that_is_done_does_not_fail_because_another_embedder_is
         for _ in range(2):
             person = await ctx.erase(user_id="u2", commit_id="e2")
             assert len(person.memories) == 1
-            assert "has not heard of it" in str(person.pending)
+            assert "has not dropped them yet" in str(person.pending)
 
 
 async def test_when_qdrant_is_down_writes_commit_and_the_index_catches_up(ctx: Any) -> None:

@@ -20,6 +20,7 @@ FULL = 4000  # frames
 # A file that grows is dearer to sync: its length is written, too. So a log is made longer by many frames at once.
 _ROOM = 16  # frames, which is more than most commits need
 _LEAST, _MOST = 32, 256  # frames of zeros; as many as are there, in between
+_ZEROS = memoryview(bytes(_MOST * (4096 + 24)))  # made once: a page and its header, so many times
 
 _TOO_LONG = FULL + FULL // 8
 _PATIENCE_MILLISECONDS = 100
@@ -104,7 +105,7 @@ class Log:
             end = os.lseek(self._fd, 0, os.SEEK_END)
             whole = end // self._frame_bytes
             if whole < FULL and whole - self._before < _ROOM:
-                os.pwrite(self._fd, bytes(min(max(whole, _LEAST), _MOST) * self._frame_bytes), end)
+                os.pwrite(self._fd, _ZEROS[: min(max(whole, _LEAST), _MOST) * self._frame_bytes], end)
 
     def empty(self) -> None:
         """Cut a log whose beginning is gone once more: what was added to it since must not be copied by anybody."""
