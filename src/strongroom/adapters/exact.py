@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strongroom.codec import encode
-from strongroom.errors import InvalidInput
+from strongroom.errors import InvalidInput, shown
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
 DEEPEST = 6  # levels that a value may stand in below the top of what is stored
@@ -30,7 +30,11 @@ def messages_of(items: Sequence[Mapping[str, Any]]) -> tuple[Any, list[Any]]:
     As a rule that is nothing. Otherwise it is the item's JSON as text, which holds what our own JSON refuses: lone
     surrogates, integers beyond 64 bits, NaN.
     """
-    given = [dict(item) for item in items]
+    each = list(items)  # once: whoever passes an iterator has no second
+    if isinstance(items, Mapping) or any(isinstance(item, str) for item in each):
+        wanted = "a list of items such as {'role': 'user', 'content': 'Hi'}"
+        raise InvalidInput(f"pass {wanted}, not {shown(items)}; nothing changed")
+    given = [dict(item) for item in each]
     exact = [is_exact(one) for one in given]
     messages = [one if fits else _outline(one) for one, fits in zip(given, exact, strict=True)]
     return messages, [None if fits else {"json": json.dumps(one)} for one, fits in zip(given, exact, strict=True)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from strongroom.adapters.extras import without
 
@@ -21,6 +21,7 @@ except ModuleNotFoundError as missing:
 
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.adapters.exact import messages_of, restored
+from strongroom.adapters.hints import Instead, told_where
 from strongroom.adapters.items import Seen, kept, see
 from strongroom.errors import Closed, Conflict, NotFound
 from strongroom.retry import attempts
@@ -49,6 +50,10 @@ class StrongroomSession(Closing):
     same conversation is `ctx.sessions.get(session_id)`. `user_id` says whose it is, which `ctx.erase` goes by.
     """
 
+    if not TYPE_CHECKING:
+        from_url = Instead("`StrongroomSession(session_id, where)`: an address, or a context")
+
+    @told_where
     def __init__(
         self,
         session_id: str,

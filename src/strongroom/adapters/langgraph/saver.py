@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -18,6 +18,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from strongroom.adapters.contexts import Closing, Opened, Where
+from strongroom.adapters.hints import SET_UP, Instead, told_where
 from strongroom.adapters.langgraph.finding import Lines
 from strongroom.adapters.langgraph.messages import serializer
 from strongroom.adapters.langgraph.upkeep import Upkeep
@@ -34,6 +35,11 @@ class StrongroomSaver(BaseCheckpointSaver[str], Closing):
     than a thread's is refused.
     """
 
+    if not TYPE_CHECKING:
+        from_conn_string = Instead("`StrongroomSaver(where)`: an address, or a context")
+        setup = Instead(SET_UP)
+
+    @told_where
     def __init__(
         self, where: Where, *, serde: SerializerProtocol | None = None, user_id: str | None = None, **options: Any
     ) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgraph.store.base import (
     BaseStore,
     GetOp,
     IndexConfig,
+    InvalidNamespaceError,
     Item,
     ListNamespacesOp,
     Op,
@@ -31,6 +32,7 @@ from langgraph.store.base import (
 from msgspec import Struct
 
 from strongroom.adapters.contexts import Closing, Opened, Where
+from strongroom.adapters.hints import SET_UP, Instead, told_where
 from strongroom.adapters.langgraph.filters import fits_name, is_match, packed_vector, ranked
 from strongroom.bridge import can_search, run
 from strongroom.codec import encode
@@ -63,6 +65,11 @@ class StrongroomStore(BaseStore, Closing):
 
     __slots__ = ("_paths", "_places", "_seen", "embeddings", "index_config", "opened")
 
+    if not TYPE_CHECKING:
+        from_conn_string = Instead("`StrongroomStore(where)`: an address, or a context")
+        setup = Instead(SET_UP)
+
+    @told_where
     def __init__(self, where: Where, *, index: IndexConfig | None = None, **options: Any) -> None:
         self.opened = Opened(where, options)
         self.index_config = index
@@ -113,6 +120,7 @@ class Items(Struct, frozen=True):
 
     async def batch(self, ops: Sequence[Op]) -> list[Result]:
         for op in ops:
+            require_tuples(op)
             validate_op_namespace(op)
             if isinstance(op, PutOp) and op.ttl is not None:
                 raise NotImplementedError("items do not expire here; nothing changed")
@@ -286,6 +294,17 @@ class Items(Struct, frozen=True):
             return {}
         made = iter(await self.embed(every))
         return {place: [packed_vector(next(made)) for _ in several] for place, several in texts.items()}
+
+
+def require_tuples(op: Op) -> None:
+    """Refuse a text for a namespace: it would be one of its letters."""
+    if isinstance(op, ListNamespacesOp):
+        given: list[object] = [condition.path for condition in op.match_conditions or ()]
+    else:
+        given = [op.namespace_prefix if isinstance(op, SearchOp) else op.namespace]
+    for one in given:
+        if isinstance(one, str):
+            raise InvalidNamespaceError(f"a namespace is a tuple such as ({one!r:.80},), not {one!r:.80}")
 
 
 def below(prefix: Namespace) -> dict[str, str]:
