@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
@@ -183,7 +184,7 @@ async def test_what_is_memory_to_sqlite_is_no_file_and_names_what_it_is_here(
 def test_a_file_that_is_no_store_is_named(tmp_path: Path, read_only: bool) -> None:
     program, theirs = tmp_path / "agent.py", tmp_path / "theirs.db"
     program.write_text("print('an agent')\n" * 100)
-    with sqlite3.connect(theirs) as con:
+    with closing(sqlite3.connect(theirs)) as con:
         con.execute("CREATE TABLE notes (id)")
     for path, words in ((program, "is not a SQLite database"), (theirs, "is a SQLite file of another program")):
         with pytest.raises(SchemaMismatch, match=rf"{path} {words}; nothing was changed"):
