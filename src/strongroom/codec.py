@@ -16,6 +16,7 @@ import msgspec
 from strongroom.errors import BudgetExceeded, InvalidInput
 
 MAX_DEPTH = 100
+ENVELOPE = 8  # levels that ledgers, packs and the wire put around what a caller gave, at most
 MAX_VALUES = 500_000  # texts, numbers, lists, objects in what a caller of a server sends
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
@@ -44,7 +45,8 @@ class Json(bytes):
 def encode(value: object, *, depth: int = 0) -> Json:
     """Turn plain data into canonical bytes, or raise `InvalidInput` naming the path of what cannot be stored.
 
-    `depth` is how many levels deep it will stand in something larger, which must not be nested too deep either.
+    `depth` is how many levels deep it will stand in something larger, which must not be nested too deep either. Of what
+    holds something that was accepted before, `-ENVELOPE`: a value that fitted must fit ever after.
     """
     if not _storable(value, depth):
         _explain(value, "$", depth)
@@ -65,13 +67,16 @@ def pack(value: msgspec.Struct | dict[str, Any]) -> Json:
         )
 
 
-def parse(raw: bytes | str) -> Any:
-    """Read JSON written by somebody else, refusing what parsers let slip (duplicate keys, NaN, lone surrogates)."""
+def parse(raw: bytes | str, *, depth: int = 0) -> Any:
+    """Read JSON written by somebody else, refusing what parsers let slip (duplicate keys, NaN, lone surrogates).
+
+    `depth` is as in `encode`.
+    """
     if type(raw) is bytes and b"\\" not in raw:
         try:
             value = _decoder.decode(raw)
             # Nothing is escaped: each text has two quotation marks, and a key given twice left fewer texts than that.
-            if 2 * _count_texts(value, 0) == raw.count(b'"'):
+            if 2 * _count_texts(value, depth) == raw.count(b'"'):
                 return value
         except (msgspec.DecodeError, ValueError, RecursionError):
             pass  # the slow way says what is wrong
@@ -84,7 +89,7 @@ def parse(raw: bytes | str) -> Any:
         raise InvalidInput(f"JSON is nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as problem:
         raise InvalidInput(f"not valid JSON: {problem}") from None
-    encode(value)
+    encode(value, depth=depth)
     return value
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import Json, encode, require_few_values, trusted
+from strongroom.codec import ENVELOPE, Json, encode, require_few_values, trusted
 from strongroom.errors import InvalidInput, SchemaMismatch
 from strongroom.operations import Operation
 from strongroom.store import (
@@ -47,7 +47,6 @@ from strongroom.store import (
 MEDIA = "application/msgpack"
 UPLOAD = "application/octet-stream"  # an operation, its length before it, and then the bytes that go with it
 HEAD_BYTES = 4
-ENVELOPE = 4
 QUESTIONS: dict[str, Any] = {"get": Get, "range": Range, "tail": Tail, "scan": Scan, "receipt": ReceiptOf}
 ANSWERS: dict[type[Any], Any] = {
     Get: Document | None,

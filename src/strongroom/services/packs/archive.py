@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, BinaryIO
 
-from strongroom.codec import parse
+from strongroom.codec import ENVELOPE, parse
 from strongroom.errors import InvalidInput
 from strongroom.files import CHUNK
 from strongroom.schemas import check as check_schema
@@ -117,7 +117,7 @@ class Archive:
         if self._zip.members[name].size > MAX_DOCUMENT:
             raise refused(f"{name!r} is larger than any such entry")
         try:
-            return parse(b"".join(self.chunks(name)))
+            return parse(b"".join(self.chunks(name)), depth=-ENVELOPE)
         except InvalidInput as problem:
             raise problem if "refused" in str(problem) else refused(f"{name!r}: {problem}") from None
 
@@ -127,7 +127,7 @@ class Archive:
             return
         for number, raw in enumerate(self._split(name), 1):
             try:
-                value = parse(raw)
+                value = parse(raw, depth=-ENVELOPE)
             except InvalidInput as problem:
                 raise refused(f"{name}:{number}: {problem}") from None
             if not isinstance(value, dict):

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import encode
+from strongroom.codec import ENVELOPE, encode
 from strongroom.encryption import Secret
 from strongroom.errors import Conflict
 from strongroom.files import opened, writing
@@ -186,7 +186,7 @@ def _thread(scope: Scope) -> Callable[[str], AsyncIterator[bytes]]:
 
 
 def _line(value: dict[str, Any]) -> bytes:
-    return encode(value) + b"\n"
+    return encode(value, depth=-ENVELOPE) + b"\n"
 
 
 # ---- restore --------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def _entry(one: SlotLine) -> Entry:
         if who is not None:
             require_name(who, "a sender or receiver")
     try:
-        body = encode(one.body, depth=-1)
+        body = encode(one.body, depth=-ENVELOPE)
         unseal(body)
     except Exception as problem:
         raise refused(f"a message of a thread is none ({problem})") from None

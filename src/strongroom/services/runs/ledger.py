@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from strongroom.codec import Json, encode, pack
+from strongroom.codec import ENVELOPE, Json, encode, pack
 from strongroom.errors import Damaged, InvalidInput
 from strongroom.schemas import Validator, parts
 from strongroom.schemas import check as check_schema
@@ -156,7 +156,7 @@ def entry(
     grains = b64decode(salt) if salt else os.urandom(SALT_BYTES)
     salt = salt or b64encode(grains).decode()
     told = payload if isinstance(payload, Json) else encode(payload, depth=1)
-    added = detail if detail is None or isinstance(detail, Json) else encode(detail, depth=1)
+    added = detail if detail is None or isinstance(detail, Json) else encode(detail, depth=-ENVELOPE)
     kept = Tombstone(id, actor, parent, _digest(grains, b"[%b,%b]" % (told, b"null" if added is None else added)))
     # Canonical already, so it goes in as it is: hashed and stored from one encoding.
     parts: Any = {"payload": Raw(told), "detail": None if added is None else Raw(added)}
@@ -174,7 +174,7 @@ def body_of(raw: Json) -> Body:
 
 def tombstone(body: Body) -> Tombstone:
     """Return what would stay of an event if it were erased."""
-    digest = _digest(b64decode(body.salt), encode([body.payload, body.detail]))
+    digest = _digest(b64decode(body.salt), encode([body.payload, body.detail], depth=-ENVELOPE))
     return Tombstone(body.id, body.actor, body.parent, digest)
 
 

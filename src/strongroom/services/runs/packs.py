@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from strongroom.codec import Json, encode, pack
+from strongroom.codec import ENVELOPE, Json, encode, pack
 from strongroom.encryption import Secret
 from strongroom.errors import Conflict, Damaged, InvalidInput
 from strongroom.files import path_of, writing
@@ -68,7 +68,7 @@ EPISODES, ARTIFACTS = "episodes/", "artifacts/"
 def line_of(event: Event, salt: str) -> bytes:
     """Return the line of an event that still has its content."""
     line = {**event.to_dict(), "salt": salt}
-    return encode(line if event.detail is None else {**line, "detail": event.detail}) + b"\n"
+    return encode(line if event.detail is None else {**line, "detail": event.detail}, depth=-ENVELOPE) + b"\n"
 
 
 def erased_line(event: Event, kept: Tombstone) -> bytes:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from strongroom.codec import encode, parse
+from strongroom.codec import ENVELOPE, encode, parse
 from strongroom.errors import BudgetExceeded, Damaged, InvalidInput, StrongroomError
 from strongroom.files import add_line, read_lines
 from strongroom.services.packs import signing
@@ -261,7 +261,7 @@ def _recomputed(record: Record) -> Tombstone | None:
     try:
         body = body_of(record.body)
         # One content has one spelling; anything else was not written by us.
-        return tombstone(body) if encode(msgspec.to_builtins(body)) == record.body else None
+        return tombstone(body) if encode(msgspec.to_builtins(body), depth=-ENVELOPE) == record.body else None
     except (msgspec.DecodeError, msgspec.ValidationError, StrongroomError, ValueError):
         return None
 

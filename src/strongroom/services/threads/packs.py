@@ -14,7 +14,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
-from strongroom.codec import encode, parse
+from strongroom.codec import ENVELOPE, encode, parse
 from strongroom.errors import Damaged, InvalidInput, StrongroomError
 from strongroom.services.threads.payloads import PayloadTypes
 from strongroom.services.threads.values import Slot
@@ -91,5 +91,5 @@ def _line(record: Record) -> Line:
 
 
 def _record(line: Line) -> Record:
-    body = None if line.body == _ERASED else encode(parse(bytes(line.body)))
+    body = None if line.body == _ERASED else encode(parse(bytes(line.body), depth=-ENVELOPE), depth=-ENVELOPE)
     return Record(line.index, line.type, body, 0, line.at, line.from_id or None, line.to_id or None, None, None, None)
