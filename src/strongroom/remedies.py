@@ -97,7 +97,10 @@ REASONS = {
         "The file lies on a network file system, where SQLite's locks do not work.",
         "Use a local disk, or Postgres, Redis or a server.",
     ),
-    "hard_link": Remedy("The file has a second name; two names would destroy it.", "Remove the other name or copy it."),
+    "hard_link": Remedy(
+        "The file has a second name, by a hard link or because it is mounted alone; two names would destroy it.",
+        "Remove the other name or copy it; mount its folder.",
+    ),
     "sqlite_version": Remedy("The SQLite in use has a fault that loses data.", "Install apsw-sqlite3mc anew."),
     "permission": Remedy(
         "The file, the server's role or the key does not allow it. Nothing changed.",

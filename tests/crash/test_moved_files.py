@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -46,6 +47,64 @@ def test_a_deleted_file_is_noticed_before_the_next_acknowledgement(store: Sqlite
     with pytest.raises(Damaged) as damaged:
         store.commit(step(0, 4))
     assert damaged.value.reason == "replaced"
+
+
+@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
+def test_a_file_moved_elsewhere_with_a_link_left_behind_is_noticed_before_the_next_acknowledgement(
+    store: SqliteStore, path: Path, part: str
+) -> None:
+    file, elsewhere = _part(path, part), path.parent / "elsewhere"
+    elsewhere.mkdir()
+    file.rename(elsewhere / file.name)
+    file.symlink_to(elsewhere / file.name)
+    with pytest.raises(Damaged) as damaged:
+        store.commit(step(0, 4))
+    assert damaged.value.reason == "replaced"
+
+
+def test_a_file_moved_away_from_its_log_is_not_opened_by_the_link_left_behind(store: SqliteStore, path: Path) -> None:
+    elsewhere = path.parent / "elsewhere"
+    elsewhere.mkdir()
+    path.rename(elsewhere / path.name)
+    path.symlink_to(elsewhere / path.name)
+    with pytest.raises(Damaged, match=r"move .*-wal there as well") as damaged:
+        SqliteStore(path)
+    assert damaged.value.reason == "replaced"
+
+
+def test_a_file_is_opened_by_a_link_to_it_while_others_write(store: SqliteStore, path: Path) -> None:
+    (path.parent / "link.db").symlink_to(path)
+    with SqliteStore(path.parent / "link.db") as other:
+        other.commit(step(1, 1))
+        store.commit(step(0, 4))
+        check(other, [4, 1])
+
+
+def _mounted_alone(path: Path) -> str:
+    """Open a file that is mounted alone in another folder, in a namespace of its own; tell what became of it."""
+    SqliteStore(path).close()
+    other = path.parent / "an other" / path.name
+    other.parent.mkdir()
+    other.touch()
+    libc = ctypes.CDLL(None)
+    bind, private = 4096, 1 << 18 | 1 << 14
+    if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, private, None):
+        return "cannot mount"
+    if libc.mount(os.fsencode(path), os.fsencode(other), None, bind, None):
+        return "cannot mount"
+    SqliteStore(path).close()
+    try:
+        SqliteStore(other).close()
+    except Unavailable as refused:
+        return f"{refused.reason}: {refused}"
+    return "opened"
+
+
+def test_a_file_that_is_mounted_alone_is_refused(path: Path) -> None:
+    told = apart(_mounted_alone, path)
+    if told == "cannot mount":
+        pytest.skip("this user may not mount anything")
+    assert told.startswith("hard_link: ") and "Mount the folder that holds it instead" in told
 
 
 @pytest.mark.parametrize("part", ["", "-wal", "-shm"])
@@ -326,7 +385,7 @@ def test_without_looking_at_the_stamp_an_older_copy_would_be_written_to(
 
 def _write_under_two_names(path: Path) -> bool:
     """Commit under one name and end without closing, commit under the other; tell whether harm was done."""
-    module.refuse_hard_link = lambda path: None  # type: ignore[attr-defined]
+    module.refuse_second_name = lambda path: None  # type: ignore[attr-defined]
     other = _part(path, ".other")
     SqliteStore(path).close()
     os.link(path, other)

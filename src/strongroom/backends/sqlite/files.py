@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 import stat
 import struct
 import sys
@@ -20,7 +21,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from strongroom.errors import InvalidInput, Unavailable
+from strongroom.errors import Damaged, InvalidInput, Unavailable
 
 try:
     import fcntl
@@ -50,11 +51,7 @@ def refuse_folder(path: Path) -> None:
 
 def refuse_network(path: Path) -> None:
     """Raise `Unavailable` if the path lies on a file system whose locks cannot be trusted."""
-    try:
-        mounts = Path("/proc/self/mounts").read_text(errors="replace")
-    except OSError:
-        return  # not Linux: no cheap way to tell
-    kind = filesystem_of(str(path.parent.resolve()), mounts)
+    kind = filesystem_of(str(path.parent.resolve()), _mounts())
     if kind.startswith(_NETWORK):
         raise Unavailable(
             f"{path} lies on a network file system ({kind}), where SQLite's locks do not work; "
@@ -63,13 +60,31 @@ def refuse_network(path: Path) -> None:
         )
 
 
-def refuse_hard_link(path: Path) -> None:
+def refuse_second_name(path: Path) -> None:
     """Raise `Unavailable` if the file has a second name: its log would have a second name too, and split in two."""
     if path.exists() and path.stat().st_nlink > 1:
         raise Unavailable(
             f"{path} has more than one name (hard links); two processes that open it under different names would "
             "destroy it. Remove the other names, or copy the file (nothing was opened)",
             reason="hard_link",
+        )
+    if is_mounted_alone(str(path), _mounts()):
+        raise Unavailable(
+            f"{path} is mounted alone, without the log that belongs beside it; what is written here would be lost to "
+            "those who open it in its own folder, or with the container. Mount the folder that holds it instead "
+            "(nothing was opened)",
+            reason="hard_link",
+        )
+
+
+def refuse_log_beside_link(link: Path, path: Path) -> None:
+    """Raise `Damaged` if a file was moved away from its log, and a link left in its place."""
+    log = Path(f"{link}-wal")
+    if link.is_symlink() and log.resolve() != Path(f"{path}-wal") and log.exists() and log.stat().st_size:
+        raise Damaged(
+            f"{log} holds commits of a file that was moved to {path} without it; move {log.name} there as well, or put "
+            "the file back (nothing was opened)",
+            reason="replaced",
         )
 
 
@@ -97,18 +112,34 @@ def _packed(place: Stretch, kind: int) -> bytes:
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, *place, 0)
 
 
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mounts").read_text(errors="replace")
+    except OSError:
+        return ""  # not Linux: no cheap way to tell
+
+
+def _points(mounts: str) -> Iterator[tuple[str, str]]:
+    """Give where something is mounted, and its type, given the text of /proc/self/mounts."""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) >= 3:
+            yield re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[1]), fields[2]
+
+
 def filesystem_of(folder: str, mounts: str) -> str:
     """Return the type of the file system a folder is on, given the text of /proc/self/mounts."""
     best, kind = -1, ""
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        point = fields[1].replace("\\040", " ")
+    for point, its_kind in _points(mounts):
         inside = folder == point or folder.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best:
-            best, kind = len(point), fields[2]
+            best, kind = len(point), its_kind
     return kind
+
+
+def is_mounted_alone(file: str, mounts: str) -> bool:
+    """Tell whether a file itself is mounted, and not the folder that it is in."""
+    return any(point == file for point, _ in _points(mounts))
 
 
 class Queue:

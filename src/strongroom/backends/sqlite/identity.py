@@ -117,7 +117,7 @@ class Identity:
 
 def _inode(name: str) -> tuple[int, int] | None:
     try:
-        found = Path(name).stat()
+        found = Path(name).lstat()  # the path was resolved: a link there now leads to a file whose log is elsewhere
     except OSError:
         return None
     return found.st_dev, found.st_ino

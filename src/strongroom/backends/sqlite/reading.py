@@ -21,7 +21,12 @@ from strongroom.backends.sqlite.checks import Check, Stats, check, stats
 from strongroom.backends.sqlite.encryption import Cipher
 from strongroom.backends.sqlite.export import backup, copy_pages, unload
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate
-from strongroom.backends.sqlite.files import refuse_folder, refuse_hard_link, refuse_network
+from strongroom.backends.sqlite.files import (
+    refuse_folder,
+    refuse_log_beside_link,
+    refuse_network,
+    refuse_second_name,
+)
 from strongroom.backends.sqlite.presence import Presence
 from strongroom.backends.sqlite.receipts import find
 from strongroom.backends.sqlite.rekeying import write_copy
@@ -55,7 +60,8 @@ class Reader(ABC):
         _require_sqlite(apsw.sqlite_lib_version())
         refuse_folder(self.path)
         refuse_network(self.path)
-        refuse_hard_link(self.path)
+        refuse_second_name(self.path)
+        refuse_log_beside_link(path_of(path), self.path)
         if self.path in _inherited:
             # SQLite's own list of locks was copied by the fork: it believes to hold what only the parent holds.
             raise Unavailable(

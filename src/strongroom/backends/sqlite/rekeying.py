@@ -22,7 +22,7 @@ import msgspec
 from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.encryption import SALT_BYTES, Cipher, header_of, kind_of, pragma, require_encryption
 from strongroom.backends.sqlite.failures import translated
-from strongroom.backends.sqlite.files import Queue, refuse_folder, refuse_hard_link, refuse_network, rights_beside
+from strongroom.backends.sqlite.files import Queue, refuse_folder, refuse_network, refuse_second_name, rights_beside
 from strongroom.encryption import Secret, fetched
 from strongroom.errors import Damaged, InvalidInput, SchemaMismatch, Unavailable, hidden
 from strongroom.files import path_of
@@ -51,7 +51,7 @@ def rekey(
     file = path_of(path).resolve()
     if not header_of(file):
         raise InvalidInput(f"there is no store at {file}; nothing changed")
-    for refuse in (refuse_folder, refuse_network, refuse_hard_link):
+    for refuse in (refuse_folder, refuse_network, refuse_second_name):
         refuse(file)
     if key is None and kind_of(header_of(file)) == "encrypted":
         raise InvalidInput(f"{file} is encrypted already: its key is needed to change it (nothing changed)", path="key")
