@@ -39,6 +39,9 @@ class Stage:
         """Return what is being written now, at the moment it waits for the disk."""
         return self.begun.get(timeout=PATIENCE)
 
+    def leave(self) -> None:
+        pass
+
     def apply(self, batch: list[Ticket]) -> None:
         self.group.tell()
         self.begun.put([ticket.work.id for ticket in batch])

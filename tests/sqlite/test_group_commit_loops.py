@@ -37,6 +37,9 @@ class Stage:
         """Wait until the thread has let go of the lead, which it does only after it has told everybody."""
         await asyncio.to_thread(wait_for, lambda: not self.group._lead.locked())
 
+    def leave(self) -> None:
+        pass
+
     def apply(self, batch: list[Ticket]) -> None:
         self._tell("apply", batch)
         settle(batch)

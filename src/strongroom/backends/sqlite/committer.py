@@ -102,7 +102,7 @@ class Committer:
         except BaseException as error:
             self._failed(batch, error)
         finally:
-            self._queue.let_go()
+            self.leave()
 
     def begin(self, batch: list[Ticket]) -> bool:
         """Write what a batch writes, unless something else has to be done or waited for first; say whether it is so.
@@ -114,7 +114,7 @@ class Committer:
         except _WouldWaitError:
             return False
         except BaseException as error:
-            self._queue.let_go()
+            self.leave()
             self._failed(batch, error)
         return True
 
@@ -130,7 +130,7 @@ class Committer:
         except BaseException as error:
             self._failed(batch, error)
         finally:
-            self._queue.let_go()
+            self.leave()
 
     def _failed(self, batch: list[Ticket], error: BaseException) -> None:
         """Tell everybody in the batch; raise what is not about the batch."""
@@ -269,6 +269,7 @@ class Committer:
         """Take the write lock, on a connection that is sound."""
         self._ending = False
         self.require_sound()
+        self._undo()
         try:
             self._stamp |= self._identity.check()
         except Damaged as damage:
@@ -308,7 +309,7 @@ class Committer:
                 self._abandon(error)
                 raise
         finally:
-            self._queue.let_go()
+            self.leave()
 
     def _begin_in_turn(self, writer: Writer) -> None:
         self.about_to_wait()
@@ -416,7 +417,7 @@ class Committer:
 
     def _abandon(self, error: BaseException) -> None:
         """Throw the connection away: after a failure its state is not worth reasoning about."""
-        writer, self._writer = self._writer, None
+        writer = self._writer
         if writer is not None:
             keep_errno(error, writer.con)
             try:
@@ -424,7 +425,20 @@ class Committer:
                     writer.execute("ROLLBACK")
             except apsw.Error:
                 pass
+            self._writer = None
             drop(writer.con, self.failed is not None)
+
+    def _undo(self) -> None:
+        """Abandon a transaction that nobody will end: Ctrl-C comes between any two steps, also right behind a BEGIN."""
+        if self._writer is not None and self._writer.con.in_transaction:
+            self._abandon(KeyboardInterrupt())
+
+    def leave(self) -> None:
+        """Let others write, whatever has happened."""
+        try:
+            self._undo()
+        finally:
+            self._queue.let_go()
 
 
 class _NotKeptError(Exception):

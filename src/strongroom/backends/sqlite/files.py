@@ -192,23 +192,22 @@ class Queue:
         if self._fd < 0:
             self._open()
         if OPEN_FILE_LOCKS and not self._held:
+            self._held = True  # before it is so: whoever is interrupted then lets go of it
             try:
                 lock_alone(self._fd, _WRITING)
             except BlockingIOError:
+                self._held = False
                 return False
             except OSError:
                 pass  # a file system without such locks: SQLite's own have to do
-            self._held = True
         return True
 
     def let_go(self) -> None:
         """Let others write."""
         if self._held:
-            self._held = False
-            try:
+            with suppress(OSError):
                 unlock(self._fd, _WRITING)
-            except OSError:
-                pass
+            self._held = False
 
     def close(self) -> None:
         self._held = False

@@ -14,6 +14,9 @@ Those whose commits are settled are told while the next batch waits for the disk
 fight the next leader for the interpreter, once for each of its statements (with 32 threads and fsyncs of 2 ms that
 halved the rate), and could not be part of its batch anyway.
 
+Ctrl-C comes between any two steps of the main thread. So threads take the lead by `with`, which nothing can come in
+between of; they look first whether it is free, and in the rare case that somebody was quicker wait for it.
+
 Nobody can be lost: whoever queues up does so before trying for the lead, and whoever lets go of it looks at the queue
 afterwards. Sleepers still look around twice a second, so that even a wake-up that failed for lack of memory costs a
 moment and not the store.
@@ -81,6 +84,10 @@ class Commits(Protocol):
     """What settles batches: at once, or in two steps, the second of which may be another thread's."""
 
     def apply(self, batch: list[Ticket]) -> None: ...
+    def leave(self) -> None:
+        """Hold nothing that others wait for, whatever `apply` came to."""
+        ...
+
     def begin(self, batch: list[Ticket]) -> bool: ...
     def finish(self, batch: list[Ticket]) -> None: ...
     @property
@@ -112,14 +119,16 @@ class GroupCommit:
     def commit(self, work: Work) -> Receipt:
         """Apply a commit together with whatever else is waiting; block until it is settled."""
         ticket = Ticket(work)
-        if not self._waiting and self._crowd < 2 and self._lead.acquire(blocking=False):
+        if not self._waiting and self._crowd < 2 and not self._lead.locked():
             # Nobody to share with. Whoever arrives from now on queues up, and is looked for when we let go.
             try:
-                self._committer.apply([ticket])
-                if self._committer.lags:
-                    self._committer.index()
+                with self._lead:
+                    self._apply([ticket])
+                    if self._committer.lags:
+                        self._committer.index()
+                    self._tell_if_last()
             finally:
-                self._let_go()
+                self._wake_next()
             return ticket.answer if type(ticket.answer) is Receipt else ticket.result()
         try:
             ticket.sleep = threading.Lock()
@@ -129,13 +138,15 @@ class GroupCommit:
         self._waiting.append(ticket)
         try:
             while not ticket.done:
-                if self._lead.acquire(blocking=False):
-                    try:
-                        self._lead_until(ticket)
-                    finally:
-                        self._let_go()
-                else:
+                if self._lead.locked():
                     ticket.sleep.acquire(timeout=LOOK_AROUND_SECONDS)
+                    continue
+                try:
+                    with self._lead:
+                        self._lead_until(ticket)
+                        self._tell_if_last()
+                finally:
+                    self._wake_next()
             ticket.left = True
             _wake_one(ticket.others)
         except BaseException:  # Ctrl-C: our ticket stays in the queue, and somebody else must lead when its turn comes
@@ -187,12 +198,13 @@ class GroupCommit:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep every commit out for upkeep that must not run beside one."""
-        self._lead.acquire()
         try:
-            self.tell()
-            yield
+            with self._lead:
+                self.tell()
+                yield
+                self._tell_if_last()
         finally:
-            self._let_go()
+            self._wake_next()
 
     def stop(self) -> None:
         """Settle what is queued, then end the writer thread."""
@@ -206,10 +218,15 @@ class GroupCommit:
 
     def _lead_until(self, ticket: Ticket | None) -> None:
         """Apply batches until our own commit is settled, or the queue is empty."""
-        while batch := self._take():
-            self._settle(batch, self._committer.apply)
-            if ticket is not None and ticket.done:
-                return
+        while (ticket is None or not ticket.done) and (batch := self._take()):
+            self._settle(batch, self._apply)
+
+    def _apply(self, batch: list[Ticket]) -> None:
+        try:
+            self._committer.apply(batch)
+        except BaseException:  # Ctrl-C, perhaps while it let go of what it held
+            self._committer.leave()
+            raise
 
     def _settle(self, batch: list[Ticket], settle: Callable[[list[Ticket]], None]) -> None:
         began = time.monotonic()
@@ -251,10 +268,17 @@ class GroupCommit:
 
     def _let_go(self) -> None:
         """Let somebody who is still waiting take the lead, or tell the settled if nobody will."""
+        self._tell_if_last()
+        self._lead.release()
+        self._wake_next()
+
+    def _tell_if_last(self) -> None:
         if self._settled and not self._waiting:
             self.tell()
-        self._lead.release()
-        # Only now: whoever queued up before found the lead taken, and whoever does from here on finds it free.
+
+    def _wake_next(self) -> None:
+        """Wake the first who still waits, once the lead is free: whoever queued up before found it taken, and whoever
+        does from here on finds it free."""
         if not self._waiting:
             return
         try:

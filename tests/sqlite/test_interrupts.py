@@ -1,0 +1,72 @@
+"""Ctrl-C at every step of a commit: nobody else has to wait for it, and a repeat learns what became of it."""
+
+from __future__ import annotations
+
+import sys
+from linecache import getline
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from strongroom.backends import sqlite
+from strongroom.backends.sqlite import SqliteStore
+from strongroom.codec import encode
+from strongroom.store import Append, Commit, Entry, Key, Range, ask
+
+OURS = str(Path(sqlite.__file__).parent)
+LOG = Key("s", "log", "l")
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt before the line of our own code that comes after so many others.
+
+    Not before one of a `with`: it is passed again on the way out, where no signal is looked at before all is let go of.
+    """
+
+    def __init__(self, lines: int) -> None:
+        self.left = lines
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == "line" and not getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with "):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+    def __enter__(self) -> Interrupt:
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+def record(id: str) -> Commit:
+    return Commit(id, (), (Append(LOG, (Entry("note", encode(id)),)),))
+
+
+def test_an_interrupt_at_any_step_of_a_commit_holds_up_nobody_and_a_repeat_learns_its_outcome(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    step, written = 0, []
+    with SqliteStore(path) as store, SqliteStore(path, timeout_seconds=0.3) as other:
+        for first in ("a", "b"):
+            store.commit(record(first))
+            other.commit(record(f"other-{first}"))
+            written += [first, f"other-{first}"]
+        interrupted = True
+        while interrupted:
+            step += 1
+            try:
+                with Interrupt(step) as interrupt:
+                    store.commit(record(f"c{step}"))
+                interrupted = interrupt.left <= 0
+            except KeyboardInterrupt:
+                pass
+            other.commit(record(f"o{step}"))
+            store.commit(record(f"c{step}"))
+        found = ask(store, Range(LOG))
+        said = [record.body.load() for record in found.records if record.body is not None]
+        assert step > 50
+        assert sorted(said) == sorted([*written, *(f"{who}{n}" for n in range(1, step + 1) for who in "oc")])
