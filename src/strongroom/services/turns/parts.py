@@ -6,7 +6,7 @@ each attempt anew. What it answers, as it would have answered alone, is told by 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
@@ -45,6 +45,22 @@ class Made(Struct, frozen=True):
 
     receipt: Receipt
     writes: tuple[Write, ...] | None = None
+
+
+class Collected:
+    """What a call on an async turn returns. Whoever awaits it, as they do all else, goes on at once: nothing is written
+    before the block ends, so there is nothing to wait for and no answer yet."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<collected: written when the block of the turn ends>"
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+COLLECTED = Collected()
 
 
 async def made_before(receipt: Receipt) -> Made:

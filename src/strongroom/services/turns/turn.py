@@ -44,8 +44,10 @@ from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.threads.values import Slot
 from strongroom.services.turns.overlay import Overlay
 from strongroom.services.turns.parts import (
+    COLLECTED,
     IN_TURN,
     MAX_PARTS,
+    Collected,
     Made,
     Part,
     PlanPart,
@@ -120,7 +122,7 @@ class AsyncTurn(EnteredAsync, Meant):
         sidecars: Sequence[Any] | None = None,
         ids: Ids = "unique",
         expected_revision: str | None = None,
-    ) -> None:
+    ) -> Collected:
         """Add messages to a session. See `Session.append`; what is expected is said of it as it was before the turn."""
         self._require_here(session._scope)
         expected = self._revision(session, expected_revision)
@@ -129,6 +131,7 @@ class AsyncTurn(EnteredAsync, Meant):
         self._add(prepared, prepared.replay)
         self._sessions[len(self._parts) - 1] = session
         self._revisions.setdefault(session._stream, expected_revision)
+        return COLLECTED
 
     def update(
         self,
@@ -142,7 +145,7 @@ class AsyncTurn(EnteredAsync, Meant):
         actor: str | None = None,
         parent: str | None = None,
         **fields: Unpack[UpdateFields],
-    ) -> None:
+    ) -> Collected:
         """Update a run. See `Run.update`; what is expected is said of the run as it was before the turn."""
         self._require_here(run._ref.scope)
         earlier, expected = self._updates.get(run.id, 0), expected_seq
@@ -176,6 +179,7 @@ class AsyncTurn(EnteredAsync, Meant):
         self._updates[run.id] = earlier + (not nothing)
         self._takes_part(run)
         self._typed |= bool(state_patch) and run._state_type is not None
+        return COLLECTED
 
     def record(
         self,
@@ -185,7 +189,7 @@ class AsyncTurn(EnteredAsync, Meant):
         *,
         actor: str | None = None,
         parent: str | None = None,
-    ) -> None:
+    ) -> Collected:
         """Add an event to a run's ledger. See `Run.record`."""
         self._require_here(run._ref.scope)
         with _refusing:
@@ -198,8 +202,9 @@ class AsyncTurn(EnteredAsync, Meant):
 
         self._add(prepared, prepared.replay, plan)
         self._takes_part(run)
+        return COLLECTED
 
-    def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> None:
+    def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> Collected:
         """Add a message to a thread. See `ctx.threads.append`."""
         threads = self._services.threads
         there = AsyncThreads(self._over, limits=threads.limits, types=threads.types)
@@ -213,6 +218,7 @@ class AsyncTurn(EnteredAsync, Meant):
 
         # Whether the thread is there decides what is written: better known now than by a commit that is refused.
         self._add(prepared, told, None, Range(prepared.operation.target, 0, 0))
+        return COLLECTED
 
     def propose(
         self,
@@ -221,12 +227,13 @@ class AsyncTurn(EnteredAsync, Meant):
         proposer: str,
         run_id: str | None = None,
         batch_id: str | None = None,
-    ) -> None:
+    ) -> Collected:
         """Stage memories for review. See `ctx.memories.propose`."""
         there = AsyncMemories(self._over, policy=self._services.memories._policy)
         with _refusing:
             prepared = there._proposing(requests, proposer, run_id, batch_id, commit_id=IN_TURN)
         self._add(prepared, prepared.replay, None, decided_by(self._scope.space, proposer))
+        return COLLECTED
 
     # ---- its end ----------------------------------------------------------------------------------------------------
 
