@@ -21,6 +21,7 @@ from msgspec import Struct
 from strongroom.errors import InvalidInput, hidden, shown
 from strongroom.meant import meant_argument, meant_value, some_of
 
+C = TypeVar("C", bound=type[Any])
 T = TypeVar("T", bound=Callable[..., Any])
 
 _SECRET = {"key", "new_key", "signing_key"}  # arguments that no message shows
@@ -42,6 +43,27 @@ def checked(target: T) -> T:
         if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
             setattr(target, name, _checked(method))
     return target
+
+
+def got_by(how: str, fits: Callable[[Any], bool]) -> Callable[[C], C]:
+    """Let a class whose instances a context gives say so to whoever makes one by hand, with the line to write instead.
+
+    `fits` knows what it is really made of by what comes first. It is no `__new__`: copies are made without any parts.
+    """
+
+    def decorate(cls: C) -> C:
+        make = cls.__init__
+
+        @wraps(make)
+        def made(self: Any, *args: Any, **kwargs: Any) -> None:
+            if not (args and fits(args[0])):
+                raise InvalidInput(f"{_a(cls.__name__)} is not made by hand; write {how}")
+            make(self, *args, **kwargs)
+
+        cls.__init__ = made  # type: ignore[method-assign, assignment]
+        return cls
+
+    return decorate
 
 
 def secrets_of(method: Callable[..., Any]) -> list[str]:
@@ -213,10 +235,13 @@ def _rule(annotation: Any) -> Rule | None:
     if typing.is_typeddict(annotation):
         return _PLAIN[Mapping]
     if isinstance(annotation, type) and annotation is not Any and not getattr(annotation, "_is_protocol", False):
-        name = annotation.__name__
-        words = f"a{'n' if name[0] in 'AEIOU' else ''} {name}{getattr(annotation, '_GOT_BY', '')}"
+        words = f"{_a(annotation.__name__)}{getattr(annotation, '_GOT_BY', '')}"
         return Rule(lambda value: isinstance(value, annotation), words, frozenset({annotation}))
     return None
+
+
+def _a(name: str) -> str:
+    return f"a{'n' if name[0] in 'AEIOU' else ''} {name}"
 
 
 def _either(rules: list[Rule | None]) -> Rule | None:

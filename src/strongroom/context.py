@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from strongroom.arguments import checked, takes
+from strongroom.arguments import checked, got_by, takes
 from strongroom.embedders import Embedder
 from strongroom.encryption import Secret
 from strongroom.entering import EnteredAsync
@@ -35,6 +35,7 @@ from strongroom.vectors import VectorIndex
 R = TypeVar("R")
 
 
+@got_by("`async with strongroom.aopen(address) as ctx`", lambda given: isinstance(given, Scope))
 class AsyncContext(EnteredAsync, Meant):
     """Everything in one space of one store. Use it as `async with strongroom.aopen(...) as ctx`.
 

@@ -8,7 +8,7 @@ from typing import TypeVar, Unpack
 
 import msgspec
 
-from strongroom.arguments import checked
+from strongroom.arguments import checked, got_by
 from strongroom.blocking.files import Files
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.registry import Registry
@@ -29,6 +29,7 @@ from strongroom.store import Durability, Store
 R = TypeVar("R")
 
 
+@got_by("`strongroom.open(address)`", lambda given: isinstance(given, AsyncContext))
 class Context(EnteredBlocking, Meant):
     """Everything in one space of one store. Use it as `with strongroom.open(...) as ctx`.
 

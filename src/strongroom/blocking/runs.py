@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from strongroom.arguments import got_by
 from strongroom.bridge import blocking, iterate, run
 from strongroom.meant import Meant
 from strongroom.services.runs.run import AsyncRun
@@ -14,6 +15,7 @@ from strongroom.services.runs.runs import AsyncRuns
 from strongroom.values import Cursor, Event, Eviction, Listing, RunConfig, Step, WorkingSet
 
 
+@got_by("`ctx.runs.create(objective=...)`, or `ctx.runs.get(run_id)`", lambda given: isinstance(given, AsyncRun))
 class Run(Meant):
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from strongroom.arguments import got_by
 from strongroom.bridge import blocking, iterate
 from strongroom.embedders import Embedder
 from strongroom.meant import Meant
@@ -14,6 +15,7 @@ from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.values import Message
 
 
+@got_by("`ctx.sessions.open(session_id)`", lambda given: isinstance(given, AsyncSession))
 class Session(Meant):
     """One conversation. Made by `ctx.sessions.open`.
 

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Callable, Iterator
 from typing import TypeVar, overload
 
+from strongroom.arguments import got_by
 from strongroom.bridge import blocking, iterate, run
 from strongroom.meant import Meant
 from strongroom.services.threads.in_process import InProcess
@@ -16,6 +17,7 @@ from strongroom.services.threads.values import Limits, Slot
 T = TypeVar("T", bound=type)
 
 
+@got_by("`ctx.threads.get(thread_id)`", lambda given: isinstance(given, AsyncThread))
 class Thread(Meant):
     """A handle on one thread. It holds nothing: every call asks the store.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from strongroom.arguments import got_by
 from strongroom.blocking.runs import Run
 from strongroom.blocking.sessions import Session
 from strongroom.bridge import blocking, run
@@ -18,6 +19,7 @@ from strongroom.services.turns.turn import AsyncTurn
 from strongroom.values import UpdateFields
 
 
+@got_by("`with ctx.turn() as turn`", lambda given: isinstance(given, AsyncTurn))
 class Turn(EnteredBlocking, Meant):
     """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends.
 

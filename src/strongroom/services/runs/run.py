@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from strongroom.arguments import checked
+from strongroom.arguments import checked, got_by
 from strongroom.codec import encode
 from strongroom.encryption import Secret
 from strongroom.errors import InvalidInput, StrongroomError
@@ -42,6 +42,7 @@ from strongroom.values import (
 Fields = UpdateFields | Mapping[str, Any]
 
 
+@got_by("`await ctx.runs.create(objective=...)`, or `await ctx.runs.get(run_id)`", lambda given: isinstance(given, Ref))
 @checked
 class AsyncRun(RunReader, Meant):
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from strongroom.arguments import checked
+from strongroom.arguments import checked, got_by
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.meant import Meant
@@ -73,6 +73,7 @@ from strongroom.tokens.choosing import PAIR_REACH, item, with_partners
 from strongroom.tokens.counting import AnyTokenizer, remembered
 
 
+@got_by("`await ctx.sessions.open(session_id)`", lambda given: isinstance(given, Scope))
 @checked
 class AsyncSession(SessionReader, Meant):
     """One conversation. Made by `ctx.sessions.open`.

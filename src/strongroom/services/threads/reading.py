@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from msgspec import Struct
 
-from strongroom.arguments import checked
+from strongroom.arguments import checked, got_by
 from strongroom.codec import Json
 from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.meant import Meant
@@ -22,6 +22,7 @@ PAGE = 256
 WAIT_SECONDS = 1.0
 
 
+@got_by("`await ctx.threads.get(thread_id)`", lambda given: isinstance(given, Scope))
 @checked
 class AsyncThread(Meant):
     """A handle on one thread. It holds nothing: every call asks the store.

@@ -21,7 +21,7 @@ from typing import Any, Protocol, Unpack
 
 from msgspec.structs import replace
 
-from strongroom.arguments import checked
+from strongroom.arguments import checked, got_by
 from strongroom.entering import EnteredAsync
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, StrongroomError
 from strongroom.meant import Meant
@@ -73,6 +73,7 @@ class Services(Protocol):
     threads: AsyncThreads
 
 
+@got_by("`async with ctx.turn() as turn`", lambda given: hasattr(given, "scope"))
 @checked
 class AsyncTurn(EnteredAsync, Meant):
     """A unit of work over everything in a space. Made by `ctx.turn`; its calls are made when its block ends.
