@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import strongroom
-from tests.cli.conftest import Type
+from tests.cli.conftest import HOSTILE, Type
 
 TAILS = {"runs": "scraper", "threads": "errands"}
 
@@ -78,3 +78,43 @@ def test_how_long_to_follow_is_no_question_without_following(kind: str, here: Pa
     refused = type_in(kind, "tail", TAILS[kind], "--idle", "5")
     assert (refused.code, refused.out) == (2, "")
     assert "needs --follow" in refused.err
+
+
+# ---- what an update changed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["tail", "events"])
+def test_an_update_says_which_fields_it_changed(command: str, here: Path, type_in: Type) -> None:
+    with strongroom.open("agent.db") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state={"page": 1})
+        run.update(status="BUSY", next_action="fetch page 2", blockers=["a captcha"], state={"page": 2})
+    shown = type_in("runs", command, "r").out
+    assert 'seq 1: next_action=fetch page 2, state={"page":2}, status=BUSY, blockers' in shown
+
+
+def test_an_update_that_tells_all_of_the_state_says_only_what_it_changed(here: Path, type_in: Type) -> None:
+    with strongroom.open("agent.db") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r")
+        for n in range(12):
+            run.update(next_action=f"step {n} " + "x" * 200, blockers=[f"{n}"])
+        assert any("state" in (event.detail or {}) for event in run.events(types=["WS_UPDATE_APPLIED"]))
+    lines = type_in("runs", "tail", "r", "-n", "12").out.splitlines()
+    assert [f"seq {n + 1}: next_action=step {n} x" in line for n, line in enumerate(lines)] == [True] * 12
+    assert all("x…, blockers" in line and "objective" not in line for line in lines)
+
+
+def test_what_an_update_changed_is_one_short_line_that_steers_no_terminal(here: Path, type_in: Type) -> None:
+    with strongroom.open("agent.db") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r")
+        run.update(next_action=HOSTILE, last_action_summary=f"one\n{HOSTILE * 9}", state={HOSTILE: HOSTILE})
+    [line] = type_in("runs", "tail", "r", "-n", "1").out.splitlines()
+    assert line.isprintable() and "seq 1: last_action_summary=one" in line and len(line) < 200
+
+
+def test_an_update_that_was_erased_says_nothing_of_what_it_changed(here: Path, type_in: Type) -> None:
+    with strongroom.open("agent.db") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r")
+        run.update(status="BUSY")
+        ctx.runs.erase("r", reason="asked for")
+    shown = type_in("runs", "tail", "r").out
+    assert "(erased)" in shown and "BUSY" not in shown

@@ -31,6 +31,7 @@ from strongroom.cli.output import (
 )
 from strongroom.cli.root import argument, cli, context, me
 from strongroom.encryption import PACK_VARIABLE
+from strongroom.errors import Damaged, NotFound
 from strongroom.values import Event, Head, Status
 
 MAX_SEQ = 2**53
@@ -115,14 +116,34 @@ def show_run(run_id: str, seq: int | None) -> None:
 def list_events(run_id: str, after: int, limit: int, types: tuple[str, ...]) -> None:
     """List what the ledger says, oldest first."""
     with context() as ctx:
-        found = ctx.runs.get(run_id).events(after=after, limit=limit, types=types or None)
-    rows = [_row(event) for event in found]
+        run = ctx.runs.get(run_id)
+        found = run.events(after=after, limit=limit, types=types or None)
+        rows = [_row(run, event) for event in found]
     page("events", list(found), ["#", "time (UTC)", "type", "actor", "payload"], rows, found.next)
 
 
-def _row(event: Event) -> tuple[object, ...]:
-    told = "(erased)" if event.erased else brief(event.payload, 100)
+def _row(run: Run, event: Event) -> tuple[object, ...]:
+    told = "(erased)" if event.erased else brief(_changed(run, event) or event.payload, 100)
     return event.sequence_id, moment(event.at), event.type, brief(event.actor, 30), told
+
+
+def _changed(run: Run, event: Event) -> str:
+    """Return which fields an update changed, and what is in those that are no lists now; nothing of other events."""
+    detail = event.detail or {}
+    if event.type != "WS_UPDATE_APPLIED" or "seq" not in detail:
+        return ""
+    seq: int = detail["seq"]
+    if "change" in detail:
+        fields, lists = detail["change"]["set"], detail["change"]["lists"]
+    else:  # once in a while an update tells all of the state, not its difference to the one before
+        try:
+            changes = run.diff(seq - 1, seq).changes
+        except (NotFound, Damaged):
+            return ""
+        lists = [change.field for change in changes if isinstance(change.after, list)]
+        fields = {change.field: change.after for change in changes if change.field not in lists}
+    told = [f"{name}={brief(value, 40)}" for name, value in fields.items() if name != "_update_seq"]
+    return f"seq {seq}: {', '.join([*told, *lists])}"
 
 
 @runs.command("tail")
@@ -144,7 +165,7 @@ def tail_run(run_id: str, last: int, after: int | None, follow: bool, idle: floa
             if wants_json():
                 as_json_line(event)
             else:
-                number, at, type, actor, told = _row(event)
+                number, at, type, actor, told = _row(run, event)
                 say("[dim]{:>6}  {}[/]  [bold]{:<20}[/] {}  [dim]{}[/]", number, at, type, told, actor)
 
 
