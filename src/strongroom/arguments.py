@@ -1,8 +1,9 @@
 """What callers pass to a service is what its signature says, or they hear about it before anything happens.
 
 `@checked` on a class looks at the arguments of its public methods, on a function at its own. The annotations are the
-rules, so there is nothing to keep in step; what they cannot say (a range, a name that exists) the methods look at
-themselves. Without this a wrong type would surface wherever it first hurts, or be stored and hurt whoever reads it.
+rules, so there is nothing to keep in step; what they cannot say (a name that exists, two that exclude each other) the
+methods look at themselves. Without this a wrong type would surface wherever it first hurts, or be stored and hurt
+whoever reads it.
 """
 
 from __future__ import annotations
@@ -10,19 +11,25 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from strongroom.errors import InvalidInput, hidden, shown
 from strongroom.meant import meant_argument, meant_value, some_of
 
 C = TypeVar("C", bound=type[Any])
 T = TypeVar("T", bound=Callable[..., Any])
+
+# How many of something: `limit` of a page, `k` of a search. Never 0: a page of none would say that there is no more.
+# Doors that answer all at once, over a line or to a screen, have a lower most of their own.
+MOST = 1_000_000_000
+Count = Annotated[int, Meta(ge=1, le=MOST)]
 
 _SECRET = {"key", "new_key", "signing_key"}  # arguments that no message shows
 
@@ -105,6 +112,24 @@ def explained(
     return None
 
 
+def whole_number(least: int, most: int) -> str:
+    """Return what a number between bounds is called, by every door that refuses one."""
+    return f"a whole number from {least} to {most:,}"
+
+
+def beyond(kind: Any, given: Any) -> str:
+    """Return what is wrong with the first number in what came from elsewhere that is beyond the bounds its field has;
+    nothing if none is. What comes in an address is text."""
+    if not (isinstance(kind, type) and issubclass(kind, Struct) and isinstance(given, Mapping)):
+        return ""
+    for name, rule in _bounded(kind).items():
+        value = given.get(name)
+        number = int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value) else value
+        if number is not None and not rule.fits(number):
+            return f"{name} must be {rule.words}, not {number!r:.40}"
+    return ""
+
+
 def require_positive(**numbers: float | None) -> None:
     """Refuse a number that is not above 0 and finite. None means that there is none."""
     for name, number in numbers.items():
@@ -116,6 +141,21 @@ def require_positive(**numbers: float | None) -> None:
 def _fields(cls: type[Struct]) -> dict[str, Rule]:
     rules = {name: _rule(annotation) for name, annotation in typing.get_type_hints(cls).items()}
     return {name: rule for name, rule in rules.items() if rule is not None}
+
+
+@lru_cache
+def _bounded(cls: type[Struct]) -> dict[str, Rule]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    found = {name: [one for one in (hint, *typing.get_args(hint)) if _bounds(one)] for name, hint in hints.items()}
+    return {name: rule for name, ranges in found.items() if ranges and (rule := _rule(ranges[0])) is not None}
+
+
+def _bounds(annotation: Any) -> tuple[int, int] | None:
+    """Return from where to where a whole number is annotated to be; None of all else."""
+    if typing.get_origin(annotation) is not Annotated or typing.get_args(annotation)[0] is not int:
+        return None
+    said = [one for one in typing.get_args(annotation) if isinstance(one, Meta)]
+    return next(((int(one.ge), int(one.le)) for one in said if one.ge is not None and one.le is not None), None)
 
 
 def _demand(rule: Rule, name: str, value: Any, told: str = "") -> None:
@@ -188,7 +228,8 @@ def _plain(value: Any) -> Any:
 
 
 def _rules(method: Callable[..., Any]) -> dict[str, Rule]:
-    rules = {name: _rule(annotation) for name, annotation in typing.get_type_hints(method).items() if name != "return"}
+    rules = {name: _rule(hint) for name, hint in typing.get_type_hints(method, include_extras=True).items()}
+    rules.pop("return", None)
     for name, parameter in inspect.signature(method).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             del rules[name]  # what it says is about each of them, or about none
@@ -217,6 +258,11 @@ def _rule(annotation: Any) -> Rule | None:
     if annotation in _PLAIN:
         return _PLAIN[annotation]
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if bounds := _bounds(annotation):
+        least, most = bounds
+        return Rule(lambda value: _is_number(value, int) and least <= value <= most, whole_number(least, most))
+    if origin is Annotated:
+        return _rule(inner[0])
     if origin in (typing.Union, types.UnionType):
         return _either([_rule(one) for one in inner])
     if origin is Literal:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from strongroom.arguments import checked
 from strongroom.blocking.sessions import Session
@@ -11,6 +13,7 @@ from strongroom.bridge import blocking, run
 from strongroom.embedders import Embedder
 from strongroom.meant import Meant
 from strongroom.models import Model
+from strongroom.services.memories.learning import MOST_MESSAGES
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.memories.policy import LEARNER, Policy
 from strongroom.services.memories.values import Learnt, ScopeName
@@ -55,7 +58,7 @@ class Memories(Meant):
         project_id: str | None = None,
         scope: ScopeName | None = None,
         proposer: str = LEARNER,
-        limit: int = 50,
+        limit: Annotated[int, Meta(ge=1, le=MOST_MESSAGES)] = 50,
         commit_id: str | None = None,
     ) -> Learnt:
         """Propose what a model finds worth knowing in the messages of a session that nothing was learnt from yet.

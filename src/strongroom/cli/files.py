@@ -7,7 +7,7 @@ from typing import BinaryIO
 import click
 
 from strongroom.cli.output import as_json, brief, confirm, done, moment, page, say, wants_json, write_exactly
-from strongroom.cli.root import cli, context
+from strongroom.cli.root import Count, cli, context
 from strongroom.errors import InvalidInput
 from strongroom.services.files.values import MAX_FILE_BYTES
 
@@ -25,7 +25,7 @@ def files() -> None:
 @files.command("list")
 @click.argument("folder", default="/")
 @click.option("--after", help="Continue after this cursor.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--limit", default=100, show_default=True, type=Count())
 def list_files(folder: str, after: str | None, limit: int) -> None:
     """List the files in a folder, in order of creation."""
     with context() as ctx:
@@ -65,7 +65,7 @@ def write_file(path: str, source: BinaryIO, expected_version: int | None) -> Non
 @files.command("history")
 @PATH
 @click.option("--after", help="Continue after this cursor.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--limit", default=100, show_default=True, type=Count())
 def file_history(path: str, after: str | None, limit: int) -> None:
     """Show what happened at a path, the oldest first."""
     with context() as ctx:
@@ -122,7 +122,7 @@ def erase_file(path: str, yes: bool) -> None:
 @files.command("search")
 @click.argument("query")
 @click.option("--folder", default="/", show_default=True, help="Only in this one.")
-@click.option("-k", default=5, show_default=True, type=click.IntRange(1, 100), help="How many hits.")
+@click.option("-k", default=5, show_default=True, type=Count(), help="How many hits.")
 def search_files(query: str, folder: str, k: int) -> None:
     """Find files by their words."""
     with context() as ctx:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, as_json_line, complain, say, wants_json
-from strongroom.cli.root import Command, cli, context, suggest
+from strongroom.cli.root import Command, Count, cli, context, suggest
 from strongroom.errors import REFUSING, InvalidInput, NotFound, StrongroomError, Unavailable
 from strongroom.models import Model, named
 from strongroom.services.memories.consolidation import MOST_MEMORIES
@@ -115,7 +115,7 @@ def learn(
 @click.option("--everybody", is_flag=True, help="Those of everybody.")
 @click.option("--proposer", default=CONSOLIDATOR, show_default=True, help="In whose name it is proposed.")
 @click.option("--newest", is_flag=True, help="Look at the newest only.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, MOST_MEMORIES), help="At a time.")
+@click.option("--limit", default=50, show_default=True, type=Count(MOST_MEMORIES), help="At a time.")
 def consolidate(model: str, everybody: bool, newest: bool, limit: int, **whose: str | None) -> None:
     """Propose what to change about memories that repeat or contradict each other.
 

@@ -24,7 +24,7 @@ from strongroom.cli.output import (
     write,
 )
 from strongroom.cli.reviewing import owner
-from strongroom.cli.root import argument, cli, context, me
+from strongroom.cli.root import Count, argument, cli, context, me
 from strongroom.services.memories.values import ScopeName, Status, Trust, Type, Written
 
 MEMORY = argument("memory_id", "memory")
@@ -99,7 +99,7 @@ def add_memory(
 @TAGS
 @WHERE
 @click.option("--after", help="Continue after this cursor.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 500))
+@click.option("--limit", default=20, show_default=True, type=Count())
 def list_memories(status: Any, where: str | None, **filters: Any) -> None:
     """List memories: those of everybody, and of whom you name."""
     with context() as ctx:
@@ -133,7 +133,7 @@ def show_memory(memory_id: str) -> None:
 
 @memories.command("search")
 @click.argument("query")
-@click.option("-k", default=8, show_default=True, type=click.IntRange(1, 100), help="How many hits.")
+@click.option("-k", default=8, show_default=True, type=Count(), help="How many hits.")
 @click.option("--scope", type=click.Choice(get_args(ScopeName)))
 @click.option("--type", "kind", type=click.Choice(get_args(Type)))
 @USER

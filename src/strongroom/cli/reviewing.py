@@ -11,7 +11,7 @@ import click
 
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json, whole
-from strongroom.cli.root import Command, argument, cli, context, me
+from strongroom.cli.root import Command, Count, argument, cli, context, me
 from strongroom.errors import StrongroomError
 from strongroom.services.memories.values import Batch, Memory, Request
 
@@ -36,7 +36,7 @@ def owner(known: Memory | Request) -> str:
 @click.command("pending", cls=Command)
 @click.option("--proposer", help="Only what this one proposed.")
 @click.option("--after", help="Continue after this cursor.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 500))
+@click.option("--limit", default=20, show_default=True, type=Count())
 def list_pending(proposer: str | None, after: str | None, limit: int) -> None:
     """Show what waits for a decision, what it resembles and what it would replace."""
     with context() as ctx:

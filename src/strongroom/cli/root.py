@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 import strongroom
 from strongroom import config
+from strongroom.arguments import whole_number
 from strongroom.blocking import Context
 from strongroom.cli.meant import meant
-from strongroom.cli.output import JSON, working
+from strongroom.cli.output import JSON, clean, working
 from strongroom.compat.aos_context import environment as aos
 from strongroom.errors import InvalidInput, NotFound
 from strongroom.files import is_read_only
@@ -58,6 +59,7 @@ MODULES = {
 }
 DEFAULT_URL = "agent.db"
 MAX_SUGGESTED_FROM = 1_000
+MOST_SHOWN = 1_000  # of anything at a time
 URL, SPACE, KEY = "strongroom.url", "strongroom.space", "strongroom.key"
 
 
@@ -340,6 +342,20 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
             return []
 
     return complete
+
+
+class Count(click.IntRange):
+    """How many of something, by the same rule and in the same words as through every other door."""
+
+    def __init__(self, most: int = MOST_SHOWN) -> None:
+        super().__init__(1, most)
+        self._words = whole_number(1, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"must be {self._words}, not {clean(value):.40}", param, ctx)
 
 
 def argument(name: str, kind: str) -> Callable[[Any], Any]:

@@ -29,7 +29,7 @@ from strongroom.cli.output import (
     wants_json,
     working,
 )
-from strongroom.cli.root import argument, cli, context, me
+from strongroom.cli.root import Count, argument, cli, context, me
 from strongroom.encryption import PACK_VARIABLE
 from strongroom.errors import Damaged, NotFound
 from strongroom.values import Event, Head, Status
@@ -49,7 +49,7 @@ def runs() -> None:
 @click.option("--status", type=click.Choice(get_args(Status)), help="Only runs in this status.")
 @click.option("--user", "user_id", help="Only of this user.")
 @click.option("--after", help="Continue after this cursor.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--limit", default=50, show_default=True, type=Count())
 @click.option("--newest", is_flag=True, help="Newest first.")
 def list_runs(status: Status | None, user_id: str | None, after: str | None, limit: int, newest: bool) -> None:
     """List runs in order of creation."""
@@ -111,7 +111,7 @@ def show_run(run_id: str, seq: int | None) -> None:
 @runs.command("events")
 @RUN
 @click.option("--after", default=0, type=click.IntRange(0, MAX_SEQ), help="Continue after this event.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--limit", default=50, show_default=True, type=Count())
 @click.option("--type", "types", multiple=True, help="Only events of this type; may be repeated.")
 def list_events(run_id: str, after: int, limit: int, types: tuple[str, ...]) -> None:
     """List what the ledger says, oldest first."""

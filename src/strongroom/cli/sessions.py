@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from strongroom.cli.output import as_json, brief, confirm, done, facts, moment, page, say, wants_json, write
-from strongroom.cli.root import argument, cli, context
+from strongroom.cli.root import Count, argument, cli, context
 from strongroom.services.sessions.values import Message, SessionInfo
 from strongroom.tokens.choosing import STRATEGIES
 
@@ -22,7 +22,7 @@ def sessions() -> None:
 
 @sessions.command("list")
 @click.option("--after", help="Continue after this cursor.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--limit", default=50, show_default=True, type=Count())
 @click.option("--newest", is_flag=True, help="Newest first.")
 @click.option("--user", "user_id", help="Only of this user.")
 def list_sessions(after: str | None, limit: int, newest: bool, user_id: str | None) -> None:
@@ -66,7 +66,7 @@ def show_session(session_id: str, last: int) -> None:
 @sessions.command("search")
 @click.argument("query")
 @click.option("--session", "session_id", help="Only in this session.")
-@click.option("-k", default=5, show_default=True, type=click.IntRange(1, 100), help="How many hits.")
+@click.option("-k", default=5, show_default=True, type=Count(), help="How many hits.")
 def search_sessions(query: str, session_id: str | None, k: int) -> None:
     """Find messages by their words, in one session or all."""
     with context() as ctx:

@@ -11,7 +11,7 @@ from strongroom.blocking import Context
 from strongroom.blocking.threads import Thread
 from strongroom.cli.following import FOLLOW, IDLE, seconds_to_wait
 from strongroom.cli.output import as_json_line, brief, confirm, done, moment, page, say, styled, wants_json
-from strongroom.cli.root import argument, cli, context
+from strongroom.cli.root import Count, argument, cli, context
 from strongroom.errors import NotFound, StrongroomError
 from strongroom.services.threads.values import Slot
 
@@ -28,7 +28,7 @@ def threads() -> None:
 @threads.command("list")
 @click.option("--state", default="live", show_default=True, type=click.Choice(STATES))
 @click.option("--after", help="Continue after this cursor.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--limit", default=50, show_default=True, type=Count())
 def list_threads(state: Any, after: str | None, limit: int) -> None:
     """List threads, or what is left of those that ended."""
     with context() as ctx:
@@ -40,7 +40,7 @@ def list_threads(state: Any, after: str | None, limit: int) -> None:
 @threads.command("show")
 @THREAD
 @click.option("--after", default=-1, type=click.IntRange(-1, MAX_INDEX), help="Continue after this index.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--limit", default=50, show_default=True, type=Count())
 @click.option("--type", "payload_type", help="Only payloads of this type.")
 def show_thread(thread_id: str, after: int, limit: int, payload_type: str | None) -> None:
     """Show a thread's slots, oldest first."""

@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from threading import Thread as OsThread
 from typing import Any, TypeVar
 
-from strongroom.arguments import checked, require_positive
+from strongroom.arguments import Count, checked, require_positive
 from strongroom.blocking import Context
 from strongroom.bridge import run
 from strongroom.context import AsyncContext
@@ -145,7 +145,7 @@ class AsyncDispatcher:
         return slot
 
     async def dead_letters(
-        self, *, handler: str | None = None, after: str | None = None, limit: int = 50
+        self, *, handler: str | None = None, after: str | None = None, limit: Count = 50
     ) -> Listing[DeadLetter]:
         """Return messages nobody could handle, oldest first."""
         return await Mail(self._context.threads).dead(handler=handler, after=after, limit=limit)

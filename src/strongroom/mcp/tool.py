@@ -9,6 +9,7 @@ import mcp_types as types
 import msgspec
 from msgspec import Meta, Struct
 
+from strongroom.arguments import beyond
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, StrongroomError
 from strongroom.mcp.data import NOTICE, beginning
 from strongroom.mcp.elicitation import Elicitation
@@ -109,7 +110,9 @@ class Tool(Struct, frozen=True, kw_only=True):
         except msgspec.ValidationError as problem:
             allowed = ", ".join(field.encode_name for field in msgspec.structs.fields(self.takes)) or "nothing"
             unchanged = "" if self.kind == "reads" else "; nothing changed"
-            raise InvalidInput(f"{problem}; {self.name} takes: {allowed}{unchanged}") from None
+            raise InvalidInput(
+                f"{beyond(self.takes, given) or problem}; {self.name} takes: {allowed}{unchanged}"
+            ) from None
 
 
 def refused(problem: StrongroomError, commit_id: str | None = None) -> types.CallToolResult:

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.types import Message, Receive, Scope
 
+from strongroom.arguments import beyond
 from strongroom.codec import parse, require_few_values
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput
@@ -212,4 +213,5 @@ def understand(kind: Any, value: Any, where: str, *, strict: bool) -> Any:
     try:
         return msgspec.convert(value, kind, strict=strict, str_keys=True)
     except msgspec.ValidationError as problem:
-        raise InvalidInput(f"{problem}{allowed(kind, str(problem))}; nothing changed", path=where) from None
+        told = beyond(kind, value) or problem
+        raise InvalidInput(f"{told}{allowed(kind, str(problem))}; nothing changed", path=where) from None

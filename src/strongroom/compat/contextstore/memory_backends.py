@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import strongroom
+from strongroom.arguments import MOST
 from strongroom.codec import encode
 from strongroom.compat import importing_contextstore
 from strongroom.compat.contextstore.interfaces import MemoryBackend
@@ -42,7 +43,9 @@ class _StoreMemory(MemoryBackend):
 
     async def load_context(self, session_id: str, k: int | None = None) -> list[dict[str, Any]]:
         if isinstance(k, int):
-            k = max(int(k), 0)
+            if k <= 0:
+                return []  # as the older system has it, where a session refuses to be asked for none
+            k = min(int(k), MOST)
         try:
             session = await self._context().sessions.get(session_id)
             return [*map(Ids(session).shown, await session.load(k))]

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec.structs import asdict
 
-from strongroom.arguments import checked
+from strongroom.arguments import Count, checked
 from strongroom.codec import Json, encode
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
 from strongroom.meant import Meant
@@ -258,23 +258,21 @@ class AsyncFiles(Meant):
         time = moment(record.at)
         return File(path, version, record.weight, time, time, _text_of(path, version, record))
 
-    async def list(self, folder: str = ROOT, *, after: str | None = None, limit: int = 100) -> Listing[FileInfo]:
+    async def list(self, folder: str = ROOT, *, after: str | None = None, limit: Count = 100) -> Listing[FileInfo]:
         """Return the files in a folder and in those within it, in the order in which they were first written."""
         scan = Scan(self.scope.space, FILE, inside(folder_path(folder)), after, limit)
         found, following, damaged = await self.scope.listed(scan, lambda one: info_of(one.key.id, file_state(one)))
         return Listing(found, following, damaged)
 
-    async def history(self, path: str, *, after: Cursor = None, limit: int = 100) -> Listing[FileVersion]:
+    async def history(self, path: str, *, after: Cursor = None, limit: Count = 100) -> Listing[FileVersion]:
         """Return what happened at a path, the oldest first; also of a file that is gone."""
         key = self.scope.key(HISTORY, file_path(path))
-        if limit < 0:
-            raise InvalidInput(f"limit must be a whole number, 0 or more, not {limit!r:.40}")
         part = await self.scope.some(Range(key, place_of(after), None, limit))
         last = part.records[-1].index + 1 if part.records else part.length
         following = str(last) if part.records and last < part.length else None
         return Listing((version_of(path, record) for record in part.records), following)
 
-    async def search(self, query: str, *, folder: str = ROOT, k: int = 5) -> Sequence[FileHit]:
+    async def search(self, query: str, *, folder: str = ROOT, k: Count = 5) -> Sequence[FileHit]:
         """Return the files that answer a query best, by their words and by those of their paths, the best first."""
         return await search(self.scope, query, folder_path(folder), k)
 

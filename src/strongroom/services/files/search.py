@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
-from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.files.paths import FILE, TEXT, inside
 from strongroom.services.files.values import FileHit, file_state
@@ -23,10 +22,8 @@ LOOKED_THROUGH = 100_000  # characters of a file, for the line to show
 
 async def search(scope: Scope, query: str, folder: str, k: int) -> list[FileHit]:
     """Return the `k` files of a folder that answer a query best."""
-    if k < 0:
-        raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
     wanted = tuple(dict.fromkeys(words(query)))[:MOST_WORDS]
-    if not wanted or not k:
+    if not wanted:
         return []
     found = await _find(scope, wanted, folder, max(POOL, 4 * k))
     documents = [match.document for match in found.matches if match.document is not None]

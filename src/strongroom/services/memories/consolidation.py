@@ -25,7 +25,6 @@ from msgspec import Meta, Struct
 
 from strongroom import models
 from strongroom.codec import Json, encode, pack
-from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, Undecided, made_here, perform, repeated
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
@@ -212,12 +211,6 @@ class Consolidation:
 
     def _fits(self, memory: Memory, now: datetime) -> bool:
         return self._has(memory, now) and len(memory.content) <= MAX_TEXT_CHARS
-
-
-def require_limit(limit: int) -> int:
-    if not 1 <= limit <= MOST_MEMORIES:
-        raise InvalidInput(f"limit must be 1 to {MOST_MEMORIES} memories, not {limit!r:.40}; nothing changed")
-    return limit
 
 
 def _digest(group: Sequence[Memory]) -> str:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from strongroom.arguments import checked
 from strongroom.errors import InvalidInput
 from strongroom.models import Model
 from strongroom.scope import Scope
-from strongroom.services.memories import consolidation
-from strongroom.services.memories.consolidation import Consolidation, Suggestions
+from strongroom.services.memories.consolidation import MOST_MEMORIES, Consolidation, Suggestions
 from strongroom.services.memories.extraction import Whose, whose
-from strongroom.services.memories.learning import Learning, Lesson, Staged, Staging, require_limit
+from strongroom.services.memories.learning import MOST_MESSAGES, Learning, Lesson, Staged, Staging
 from strongroom.services.memories.policy import CONSOLIDATOR, LEARNER, Policy
 from strongroom.services.memories.search import Search
 from strongroom.services.memories.values import Consolidated, Learnt, Request, ScopeName
@@ -50,7 +52,7 @@ class Learner:
         project_id: str | None = None,
         scope: ScopeName | None = None,
         proposer: str = LEARNER,
-        limit: int = 50,
+        limit: Annotated[int, Meta(ge=1, le=MOST_MESSAGES)] = 50,
         commit_id: str | None = None,
     ) -> Learnt:
         """Propose what a model finds worth knowing in the messages of a session that nothing was learnt from yet.
@@ -62,7 +64,6 @@ class Learner:
         about a message of more than 40,000 characters; `refused` says what of the longest it was not shown.
         """
         id = session if isinstance(session, str) else session.id
-        require_limit(limit)
         _require(model, proposer)
         if user_id is None and project_id is None and scope in (None, "user"):
             user_id = await owner_of(self._scope, id)
@@ -77,7 +78,7 @@ class Learner:
         project_id: str | None = None,
         scope: ScopeName | None = None,
         proposer: str = CONSOLIDATOR,
-        limit: int = 50,
+        limit: Annotated[int, Meta(ge=1, le=MOST_MEMORIES)] = 50,
         after: str | None = None,
         commit_id: str | None = None,
     ) -> Consolidated:
@@ -88,7 +89,6 @@ class Learner:
         again. The model only suggests: what it says is checked, reaches no memory that it was not shown, and waits for
         a review like everything that `proposer` proposes. If the model fails, nothing changed.
         """
-        consolidation.require_limit(limit)
         _require(model, proposer)
         made = self._consolidation(whose(user_id, project_id, scope), proposer)
         staging = self._staging(proposer)

@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from strongroom import models
 from strongroom.codec import Json, encode, pack
-from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, Undecided, made_here, perform, repeated
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
@@ -233,12 +232,6 @@ async def believed(scope: Scope, requests: Sequence[Request]) -> tuple[tuple[Req
     revoked = {ref for ref, held in zip(refs, await scope.get_all(revocations), strict=True) if held}
     kept = tuple([one for one in requests if not revoked.intersection(one.source_refs)])
     return kept, tuple([f"its source {ref!r:.100} was revoked" for ref in sorted(revoked)])
-
-
-def require_limit(limit: int) -> int:
-    if not 1 <= limit <= MOST_MESSAGES:
-        raise InvalidInput(f"limit must be 1 to {MOST_MESSAGES} messages, not {limit!r:.40}; nothing changed")
-    return limit
 
 
 def _tells(message: Message) -> bool:

@@ -27,7 +27,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from strongroom.arguments import checked, require_positive
+from strongroom.arguments import Count, checked, require_positive
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.meant import Meant, meant_argument
@@ -113,7 +113,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
     async def search(
         self,
         query: str,
-        k: int = 8,
+        k: Count = 8,
         *,
         mode: Mode | None = None,
         rerank: Reranker | None = None,
@@ -144,7 +144,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         *,
         status: Status | None = "active",
         after: str | None = None,
-        limit: int = 50,
+        limit: Count = 50,
         everyone: bool = False,
         **filters: Unpack[Filters],
     ) -> Results[Memory]:
@@ -174,7 +174,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         time: datetime,
         *,
         after: str | None = None,
-        limit: int = 50,
+        limit: Count = 50,
         everyone: bool = False,
         **filters: Unpack[Filters],
     ) -> Results[Memory]:
@@ -196,7 +196,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         """
         return await self._revocations.revoke(source_ref, by, reason, commit_id)
 
-    async def would_revoke(self, *, source_ref: str, limit: int = 1_000) -> Results[Memory]:
+    async def would_revoke(self, *, source_ref: str, limit: Count = 1_000) -> Results[Memory]:
         """Return the memories that revoking a source would end. Changes nothing."""
         if not source_ref:
             raise InvalidInput("would_revoke() needs the source_ref to revoke, as a non-empty string")

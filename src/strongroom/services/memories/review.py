@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from strongroom.arguments import checked
+from strongroom.arguments import Count, checked
 from strongroom.codec import encode, pack
 from strongroom.errors import InvalidInput, NotFound, StrongroomError, Unavailable
 from strongroom.operations import Operation, Plan, Prepared, perform
@@ -205,7 +205,7 @@ class Review:
         return load(await self._document(keys.BATCH, batch_id), Batch)
 
     async def pending(
-        self, *, proposer: str | None = None, after: str | None = None, limit: int = 50
+        self, *, proposer: str | None = None, after: str | None = None, limit: Count = 50
     ) -> Results[Batch]:
         """Return the batches that wait for a decision, oldest first, each with what it resembles and would replace.
 

@@ -183,8 +183,6 @@ class Search:
     async def search(
         self, query: str, k: int, mode: Mode | None, lens: Lens, rerank: Reranker | None, recent: Recent | None
     ) -> Results[Hit]:
-        if k < 1:
-            raise InvalidInput(f"k must be a whole number, 1 or more, not {k!r:.40}")
         if mode == "vector" and self._vectors.embedder is None:
             raise InvalidInput("a vector search needs an embedder: memories.using(embedder=...)")
         asked = Asked.of(screening.plain(query))

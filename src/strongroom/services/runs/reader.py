@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from strongroom.arguments import checked
+from strongroom.arguments import Count, checked
 from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.services.owning import whose
@@ -118,7 +118,7 @@ class RunReader:
         return self._see(view(stored.working_set), stored)
 
     async def events(
-        self, *, after: Cursor = None, limit: int = 100, types: Sequence[str] | None = None
+        self, *, after: Cursor = None, limit: Count = 100, types: Sequence[str] | None = None
     ) -> Listing[Event]:
         """Return events in order, from the first one after sequence id `after`, or after a page: its `next`."""
         return await events.events(self._ref, place_of(after), limit, types)
@@ -138,7 +138,7 @@ class RunReader:
         """
         return await usage.usage(self._ref)
 
-    async def episodes(self, *, after: Cursor = None, limit: int = 50) -> Listing[Episode]:
+    async def episodes(self, *, after: Cursor = None, limit: Count = 50) -> Listing[Episode]:
         """Return milestones, oldest first, from place `after`, or after a page: its `next`."""
         return await episodes.page(self._ref, place_of(after), limit)
 

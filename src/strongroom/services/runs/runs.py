@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from strongroom.arguments import checked
+from strongroom.arguments import Count, checked
 from strongroom.encryption import Secret
 from strongroom.errors import Damaged
 from strongroom.files import opened
@@ -148,7 +148,7 @@ class AsyncRuns(Meant):
         status: Status | None = None,
         user_id: str | None = None,
         after: str | None = None,
-        limit: int = 50,
+        limit: Count = 50,
         reverse: bool = False,
     ) -> Listing[AsyncRun]:
         """Return runs in order of creation, or the newest first, those of a user, those in a status, a page at a time;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from strongroom.arguments import checked
+from strongroom.arguments import Count, checked
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.retrieval import Reranker
 from strongroom.retry import attempts
@@ -50,10 +50,8 @@ class SessionReader(Handle):
             if after is None:
                 return
 
-    async def load(self, k: int | None = None) -> list[Message]:
+    async def load(self, k: Count | None = None) -> list[Message]:
         """Return the newest `k` messages in order, or all of them."""
-        if k is not None and k < 0:
-            raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
         # The newest records of all are nearly always the newest visible ones, so they come in the same round trip.
         tail = Tail(self._stream, 0 if k is None else k)
         view, (newest,) = await look(self._scope, self.id, self._counter, tail)
@@ -67,13 +65,11 @@ class SessionReader(Handle):
             records = await backward(view, view.length, k)
         return view.messages(records)
 
-    async def page(self, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Listing[Message]:
+    async def page(self, *, after: str | None = None, limit: Count = 100, reverse: bool = False) -> Listing[Message]:
         """Return a page of messages, from the oldest on, or with `reverse` from the newest back.
 
         Within a page they are always in order of arrival. `after` is the `next` of the page before.
         """
-        if type(limit) is not int or limit < 1:
-            raise InvalidInput(f"limit must be a whole number, 1 or more, not {limit!r:.40}")
         edge = _cursor(after)
         view = await self._view()
         await self._go_on(view)
@@ -160,7 +156,9 @@ class SessionReader(Handle):
             return await summary_window(gathered, summarizer, share)
         return recent_window(gathered, must=strategy == "recent_only")
 
-    async def search(self, query: str, *, k: int = 5, mode: Mode | None = None, rerank: Reranker | None = None) -> Hits:
+    async def search(
+        self, query: str, *, k: Count = 5, mode: Mode | None = None, rerank: Reranker | None = None
+    ) -> Hits:
         """Return the messages that answer a query best, best first, each with its score and what spoke for it.
 
         It is hybrid, and goes by words alone without an embedder (`ctx.sessions.using`). With one, messages that have

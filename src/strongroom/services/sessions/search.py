@@ -59,8 +59,6 @@ class Finder(Struct, frozen=True):
         self, query: str, k: int, mode: Mode | None, session_id: str | None = None, rerank: Reranker | None = None
     ) -> Hits:
         """Return the `k` messages that answer a query best. Without an embedder, `hybrid` goes by words and says so."""
-        if k < 0:
-            raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r:.40}")
         if mode == "vector" and self.meaning is None:
             raise InvalidInput("a vector search needs an embedder: ctx.sessions.using(embedder=...)")
         asked = Asked.of(query)

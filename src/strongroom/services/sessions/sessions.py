@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from strongroom.arguments import checked
+from strongroom.arguments import Count, checked
 from strongroom.codec import encode
 from strongroom.embedders import Embedder
 from strongroom.errors import NotFound
@@ -136,7 +136,7 @@ class AsyncSessions(Meant):
         user_id: str | None = None,
         tags: Mapping[str, str] | None = None,
         after: str | None = None,
-        limit: int = 50,
+        limit: Count = 50,
         reverse: bool = False,
     ) -> Listing[SessionInfo]:
         """Return a page of sessions in order of creation, those of a user and those that carry all of `tags`."""
@@ -146,7 +146,9 @@ class AsyncSessions(Meant):
         infos = [info(document, end) for (document, _), end in zip(found, ends, strict=True)]
         return Listing(infos, following, damaged)
 
-    async def search(self, query: str, *, k: int = 5, mode: Mode | None = None, rerank: Reranker | None = None) -> Hits:
+    async def search(
+        self, query: str, *, k: Count = 5, mode: Mode | None = None, rerank: Reranker | None = None
+    ) -> Hits:
         """Return the messages of all sessions that answer a query best, best first."""
         known = {self._scope.tokenizer.name: self._scope.tokenizer}
         finder = Finder(self._scope, lambda name: counter(name, known), self._meaning)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from strongroom.arguments import checked
+from strongroom.arguments import Count, checked
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import BudgetExceeded, Damaged, InvalidInput
 from strongroom.meant import Meant
@@ -236,7 +236,7 @@ class AsyncThreads(Meant):
         """
         return self.thread(thread_id).follow(after=after, idle_seconds=idle_seconds)
 
-    async def list(self, *, after: str | None = None, limit: int = 50, state: State = "live") -> Listing[ThreadInfo]:
+    async def list(self, *, after: str | None = None, limit: Count = 50, state: State = "live") -> Listing[ThreadInfo]:
         """Return threads in order of creation: the live ones, or the tombstones of those that ended."""
         scan = Scan(self.scope.space, INFO, {"state": state}, after, limit)
         found, following, damaged = await self.scope.listed(scan, _stored)
