@@ -24,6 +24,7 @@ SERVICES = [
     AsyncDispatcher, AsyncFiles, AsyncMemories, strongroom.AsyncRun, AsyncRuns, strongroom.AsyncSession, AsyncSessions,
     strongroom.AsyncThread, AsyncThreads,
 ]  # fmt: skip
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 CALLS: dict[str, Callable[[Any, Any, Any, int], Any]] = {
     "runs.list limit": lambda ctx, run, session, n: ctx.runs.list(limit=n),
     "run.events limit": lambda ctx, run, session, n: run.events(limit=n),
@@ -43,7 +44,6 @@ CALLS: dict[str, Callable[[Any, Any, Any, int], Any]] = {
     "files.history limit": lambda ctx, run, session, n: ctx.files.history("/a.md", limit=n),
     "files.search k": lambda ctx, run, session, n: ctx.files.search("hello", k=n),
 }
-LATER = datetime(2100, 1, 1, tzinfo=UTC)
 WRONG = [0, -1, MOST + 1, 2**70]
 
 

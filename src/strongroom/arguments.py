@@ -67,7 +67,7 @@ def got_by(how: str, fits: Callable[[Any], bool]) -> Callable[[C], C]:
                 raise InvalidInput(f"{_a(cls.__name__)} is not made by hand; write {how}")
             make(self, *args, **kwargs)
 
-        cls.__init__ = made  # type: ignore[method-assign, assignment]
+        cls.__init__ = made
         return cls
 
     return decorate

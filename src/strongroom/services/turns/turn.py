@@ -47,7 +47,6 @@ from strongroom.services.turns.parts import (
     COLLECTED,
     IN_TURN,
     MAX_PARTS,
-    Collected,
     Made,
     Part,
     PlanPart,
@@ -123,7 +122,7 @@ class AsyncTurn(EnteredAsync, Meant):
         sidecars: Sequence[Any] | None = None,
         ids: Ids = "unique",
         expected_revision: str | None = None,
-    ) -> Collected:
+    ) -> None:
         """Add messages to a session. See `Session.append`; what is expected is said of it as it was before the turn."""
         self._require_here(session._scope)
         expected = self._revision(session, expected_revision)
@@ -146,7 +145,7 @@ class AsyncTurn(EnteredAsync, Meant):
         actor: str | None = None,
         parent: str | None = None,
         **fields: Unpack[UpdateFields],
-    ) -> Collected:
+    ) -> None:
         """Update a run. See `Run.update`; what is expected is said of the run as it was before the turn."""
         self._require_here(run._ref.scope)
         earlier, expected = self._updates.get(run.id, 0), expected_seq
@@ -190,7 +189,7 @@ class AsyncTurn(EnteredAsync, Meant):
         *,
         actor: str | None = None,
         parent: str | None = None,
-    ) -> Collected:
+    ) -> None:
         """Add an event to a run's ledger. See `Run.record`."""
         self._require_here(run._ref.scope)
         with _refusing:
@@ -205,7 +204,7 @@ class AsyncTurn(EnteredAsync, Meant):
         self._takes_part(run)
         return COLLECTED
 
-    def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> Collected:
+    def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> None:
         """Add a message to a thread. See `ctx.threads.append`."""
         threads = self._services.threads
         there = AsyncThreads(self._over, limits=threads.limits, types=threads.types)
@@ -228,7 +227,7 @@ class AsyncTurn(EnteredAsync, Meant):
         proposer: str,
         run_id: str | None = None,
         batch_id: str | None = None,
-    ) -> Collected:
+    ) -> None:
         """Stage memories for review. See `ctx.memories.propose`."""
         there = AsyncMemories(self._over, policy=self._services.memories._policy)
         with _refusing:
