@@ -29,6 +29,11 @@ UNEXPLAINED = "no reason given"
 # What stands in a request for what its caller does not say, and is kept from the memory it is about.
 _UNSAID: dict[str, Any] = {"type": "fact", "scope": "global", "confidence": CERTAIN, "source_refs": []}
 
+# What a request calls what its caller gave by another name.
+NO_NAMES: Mapping[str, str] = {}
+_UPDATED = {"supersedes[0]": "memory_id"}
+_DELETED = {"target_memory_id": "memory_id", "rationale": "reason"}
+
 
 @checked
 class OneLine:
@@ -43,6 +48,7 @@ class OneLine:
         run_id: str | None,
         commit_id: str | None,
         kept: Sequence[str] = (),
+        names: Mapping[str, str] = NO_NAMES,
     ) -> Batch: ...
 
     async def add(
@@ -134,7 +140,7 @@ class OneLine:
         request = _UNSAID | said | {"op": "supersede", "supersedes": [memory_id]}
         request |= {"content": content, "rationale": _why(rationale, proposer)}
         kept = [name for name in KEPT if name not in said]
-        return _written(await self._one(request, f"update {memory_id}", proposer, run_id, commit_id, kept))
+        return _written(await self._one(request, f"update {memory_id}", proposer, run_id, commit_id, kept, _UPDATED))
 
     async def delete(
         self,
@@ -148,10 +154,18 @@ class OneLine:
         """Stop finding a memory. It stays in `history`; `erase` is what leaves nothing of it."""
         request = _UNSAID | {"op": "deprecate", "target_memory_id": memory_id}
         request |= {"content": "(deleted)", "rationale": _why(reason, proposer)}
-        written = _written(await self._one(request, f"delete {memory_id}", proposer, run_id, commit_id, KEPT))
+        written = _written(await self._one(request, f"delete {memory_id}", proposer, run_id, commit_id, KEPT, _DELETED))
         return msgspec.structs.replace(
             written, id=memory_id, status="deprecated" if written.status == "active" else written.status
         )
+
+
+def as_given(said: str, names: Mapping[str, str]) -> str:
+    """Return what was said of the first request of a list as what is told of a call that makes it: without its place
+    there, and with the name that the caller knows what is wrong by."""
+    said = said.removeprefix("$[0]").lstrip(".: ")
+    inner = next((name for name in names if said.startswith(name)), "")
+    return names.get(inner, "") + said.removeprefix(inner)
 
 
 def _sure(proposer: str | None) -> float:

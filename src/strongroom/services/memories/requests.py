@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
@@ -33,6 +34,7 @@ UNSEEN = "content holds nothing a reader could see"
 # What a request about one memory may keep from it: whatever its caller does not say anew.
 KEPT = ("type", "scope", "confidence", "user_id", "project_id", "tags", "metadata", "expires_at", "source_refs")
 _FIELDS = {field.encode_name: field.required for field in msgspec.structs.fields(Request)}
+_BOUND = re.compile(r"Expected `(\w+)` (of length )?([<>]=) ([0-9.]+)")
 _CHOICES: dict[str, tuple[object, ...]] = {
     "_schema_version": ("2.1",),
     "op": get_args(Op),
@@ -151,11 +153,22 @@ def _read(given: Any, path: str) -> Request:
 
 
 def _plainly(problem: Exception) -> str:
-    """Say what the one mistake means that everybody makes once."""
-    if "timezone component" not in str(problem):
+    """Say which field is wrong and what is allowed in it, where the library says what it expected."""
+    told, _, where = str(problem).partition(" - at `")
+    field = where.rpartition("$.")[2].rstrip("`")
+    if "timezone component" in told:
+        return f"{field} must say its time zone, as datetime.now(timezone.utc) does"
+    found = _BOUND.fullmatch(told)
+    if found is None or not field:
         return str(problem)
-    where = str(problem).rpartition("$.")[2].rstrip("`")
-    return f"{where} must say its time zone, as datetime.now(timezone.utc) does"
+    kind, length, sign, bound = found.groups()
+    named = f"a key of {field}" if where.startswith("key") else field
+    if not length:
+        return f"{named} must be {'at least' if sign == '>=' else 'at most'} {float(bound):g}"
+    if (kind, sign, bound) == ("str", ">=", "1"):
+        return f"{named} must not be empty"
+    what = "characters" if kind == "str" else "items"
+    return f"{named} must have {'at least' if sign == '>=' else 'at most'} {bound} {what}"
 
 
 def _wrong(given: Mapping[Any, Any]) -> list[str]:
@@ -175,8 +188,9 @@ def _wrong(given: Mapping[Any, Any]) -> list[str]:
 
 def check_rules(request: Request, policy: Policy, now: datetime) -> None:
     """Raise `InvalidInput` for the first rule that a request breaks on its own."""
-    if max(len(request.content), len(request.rationale)) > policy.max_content_chars:
-        raise InvalidInput(f"content and rationale are limited to {policy.max_content_chars} characters")
+    for name, text in (("content", request.content), ("rationale", request.rationale)):
+        if len(text) > policy.max_content_chars:
+            raise InvalidInput(f"{name} is limited to {policy.max_content_chars} characters")
     if not screening.plain(request.content).strip():
         raise InvalidInput(UNSEEN)
     if request.valid_from is not None and request.valid_until is not None and request.valid_until <= request.valid_from:

@@ -14,7 +14,7 @@ import msgspec
 from strongroom.arguments import Count, checked
 from strongroom.codec import encode, pack
 from strongroom.errors import InvalidInput, NotFound, StrongroomError, Unavailable
-from strongroom.operations import Operation, Plan, Prepared, perform
+from strongroom.operations import Operation, Plan, Prepared, perform, unchanged
 from strongroom.retry import attempts
 from strongroom.scope import Scope
 from strongroom.services.memories import keys
@@ -34,8 +34,17 @@ from strongroom.services.memories.batches import (
 )
 from strongroom.services.memories.decisions import BatchWrites, decide, looks_around
 from strongroom.services.memories.keys import load
+from strongroom.services.memories.oneline import NO_NAMES, as_given
 from strongroom.services.memories.policy import AUTO_REVIEWER, PROGRAM, Policy, require_not_program
-from strongroom.services.memories.requests import keeping, normal, read_requests, replaced, require_kept, stage
+from strongroom.services.memories.requests import (
+    UNCHANGED,
+    keeping,
+    normal,
+    read_requests,
+    replaced,
+    require_kept,
+    stage,
+)
 from strongroom.services.memories.search import Search
 from strongroom.services.memories.values import (
     Batch,
@@ -116,7 +125,11 @@ class Review:
         if run_id is not None:
             require_name(run_id, "a run_id")
         said = {"proposer": proposer, "run_id": run_id, "batch_id": batch_id} | ({"about": about} if about else {})
-        content = pack({"requests": normal(wanted), **said, **({"kept": kept} if kept else {})})
+        try:
+            content = pack({"requests": normal(wanted), **said, **({"kept": kept} if kept else {})})
+        except InvalidInput as problem:  # a lone surrogate, say, which is told by its place in what the caller gave
+            path = problem.path.replace("$.requests", "$", 1)
+            raise InvalidInput(f"{str(problem).partition(': ')[2]}; {UNCHANGED}", path=path) from None
 
         async def attempt() -> Plan[Batch] | None:
             whole = [keeping(one, await self._replaced(one), kept) for one in wanted] if kept else wanted
@@ -172,6 +185,7 @@ class Review:
         run_id: str | None,
         commit_id: str | None,
         kept: Sequence[str] = (),
+        names: Mapping[str, str] = NO_NAMES,
     ) -> Batch:
         who = PROGRAM if proposer is None else require_not_program(proposer)
         try:
@@ -180,9 +194,11 @@ class Review:
             )
         except StrongroomError as problem:  # of one request, its place in a list tells nothing
             if str(problem).startswith("$[0]"):
-                problem.args = (str(problem).removeprefix("$[0]: "),)
+                problem.args = (as_given(str(problem), names),)
                 if isinstance(problem, InvalidInput):
                     problem.path = ""
+            if isinstance(problem, InvalidInput):
+                unchanged(problem)
             raise
 
     async def _replaced(self, request: Request) -> Memory:
