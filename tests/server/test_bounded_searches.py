@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -11,12 +12,15 @@ import pytest
 import strongroom
 from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import OnLoop
+from strongroom.codec import pack
 from strongroom.context import AsyncContext
 from strongroom.embedders import Embedder
 from strongroom.scope import Scope
 from strongroom.server.bounded import BoundedStore, fewer
-from strongroom.services.memories import vectors
+from strongroom.services.memories import keys, vectors
+from strongroom.services.memories.values import Revoked
 from strongroom.services.sessions import vectors as session_vectors
+from strongroom.store import Commit, Put, Scan, new_id
 from tests.hashed import hashed, hashing
 from tests.server.conftest import client
 from tests.server.serving import Served, served
@@ -24,7 +28,7 @@ from tests.services.memory_samples import mcr
 
 MOST = 100_000
 PADDING = " ".join(["lorem ipsum dolor"] * 120)  # fifty memories of that are more than an answer may hold
-POLICY = strongroom.Policy(auto_commit=frozenset({"importer"}), max_items=1000)
+POLICY = strongroom.Policy(auto_commit=frozenset({"importer"}), max_items=1000, max_content_chars=10 * MOST)
 KINDS = pytest.mark.parametrize("store", ["searchable", "plain"])
 
 
@@ -34,6 +38,11 @@ class Plain:
     def __init__(self, store: Any) -> None:
         self.read, self.read_within, self.commit = store.read, store.read_within, store.commit
         self.wait, self.durability, self.close = store.wait, store.durability, store.close
+
+
+def large(size: int) -> str:
+    """Words that are so long together."""
+    return "lorem " * (size // 6)
 
 
 def bounded(store: str = "searchable", **more: Any) -> AsyncContext:
@@ -52,6 +61,13 @@ async def learn(ctx: AsyncContext, *contents: str, at_once: int = 20, **more: An
 async def asked(ctx: AsyncContext, query: str, k: int = 8, **more: Any) -> Any:
     """Search as an endpoint does."""
     return await fewer(k, MOST, lambda k: ctx.memories.search(query, k, **more))
+
+
+async def under_way(ctx: AsyncContext, source: str) -> None:
+    """Leave a revocation as a process leaves it that dies after its first commit."""
+    revoked = Revoked(source_ref=source, by="", reason="", at=datetime.now(UTC), done=False)
+    put = Put(keys.revocation_key(ctx.scope.space, source), pack(revoked), {"status": "open"})
+    await ctx.scope.store.commit(Commit(new_id(), (), (put,)))
 
 
 @KINDS
@@ -141,6 +157,37 @@ async def test_no_owner_takes_the_room_of_another() -> None:
     await learn(ctx, *(f"rocket {number} {PADDING}" for number in range(200)))
     await learn(ctx, "rocket of ana", scope="user", user_id="ana")
     assert (await asked(ctx, "rocket ana", k=1, user_id="ana"))[0].memory.user_id == "ana"
+
+
+async def test_hits_that_are_larger_than_an_answer_together_are_found() -> None:
+    ctx = bounded(embedder=hashing())
+    owners: list[dict[str, Any]] = [
+        {},
+        {"scope": "user", "user_id": "ana"},
+        {"scope": "project", "project_id": "p"},
+        {"scope": "user", "user_id": "ana", "project_id": "p"},
+    ]
+    for owner in owners:  # each has room for the first of its own
+        await learn(ctx, f"rocket {large(MOST // 3)}", **owner)
+    assert len(await ctx.memories.search("rocket", 8, user_id="ana", project_id="p")) == 4
+
+
+@pytest.mark.parametrize("revoked", [0, 2])
+async def test_a_memory_that_is_larger_than_any_answer_is_found(revoked: int) -> None:
+    ctx = bounded()
+    await learn(ctx, f"rocket {large(MOST)}")
+    for number in range(revoked):
+        await under_way(ctx, f"doc:{number}")
+    assert len(await ctx.memories.search("rocket", 8)) == 1
+
+
+async def test_what_derives_from_a_source_is_hidden_however_large_its_parents_are() -> None:
+    inner: Any = OnLoop(MemoryStore())
+    whole, ctx = AsyncContext(Scope(inner)), AsyncContext(Scope(BoundedStore(inner, MOST)))
+    await learn(whole, *(f"parent {number} {large(MOST // 3)}" for number in range(4)), source_refs=["doc:1"])
+    await learn(whole, "rocket", source_refs=await whole.scope.ids(Scan(whole.scope.space, keys.MEMORY)))
+    await under_way(ctx, "doc:1")
+    assert await ctx.memories.search("rocket", 8) == []
 
 
 async def test_what_waits_is_reviewed_among_many_large_memories() -> None:

@@ -10,8 +10,9 @@ which one it stands at. A store without a full-text index finds the same, at a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypedDict, cast, get_args
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from strongroom.errors import BudgetExceeded, InvalidInput, Unavailable
 from strongroom.folding import folded
 from strongroom.queries import Asked
 from strongroom.retrieval import RERANKED, Reranker, joined, judged, lacking_embedder
-from strongroom.scope import Scope
+from strongroom.scope import AT_ONCE, Scope
 from strongroom.services.memories import keys, ranking, screening
 from strongroom.services.memories.candidates import POOL, ByMeaning, ByWords, Candidates, finds
 from strongroom.services.memories.conditions import Test, condition
@@ -241,48 +242,55 @@ class Search:
     async def _true(self, hits: Sequence[Hit], k: int, lens: Lens) -> list[Hit]:
         """Return the first `k` hits that are still what they were when they were found."""
         kept: list[Hit] = []
-        for start in range(0, len(hits), 2 * k):
-            part = hits[start : start + 2 * k]
-            open_ones = Scan(self._scope.space, keys.REVOCATION, {"status": "open"}, limit=OPEN)
-            wanted = [Get(self._scope.key(keys.MEMORY, hit.memory.id)) for hit in part]
-            [revocations], documents = await self._scope.read_all([open_ones], wanted)
-            sources = {load(document, Revoked).source_ref for document in revocations.documents}
-            if revocations.next is not None:
-                # The memories once more, and last: whatever was closed while we read has ended its own by then.
-                sources |= await self._under_way(replace(open_ones, after=revocations.next))
-                documents = await self._scope.get_all(wanted)
-            now = moment(self._scope.clock())
-            current = [
-                replace(hit, memory=memory)
-                for hit, document in zip(part, documents, strict=True)
-                if document is not None and lens.shows(memory := load(document, Memory), now)
-            ]
-            condemned = await self._derived(sources, [hit.memory for hit in current]) if sources else set()
-            kept += [hit for hit in current if hit.memory.id not in condemned]
+        async for part in self._scope.parts(hits, k, partial(self._still, lens)):
+            kept += part
             if len(kept) >= k:
                 break
         return kept[:k]
 
+    async def _still(self, lens: Lens, hits: Sequence[Hit]) -> list[Hit]:
+        """Return those of some hits that are still what they were."""
+        # A memory may be larger than what a store gives of many things at once: so with one, no more than one other.
+        limit = OPEN if len(hits) > 1 else 1
+        open_ones = Scan(self._scope.space, keys.REVOCATION, {"status": "open"}, limit=limit)
+        wanted = [Get(self._scope.key(keys.MEMORY, hit.memory.id)) for hit in hits]
+        [revocations], documents = await self._scope.read_all([open_ones], wanted)
+        sources = {load(document, Revoked).source_ref for document in revocations.documents}
+        if revocations.next is not None:
+            # The memories once more, and last: whatever was closed while we read has ended its own by then.
+            sources |= await self._under_way(replace(open_ones, after=revocations.next, limit=OPEN))
+            documents = await self._scope.get_all(wanted)
+        now = moment(self._scope.clock())
+        current = [
+            replace(hit, memory=memory)
+            for hit, document in zip(hits, documents, strict=True)
+            if document is not None and lens.shows(memory := load(document, Memory), now)
+        ]
+        condemned = await self._derived(sources, [hit.memory for hit in current]) if sources else set()
+        return [hit for hit in current if hit.memory.id not in condemned]
+
     async def _derived(self, sources: set[str], memories: Sequence[Memory]) -> set[str]:
         """Return the ids of those memories that come from one of the sources, at whatever distance."""
-        known = {memory.id: memory for memory in memories}
-        asked = set(known)
-        frontier: Iterable[Memory] = memories
-        while True:
-            refs = {ref for memory in frontier for ref in memory.source_refs if keys.can_be_id(ref)} - asked
-            if not refs:
-                break
+        cited = {memory.id: memory.source_refs for memory in memories}
+        asked = set(cited)
+        level = dict(cited)
+        while refs := {ref for refs in level.values() for ref in refs if keys.can_be_id(ref)} - asked:
             asked |= refs
-            parents = await self._memories(sorted(refs))
-            known |= parents
-            frontier = parents.values()
-        cited = {id: {folded(ref) for ref in memory.source_refs} for id, memory in known.items()}
+            level = await self._cited_by(sorted(refs))
+            cited |= level
         tainted = {folded(source) for source in sources}
-        while True:
-            more = {folded(id) for id, refs in cited.items() if tainted & refs} - tainted
-            if not more:
-                return {memory.id for memory in memories if folded(memory.id) in tainted}
+        known = {folded(id): {folded(ref) for ref in refs} for id, refs in cited.items()}
+        while more := {id for id, refs in known.items() if tainted & refs} - tainted:
             tainted |= more
+        return {memory.id for memory in memories if folded(memory.id) in tainted}
+
+    async def _cited_by(self, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return what each of these memories cites. There may be any number of them: no more than that is held."""
+        found: dict[str, tuple[str, ...]] = {}
+        with self._scope.aside():
+            async for memories in self._scope.parts(ids, AT_ONCE, self._memories):
+                found |= {id: memory.source_refs for id, memory in memories.items()}
+        return found
 
     async def standing(self, memories: Sequence[Memory]) -> list[Memory]:
         """Return those that were not revoked, even by a revocation that is still under way."""
