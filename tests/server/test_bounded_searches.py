@@ -225,6 +225,16 @@ async def test_messages_that_are_larger_than_any_answer_are_found() -> None:
     assert len(await fewer(8, MOST, lambda k: ctx.sessions.search("rocket", k=k))) >= 1
 
 
+@KINDS
+async def test_files_that_leave_no_room_for_others_are_told(store: str) -> None:
+    ctx = bounded(store)
+    for number in range(20):
+        await ctx.files.write(f"/{number}.md", f"rocket {number} {large(MOST // 5)}")
+    found = await ctx.files.search("rocket", k=15)
+    assert 0 < len(found) < 15 and "room for the most promising" in str(found.degraded)
+    assert (await ctx.files.search("rocket", k=1)).degraded is None
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("searched")
@@ -232,6 +242,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         memories = ctx.memories.using(policy=POLICY)
         many = [mcr(f"rocket {number} {PADDING}", source_refs=[f"doc:{number % 4}"]) for number in range(200)]
         memories.propose([mcr("rocket policy", type="policy"), *many], proposer="importer")
+        for number in range(20):
+            ctx.files.write(f"/{number}.md", f"rocket {number} {large(MOST // 5)}")
     with served(str(folder / "agent.db"), max_answer_bytes=MOST) as started:
         yield started
 
@@ -262,3 +274,14 @@ def test_hits_are_still_as_many_as_an_answer_may_hold(http: httpx.Client) -> Non
     answer = http.get("/memories/search", params={"q": "rocket", "k": 1000})
     assert answer.json()["hits"] and len(answer.content) < 2 * MOST
     assert "one answer holds the best" in answer.json()["degraded"]
+
+
+def test_files_that_leave_no_room_for_others_are_told_over_http(http: httpx.Client) -> None:
+    answer = http.get("/files/search", params={"q": "rocket", "k": 15}).json()
+    assert "room for the most promising" in answer["degraded"]
+
+
+def test_a_client_finds_files_that_are_larger_than_an_answer_together(small: Served) -> None:
+    with strongroom.connect(small.url) as ctx:
+        found = ctx.files.search("rocket", k=15)
+        assert len(found) == 15 and found.degraded is None

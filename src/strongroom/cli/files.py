@@ -128,7 +128,7 @@ def search_files(query: str, folder: str, k: int) -> None:
     with context() as ctx:
         hits = ctx.files.search(query, folder=folder, k=k)
     if wants_json():
-        as_json({"hits": hits})
+        as_json({"hits": list(hits), "degraded": hits.degraded})
         return
     for hit in hits:
         say("[bold]{}[/]:{}  {}  [dim]{}[/]", hit.path, hit.line, brief(hit.excerpt, 200), f"{hit.score:.3f}")

@@ -54,7 +54,10 @@ class VersionPage(Struct, frozen=True):
 
 
 class Hits(Struct, frozen=True):
+    """`degraded` says what there was no room to look at."""
+
     hits: list[FileHit]
+    degraded: str | None = None
 
 
 class Count(Struct, frozen=True):
@@ -110,7 +113,8 @@ async def history(request: Request[None, HistoryQuery]) -> VersionPage:
 
 @endpoint("GET /files/search", "read", "Find files by their words")
 async def search(request: Request[None, SearchQuery]) -> Hits:
-    return Hits(list(await request.ctx.files.search(request.query.q, folder=request.query.folder, k=request.query.k)))
+    found = await request.ctx.files.search(request.query.q, folder=request.query.folder, k=request.query.k)
+    return Hits(list(found), found.degraded)
 
 
 @endpoint("PUT /files", "write", "Write a file")

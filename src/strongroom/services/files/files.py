@@ -25,7 +25,7 @@ from strongroom.services.files.plans import Source, Trees, measured, plan_move, 
 from strongroom.services.files.search import search
 from strongroom.services.files.values import (
     File,
-    FileHit,
+    FileHits,
     FileInfo,
     FileState,
     FileVersion,
@@ -272,8 +272,11 @@ class AsyncFiles(Meant):
         following = str(last) if part.records and last < part.length else None
         return Listing((version_of(path, record) for record in part.records), following)
 
-    async def search(self, query: str, *, folder: str = ROOT, k: Count = 5) -> Sequence[FileHit]:
-        """Return the files that answer a query best, by their words and by those of their paths, the best first."""
+    async def search(self, query: str, *, folder: str = ROOT, k: Count = 5) -> FileHits:
+        """Return the files that answer a query best, by their words and by those of their paths, the best first.
+
+        `degraded` of what is returned says what a server had no room to look at, None if nothing.
+        """
         return await search(self.scope, query, folder_path(folder), k)
 
     # ---- small parts ------------------------------------------------------------------------------------------------

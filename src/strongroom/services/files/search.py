@@ -10,32 +10,36 @@ import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
 from strongroom.scope import Scope
 from strongroom.services.files.paths import FILE, TEXT, inside
-from strongroom.services.files.values import FileHit, file_state
+from strongroom.services.files.values import FileHit, FileHits, file_state
 from strongroom.stemming import words
-from strongroom.store import MOST_WORDS, Document, Find, Found, Get, Key, Match, Scan
+from strongroom.store import MOST_WORDS, Budget, Document, Find, Found, Get, Key, Match, Scan
 
 POOL = 100
 PAGE = 500
 EXCERPT = 200
 LOOKED_THROUGH = 100_000  # characters of a file, for the line to show
+LACKING = "many large files fit; there was room for the most promising alone"
 
 
-async def search(scope: Scope, query: str, folder: str, k: int) -> list[FileHit]:
+async def search(scope: Scope, query: str, folder: str, k: int) -> FileHits:
     """Return the `k` files of a folder that answer a query best."""
     wanted = tuple(dict.fromkeys(words(query)))[:MOST_WORDS]
     if not wanted:
-        return []
-    found = await _find(scope, wanted, folder, max(POOL, 4 * k))
+        return FileHits()
+    asked = Find(scope.space, TEXT, wanted, tags=inside(folder), limit=max(POOL, 4 * k))
+    found = await (_find if can_search(scope.store) else _read_through)(scope, asked)
     documents = [match.document for match in found.matches if match.document is not None]
     size = sum(len(document.text or "") for document in documents)
     best = await scope.compute(size, lambda: _ranked(wanted, documents, found, k))
     # What is there now decides: a file may have gone since it was found.
     heads = await scope.get_all([Get(scope.key(FILE, hit.path)) for hit in best])
-    return [
+    there = [
         replace(hit, version=file_state(head).version)
         for hit, head in zip(best, heads, strict=True)
         if head is not None
     ]
+    lacking = found.cut and len(documents) < 2 * k
+    return FileHits(there, degraded=LACKING if lacking else None)
 
 
 def _ranked(wanted: Sequence[str], documents: Sequence[Document], found: Found, k: int) -> list[FileHit]:
@@ -46,24 +50,43 @@ def _ranked(wanted: Sequence[str], documents: Sequence[Document], found: Found, 
     return [_hit(wanted, document, score) for score, document in ranked]
 
 
-async def _find(scope: Scope, wanted: tuple[str, ...], folder: str, limit: int) -> Found:
-    if can_search(scope.store):
-        asked = Find(scope.space, TEXT, wanted, tags=inside(folder), limit=limit)
-        found: Found = await scope.store.search(asked)  # type: ignore[attr-defined]
-        return found
-    places: dict[str, list[Key]] = {word: [] for word in wanted}
-    documents: dict[Key, Document] = {}
+async def _find(scope: Scope, asked: Find) -> Found:
+    """Find words with the store's index; what is too much for one answer, in pieces, as far as there is room for it."""
+    matches: list[Match] = []
+    room = _room(scope)
+    while True:
+        part = replace(asked, limit=asked.limit - len(matches), skip=len(matches))
+        found: Found = await scope.store.search(part)  # type: ignore[attr-defined]
+        matches += [match for match in found.matches if match.document and room.takes(None, match.document.text)]
+        if room.full or not found.cut or len(matches) >= asked.limit:
+            return replace(found, matches=tuple(matches), cut=room.full)
+
+
+async def _read_through(scope: Scope, asked: Find) -> Found:
+    """Find words in a store without an index: in all files, a page at a time, and then look at the best again."""
+    places: dict[str, list[Key]] = {word: [] for word in asked.words}
     total = 0
-    async for page in scope.pages(Scan(scope.space, TEXT, inside(folder), limit=PAGE, reverse=True)):
+    async for page in scope.pages(Scan(scope.space, TEXT, asked.tags, limit=PAGE, reverse=True)):
         total += len(page)
         for document in page:
             for word in places.keys() & words(document.text or ""):
-                places[word].append(document.key)
-                documents[document.key] = document
-    newest = {word: held[: retrieval.MOST_PLACES] for word, held in places.items()}
+                if len(places[word]) < retrieval.MOST_PLACES:
+                    places[word].append(document.key)
     total = min(total, retrieval.MOST_PLACES)
-    matches = tuple(Match(key, document=documents[key]) for key in retrieval.choose(total, newest, limit))
-    return Found(total, {word: len(held) for word, held in newest.items()}, matches)
+    chosen = [Get(key) for key in retrieval.choose(total, places, asked.limit)]
+    matches: list[Match] = []
+    room = _room(scope)
+    async for documents in scope.parts(chosen, POOL, scope.get_all):
+        there = [document for document in documents if document is not None]
+        matches += [Match(one.key, document=one) for one in there if room.takes(None, one.text)]
+        if room.full:
+            break
+    return Found(total, {word: len(held) for word, held in places.items()}, tuple(matches), room.full)
+
+
+def _room(scope: Scope) -> Budget:
+    """Return what candidates may hold: half of what an answer may, as for memories."""
+    return Budget(scope.room // 2)
 
 
 def _hit(wanted: Sequence[str], document: Document, score: float) -> FileHit:

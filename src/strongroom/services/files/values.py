@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
@@ -70,6 +71,14 @@ class FileHit(Struct, frozen=True):
     why: str
     line: int
     excerpt: str
+
+
+class FileHits(list[FileHit]):
+    """Hits, best first. `degraded` says what a search could not look at."""
+
+    def __init__(self, hits: Iterable[FileHit] = (), *, degraded: str | None = None) -> None:
+        super().__init__(hits)
+        self.degraded = degraded
 
 
 class FileState(Struct, frozen=True):
