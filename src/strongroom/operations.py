@@ -199,6 +199,19 @@ async def committed(scope: Scope, commit: Commit) -> Receipt:
     return receipt
 
 
+@contextmanager
+def of_several() -> Iterator[None]:
+    """Have whoever hears of a failure in the block hear that part of it is done, if a commit was made there: for what
+    is no operation and takes several commits."""
+    before = _made.get()
+    try:
+        yield
+    except StrongroomError as problem:
+        if _made.get() != before:
+            partly(problem)
+        raise
+
+
 def made_here(scope: Scope) -> bool:
     """Tell whether operations are made in this process, and not by a server."""
     return _performer(scope) is None

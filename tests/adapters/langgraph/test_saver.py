@@ -21,9 +21,9 @@ from langgraph.types import Command, interrupt
 
 import strongroom
 from strongroom import InvalidInput
-from strongroom.adapters.langgraph import StrongroomSaver
-from strongroom.services.sessions.layouts import CHECKPOINT, ITEM, TASK_WRITES
-from strongroom.store import Scan
+from strongroom.adapters.langgraph import StrongroomSaver, upkeep
+from strongroom.services.sessions.layouts import CHECKPOINT, ITEM, TASK_WRITES, line_id
+from strongroom.store import Commit, Key, Range, Scan, Slice, Truncate, new_id
 from tests.adapters.langgraph.savers import MODES, ask, chat, config
 from tests.server.serving import served
 
@@ -312,6 +312,96 @@ def test_pruning_erases_what_the_newest_checkpoint_does_not_need(saver: Strongro
     assert [one.content for one in graph.get_state(config("t")).values["messages"]] == ["harmless"]
     [left] = saver.list(config("t"))
     assert left.parent_config is None
+
+
+def checkpoints(saver: StrongroomSaver) -> Key:
+    return Key(saver.opened.ctx.space, CHECKPOINT, line_id("t", ""))
+
+
+def first_left(saver: StrongroomSaver) -> tuple[int, int]:
+    """Return where the stored checkpoints of a thread begin, and end."""
+    [part] = saver.opened.ctx.store.read([Range(checkpoints(saver), 0, 0)])
+    assert isinstance(part, Slice)
+    return part.first, part.length
+
+
+def grown(saver: StrongroomSaver, count: int) -> list[Any]:
+    configs: list[Any] = []
+    for number in range(count):
+        configs.append(put(saver, "t", {"c": number}, {"c": number + 1}, configs[-1] if configs else None))
+        saver.put_writes(configs[-1], [("c", number)], "task")
+    return configs
+
+
+class Failing:
+    """Lets a store make so many commits more, and keeps them."""
+
+    def __init__(self, store: Any, monkeypatch: pytest.MonkeyPatch, more: int) -> None:
+        self._commit, self._more, self.made = store.commit, more, list[Commit]()
+        monkeypatch.setattr(store, "commit", self.commit)
+
+    def commit(self, commit: Commit) -> Any:
+        if len(self.made) >= self._more:
+            raise strongroom.Unavailable("away; nothing changed", reason="test")
+        self.made.append(commit)
+        return self._commit(commit)
+
+
+def test_no_commit_of_a_pruning_removes_many_checkpoints(
+    saver: StrongroomSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown(saver, 12)
+    monkeypatch.setattr(upkeep, "AT_ONCE", 3)
+    made = Failing(saver.opened.ctx.store, monkeypatch, 100).made
+    saver.prune(["t"])
+    cut = [write.before for commit in made for write in commit.writes if isinstance(write, Truncate)]
+    assert cut == [3, 6, 9, 11] and len(made) == 8 and first_left(saver) == (11, 12)
+
+
+def test_a_pruning_that_stops_midway_says_so_lists_nothing_more_and_is_finished_by_a_repeat(
+    saver: StrongroomSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest, whole = grown(saver, 12)[-1], written(saver, TASK_WRITES)
+    with monkeypatch.context() as patching:
+        patching.setattr(upkeep, "AT_ONCE", 3)
+        Failing(saver.opened.ctx.store, patching, 6)
+        with pytest.raises(strongroom.Unavailable, match="part of it is done, and a repeat goes on"):
+            saver.prune(["t"])
+    assert 0 < first_left(saver)[0] < 11
+    [left] = saver.list(config("t"))
+    assert left.config == newest and left.parent_config is None
+    saver.prune(["t"])
+    assert first_left(saver) == (11, 12) and written(saver, TASK_WRITES) < whole / 10
+
+
+def test_nothing_goes_on_from_a_checkpoint_that_is_about_to_go(
+    saver: StrongroomSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = grown(saver, 12)
+    with monkeypatch.context() as patching:
+        patching.setattr(upkeep, "AT_ONCE", 3)
+        Failing(saver.opened.ctx.store, patching, 1)
+        with pytest.raises(strongroom.Unavailable):
+            saver.prune(["t"])
+    with pytest.raises(strongroom.NotFound, match="nothing changed"):
+        put(saver, "t", {"c": 5}, {}, configs[5])
+
+
+def test_a_checkpoint_is_looked_for_while_those_before_it_are_removed(
+    saver: StrongroomSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs, store = grown(saver, 12), saver.opened.ctx.store
+    read, key = store.read, checkpoints(saver)
+
+    def removing(questions: Any) -> Any:
+        if isinstance(questions[0], Range):
+            store.commit(Commit(new_id(), (), (Truncate(key, 8),)))
+        return read(questions)
+
+    monkeypatch.setattr(store, "read", removing)
+    assert saver.get_tuple(configs[2]) is None
+    found = saver.get_tuple(configs[9])
+    assert found is not None and found.config == configs[9]
 
 
 def test_a_copied_conversation_is_a_session_of_its_own(saver: StrongroomSaver) -> None:

@@ -80,7 +80,8 @@ class Checkpoints(Reading, frozen=True):
         user: str | None,
     ) -> Line:
         before = await self.find(line, parent) if parent else None
-        if parent and before is None and line.first:
+        # One that is not listed any more may be about to go, and what it holds with it.
+        if parent and (line.first if before is None else not line.lists_checkpoint(before.index)):
             raise removed(line)
         owner = user or line.owner
         changes = not line.version or owner != line.owner

@@ -60,10 +60,11 @@ class Finding(Struct, frozen=True):
         low, high = near.first, line.length
         while low < high:
             middle = (low + high) // 2
-            [record] = (await self.scope.get(Range(key, middle, middle + 1))).records
-            if record.type == id:
-                return Stored.of(record)
-            low, high = (middle + 1, high) if record.type < id else (low, middle)
+            there = (await self.scope.get(Range(key, middle, middle + 1))).records
+            if there and there[0].type == id:
+                return Stored.of(there[0])
+            # What is not there was removed meanwhile, with all that came before it.
+            low, high = (middle + 1, high) if not there or there[0].type < id else (low, middle)
         return None
 
     async def walk(self, line: Line) -> AsyncIterator[Stored]:

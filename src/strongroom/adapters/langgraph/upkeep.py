@@ -3,6 +3,10 @@
 A delta channel is rebuilt from what tasks wrote to earlier checkpoints, back to one that holds its value. So whatever
 is dropped, the checkpoints that a kept one is rebuilt from stay, with their writes: they are no longer listed, and go
 with the last one that needs them.
+
+What is dropped is no longer listed after the first commit, which removes some of it. If it is much, the rest follows in
+commits of their own: one that removes all of it would keep every other writer waiting. First what would not be found
+without the checkpoints, which go last; so whatever a kill leaves is removed by the next one who prunes.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from strongroom.adapters.langgraph.lists import Known, outside, places_of, spell
 from strongroom.adapters.langgraph.reading import covering, items_of, where
 from strongroom.codec import encode
 from strongroom.errors import Conflict, NotFound, Unavailable
+from strongroom.operations import committed, of_several
 from strongroom.retry import attempts
 from strongroom.services.owning import OWNER
 from strongroom.services.sessions.beside import Taking
@@ -48,6 +53,7 @@ from strongroom.store import (
     Erase,
     Expect,
     Get,
+    Key,
     Put,
     Range,
     Scan,
@@ -56,8 +62,10 @@ from strongroom.store import (
     new_id,
 )
 
+Removal = tuple[int, Write]  # how many things it removes
+
 COUNTERS = "counters_since_delta_snapshot"
-AT_ONCE = 500  # streams of writes that one commit deletes
+AT_ONCE = 500  # checkpoints, streams of writes and large values that one commit removes
 
 
 class Upkeep(Checkpoints, frozen=True):
@@ -67,28 +75,27 @@ class Upkeep(Checkpoints, frozen=True):
         """Remove all lines of a thread, and the session that its messages are."""
         if self.user_id is not None:
             await look(self.scope, named(thread, ""), self.user_id)
-        await Taking(self.scope).of_session(session_id(thread))
-        try:
-            await delete(self.scope, session_id(thread), None)
-        except NotFound:
-            pass
-
-    async def _drop_writes(self, line: Line, ids: Iterable[str]) -> None:
-        dropped = sorted(ids)
-        for start in range(0, len(dropped), AT_ONCE):
-            part = dropped[start : start + AT_ONCE]
-            await self._commit([], [Delete(line.writes(self.scope, id)) for id in part])
+        with of_several():
+            await Taking(self.scope).of_session(session_id(thread))
+            try:
+                await delete(self.scope, session_id(thread), None)
+            except NotFound:
+                pass
 
     async def delete_for_runs(self, run_ids: Iterable[str]) -> None:
         """Drop the checkpoints that runs made."""
-        for run in map(str, run_ids):
-            found = Scan(self.scope.space, RUN, {"run": digest(run)}, limit=PAGE)
-            documents = [document async for page in self.scope.pages(found) for document in page]
-            for document in documents:
-                thread, ns = document.value.load()
-                await self._keep(thread, ns, lambda line, stored: self._not_of(run, stored))  # noqa: B023 - awaited
-            if documents:
-                await self._commit([], [Delete(document.key) for document in documents])
+        with of_several():
+            for run in map(str, run_ids):
+                await self._drop_run(run)
+
+    async def _drop_run(self, run: str) -> None:
+        found = Scan(self.scope.space, RUN, {"run": digest(run)}, limit=PAGE)
+        documents = [document async for page in self.scope.pages(found) for document in page]
+        for document in documents:
+            thread, ns = document.value.load()
+            await self._keep(thread, ns, lambda line, stored: self._not_of(run, stored))
+        for step in _steps(_each([Delete(document.key) for document in documents])):
+            await self._commit([], step)
 
     def _not_of(self, run: str, stored: Sequence[Stored]) -> set[int]:
         return {one.index for one in stored if str(self.metadata(one).get("run_id")) != run}
@@ -99,12 +106,13 @@ class Upkeep(Checkpoints, frozen=True):
             raise TypeError("thread_ids must be a sequence of ids, not one string")
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f"strategy must be 'keep_latest' or 'delete', not {strategy!r:.40}")
-        for thread in map(str, threads):
-            if strategy == "delete":
-                await self.delete_thread(thread)
-                continue
-            for line in await self.lines_of(thread, user=self.user_id):
-                await self._keep(thread, line.ns, _newest)
+        with of_several():
+            for thread in map(str, threads):
+                if strategy == "delete":
+                    await self.delete_thread(thread)
+                    continue
+                for line in await self.lines_of(thread, user=self.user_id):
+                    await self._keep(thread, line.ns, _newest)
 
     async def _keep(self, thread: str, ns: str, choose: Any) -> None:
         """List only the chosen ones of a line's checkpoints, and remove what none of them needs."""
@@ -130,30 +138,33 @@ class Upkeep(Checkpoints, frozen=True):
         lists = sorted(channels)
         ends = await scope.get_all([Range(line.items(scope, channel), 0, 0) for channel in lists])
         first = min(needed, default=line.length)
-        gone = outside(kept, first, line.length)
         key = line.key(scope, CHECKPOINT)
-        writes: list[Write] = [line.put(scope, gone=gone), Truncate(key, first)]
-        writes += large.dropping(
-            scope, await self._unnamed(line, stored, [by_index[index] for index in sorted(needed)])
-        )
-        erasures = [Erase(key, start, stop) for start, stop in outside(needed, first, line.length)]
+        dropped = {one.id for one in stored if one.index not in needed} - {by_index[index].id for index in needed}
+        unnamed = await self._unnamed(line, stored, [by_index[index] for index in sorted(needed)])
+        going = [Delete(line.writes(scope, id)) for id in sorted(dropped)]
+        removals = _each([*going, *large.dropping(scope, unnamed)])
+        erasures: list[Write] = [Erase(key, start, stop) for start, stop in outside(needed, first, line.length)]
         for channel, end in zip(lists, ends, strict=True):
             places = {place for index in needed for place in _indexes(by_index[index], channel)}
             items = line.items(scope, channel)
             oldest = end.first
             if not line.is_session(channel):
                 oldest = min(places, default=end.length)
-                writes.append(Truncate(items, oldest))
+                removals += _truncating(items, end.first, oldest)
             erasures += [Erase(items, start, stop) for start, stop in outside(places, oldest, end.length)]
+        removals += _truncating(key, line.first, first)
+        unlisted = line.put(scope, gone=outside(kept, line.first, line.length))
+        begin, *rest = _steps([(0, unlisted), *removals])
+        await self._commit(line.unchanged(scope), begin)
+        self.lines.pop(line.id, None)
+        for step in rest:
+            await self._commit([], step)
         try:
-            await self._commit(line.unchanged(scope), [*writes, *erasures])
+            for step in _steps(_each(erasures)):
+                await self._commit([], step)
         except Unavailable as refusal:
             if refusal.reason != "permission":
                 raise
-            await self._commit(line.unchanged(scope), writes)
-        self.lines.pop(line.id, None)
-        dropped = {one.id for one in stored if one.index not in needed} - {by_index[index].id for index in needed}
-        await self._drop_writes(line, dropped)
 
     async def _unnamed(self, line: Line, stored: Sequence[Stored], needed: Sequence[Stored]) -> list[str]:
         """Return the large values of a line that none of the needed checkpoints names, nor what was written to them, or
@@ -309,7 +320,29 @@ class Upkeep(Checkpoints, frozen=True):
         return told
 
     async def _commit(self, expects: Sequence[Expect], writes: Sequence[Write]) -> None:
-        await self.scope.store.commit(Commit(new_id(), tuple(expects), tuple(writes)))
+        await committed(self.scope, Commit(new_id(), tuple(expects), tuple(writes)))
+
+
+def _each(writes: Sequence[Write]) -> list[Removal]:
+    return [(1, write) for write in writes]
+
+
+def _truncating(stream: Key, first: int, stop: int) -> list[Removal]:
+    """Return what removes the oldest records of a stream, as many at a time as one commit should."""
+    places = range(first, stop, AT_ONCE)
+    return [(min(AT_ONCE, stop - place), Truncate(stream, min(place + AT_ONCE, stop))) for place in places]
+
+
+def _steps(removals: Iterable[Removal]) -> list[list[Write]]:
+    """Return what each commit removes, in the order given."""
+    steps, room = list[list[Write]](), 0
+    for count, write in removals:
+        if count > room or not steps:
+            steps.append([])
+            room = AT_ONCE
+        steps[-1].append(write)
+        room -= count
+    return steps
 
 
 def _newest(line: Line, stored: Sequence[Stored]) -> set[int]:
