@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import strongroom
 from strongroom.bridge import can_search
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, NotFound
+from strongroom.services.sessions.state import covers, is_visible, joined, without
 from strongroom.store import Key, Range
 
 CANARY = "canary-7f3a"
@@ -84,6 +88,28 @@ async def test_somebody_must_say_what_to_erase(ctx: Any) -> None:
     with pytest.raises(NotFound, match="nothing changed"):
         await session.erase(["nobody"])
     assert len(await session.load()) == 3
+
+
+async def test_more_messages_than_one_commit_removes_are_refused_before_any_is_looked_for(ctx: Any) -> None:
+    session = await filled(ctx)
+    with pytest.raises(InvalidInput, match=r"at most 2,000 at once, not 2,001.*before.*nothing changed"):
+        await session.erase(["a", *(f"nobody {number}" for number in range(2000))])
+    assert len(await session.load()) == 3
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)), max_size=6),
+)
+def test_what_is_taken_out_of_stretches_is_not_in_them_and_all_else_is(
+    some: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    ranges = (*joined((start, start + size) for start, size in some), (40, None))
+    gone = [(start, start + size) for start, size in others]
+    left = without(ranges, gone)
+    for index in range(60):
+        assert is_visible(left, index) == (is_visible(ranges, index) and not covers(gone, index))
+    assert all(one[1] is not None and one[1] < other[0] for one, other in pairwise(left))
 
 
 @pytest.mark.parametrize("name", ["memory://", "agent.db"])

@@ -193,9 +193,10 @@ class StrongroomChatStore(AsyncDBChatStore):
         raise AssertionError("attempts() raises when it is enough")
 
     async def _erase(self, key: str, messages: Sequence[Message]) -> None:
-        if messages:
+        for start in range(0, len(messages), PAGE):
+            part = messages[start : start + PAGE]
             try:
-                await (await self._sessions.get(session_name(FRAMEWORK, key))).erase([one.id for one in messages])
+                await (await self._sessions.get(session_name(FRAMEWORK, key))).erase([one.id for one in part])
             except NotFound:  # with the whole session
                 pass
 

@@ -264,6 +264,8 @@ class Erasing:
 
         First all of it is hidden: nobody sees a message without its content, and no `restore` brings one back.
         """
+        if self._before is None:  # those that are named are no more than one commit takes
+            return False
         named, stop = await self._found(view)
         start, last = max(view.first, self._done), stop - writes.DELETED_AT_ONCE
         if start >= last:

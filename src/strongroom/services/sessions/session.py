@@ -54,6 +54,7 @@ from strongroom.services.sessions.view import (
     visible,
 )
 from strongroom.services.sessions.writes import (
+    DELETED_AT_ONCE,
     Decision,
     Drafts,
     Ids,
@@ -283,6 +284,12 @@ class AsyncSession(SessionReader, Meant):
             raise InvalidInput("say which messages to erase: message_ids, before, or all; nothing changed")
         if all and (wanted or before is not None):
             raise InvalidInput("all messages are erased, or some: say which; nothing changed", path="all")
+        if len(wanted) > DELETED_AT_ONCE:
+            raise InvalidInput(
+                f"name at most {DELETED_AT_ONCE:,} at once, not {len(wanted):,}, or say `before` which message all are "
+                "erased; nothing changed",
+                path="message_ids",
+            )
 
         async def told(receipt: Receipt) -> ErasedMessages:
             assert receipt.answer is not None

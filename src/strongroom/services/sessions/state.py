@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64encode
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import chain
@@ -235,15 +236,21 @@ def covers(stretches: Iterable[tuple[int, int]], index: int) -> bool:
 
 def without(ranges: Ranges, gone: Iterable[tuple[int, int]]) -> Ranges:
     """Take stretches out of what is visible. What comes next stays visible."""
-    for low, high in gone:
-        left: list[tuple[int, int | None]] = []
-        for start, stop in ranges:
-            if start < low:
-                left.append((start, low if stop is None else min(stop, low)))
-            if stop is None or stop > high:
-                left.append((max(start, high), stop))
-        ranges = tuple(left)
-    return ranges
+    left: list[tuple[int, int | None]] = []
+    holes = deque(joined(hole for hole in gone if hole[0] < hole[1]))
+    for start, stop in ranges:
+        edge = start
+        while holes and (stop is None or holes[0][0] < stop):
+            low, high = holes[0]
+            if edge < low:
+                left.append((edge, low))
+            edge = max(edge, high)
+            if stop is not None and high > stop:
+                break  # it reaches into the next one
+            holes.popleft()
+        if stop is None or edge < stop:
+            left.append((edge, stop))
+    return tuple(left)
 
 
 def show(ranges: Ranges, hidden: list[tuple[int, int]]) -> Ranges:
