@@ -268,6 +268,27 @@ async def test_replace_leaves_exactly_the_new_messages(ctx: Any) -> None:
     assert await session.load() == []
 
 
+def test_a_fork_that_is_made_is_told_though_nothing_can_be_read_any_more(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strongroom.open(address) as ctx:
+        session, store, commit = ctx.sessions.open("s"), ctx.store, ctx.store.commit
+        session.append(said("a"))
+
+        def away(questions: Any) -> Any:
+            raise strongroom.Unavailable("away", reason="test")
+
+        def last(made: Any) -> Any:
+            receipt = commit(made)
+            monkeypatch.setattr(store, "read", away)
+            return receipt
+
+        monkeypatch.setattr(store, "commit", last)
+        assert session.fork(session_id="f").id == "f"
+        monkeypatch.undo()
+        assert [one.content for one in ctx.sessions.get("f").load()] == ["a"]
+
+
 async def test_a_fork_goes_its_own_way(ctx: Any) -> None:
     session = await ctx.sessions.open("s", metadata={"k": 1}, tags={"user": "u1"})
     await session.append([{"role": "system", "content": "rules"}, *said("a"), {**HELLO, "id": "b"}, *said("c")])

@@ -35,6 +35,7 @@ from strongroom.services.sessions.state import (
     CUT,
     SESSION,
     Hidden,
+    State,
     bounded,
     check_id,
     dump,
@@ -387,19 +388,23 @@ class AsyncSession(SessionReader, Meant):
         """
         target = self._scope.key(SESSION, session_id if session_id is not None else new_id())
 
-        async def copy(view: View) -> Plan[Receipt]:
-            stop = view.length if at is None else (await find(view, at)).index + 1
-            return await copying(view, await visible(view, stop), target, title)
+        def made_of(id: str, state: State) -> AsyncSession:
+            return AsyncSession(self._scope, id, state, self._known.values(), self._meaning)
 
-        async def attempt() -> Plan[Receipt] | None:
+        async def copy(view: View) -> Plan[AsyncSession]:
+            stop = view.length if at is None else (await find(view, at)).index + 1
+            return await copying(view, await visible(view, stop), target, title, partial(made_of, target.id))
+
+        async def attempt() -> Plan[AsyncSession] | None:
             view = await self._view()
             return await fresh(view, copy(view))
 
+        async def replay(receipt: Receipt) -> AsyncSession:
+            assert receipt.answer is not None
+            return made_of(*await found(self._scope, receipt.answer.load()))
+
         operation = self._operation("fork", encode({"at": at, "session_id": session_id, "title": title}), commit_id)
-        receipt = await perform(self._scope, operation, attempt, again)
-        assert receipt.answer is not None
-        id, state = await found(self._scope, receipt.answer.load())
-        return AsyncSession(self._scope, id, state, self._known.values(), self._meaning)
+        return await perform(self._scope, operation, attempt, replay)
 
 
 def look_again(conflict: Conflict) -> None:

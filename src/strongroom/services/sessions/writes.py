@@ -8,16 +8,16 @@ number of writers commute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import InvalidInput
-from strongroom.operations import Plan, itself, made_here
+from strongroom.operations import Plan, made_here
 from strongroom.scope import Scope
 from strongroom.services.sessions.ids import taken
 from strongroom.services.sessions.records import Draft, draft, entry, own_id
@@ -63,6 +63,8 @@ from strongroom.store import (
 from strongroom.tokens import Tokenizer, is_built_in
 from strongroom.tokens.choosing import HIGHEST_PRIORITY, is_kept, priority
 from strongroom.tokens.counting import Absent, required
+
+T = TypeVar("T")
 
 Ids = Literal["unique", "repeat"]
 
@@ -252,8 +254,10 @@ def counting_anew(view: View, tokenizer: str, counts: int) -> tuple[State, Decis
     return state, Decision([Put(view.document, dump(state), view.tags), Truncate(key, counts)], [Expect(key, counts)])
 
 
-async def copying(view: View, records: Sequence[Record], target: Key, title: str | None) -> Plan[Receipt]:
-    """Plan a session that holds these records of another one."""
+async def copying(
+    view: View, records: Sequence[Record], target: Key, title: str | None, made_of: Callable[[State], T]
+) -> Plan[T]:
+    """Plan a session that holds these records of another one, and what is then answered."""
     scope = view.scope
     if view.state.mixed:
         required(view.tokenizer)
@@ -283,7 +287,7 @@ async def copying(view: View, records: Sequence[Record], target: Key, title: str
     return Plan(
         expects,
         [*new, Put(target, dump(state), view.tags)],
-        itself,
+        lambda _: made_of(state),
         encode(target.id),
         lambda conflict: conflict if conflict.key == target else None,
     )
