@@ -15,7 +15,8 @@ from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 import strongroom
 from strongroom import Conflict, InvalidInput
-from strongroom.adapters.llama_index import StrongroomChatStore
+from strongroom.adapters.llama_index import StrongroomChatStore, chats
+from strongroom.services.sessions import session
 from tests.adapters.processes import TURNS, both, lines_of, started
 
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
@@ -195,3 +196,21 @@ async def test_the_messages_of_somebody_else_are_refused() -> None:
             with pytest.raises(Conflict, match="of another user"):
                 await call
         assert [one.content for one in await eve.get_messages("k")] == ["private"]
+
+
+async def test_the_keys_of_somebody_else_are_not_listed() -> None:
+    with strongroom.open("memory://") as ctx:
+        for name, key in (("eve", "of eve"), ("bob", "of bob"), (None, "of nobody")):
+            await StrongroomChatStore(ctx, user_id=name).add_message(key, user("hello"))
+        assert sorted(await StrongroomChatStore(ctx, user_id="bob").get_keys()) == ["of bob", "of nobody"]
+        assert sorted(await StrongroomChatStore(ctx).get_keys()) == ["of bob", "of eve", "of nobody"]
+
+
+async def test_more_messages_are_erased_than_one_call_may_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chats, "PAGE", 2)
+    monkeypatch.setattr(session, "DELETED_AT_ONCE", 2)
+    with strongroom.open("memory://") as ctx:
+        store = StrongroomChatStore(ctx)
+        await store.add_messages("k", [user(str(number)) for number in range(5)])
+        await store.delete_messages("k", ACTIVE)
+        assert await said(store, "k", None) == []

@@ -82,11 +82,12 @@ class StrongroomChatStore(AsyncDBChatStore):
         return len(await self._found(key, status))
 
     async def get_keys(self) -> list[str]:
-        """Return the keys that have messages."""
-        keys, after = list[str](), None
+        """Return the keys that have messages, but for those of other users than the one this was made for."""
+        ours, keys, after = (None, self._user_id), list[str](), None
         while True:
             page = await self._sessions.list(tags={"by": FRAMEWORK}, after=after, limit=PAGE)
-            keys += [one.metadata["key"] for one in page if one.messages and "key" in one.metadata]
+            shown = [one for one in page if self._user_id is None or one.user_id in ours]
+            keys += [one.metadata["key"] for one in shown if one.messages and "key" in one.metadata]
             after = page.next
             if after is None:
                 return keys
