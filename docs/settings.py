@@ -46,6 +46,8 @@ CONNECTING = {
     "key": "who you are and which space you see: from `strongroom keys create`, or a token of your identity provider",
     "retry_seconds": "how long to keep trying when the server cannot be reached or is busy; 15 unless you say, but "
     "five only until a server has answered once",
+    "ca_file": "the certificates (PEM) of an authority of your own; without it `SSL_CERT_FILE` names them, and without "
+    "that the public ones are believed",
 }
 VARIABLES = {
     "STRONGROOM_URL": "where the data is: a path, `postgresql://`, `redis://`, or the address of a server",

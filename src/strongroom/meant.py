@@ -197,6 +197,7 @@ _GIVEN = {
     "read_only": "readonly ro",
     "timeout_seconds retry_seconds": "timeout connect_timeout busy_timeout timeout_seconds",
     "retry_seconds": "retry retries max_retries",
+    "ca_file": "verify cafile ca cert ca_cert ca_certs ca_bundle ssl ssl_context",
     "address url path": "path db db_path db_url database dsn uri connection_string conn_string filename file base_url",
     "durability": "synchronous sync durable",
     "max_connections": "pool_size max_pool_size connections",

@@ -8,6 +8,7 @@ exceptions, and what lost its connection is repeated under its id, which changes
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from types import ModuleType
 
@@ -21,18 +22,31 @@ __all__ = ["aconnect", "connect"]
 
 
 @checked
-def connect(url: str, *, key: str | None = None, retry_seconds: float | None = None) -> Context:
+def connect(
+    url: str,
+    *,
+    key: str | None = None,
+    retry_seconds: float | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+) -> Context:
     """Connect to a server for blocking code. `key` says who you are and which space you see.
 
     `retry_seconds` is how long to keep trying when the server cannot be reached or is busy: 15 unless you say, but only
-    five where nothing has answered yet, and not at all where TLS is refused.
+    five where nothing has answered yet, and not at all where TLS is refused. `ca_file` holds the certificates (PEM) of
+    an authority of your own; without it SSL_CERT_FILE names one, and without that the public ones are believed.
     """
-    store = _stores().HttpStore(url, key=key, retry_seconds=retry_seconds)
+    store = _stores().HttpStore(url, key=key, retry_seconds=retry_seconds, ca_file=ca_file)
     return Context(AsyncContext(Scope(Inline(store), store.space)))
 
 
 @checked
-def aconnect(url: str, *, key: str | None = None, retry_seconds: float | None = None) -> Opening:
+def aconnect(
+    url: str,
+    *,
+    key: str | None = None,
+    retry_seconds: float | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+) -> Opening:
     """Connect to the same server for async code: await this, or enter it with `async with`.
 
     The options are those of `connect`.
@@ -40,7 +54,7 @@ def aconnect(url: str, *, key: str | None = None, retry_seconds: float | None = 
     stores = _stores()
 
     async def opened() -> AsyncContext:
-        store = await stores.AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds)
+        store = await stores.AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds, ca_file=ca_file)
         return AsyncContext(Scope(store, store.space))
 
     return Opening(opened())

@@ -35,6 +35,8 @@ PATIENCE_SECONDS = 15.0
 SILENT_SECONDS = 5.0  # where nothing has answered yet: as long as a server takes to start again
 LONGEST_PAUSE_SECONDS = 2.0
 KEY_HINT = "; here: connect(url, key=...), or on the command line --key or STRONGROOM_API_KEY"
+AUTHORITY_HINT = ": an authority of your own is named by connect(url, ca_file=...) or SSL_CERT_FILE"
+UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # as OpenSSL says it: signed by itself, or by somebody whom nobody knows
 
 
 class Request(Struct, frozen=True):
@@ -133,7 +135,8 @@ def tls_problem(error: BaseException | None) -> str | None:
         # Not its context, which may be what the caller was handling. Some wrap what they raise it for, and hide it.
         error = error.__cause__ or next((each for each in error.args if isinstance(each, BaseException)), None)
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted ({error.verify_message})"
+        hint = AUTHORITY_HINT if getattr(error, "verify_code", 0) in UNKNOWN_AUTHORITY else ""
+        return f"its certificate is not accepted ({error.verify_message}){hint}"
     if error is None or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
         return None
     return f"what listens there does not speak TLS as this machine does ({error.reason}): is it http:// there?"

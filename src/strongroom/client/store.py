@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,8 +61,15 @@ class HttpStore(_Known):
 
     _http: httpx.Client
 
-    def __init__(self, url: str, *, key: str | None = None, retry_seconds: float | None = None) -> None:
-        self._http = httpx.Client(**_options(url, key))
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        retry_seconds: float | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._http = httpx.Client(**_options(url, key, ca_file))
         self._retry_seconds = retry_seconds
         try:
             about = wire.load(self.send(ABOUT), wire.About)
@@ -129,8 +138,15 @@ class AsyncHttpStore(_Known):
         self._retry_seconds = retry_seconds
 
     @classmethod
-    async def open(cls, url: str, *, key: str | None = None, retry_seconds: float | None = None) -> AsyncHttpStore:
-        store = cls(httpx.AsyncClient(**_options(url, key)), retry_seconds)
+    async def open(
+        cls,
+        url: str,
+        *,
+        key: str | None = None,
+        retry_seconds: float | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+    ) -> AsyncHttpStore:
+        store = cls(httpx.AsyncClient(**_options(url, key, ca_file)), retry_seconds)
         try:
             about = wire.load(await store.send(ABOUT), wire.About)
         except BaseException:
@@ -191,16 +207,40 @@ class AsyncHttpStore(_Known):
         await self._http.aclose()
 
 
-def _options(url: str, key: str | None) -> dict[str, Any]:
+def _options(url: str, key: str | None, ca_file: str | os.PathLike[str] | None) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise InvalidInput(f"a server's address begins with http:// or https://, not {url!r:.80}")
     return {
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
         "limits": httpx.Limits(max_connections=256, max_keepalive_connections=64),
-        "trust_env": False,
-        "verify": url.startswith("https://"),  # to load certificates takes longer than all else about connecting
+        "trust_env": False,  # no proxy, and no password of a .netrc
+        "verify": _authorities(url, ca_file),
     }
+
+
+def _authorities(url: str, ca_file: str | os.PathLike[str] | None) -> bool | ssl.SSLContext:
+    """Return whose certificates are accepted: of those that are named, here or in the variables that every program goes
+    by, or else of the public ones."""
+    if not url.startswith("https://"):
+        if ca_file is not None:
+            raise InvalidInput("ca_file goes with an https:// address; nothing was opened")
+        return False  # to load certificates takes longer than all else about connecting
+    named = {"cafile": os.environ.get("SSL_CERT_FILE"), "capath": os.environ.get("SSL_CERT_DIR")}
+    where = "SSL_CERT_FILE" if named["cafile"] else "SSL_CERT_DIR"
+    if ca_file is not None:
+        named, where = {"cafile": os.fspath(ca_file)}, "ca_file"
+    given = {name: path for name, path in named.items() if path}
+    if not given:
+        return True
+    try:
+        return ssl.create_default_context(**given)
+    except OSError as problem:
+        said = problem.strerror or str(problem)
+        raise InvalidInput(
+            f"{' '.join(given.values())} holds no certificates that can be read ({said}); nothing was opened",
+            path=where,
+        ) from None
 
 
 def _fields(request: Request) -> dict[str, Any]:
