@@ -223,22 +223,21 @@ def _authorities(url: str, ca_file: str | os.PathLike[str] | None) -> bool | ssl
     """Return whose certificates are accepted: of those that are named, here or in the variables that every program goes
     by, or else of the public ones."""
     if not url.startswith("https://"):
-        if ca_file is not None:
+        if ca_file:
             raise InvalidInput("ca_file goes with an https:// address; nothing was opened")
         return False  # to load certificates takes longer than all else about connecting
-    named = {"cafile": os.environ.get("SSL_CERT_FILE"), "capath": os.environ.get("SSL_CERT_DIR")}
-    where = "SSL_CERT_FILE" if named["cafile"] else "SSL_CERT_DIR"
-    if ca_file is not None:
-        named, where = {"cafile": os.fspath(ca_file)}, "ca_file"
-    given = {name: path for name, path in named.items() if path}
-    if not given:
+    file, folder = os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None
+    where = "SSL_CERT_FILE" if file else "SSL_CERT_DIR"
+    if ca_file:
+        file, folder, where = os.fspath(ca_file), None, "ca_file"
+    if not file and not folder:
         return True
     try:
-        return ssl.create_default_context(**given)
+        return ssl.create_default_context(cafile=file, capath=folder)
     except OSError as problem:
-        said = problem.strerror or str(problem)
         raise InvalidInput(
-            f"{' '.join(given.values())} holds no certificates that can be read ({said}); nothing was opened",
+            f"{file or folder} holds no certificates that can be read ({problem.strerror or problem}); "
+            "nothing was opened",
             path=where,
         ) from None
 

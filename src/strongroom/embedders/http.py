@@ -1,8 +1,8 @@
 """An embedder behind an OpenAI-compatible HTTP API, with nothing but the standard library.
 
 Refusals that may pass (busy, overloaded, no connection, a time-out) are tried again with growing pauses; all others
-are reported at once. What comes back is bounded in bytes and in time; an answer that drips is given up. Redirects are
-not followed: they would carry the key to another host.
+are reported at once. What comes back is bounded in bytes and in time, its headers too; an answer that drips is given
+up. Redirects are not followed: they would carry the key to another host.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import Any
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, cast
 
+from strongroom.alarms import Alarm
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, Unavailable
 
@@ -42,24 +44,26 @@ def http(
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
-    opener = urllib.request.build_opener(_NoRedirects())
+
+    opener = urllib.request.build_opener(_NoRedirects(), _Http(), _Https())
 
     def embed(texts: list[str]) -> list[Any]:
         body = json.dumps({"model": model, "input": texts, "encoding_format": "float"}).encode()
-        request = urllib.request.Request(address, data=body, headers=headers, method="POST")
         for attempt in range(1, attempts + 1):
-            deadline = time.monotonic() + timeout_seconds
-            try:
-                with opener.open(request, timeout=timeout_seconds) as answer:
-                    return _vectors(_bounded(answer, MAX_ANSWER_BYTES, deadline), len(texts))
-            except urllib.error.HTTPError as refusal:
-                with refusal:
-                    problem = f"HTTP {refusal.code}: {_bounded(refusal, 500, deadline).decode(errors='replace')}"
-                    wait = _retry_after(refusal.headers.get("Retry-After"))
-                if refusal.code not in PASSING:
-                    raise Unavailable(f"{address} refused: {problem}", reason="embedder") from None
-            except OSError as failure:
-                problem, wait = str(failure) or type(failure).__name__, None
+            with Alarm(timeout_seconds) as alarm:
+                request = _Request(address, data=body, headers=headers, method="POST")
+                request.alarm = alarm
+                try:
+                    with opener.open(request, timeout=timeout_seconds) as answer:
+                        return _vectors(_bounded(answer, MAX_ANSWER_BYTES, alarm), len(texts))
+                except urllib.error.HTTPError as refusal:
+                    with refusal:
+                        problem = f"HTTP {refusal.code}: {_bounded(refusal, 500, alarm).decode(errors='replace')}"
+                        wait = _retry_after(refusal.headers.get("Retry-After"))
+                    if refusal.code not in PASSING:
+                        raise Unavailable(f"{address} refused: {problem}", reason="embedder") from None
+                except (OSError, HTTPException) as failure:
+                    problem, wait = "timed out" if alarm.rang else str(failure) or type(failure).__name__, None
             if attempt < attempts:
                 pause(min(LONGEST_PAUSE_SECONDS, wait if wait is not None else 0.5 * 2 ** (attempt - 1)))
         raise Unavailable(f"{address} did not answer in {attempts} attempts: {problem}", reason="embedder")
@@ -67,12 +71,14 @@ def http(
     return Embedder(embed, name=f"http:{model}", revision=revision, dimension=dimension, batch_size=batch_size)
 
 
-def _bounded(answer: Any, most: int, deadline: float) -> bytes:
+def _bounded(answer: Any, most: int, alarm: Alarm) -> bytes:
     """Read the first bytes of an answer while there is time."""
     raw = bytearray()
-    while len(raw) < most and (chunk := answer.read1(min(most - len(raw), CHUNK))):
-        raw += chunk
-        if time.monotonic() > deadline:
+    try:
+        while len(raw) < most and (chunk := answer.read1(min(most - len(raw), CHUNK))):
+            raw += chunk
+    finally:
+        if alarm.rang:  # what was cut off may look like an end
             raise Unavailable("the embedding service did not finish its answer in time", reason="embedder")
     return bytes(raw)
 
@@ -93,3 +99,42 @@ def _retry_after(header: str | None) -> float | None:
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
+
+
+class _Request(urllib.request.Request):
+    alarm: Alarm
+
+
+class _Connection(HTTPConnection):
+    """A connection that an alarm watches."""
+
+    alarm: Alarm
+
+    def connect(self) -> None:
+        super().connect()
+        self.alarm.watch(self.sock)
+
+
+class _TlsConnection(HTTPSConnection, _Connection):
+    """Likewise, from before it speaks TLS."""
+
+
+def _watched(kind: type[_Connection], request: urllib.request.Request) -> Any:
+    """Return what makes the connection for a request."""
+
+    def made(host: str, **options: Any) -> _Connection:
+        connection = kind(host, **options)
+        connection.alarm = cast("_Request", request).alarm
+        return connection
+
+    return made
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(_watched(_Connection, request), request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(_watched(_TlsConnection, request), request)

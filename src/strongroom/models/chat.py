@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from strongroom.alarms import Alarm
 from strongroom.errors import InvalidInput, Unavailable
 
 if TYPE_CHECKING:
@@ -117,16 +118,17 @@ class ChatModel:
 
     def _sent(self, address: str, headers: dict[str, str], body: bytes) -> bytes:
         for attempt in range(1, self._attempts + 1):
-            deadline, wait = time.monotonic() + self._timeout_seconds, None
+            wait = None
             try:
                 with (
+                    Alarm(self._timeout_seconds) as alarm,
                     self._httpx.Client(timeout=self._timeout_seconds, follow_redirects=False) as client,
-                    client.stream("POST", address, headers=headers, content=body) as answer,
+                    client.stream("POST", address, headers=headers, content=body, extensions=_watched(alarm)) as answer,
                 ):
-                    raw = _bounded(answer, deadline)
+                    raw = _bounded(answer, alarm)
                     status, wait = answer.status_code, _retry_after(answer.headers.get("retry-after"))
             except self._httpx.HTTPError as failure:
-                problem = f"{type(failure).__name__}: {failure}"
+                problem = "timed out" if alarm.rang else f"{type(failure).__name__}: {failure}"
             else:
                 if status == 200:
                     return raw
@@ -187,16 +189,28 @@ def _set(body: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**body, **options}.items() if value is not None}
 
 
-def _bounded(answer: httpx.Response, deadline: float) -> bytes:
+def _watched(alarm: Alarm) -> dict[str, Any]:
+    """Have an alarm watch the connection that a request is sent over."""
+
+    def traced(event: str, about: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            alarm.watch(about["return_value"].get_extra_info("socket"))
+
+    return {"trace": traced}
+
+
+def _bounded(answer: httpx.Response, alarm: Alarm) -> bytes:
     """Read an answer while it is small and in time."""
     if answer.headers.get("content-encoding", "identity") != "identity":
         raise Unavailable("the model service compressed its answer, though it was asked not to", reason="model")
     raw = bytearray()
-    for chunk in answer.iter_raw():
-        raw += chunk
-        if len(raw) > MAX_ANSWER_BYTES:
-            raise Unavailable(f"the model service sent more than {MAX_ANSWER_BYTES} bytes", reason="model")
-        if time.monotonic() > deadline:
+    try:
+        for chunk in answer.iter_raw():
+            raw += chunk
+            if len(raw) > MAX_ANSWER_BYTES:
+                raise Unavailable(f"the model service sent more than {MAX_ANSWER_BYTES} bytes", reason="model")
+    finally:
+        if alarm.rang:  # what was cut off may look like an end
             raise Unavailable("the model service did not finish its answer in time", reason="model")
     return bytes(raw)
 
