@@ -7,7 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 KEY = "sk-canary-0123456789"
 
@@ -43,6 +46,30 @@ def completion(path: str, text: str) -> dict[str, Any]:
     assert path == "/v1/messages"
     block = {"type": "text", "text": text}
     return {"id": "msg_1", "type": "message", "role": "assistant", "content": [block], "stop_reason": "end_turn"}
+
+
+class Alarms:
+    """The alarms that were set, which ring when a test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._ring = list[Callable[[], None]]()
+        monkeypatch.setattr("strongroom.alarms.Timer", self._timer)
+
+    def _timer(self, seconds: float, ring: Callable[[], None]) -> Any:
+        self._ring.append(ring)
+        return SimpleNamespace(start=lambda: None, cancel=lambda: None)
+
+    def dripping(self, *first: bytes) -> Reply:
+        """Return what sends the first bytes of an answer, and then nothing till the client has gone."""
+
+        def reply(request: BaseHTTPRequestHandler, _: dict[str, Any]) -> None:
+            for piece in first:
+                request.wfile.write(piece)
+            self._ring[-1]()
+            request.connection.settimeout(60)
+            assert request.connection.recv(1) == b""
+
+        return reply
 
 
 def send(request: BaseHTTPRequestHandler, status: int, body: Any, **headers: str) -> None:

@@ -20,6 +20,7 @@ from strongroom.embedders.http import http
 from strongroom.embedders.sentence_transformers import sentence_transformers
 from strongroom.errors import InvalidInput, Unavailable
 from tests.hashed import hashed
+from tests.model_server import Alarms, serving
 
 
 def plain(texts: list[str]) -> list[list[float]]:
@@ -224,16 +225,26 @@ def test_an_answer_without_embeddings_is_reported(service: Service, body: bytes)
         embed(http("small", url=service.url), ["red"])
 
 
-@pytest.mark.parametrize("refusals", [[], [(401, {})]])
-def test_an_answer_that_drips_is_given_up_in_time(
-    service: Service, monkeypatch: pytest.MonkeyPatch, refusals: list[tuple[int, dict[str, str]]]
-) -> None:
-    clock = iter(range(0, 1_000_000, 20))
-    monkeypatch.setattr("strongroom.embedders.http.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr("strongroom.embedders.http.CHUNK", 1)
-    service.body, service.refusals = b" " * 1_000, refusals
-    with pytest.raises(Unavailable, match="in time"):
-        embed(http("small", url=service.url, timeout_seconds=30), ["red"])
+@pytest.mark.parametrize("status", [200, 401])
+def test_an_answer_that_drips_is_given_up_in_time(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        server.replies.append(Alarms(monkeypatch).dripping(f"HTTP/1.1 {status} So\r\n\r\n".encode(), b" "))
+        with pytest.raises(Unavailable, match="in time"):
+            embed(http("small", url=server.url, timeout_seconds=60), ["red"])
+
+
+def test_headers_that_drip_are_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        server.replies.append(Alarms(monkeypatch).dripping(b"HTTP/1.1 200 OK\r\n", b"x-"))
+        with pytest.raises(Unavailable, match="in time"):
+            embed(http("small", url=server.url, timeout_seconds=60), ["red"])
+
+
+def test_a_service_that_says_nothing_in_time_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        server.replies += [Alarms(monkeypatch).dripping()] * 2
+        with pytest.raises(Unavailable, match="2 attempts: timed out"):
+            embed(http("small", url=server.url, timeout_seconds=60, attempts=2, pause=lambda _: None), ["red"])
 
 
 def test_a_service_that_is_not_there_is_unavailable() -> None:

@@ -15,6 +15,7 @@ RANK = {
     "errors": 0,
     "remedies": 0,
     "caching": -1,
+    "alarms": -1,
     "codec": 1,
     "arguments": 1,
     "entering": 0,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from strongroom import models
 from strongroom.errors import InvalidInput, Unavailable
-from strongroom.models import ChatModel, chat
-from tests.model_server import KEY, ModelServer, completion, send, serving
+from strongroom.models import ChatModel
+from tests.model_server import KEY, Alarms, ModelServer, completion, send, serving
 
 MESSAGES = [{"role": "system", "content": "Answer in JSON."}, {"role": "user", "content": "What is tea?"}]
 Make = Callable[..., ChatModel]
@@ -108,18 +107,17 @@ def test_an_answer_without_end_is_not_read_to_its_end(make: Make, server: ModelS
 def test_an_answer_that_drips_is_given_up_in_time(
     make: Make, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter(range(0, 1_000_000, 10))
-    monkeypatch.setattr(chat, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-
-    def dripping(request: Any, _: Any) -> None:
-        request.send_response(200)
-        request.end_headers()
-        while True:
-            request.wfile.write(b" ")
-
-    server.replies.append(dripping)
+    server.replies.append(Alarms(monkeypatch).dripping(b"HTTP/1.1 200 OK\r\n\r\n", b" "))
     with pytest.raises(Unavailable, match="in time"):
         make(timeout_seconds=60)(MESSAGES)
+
+
+def test_headers_that_drip_are_given_up_in_time(
+    make: Make, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.replies += [Alarms(monkeypatch).dripping(b"HTTP/1.1 200 OK\r\n", b"x-")] * 2
+    with pytest.raises(Unavailable, match="2 attempts: timed out"):
+        make(timeout_seconds=60, attempts=2)(MESSAGES)
 
 
 def test_a_compressed_answer_is_refused(make: Make, server: ModelServer) -> None:
