@@ -62,33 +62,36 @@ def certificate(name: str, key: Any, authority: Any, extension: x509.ExtensionTy
 @contextmanager
 def relayed(port: int, context: ssl.SSLContext) -> Iterator[int]:
     """Relay TLS connections to a port, in a thread; give the port where they are taken."""
-    loop, ready, at = asyncio.new_event_loop(), threading.Event(), list[int]()
+    ready, told = threading.Event(), dict[str, Any]()
 
     async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await source.read(65536):
-                target.write(data)
-                await target.drain()
-        target.close()
+        try:
+            with suppress(OSError):
+                while data := await source.read(65536):
+                    target.write(data)
+                    await target.drain()
+        finally:
+            target.close()
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner, outer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(pump(reader, outer), pump(inner, writer))
+        with suppress(asyncio.CancelledError):  # at the end
+            await asyncio.gather(pump(reader, outer), pump(inner, writer))
 
     async def listen() -> None:
         server = await asyncio.start_server(relay, "127.0.0.1", 0, ssl=context)
-        at.append(server.sockets[0].getsockname()[1])
+        enough = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        told.update(port=server.sockets[0].getsockname()[1], end=lambda: loop.call_soon_threadsafe(enough.set))
         ready.set()
+        await enough.wait()
+        server.close()
 
-    def run() -> None:
-        loop.run_until_complete(listen())
-        loop.run_forever()
-
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=lambda: asyncio.run(listen()), daemon=True)
     thread.start()
     ready.wait()
-    yield at[0]
-    loop.call_soon_threadsafe(loop.stop)
+    yield told["port"]
+    told["end"]()
     thread.join()
 
 
