@@ -8,8 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -281,17 +281,77 @@ def test_an_answer_during_which_a_writer_came_is_not_given(tmp_path: Path, monke
     assert asked == [1, 2]
 
 
+class Clock:
+    """Time for a reader: it stands still in the instant in which a file was written, until the reader rests."""
+
+    def __init__(self, written: Path, *, rests: int) -> None:
+        self._instant, self._rests = written.stat().st_mtime_ns + 1_000_000, rests
+        self.rested = 0
+
+    def time_ns(self) -> int:
+        return self._instant + (60_000_000 if self.rested >= self._rests else 0)
+
+    def monotonic(self) -> float:
+        return float(self.rested)
+
+    def sleep(self, _seconds: float) -> None:
+        self.rested += 1
+        assert self.rested < 10, "it waits for ever"
+
+
 def test_writes_that_leave_no_newer_time_behind_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "agent.db"
     with SqliteStore(path) as writer:
         writer.commit(put(0))
-    instant = path.stat().st_mtime_ns
-    clock = iter([instant + 1_000_000, instant + 1_000_000, instant + 60_000_000])
-    slept: list[float] = []
-    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
-    monkeypatch.setattr(time, "sleep", slept.append)
-    read_only._look_in_quiet(path)
-    assert len(slept) == 2  # it did not look in the instant in which the file was written
+    clock = Clock(path, rests=2)
+    monkeypatch.setattr(read_only, "time", clock)
+    with ReadOnlyStore(path) as reader:
+        assert value(reader) == encode(0)
+    assert clock.rested == 2  # it did not look in the instant in which the file was written
+
+
+def test_a_reader_beside_a_writer_that_never_rests_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteStore(path) as writer:
+        writer.commit(put(7))
+        clock = Clock(Path(f"{path}-wal"), rests=100)
+        monkeypatch.setattr(read_only, "time", clock)
+        with ReadOnlyStore(path) as reader:
+            assert value(reader) == encode(7)
+    assert clock.rested == 0
+
+
+def test_a_reader_that_waits_for_quiet_finds_what_came_into_the_log_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteStore(path) as writer:
+        writer.commit(put(0))
+    clock = Clock(path, rests=100)
+    with ExitStack() as writers:
+
+        def sleep(seconds: float) -> None:
+            writers.enter_context(SqliteStore(path)).commit(put(1))
+
+        monkeypatch.setattr(clock, "sleep", sleep)
+        monkeypatch.setattr(read_only, "time", clock)
+        with ReadOnlyStore(path) as reader:
+            assert value(reader) == encode(1)
+
+
+def test_a_reader_whose_file_is_never_at_rest_says_so_when_its_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteStore(path) as writer:
+        writer.commit(put(0))
+    clock = Clock(path, rests=100)
+    monkeypatch.setattr(read_only, "time", clock)
+    with pytest.raises(Unavailable, match="written to the whole time") as refused:
+        ReadOnlyStore(path, timeout_seconds=3)
+    assert (refused.value.reason, clock.rested) == ("locked", 4)
 
 
 def test_a_file_that_was_exchanged_is_read_as_it_is_now(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ class ReadOnlyStore(Reader):
         while True:
             with self._one_by_one:
                 if not self._is_as_seen():
-                    self._settle()
+                    self._settle(deadline)
                 try:
                     found = super()._ask(work)
                 except StoreError:
@@ -152,15 +152,15 @@ class ReadOnlyStore(Reader):
         # With locks SQLite sees to it that an answer is right, as long as the file is the same one.
         return self._seen == _look(self.path) if self._immutable else self._seen[0] == _identity(self.path)
 
-    def _settle(self) -> None:
+    def _settle(self, deadline: float) -> None:
         """Choose how to read the files as they are now."""
         self._drop()
         if not self.path.exists():
             raise Unavailable(f"there is no file {self.path}; opened read-only none is made", reason="missing")
-        looked = _look_in_quiet(self.path)
-        log, index, journal = (Path(f"{self.path}{suffix}") for suffix in ("-wal", "-shm", "-journal"))
-        self._immutable = not _holds_something(log) and not journal.exists()
-        self._seen = looked if self._immutable else (_identity(self.path),)
+        log, index = Path(f"{self.path}-wal"), Path(f"{self.path}-shm")
+        looked = _look_without_log(self.path, deadline)
+        self._immutable = looked is not None
+        self._seen = (_identity(self.path),) if looked is None else looked
         if self._immutable:
             return
         if not index.exists() and not may_write(self.path.parent):
@@ -205,14 +205,19 @@ def _look(path: Path) -> Look:
     return tuple(_facts(f"{path}{suffix}") for suffix in ("", "-wal", "-journal"))
 
 
-def _look_in_quiet(path: Path) -> Look:
-    """Look once whatever was written last is a moment ago. Times may be coarse: what is written in the same instant as
-    the write before it would not show."""
+def _look_without_log(path: Path, deadline: float) -> Look | None:
+    """Look once whatever was written last is a moment ago; None as soon as a log or a journal holds something, which is
+    read with locks, however busy it is. Times may be coarse: what is written in the same instant as the write before it
+    would not show."""
     while True:
         looked = _look(path)
+        if _holds_something(Path(f"{path}-wal")) or Path(f"{path}-journal").exists():
+            return None
         newest = max((max(facts[3:]) for facts in looked if facts is not None), default=0)
         if not 0 <= time.time_ns() - newest < _COARSE_NS:
             return looked
+        if time.monotonic() > deadline:
+            raise Unavailable("the file was written to the whole time, so it could not be read", reason="locked")
         time.sleep(PAUSE_SECONDS)
 
 
