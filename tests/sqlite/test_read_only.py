@@ -310,6 +310,25 @@ def test_writes_that_leave_no_newer_time_behind_are_seen(tmp_path: Path, monkeyp
     assert clock.rested == 2  # it did not look in the instant in which the file was written
 
 
+def test_a_reader_that_is_stopped_after_a_look_does_not_take_the_file_for_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.db"
+    with SqliteStore(path) as writer:
+        writer.commit(put(0))
+    clock, look = Clock(path, rests=100), read_only._look
+
+    def stopped(path: Path) -> read_only.Look:
+        looked = look(path)
+        monkeypatch.setattr(clock, "_rests", clock.rested)  # so long that the instant of the write is over
+        return looked
+
+    monkeypatch.setattr(read_only, "_look", stopped)
+    monkeypatch.setattr(read_only, "time", clock)
+    with ReadOnlyStore(path):
+        assert clock.rested == 1  # it looked once more
+
+
 def test_a_reader_beside_a_writer_that_never_rests_does_not_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,11 +210,12 @@ def _look_without_log(path: Path, deadline: float) -> Look | None:
     read with locks, however busy it is. Times may be coarse: what is written in the same instant as the write before it
     would not show."""
     while True:
+        before = time.time_ns()  # not after the look: we may have been stopped since, and what came then would not show
         looked = _look(path)
         if _holds_something(Path(f"{path}-wal")) or Path(f"{path}-journal").exists():
             return None
         newest = max((max(facts[3:]) for facts in looked if facts is not None), default=0)
-        if not 0 <= time.time_ns() - newest < _COARSE_NS:
+        if newest <= before - _COARSE_NS or newest > time.time_ns():  # or by a clock that is ahead of ours
             return looked
         if time.monotonic() > deadline:
             raise Unavailable("the file was written to the whole time, so it could not be read", reason="locked")
