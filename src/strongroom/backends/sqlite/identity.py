@@ -105,7 +105,8 @@ class Identity:
         )
 
     def close(self) -> None:
-        self._watch.close()
+        with self._lock:  # a reader may be asking
+            self._watch.close()
 
     def _changed_name(self) -> str | None:
         """Return the name that no longer leads to our file, if there is one."""
@@ -153,7 +154,7 @@ class Events:
         self._poll = news.poll
 
     def changed(self) -> bool:
-        if not self._poll(0):
+        if self._fd < 0 or not self._poll(0):
             return False
         while self._poll(0):
             os.read(self._fd, 65536)

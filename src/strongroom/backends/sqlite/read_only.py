@@ -78,7 +78,6 @@ class ReadOnlyStore(Reader):
 
     def search(self, find: Find) -> Found:
         """Find where words stand, if the index knows everything."""
-        self._check_usable()
         found = self._ask(in_snapshot(lambda con: None if is_behind(con, find) else search(con, find)))
         if found is None:
             raise Unavailable(
@@ -131,7 +130,9 @@ class ReadOnlyStore(Reader):
     def _ask(self, work: Callable[[apsw.Connection], T]) -> T:
         deadline = time.monotonic() + self._timeout
         while True:
+            self._check_usable()  # first: in a forked child nobody may ever give the lock back
             with self._one_by_one:
+                self._check_usable()  # again: whoever had the lock may have closed the store
                 if not self._is_as_seen():
                     self._settle(deadline)
                 try:
@@ -190,11 +191,15 @@ class ReadOnlyStore(Reader):
     def _drop(self) -> None:
         self._seen = None
         self._presence.hide()
-        for con in self._connections():
-            con.close(True)
-        self._readers.clear()
-        self._anchor = None
+        self._drop_readers(self._files_are_lost)
+        if self._anchor is not None:
+            self._anchor.close(True)
+            self._anchor = None
         self._presence.close_unneeded()
+
+    @property
+    def _files_are_lost(self) -> bool:
+        return False  # no connection that only reads writes the log into the file
 
     def _let_go_in_child(self) -> None:
         pass

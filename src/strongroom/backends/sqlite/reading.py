@@ -18,6 +18,7 @@ from typing import TypeVar
 import apsw
 
 from strongroom.backends.sqlite.checks import Check, Stats, check, stats
+from strongroom.backends.sqlite.connections import drop
 from strongroom.backends.sqlite.encryption import Cipher
 from strongroom.backends.sqlite.export import backup, copy_pages, unload
 from strongroom.backends.sqlite.failures import DRIVER_ERRORS, translate
@@ -79,7 +80,6 @@ class Reader(ABC):
 
     def look(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer without waiting for the disk: a receipt that is found may not be durable yet."""
-        self._check_usable()
         if len(questions) == 1 and isinstance(question := questions[0], Get):
             return self._ask(lambda con: [answer(con, question)])  # one statement is its own snapshot
         return self._ask(in_snapshot(lambda con: [_answer(con, question) for question in questions]))
@@ -90,22 +90,18 @@ class Reader(ABC):
 
     def look_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
         """Answer what fits without waiting for the disk."""
-        self._check_usable()
         return self._ask(in_snapshot(lambda con: within(questions, partial(_answer, con), max_bytes)))
 
     def check(self) -> Check:
         """Verify every page, row, checksum, index and hash chain. Reads everything; changes nothing."""
-        self._check_usable()
         return self._ask(in_snapshot(check))
 
     def stats(self) -> Stats:
         """Return how much the store holds."""
-        self._check_usable()
         return self._ask(lambda con: stats(con, self.path))
 
     def unload(self, after: str | None, limit: int) -> ExportPage:
         """Return the next items of everything there is; see `strongroom.store.Exportable`."""
-        self._check_usable()
         return self._ask(in_snapshot(lambda con: unload(con, after, limit)))
 
     def backup(self, path: str | os.PathLike[str], *, new_key: Secret | None = None, decrypt: bool = False) -> None:
@@ -114,7 +110,6 @@ class Reader(ABC):
         It has the same key, or `new_key`; with `decrypt` it has none.
         """
         new_key = hidden(new_key)
-        self._check_usable()
         if decrypt and new_key is not None:
             raise InvalidInput("a backup has a new key or none, not both; nothing was written")
 
@@ -155,12 +150,18 @@ class Reader(ABC):
     @abstractmethod
     def _connections(self) -> list[apsw.Connection]: ...
 
+    @property
+    @abstractmethod
+    def _files_are_lost(self) -> bool:
+        """Whether a connection must not write the log into the file when it is closed."""
+
     @abstractmethod
     def _let_go_in_child(self) -> None:
         """Let go of what a forked child must not keep besides connections."""
 
     def _ask(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do what only reads, on a connection that nobody else uses meanwhile.
+        """Do what only reads, on a connection that nobody else uses meanwhile. Whoever calls this has looked whether
+        the store can be used.
 
         Whatever another copy of SQLite closes in this process drops the mark of a snapshot, too: others may overwrite
         what it is read from, and a sound file looks damaged. So damage is told when it is seen once more, afresh.
@@ -182,15 +183,27 @@ class Reader(ABC):
                 con.close(True)  # whatever went wrong, the next reader starts afresh
                 raise
             except BaseException:
-                self._readers.append(con)
+                self._give_back(con)
                 raise
-            if self._closed:
-                con.close(True)
-            else:
-                self._readers.append(con)
+            self._give_back(con)
             return found
         except DRIVER_ERRORS as error:
             raise translate(error, reading=True) from error
+
+    def _give_back(self, con: apsw.Connection) -> None:
+        """Let the next reader have a connection; nobody, if the store was closed meanwhile."""
+        self._readers.append(con)
+        if self._closed:  # asked last: whoever closes says so first and empties the list then, so one of us finds it
+            self._drop_readers(self._files_are_lost)
+
+    def _drop_readers(self, files_are_lost: bool) -> None:
+        """Close the connections that nobody uses. Others may take one, or do the same, at any time."""
+        while True:
+            try:
+                con = self._readers.pop()
+            except IndexError:
+                return
+            drop(con, files_are_lost)
 
     def _check_usable(self, *, writing: bool = False) -> None:
         if self._closed:

@@ -175,7 +175,6 @@ class SqliteStore(Reader):
 
     def search(self, find: Find) -> Found:
         """Find where words stand. Everything committed before the call is found."""
-        self._check_usable()
         for _ in range(MOST_ROUNDS):
             found = self._ask(in_snapshot(lambda con: None if is_behind(con, find) else search(con, find)))
             if found is not None:
@@ -213,9 +212,9 @@ class SqliteStore(Reader):
         self._watch.stop()
         self._committer.close()
         self._presence.hide()
-        for con in self._connections():
-            drop(con, self._committer.failed is not None)
-        self._readers.clear()
+        self._drop_readers(self._files_are_lost)
+        for con in (*self._committer.connections, self.anchor):
+            drop(con, self._files_are_lost)
         self._presence.close_unneeded()
         self._queue.close()
         closed(self)
@@ -271,8 +270,7 @@ class SqliteStore(Reader):
         deadline = time.monotonic() + self._timeout
         drop(self.anchor, files_are_lost=True)
         while True:
-            while self._readers:
-                drop(self._readers.pop(), files_are_lost=True)
+            self._drop_readers(files_are_lost=True)
             self.anchor = self._open_first()
             if all(Path(f"{self.path}{suffix}").exists() for suffix in ("-wal", "-shm")):
                 break
@@ -295,6 +293,7 @@ class SqliteStore(Reader):
         return self._connect(writer=True)
 
     def _ask(self, work: Callable[[apsw.Connection], T]) -> T:
+        self._check_usable()
         if self._identity.is_log_removed():
             with self._group.alone(), translated():
                 self._committer.look_for_log()
@@ -347,6 +346,10 @@ class SqliteStore(Reader):
 
     def _connections(self) -> list[apsw.Connection]:
         return [*self._readers, *self._committer.connections, self.anchor]
+
+    @property
+    def _files_are_lost(self) -> bool:
+        return self._committer.failed is not None
 
     def _let_go_in_child(self) -> None:
         self._queue.close()  # else we would keep our parent's turn for it, even after it was killed
