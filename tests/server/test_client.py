@@ -188,6 +188,38 @@ def test_a_commit_that_is_never_answered_is_unknown(line: Line) -> None:
         assert len(ctx.threads.get("t")) == 2
 
 
+def late(**_request: Any) -> httpx.Response:
+    raise httpx.ReadTimeout("an erasure takes its time")
+
+
+def test_a_server_that_is_at_work_for_long_is_not_said_to_be_missing(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strongroom.connect(server.url, retry_seconds=1) as ctx:
+        ctx.threads.append("t", 0, from_id="a")
+        http = ctx.store._http
+        ask = http.request
+        monkeypatch.setattr(http, "request", lambda **asked: (ask if "read" in asked["url"] else late)(**asked))
+        with pytest.raises(CommitUnknown) as unknown:
+            ctx.threads.erase("t", start=0, commit_id="mine")
+    assert str(unknown.value) == (
+        f"{server.url} took the request and did not answer within 1 second (ReadTimeout): it may still be at work on it"
+        "; the commit may or may not have happened, which a repeat with the same id tells"
+    )
+
+
+async def test_a_server_that_is_at_work_for_long_is_not_said_to_be_missing_by_async_code(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def later(**request: Any) -> httpx.Response:
+        return late(**request)
+
+    async with await strongroom.aconnect(server.url, retry_seconds=1) as ctx:
+        monkeypatch.setattr(ctx.store._http, "request", later)
+        with pytest.raises(CommitUnknown, match="took the request and did not answer within 1 second"):
+            await ctx.threads.append("t", 0, from_id="a")
+
+
 def test_a_client_lives_through_a_restart_of_the_server(tmp_path: Path) -> None:
     first = Process(tmp_path / "agent.db")
     with strongroom.connect(first.url, retry_seconds=60) as ctx:
@@ -221,6 +253,15 @@ def test_what_was_never_sent_is_not_unknown() -> None:
         tries(0.0, "c").lost(OSError(), sent=True)
     with pytest.raises(Unavailable):
         tries(0.0).lost(OSError(), sent=True)
+
+
+def test_the_words_for_a_late_answer_say_how_long_it_was_waited_for() -> None:
+    now = iter([0.0, 61.0, 61.0])
+    life = Retry(Request("/store/perform", commit_id="c"), 15.0, lambda: next(now))
+    with pytest.raises(
+        CommitUnknown, match=r"did not answer within 61 seconds \(TimeoutError\): it may still be at work"
+    ):
+        life.lost(TimeoutError(), sent=True, late=True)
 
 
 def test_a_server_that_asks_for_time_gets_it() -> None:

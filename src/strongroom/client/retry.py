@@ -75,18 +75,21 @@ class Retry:
         self._count = 0
         self._perhaps_done = False
 
-    def lost(self, error: Exception, *, sent: bool) -> float:
-        """The connection failed. `sent`: perhaps after the server had the request."""
+    def lost(self, error: Exception, *, sent: bool, late: bool = False) -> float:
+        """The connection failed. `sent`: perhaps after the server had the request. `late`: it has it, and let the time
+        for an answer pass."""
         if not sent and (problem := tls_problem(error)) is not None:
             raise self._unanswered(f"{self._server}: {problem}", "tls") from error
         self._perhaps_done |= sent
         pause = self._pause(0.0, self._silence)
         if pause is None:
             seconds = max(self._silence, round(self._clock() - self._begun))
+            time = f"{seconds:g} second{'' if seconds == 1 else 's'} ({type(error).__name__})"
             what = (
-                f"{self._server} did not answer for {seconds:g} second{'' if seconds == 1 else 's'} "
-                f"({type(error).__name__}): is `strongroom serve` running there, and is the address right, "
-                "http or https?"
+                f"{self._server} took the request and did not answer within {time}: it may still be at work on it"
+                if late
+                else f"{self._server} did not answer for {time}: is `strongroom serve` running there, and is the "
+                "address right, http or https?"
             )
             raise self._unanswered(what, "unreachable") from error
         return pause
@@ -118,7 +121,7 @@ class Retry:
     def _unanswered(self, message: str, reason: str) -> StoreError:
         if self._request.commit_id is not None and self._perhaps_done:
             return CommitUnknown(
-                f"{message}; the commit may or may not have happened",
+                f"{message}; the commit may or may not have happened, which a repeat with the same id tells",
                 reason="connection",
                 commit_id=self._request.commit_id,
             )

@@ -114,7 +114,7 @@ class HttpStore(_Known):
                 with _body(request) as body:
                     answer = self._http.request(**_fields(request), content=body)
             except httpx.TransportError as error:
-                pause: float | None = retry.lost(error, sent=not isinstance(error, _NEVER_SENT))
+                pause: float | None = retry.lost(error, **_fate(error))
             except RuntimeError as error:
                 raise _closed(error, request) from None
             else:
@@ -194,7 +194,7 @@ class AsyncHttpStore(_Known):
                     content = body if body is None or isinstance(body, bytes) else _each(body)
                     answer = await self._http.request(**_fields(request), content=content)
             except httpx.TransportError as error:
-                pause: float | None = retry.lost(error, sent=not isinstance(error, _NEVER_SENT))
+                pause: float | None = retry.lost(error, **_fate(error))
             except RuntimeError as error:
                 raise _closed(error, request) from None
             else:
@@ -249,6 +249,11 @@ def _fields(request: Request) -> dict[str, Any]:
         "headers": {"Content-Type": request.media} if request.body is not None else {},
         "timeout": httpx.Timeout(request.timeout_seconds, connect=CONNECT_SECONDS),
     }
+
+
+def _fate(error: httpx.TransportError) -> dict[str, bool]:
+    """Say what may have become of a request that was not answered, as `Retry.lost` takes it."""
+    return {"sent": not isinstance(error, _NEVER_SENT), "late": isinstance(error, httpx.ReadTimeout)}
 
 
 def _reading(questions: Sequence[AnyQuestion]) -> Request:
