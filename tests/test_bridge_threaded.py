@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from strongroom.backends.faces import AsyncFace
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore
-from strongroom.backends.sqlite.group_commit import Ticket
-from strongroom.bridge import Inline, Threaded
+from strongroom.bridge import Inline, Pooled, Threaded
 from strongroom.codec import encode
 from strongroom.errors import Closed, CommitUnknown, Conflict, InvalidInput
 from strongroom.scope import Scope
-from strongroom.store import Commit, Expect, Get, Put, Range, Receipt, Store, ask, new_id
+from strongroom.store import Commit, Expect, ExportItem, Get, Put, Range, Receipt, Store, ask, new_id
 from tests.test_bridge import LOG, THING, record
 
 
@@ -35,9 +35,10 @@ class Gated(SqliteStore):
         super().__init__(path)
         committer: Any = self._committer
         committer.apply, committer.finish = self._gated(committer.apply), self._gated(committer.finish)
+        committer.load = self._gated(committer.load)
 
-    def _gated(self, settle: Callable[[list[Ticket]], None]) -> Callable[[list[Ticket]], None]:
-        def gated(batch: list[Ticket]) -> None:
+    def _gated(self, settle: Callable[[Sequence[Any]], None]) -> Callable[[Sequence[Any]], None]:
+        def gated(batch: Sequence[Any]) -> None:
             self.reached.set()
             assert self.gate.wait(20)
             self.sizes.append(len(batch))
@@ -88,6 +89,43 @@ async def test_a_task_cancelled_again_and_again_still_waits_for_its_commit(gated
     with pytest.raises(asyncio.CancelledError):
         await task
     assert length(gated) == 1
+
+
+def elsewhere() -> tuple[ExportItem, ...]:
+    """The items of a store that holds one record."""
+    other = MemoryStore()
+    other.commit(record())
+    return other.unload(None, 10).items
+
+
+@pytest.mark.parametrize("adapter", [Threaded, Pooled])
+async def test_a_cancelled_load_has_landed_when_its_task_ends(gated: Gated, adapter: Any) -> None:
+    task = asyncio.create_task(adapter(gated).load(elsewhere()))
+    await reached(gated)
+    task.cancel()
+    open_soon(gated)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert length(gated) == 1
+
+
+async def test_a_cancelled_load_into_a_server_has_landed_when_its_task_ends() -> None:
+    sent, arrived, landed = asyncio.Event(), asyncio.Event(), list[ExportItem]()
+
+    class Distant:
+        async def load(self, items: Sequence[ExportItem]) -> None:
+            sent.set()
+            await arrived.wait()
+            landed.extend(items)
+
+    face: AsyncFace[Any] = AsyncFace(Distant())
+    task = asyncio.create_task(face.load(elsewhere()))
+    await sent.wait()
+    task.cancel()
+    asyncio.get_running_loop().call_soon(arrived.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(landed) == 1
 
 
 async def test_a_commit_has_landed_when_its_timeout_ends(gated: Gated) -> None:

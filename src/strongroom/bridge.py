@@ -292,13 +292,15 @@ class Threaded:
         return await loop.run_in_executor(self._readers, _exportable(self.blocking).unload, after, limit)
 
     async def _load(self, items: Sequence[ExportItem]) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._readers, _exportable(self.blocking).load, items)
+        await finish(self._call(_exportable(self.blocking).load, items))
 
     async def close(self) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.blocking.close)
         self._readers.shutdown(wait=False)
+
+    async def _call(self, call: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, call, *given)
 
 
 class Pooled:

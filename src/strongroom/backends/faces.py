@@ -118,8 +118,8 @@ class AsyncFace(_Known[C]):
         return await self._core.unload(after, limit)
 
     async def load(self, items: Sequence[ExportItem]) -> None:
-        """Put items of another store in place as they are; see `strongroom.store.Exportable`."""
-        await self._core.load(items)
+        """Put items of another store in place as they are. A cancelled caller waits until they are, or could not be."""
+        await finish(self._core.load(items))
 
     async def close(self) -> None:
         """Let what is under way finish, then let go of the server. Closing twice is fine."""
