@@ -19,6 +19,7 @@ from strongroom.copying import copy, survey
 from strongroom.errors import Conflict, InvalidInput, StoreError
 from strongroom.opening import open_store
 from strongroom.store import (
+    EXPORT_BYTES,
     Append,
     Commit,
     Delete,
@@ -149,6 +150,39 @@ def test_a_copy_that_broke_goes_on_where_it_was(make: Callable[[str], Any], sour
     assert copied == survey(here)
     assert contents(there) == contents(here)
     assert 0 < before < before + told[-1] <= copied.keys + copied.records  # what had arrived was not carried again
+
+
+class Weighing:
+    """A store that can be moved, and notes how many bytes come in a step."""
+
+    def __init__(self, store: Any) -> None:
+        self.store, self.steps = store, list[int]()
+
+    def load(self, items: Sequence[ExportItem]) -> None:
+        self.steps.append(sum(map(weight, items)))
+        self.store.load(items)
+
+    def unload(self, after: str | None, limit: int) -> Any:
+        return self.store.unload(after, limit)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+def weight(item: ExportItem) -> int:
+    records = sum(len(record.body or b"") + len(record.text or "") for record in item.records)
+    return len(item.value or b"") + len(item.text or "") + records
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_no_step_of_a_copy_holds_more_than_a_bounded_number_of_bytes(make: Callable[[str], Any], kind: str) -> None:
+    here, there = make(kind), Weighing(make(kind))
+    large = encode("x" * (EXPORT_BYTES * 2 // 5))  # two of them fit
+    for n in range(3):
+        image = Append(Key("acme", "log", "images"), (Entry("image", large),))
+        here.commit(Commit(new_id(), (), (Put(Key("acme", "doc", f"d{n}"), large), image)))
+    assert copy(here, there) == survey(here)
+    assert there.steps == [2 * len(large)] * 3
 
 
 def test_progress_counts_records_and_documents(make: Callable[[str], Any]) -> None:

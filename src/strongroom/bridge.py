@@ -26,6 +26,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overloa
 from strongroom.arguments import explained, secrets_of
 from strongroom.errors import hidden
 from strongroom.store import (
+    EXPORT_BYTES,
     Answer,
     AnyQuestion,
     Bounded,
@@ -183,8 +184,8 @@ class Inline:
         made: Receipt | None = cast("Any", self.blocking).perform(operation)
         return made
 
-    async def _unload(self, after: str | None, limit: int) -> ExportPage:
-        return _exportable(self.blocking).unload(after, limit)
+    async def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        return _exportable(self.blocking).unload(after, limit, max_bytes)
 
     async def _load(self, items: Sequence[ExportItem]) -> None:
         _exportable(self.blocking).load(items)
@@ -287,9 +288,9 @@ class Threaded:
         """Look at the files: readers go on although somebody has taken them away."""
         await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.require_usable)
 
-    async def _unload(self, after: str | None, limit: int) -> ExportPage:
+    async def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, _exportable(self.blocking).unload, after, limit)
+        return await loop.run_in_executor(self._readers, _exportable(self.blocking).unload, after, limit, max_bytes)
 
     async def _load(self, items: Sequence[ExportItem]) -> None:
         await finish(self._call(_exportable(self.blocking).load, items))
@@ -346,8 +347,8 @@ class Pooled:
         made: Receipt | None = await finish(self._call(cast("Any", self.blocking).perform, operation))
         return made
 
-    async def _unload(self, after: str | None, limit: int) -> ExportPage:
-        return await self._call(_exportable(self.blocking).unload, after, limit)
+    async def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        return await self._call(_exportable(self.blocking).unload, after, limit, max_bytes)
 
     async def _load(self, items: Sequence[ExportItem]) -> None:
         await finish(self._call(_exportable(self.blocking).load, items))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from strongroom.backends.memory import MemoryStore, Stream
 from strongroom.store import (
+    EXPORT_BYTES,
     AnyQuestion,
     Erase,
     ExportItem,
@@ -79,19 +80,26 @@ class CountsWrong(MemoryStore):
 class LeavesTombstones(MemoryStore):
     """Unloads only what is alive."""
 
-    def unload(self, after: str | None, limit: int) -> ExportPage:
-        found = super().unload(after, limit)
+    def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        found = super().unload(after, limit, max_bytes)
         return replace(found, items=tuple(item for item in found.items if item.alive))
 
 
 class ShipsTooMuch(MemoryStore):
-    def unload(self, after: str | None, limit: int) -> ExportPage:
-        return super().unload(after, limit + 1)
+    def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        return super().unload(after, limit + 1, max_bytes)
+
+
+class KnowsNoBytes(MemoryStore):
+    """Counts what it unloads, and never weighs it."""
+
+    def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        return super().unload(after, limit)
 
 
 class SortsByName(MemoryStore):
-    def unload(self, after: str | None, limit: int) -> ExportPage:
-        found = super().unload(after, limit)
+    def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        found = super().unload(after, limit, max_bytes)
         return replace(found, items=tuple(sorted(found.items, key=lambda item: item.key)))
 
 
@@ -211,6 +219,7 @@ WRONG: list[tuple[type[MemoryStore], str]] = [
     (CountsWrong, "test_places_and_words_are_counted"),
     (LeavesTombstones, "test_everything_is_unloaded_as_it_is"),
     (ShipsTooMuch, "test_small_pages_hold_the_same"),
+    (KnowsNoBytes, "test_pages_end_where_they_do_not_fit"),
     (SortsByName, "test_documents_are_unloaded_in_order_of_creation"),
     (LoadsTwice, "test_loading_twice_changes_nothing"),
     (LosesTags, "test_what_was_loaded_reads_as_before"),

@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
 from strongroom.bridge import finish, run
-from strongroom.store import Answer, AnyQuestion, Commit, Durability, ExportItem, ExportPage, Key, Part, Receipt
+from strongroom.store import (
+    EXPORT_BYTES,
+    Answer,
+    AnyQuestion,
+    Commit,
+    Durability,
+    ExportItem,
+    ExportPage,
+    Key,
+    Part,
+    Receipt,
+)
 
 
 class ServerCore(Protocol):
@@ -26,7 +37,7 @@ class ServerCore(Protocol):
     async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part: ...
     async def commit(self, commit: Commit) -> Receipt: ...
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None: ...
-    async def unload(self, after: str | None, limit: int) -> ExportPage: ...
+    async def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage: ...
     async def load(self, items: Sequence[ExportItem]) -> None: ...
     async def close(self) -> None: ...
 
@@ -72,9 +83,9 @@ class BlockingFace(_Known[C]):
         """Return once the stream is longer than `length`, or the time is up."""
         run(self._core.wait(key, length, timeout_seconds))
 
-    def unload(self, after: str | None, limit: int) -> ExportPage:
+    def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
         """Return the next items of everything there is, of all spaces; see `strongroom.store.Exportable`."""
-        return run(self._core.unload(after, limit))
+        return run(self._core.unload(after, limit, max_bytes))
 
     def load(self, items: Sequence[ExportItem]) -> None:
         """Put items of another store in place as they are; see `strongroom.store.Exportable`."""
@@ -113,9 +124,9 @@ class AsyncFace(_Known[C]):
         """Return once the stream is longer than `length`, or the time is up."""
         await self._core.wait(key, length, timeout_seconds)
 
-    async def unload(self, after: str | None, limit: int) -> ExportPage:
+    async def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
         """Return the next items of everything there is, of all spaces; see `strongroom.store.Exportable`."""
-        return await self._core.unload(after, limit)
+        return await self._core.unload(after, limit, max_bytes)
 
     async def load(self, items: Sequence[ExportItem]) -> None:
         """Put items of another store in place as they are. A cancelled caller waits until they are, or could not be."""

@@ -57,7 +57,7 @@ from strongroom.store.commits import (
     Write,
     new_id,
 )
-from strongroom.store.export import Exportable, ExportItem, ExportPage
+from strongroom.store.export import EXPORT_BYTES, Exportable, ExportItem, ExportPage
 from strongroom.store.names import MAX_NAME, Key, require_name, require_text
 from strongroom.store.questions import (
     Answer,
@@ -81,6 +81,7 @@ from strongroom.store.verbs import AsyncStore, Durability, Store, Watchable, ask
 __all__ = [
     "CLAIM",
     "EXISTS",
+    "EXPORT_BYTES",
     "MAX_ANSWER",
     "MAX_DIGEST",
     "MAX_NAME",

@@ -36,10 +36,10 @@ class Bounded(Protocol):
 class Budget:
     """What a read may still hold. Once something did not fit it is `full`, and the read is over."""
 
-    __slots__ = ("_begun", "_left", "full")
+    __slots__ = ("_begun", "full", "left")
 
     def __init__(self, max_bytes: int) -> None:
-        self._left = max_bytes
+        self.left = max_bytes
         self._begun = False
         self.full = False
 
@@ -48,11 +48,11 @@ class Budget:
         size = len(value or b"")
         if text is not None:
             size += len(text) if text.isascii() else 4 * len(text)
-        if self._begun and size > self._left:
+        if self._begun and size > self.left:
             self.full = True
             return False
         self._begun = True
-        self._left -= size
+        self.left -= size
         return True
 
 

@@ -11,6 +11,8 @@ from strongroom.codec import Json
 from strongroom.store.names import Key
 from strongroom.store.questions import Record
 
+EXPORT_BYTES = 16 * 1024 * 1024  # far below what any store takes at once, and as much as one record may have
+
 
 class ExportItem(Struct, frozen=True):
     """A key and all or part of what it holds, exactly as stored, tombstones included.
@@ -41,8 +43,9 @@ class ExportPage(Struct, frozen=True):
 class Exportable(Protocol):
     """A store whose whole content, of all spaces, can be exported and imported. For operators, not for services."""
 
-    def unload(self, after: str | None, limit: int) -> ExportPage:
-        """Return an `ExportPage` of about `limit` records and documents, in order of creation."""
+    def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        """Return an `ExportPage` of about `limit` records and documents, in order of creation, as far as values, bodies
+        and texts take about `max_bytes` together. The first one always comes."""
         ...
 
     def load(self, items: Sequence[ExportItem]) -> None:

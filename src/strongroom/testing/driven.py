@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 from strongroom.bridge import can_search
 from strongroom.errors import Closed
 from strongroom.store import (
+    EXPORT_BYTES,
     Answer,
     AnyQuestion,
     AsyncStore,
@@ -81,8 +82,8 @@ class Driven:
     def _read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
         return self._call(lambda: self._store.read_within(questions, max_bytes))  # type: ignore[attr-defined, no-any-return]
 
-    def _unload(self, after: str | None, limit: int) -> ExportPage:
-        return self._call(lambda: self._store.unload(after, limit))  # type: ignore[attr-defined, no-any-return]
+    def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        return self._call(lambda: self._store.unload(after, limit, max_bytes))  # type: ignore[attr-defined, no-any-return]
 
     def _load(self, items: Sequence[ExportItem]) -> None:
         self._call(lambda: self._store.load(items))  # type: ignore[attr-defined]

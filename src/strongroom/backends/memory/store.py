@@ -31,6 +31,7 @@ from strongroom.retrieval import MOST_PLACES, choose
 from strongroom.stemming import words
 from strongroom.store import (
     CLAIM,
+    EXPORT_BYTES,
     MAX_RECORD_BYTES,
     OUR_SECONDS,
     REPEATS,
@@ -224,22 +225,27 @@ class MemoryStore:
             finally:
                 self._waiting -= 1
 
-    def unload(self, after: str | None, limit: int) -> ExportPage:
+    def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
         """Return the next items. The cursor is "place of the key:index of the record"."""
         place, index = (int(part) for part in (after or "0:0").split(":"))
         items: list[ExportItem] = []
+        budget = Budget(max_bytes)
         with self._changed:
             things = list(self._things.items())
-            while place < len(things) and limit > 0:
+            while place < len(things) and limit > 0 and not budget.full:
                 key, thing = things[place]
                 if type(thing) is Doc:
-                    items.append(export_document(key, thing))
-                    limit -= 1
-                    place += 1
+                    if budget.takes(thing.value, thing.text):
+                        items.append(export_document(key, thing))
+                        limit -= 1
+                        place += 1
                     continue
                 assert type(thing) is Stream
                 start = max(index - thing.first, 0)
-                stretch = thing.slice(thing.first + start, thing.first + start + limit)
+                found = thing.slice(thing.first + start, thing.first + start + limit)
+                stretch = tuple(takewhile(lambda record: budget.takes(record.body, record.text), found))
+                if budget.full and not stretch:
+                    break  # nothing of it fitted
                 items.append(export_stream(key, thing, stretch))
                 limit -= max(len(stretch), 1)
                 done = start + len(stretch) >= len(thing.records)

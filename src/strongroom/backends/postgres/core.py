@@ -32,6 +32,7 @@ from strongroom.backends.postgres.link import AsyncLink, Link, Rows
 from strongroom.backends.postgres.watch import POLL_SECONDS, WATCH, channel
 from strongroom.errors import Closed, Unavailable
 from strongroom.store import (
+    EXPORT_BYTES,
     Answer,
     AnyQuestion,
     Commit,
@@ -127,12 +128,12 @@ class Core:
         rows = await self._ask(search.PLACES, search.lookup(find, places))
         return search.found(find, total, counts, places, rows)
 
-    async def unload(self, after: str | None, limit: int) -> ExportPage:
-        return export.page(await self.rows(after, limit), limit)
+    async def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        return export.page(await self.rows(after, limit, max_bytes))
 
-    async def rows(self, after: str | None, limit: int) -> Rows:
+    async def rows(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> Rows:
         """Return the next rows of everything there is."""
-        return await self._ask(export.UNLOAD, export.question(after, limit))
+        return await self._ask(export.UNLOAD, export.question(after, limit, max_bytes))
 
     async def load(self, items: Sequence[ExportItem]) -> None:
         await self._ask(export.LOAD, export.arguments(items))

@@ -15,32 +15,34 @@ from strongroom.codec import encode, trusted
 from strongroom.errors import InvalidInput
 from strongroom.store import ExportItem, ExportPage, Key, Record
 
-UNLOAD = "SELECT * FROM :schema.unload(%s, %s, %s, %s)"
+UNLOAD = "SELECT * FROM :schema.unload(%s, %s, %s, %s, %s)"
 LOAD = f"SELECT :schema.load({', '.join(['%b'] * 26)})"
 
 _cursor = msgspec.json.Decoder(tuple[str, int, int])
 
 
-def question(after: str | None, limit: int) -> tuple[Any, ...]:
+def question(after: str | None, limit: int, max_bytes: int) -> tuple[Any, ...]:
     """Return what the SQL function `unload` takes. The cursor is [space, creation, index of the next record]."""
     try:
         space, ref, index = _cursor.decode(after) if after is not None else ("", 0, 0)
     except msgspec.MsgspecError:
         raise InvalidInput("a cursor must be one that an earlier page returned") from None
-    return (space, ref, index, max(1, min(limit, MAX)))
+    return (space, ref, index, max(1, min(limit, MAX)), min(max_bytes, MAX))
 
 
-def page(rows: list[Row], limit: int) -> ExportPage:
-    """Return the items, and where to go on unless everything came."""
-    items: list[ExportItem] = []
+def parted(rows: list[Row]) -> tuple[list[Row], str | None]:
+    """Return the rows of heads and records, and where to go on unless everything came: the last row says it."""
+    if not rows or (last := rows[-1])[1] is None or last[11] is None:
+        return rows, None
+    return rows[:-1], encode([last[11], last[0], last[1]]).decode()
+
+
+def page(rows: list[Row]) -> ExportPage:
+    """Return the items, and where to go on."""
+    rows, after = parted(rows)
     heads = [place for place, row in enumerate(rows) if row[1] is None]
-    for place, end in pairwise([*heads, len(rows)]):
-        items.append(_item(rows[place], rows[place + 1 : end]))
-    if sum(max(len(item.records), 1) for item in items) < limit or not items:
-        return ExportPage(tuple(items), None)
-    last, ref = items[-1], rows[heads[-1]][0]
-    go_on = (ref, last.records[-1].index + 1) if last.records else (ref + 1, 0)
-    return ExportPage(tuple(items), encode([last.key.space, *go_on]).decode())
+    items = [_item(rows[place], rows[place + 1 : end]) for place, end in pairwise([*heads, len(rows)])]
+    return ExportPage(tuple(items), after)
 
 
 def _item(head: Row, rows: list[Row]) -> ExportItem:

@@ -1,5 +1,9 @@
 -- Everything, of all spaces, in order of creation: a head (index NULL, its length or version in `at`), then its records.
-CREATE FUNCTION :schema.unload(p_space text, p_ref bigint, p_index bigint, most bigint)
+--
+-- It ends after `most` records and documents, or at the first value, or body, that brings the bytes of all over `room`,
+-- unless it is the very first. Sizes are asked first; what does not fit is not read. A last row with an index and a space
+-- says where to go on, if there may be more.
+CREATE FUNCTION :schema.unload(p_space text, p_ref bigint, p_index bigint, most bigint, room bigint)
 RETURNS TABLE (
     ref bigint, index bigint, weight bigint, at bigint, type text, sender text, receiver text, text text, body bytea,
     commitment bytea, chain bytea, space text, kind text, id text, stream boolean, alive boolean
@@ -8,7 +12,12 @@ RETURNS TABLE (
 DECLARE
     h     :schema.head;
     start bigint;
+    stop  bigint;
     taken bigint;
+    place bigint;
+    size  bigint;
+    begun boolean := false;
+    full_ boolean := false;
 BEGIN
     PERFORM set_config('strongroom.operator', 'on', true);
     FOR h IN SELECT * FROM :schema.head d WHERE (d.space, d.ref) >= (p_space, p_ref) ORDER BY d.space, d.ref LOOP
@@ -16,18 +25,44 @@ BEGIN
         IF h.space = p_space AND h.ref = p_ref THEN
             start := greatest(p_index, h.first);
         END IF;
-        RETURN QUERY SELECT h.ref, NULL::bigint, CASE WHEN h.stream THEN h.first ELSE h.version END, h.version, NULL,
-                            NULL, NULL, h.text, h.value, h.tags, h.base, h.space, h.kind, h.id, h.stream, h.alive;
+        stop := start;
         taken := 0;
         IF h.stream THEN
+            FOR place, size IN SELECT r.index, coalesce(octet_length(r.body), 0) + coalesce(octet_length(r.text), 0)
+                FROM :schema.record r WHERE r.space = h.space AND r.ref = h.ref AND r.index >= start
+                ORDER BY r.index LIMIT most
+            LOOP
+                full_ := begun AND size > room;
+                EXIT WHEN full_;
+                begun := true;
+                room := room - size;
+                taken := taken + 1;
+                stop := place + 1;
+            END LOOP;
+        ELSE
+            size := coalesce(octet_length(h.value), 0) + coalesce(octet_length(h.text), 0);
+            full_ := begun AND size > room;
+            begun := true;
+            room := room - size;
+        END IF;
+        IF taken > 0 OR NOT full_ THEN
+            RETURN QUERY SELECT h.ref, NULL::bigint, CASE WHEN h.stream THEN h.first ELSE h.version END, h.version, NULL,
+                                NULL, NULL, h.text, h.value, h.tags, h.base, h.space, h.kind, h.id, h.stream, h.alive;
+        END IF;
+        IF taken > 0 THEN
             RETURN QUERY SELECT r.ref, r.index, r.weight, r.at, r.type, r.sender, r.receiver, r.text, r.body,
                                 r.commitment, r.chain, NULL, NULL, NULL, NULL::boolean, NULL::boolean
-                FROM :schema.record r WHERE r.space = h.space AND r.ref = h.ref AND r.index >= start
-                ORDER BY r.index LIMIT most;
-            GET DIAGNOSTICS taken = ROW_COUNT;
+                FROM :schema.record r WHERE r.space = h.space AND r.ref = h.ref AND r.index >= start AND r.index < stop
+                ORDER BY r.index;
         END IF;
         most := most - greatest(taken, 1);
-        EXIT WHEN most <= 0;
+        IF full_ OR most <= 0 THEN
+            ref := CASE WHEN full_ OR taken > 0 THEN h.ref ELSE h.ref + 1 END;
+            index := CASE WHEN full_ OR taken > 0 THEN stop ELSE 0 END;
+            space := h.space;
+            RETURN NEXT;
+            RETURN;
+        END IF;
     END LOOP;
 END $$;
 

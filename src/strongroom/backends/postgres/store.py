@@ -52,9 +52,8 @@ class PostgresStore(BlockingFace[Core]):
     def _everything(self) -> Iterator[tuple[Any, ...]]:
         after: str | None = None
         while True:
-            rows = run(self._core.rows(after, STEP))
+            rows, after = export.parted(run(self._core.rows(after, STEP)))
             yield from rows
-            after = export.page(rows, STEP).next
             if after is None:
                 return
 

@@ -8,6 +8,7 @@ a stream. `MovableCore` asks; everything below it is pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from struct import Struct as Packer
 from typing import Any
 
@@ -27,7 +28,20 @@ from strongroom.backends.redis.encoding import (
 from strongroom.backends.redis.layout import SEP, Layout, checksum_seed
 from strongroom.backends.redis.scripts import READ
 from strongroom.errors import Damaged, InvalidInput
-from strongroom.store import Commit, Delete, ExportItem, ExportPage, Key, Range, Record, Slice, new_id
+from strongroom.store import (
+    EXPORT_BYTES,
+    Budget,
+    Commit,
+    Delete,
+    ExportItem,
+    ExportPage,
+    Key,
+    Part,
+    Range,
+    Record,
+    Slice,
+    new_id,
+)
 
 # What one call carries: bounded like a commit, and far below its limits.
 MAX_ITEMS = 500
@@ -63,48 +77,59 @@ class MovableCore(Core):
 
     _spaces: list[str] | None = None
 
-    async def unload(self, after: str | None, limit: int) -> ExportPage:
+    async def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
         """Return the next items, space by space."""
         self.check_open(writing=False)
         place = parse_cursor(after)
         if after is None or self._spaces is None:
             self._spaces = await self._find_spaces()
         items: list[ExportItem] = []
+        budget = Budget(max_bytes)
         for space in self._spaces:
             if space < place.space:
                 continue
             here: ExportCursor | None = place if space == place.space else ExportCursor(space)
             while here is not None:
-                if limit <= 0:
+                if limit <= 0 or budget.full:
                     return ExportPage(tuple(items), str(here))
-                here, limit = await self._unload_space(here, limit, items)
+                here, limit = await self._unload_space(here, limit, budget, items)
         return ExportPage(tuple(items), None)
 
     async def _unload_space(
-        self, place: ExportCursor, limit: int, items: list[ExportItem]
+        self, place: ExportCursor, limit: int, budget: Budget, items: list[ExportItem]
     ) -> tuple[ExportCursor | None, int]:
-        """Add items from a place on; return where to go on (None: the space is done) and how many may still come."""
+        """Add items from a place on; return where to go on (None: the space is done) and how many may still come.
+
+        The server leaves out what does not fit, by what it stores of it; whatever it left out, the page ends there.
+        """
         asked = min(limit, MAX_ITEMS)
-        call = encode_list(self.layout, place, asked)
-        (reply,) = await self.persist(lambda _: self.send(place.space, READ, call))
-        listed = decode_list(place.space, reply[0])
-        for each in listed:
+        call = encode_list(self.layout, place, asked, budget.left)
+        reply, *cut = (await self.persist(lambda _: self.send(place.space, READ, call)))[0]
+        for each in decode_list(place.space, reply):
+            here = ExportCursor(place.space, each.order, place.index if each.order == place.order else 0)
             if limit <= 0:
-                return ExportCursor(place.space, each.order), 0
+                return here, 0
             if not each.head.stream:
-                items.append(exported_document(each))
+                document = exported_document(each)
+                if not budget.takes(document.value, document.text):
+                    return here, limit
+                items.append(document)
                 limit -= 1
                 continue
-            start = max(place.index if each.order == place.order else 0, each.head.first)
-            [found] = await self.read([Range(each.key, start, limit=limit)])
-            records = found.records if isinstance(found, Slice) else ()
+            start = max(here.index, each.head.first)
+            part = await self.read_within([Range(each.key, start, limit=limit)], max(budget.left, 0))
+            records = _fitting(part, budget)
+            if budget.full and not records:
+                return here, limit
             items.append(exported_stream(each, records))
             limit -= max(len(records), 1)
+            budget.full |= part.cut
             if each.head.alive and start + len(records) < each.head.count:
                 return ExportCursor(place.space, each.order, start + len(records)), limit
-        if len(reply[0]) < 4 * asked:
+        budget.full |= bool(cut)
+        if len(reply) < 4 * asked and not cut:
             return None, limit
-        return ExportCursor(place.space, int(reply[0][-4]) + 1), limit
+        return ExportCursor(place.space, int(reply[-4]) + 1), limit
 
     async def load(self, items: Sequence[ExportItem]) -> None:
         """Put items in place as they are."""
@@ -140,10 +165,10 @@ class Listed(Struct, frozen=True):
     value: bytes | None
 
 
-def encode_list(layout: Layout, place: ExportCursor, limit: int) -> ScriptCall:
-    """Ask for the keys of a space from a place on."""
+def encode_list(layout: Layout, place: ExportCursor, limit: int, room: int) -> ScriptCall:
+    """Ask for the keys of a space from a place on, with as many documents as there is room for."""
     low = b"[" + SEP + b"%016d" % place.order
-    return ScriptCall([layout.heads(place.space), layout.index(place.space)], [-1, 1, b"L", 1, 2, low, limit])
+    return ScriptCall([layout.heads(place.space), layout.index(place.space)], [max(room, 0), 1, b"L", 1, 2, low, limit])
 
 
 def decode_list(space: str, flat: Sequence[Any]) -> list[Listed]:
@@ -167,6 +192,13 @@ def exported_document(listed: Listed) -> ExportItem:
 def exported_stream(listed: Listed, records: tuple[Record, ...]) -> ExportItem:
     head = listed.head
     return ExportItem(listed.key, True, head.alive, head.first, chain=head.base or None, records=records)
+
+
+def _fitting(part: Part, budget: Budget) -> tuple[Record, ...]:
+    """Return as many records of a stream as there is room for."""
+    [found] = part.answers
+    assert isinstance(found, Slice)
+    return tuple(takewhile(lambda record: budget.takes(record.body, record.text), found.records))
 
 
 def in_loads(items: Sequence[ExportItem]) -> Iterator[list[ExportItem]]:

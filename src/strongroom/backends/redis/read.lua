@@ -151,12 +151,13 @@ function ask.S()
   end
 end
 
--- List everything there is in a space, tombstones included, in order of creation.
+-- List everything there is in a space, tombstones included, in order of creation, as far as there is room.
 function ask.L()
   local heads, index, low, limit = key(), key(), take(), number()
   local answer = {}
   for _, member in ipairs(redis.call('ZRANGEBYLEX', index, low, '(' .. SEP .. '\255', 'LIMIT', 0, limit)) do
     local order, field = string.match(member, '^' .. SEP .. '(%d+)' .. SEP .. '(.*)$')
+    if not fits(heads, (field or '') .. SEP) then break end
     local head, value = unpack(redis.call('HMGET', heads, field or '', (field or '') .. SEP))
     local thing = head and open_head(field, head)
     -- A failed script may have left an entry behind: it has no head, or the head knows another order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from glob import escape
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from strongroom.backends.sqlite.rows import (
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json, encode
 from strongroom.errors import InvalidInput
-from strongroom.store import ExportItem, ExportPage
+from strongroom.store import Budget, ExportItem, ExportPage
 
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 _HEADS = "ref, space, kind, id, stream, alive, version, value, tags, text, chain, sum"
@@ -38,39 +39,45 @@ _HEADS = "ref, space, kind, id, stream, alive, version, value, tags, text, chain
 _LATER = "INSERT OR IGNORE INTO unindexed (place, ref, start) VALUES (?, ?, ?)"
 
 
-def unload(con: apsw.Connection, after: str | None, limit: int) -> ExportPage:
+def unload(con: apsw.Connection, after: str | None, limit: int, max_bytes: int) -> ExportPage:
     """Return the next items. The cursor is "ref:index of the record"."""
     ref, index = (int(part) for part in (after or "0:0").split(":"))
     items: list[ExportItem] = []
-    while limit > 0:
+    budget = Budget(max_bytes)
+    while limit > 0 and not budget.full:
         head: Any = con.execute(f"SELECT {_HEADS} FROM head WHERE ref >= ? ORDER BY ref LIMIT 1", (ref,)).fetchone()
         if head is None:
             return ExportPage(tuple(items), None)
         if head[0] != ref:
             ref, index = head[0], 0
-        item = _item(con, head, index, limit)
+        item = _item(con, head, index, limit, budget)
+        if budget.full and not item.records:
+            break  # nothing of it fitted
         items.append(item)
         limit -= max(len(item.records), 1)
-        if item.records and limit <= 0:
+        if item.records and (limit <= 0 or budget.full):
             index = item.records[-1].index + 1
         else:
             ref, index = ref + 1, 0
     return ExportPage(tuple(items), f"{ref}:{index}")
 
 
-def _item(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int) -> ExportItem:
+def _item(con: apsw.Connection, head: tuple[Any, ...], index: int, limit: int, budget: Budget) -> ExportItem:
     ref, space, kind, id, stream, alive, version, value, tags, text, chain, total = head
     key = stored_key(space, kind, id)
     require_sound(key, (ref, stream, alive, version, value, tags, text, chain, total))
     if not stream:
+        budget.takes(value, text)
         stored = None if value is None else Json(value)
         return ExportItem(key, False, bool(alive), version, stored, tags_of(tags), text)
     start = max(index, version)
-    rows: list[Any] = con.execute(
+    rows = con.execute(
         f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?",
         ((ref << INDEX_BITS) + start, (ref + 1) << INDEX_BITS, limit),
-    ).fetchall()
-    records = tuple(to_record(key, row, place) for place, row in enumerate(rows, start))
+    )
+    sound = (to_record(key, row, place) for place, row in enumerate(rows, start))
+    records = tuple(takewhile(lambda record: budget.takes(record.body, record.text), sound))
+    rows.close()
     return ExportItem(key, True, bool(alive), version, chain=chain, records=records)
 
 

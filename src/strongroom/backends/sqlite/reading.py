@@ -36,7 +36,20 @@ from strongroom.backends.sqlite.watch import PAUSE_SECONDS, Version, Watch
 from strongroom.encryption import Secret
 from strongroom.errors import Closed, Damaged, InvalidInput, Unavailable, hidden
 from strongroom.files import path_of
-from strongroom.store import Answer, AnyQuestion, Budget, ExportPage, Get, Key, Part, Range, ReceiptOf, Slice, within
+from strongroom.store import (
+    EXPORT_BYTES,
+    Answer,
+    AnyQuestion,
+    Budget,
+    ExportPage,
+    Get,
+    Key,
+    Part,
+    Range,
+    ReceiptOf,
+    Slice,
+    within,
+)
 
 T = TypeVar("T")
 
@@ -100,9 +113,9 @@ class Reader(ABC):
         """Return how much the store holds."""
         return self._ask(lambda con: stats(con, self.path))
 
-    def unload(self, after: str | None, limit: int) -> ExportPage:
+    def unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
         """Return the next items of everything there is; see `strongroom.store.Exportable`."""
-        return self._ask(in_snapshot(lambda con: unload(con, after, limit)))
+        return self._ask(in_snapshot(lambda con: unload(con, after, limit, max_bytes)))
 
     def backup(self, path: str | os.PathLike[str], *, new_key: Secret | None = None, decrypt: bool = False) -> None:
         """Write a copy of the store as it is now to a new file, while others go on reading and writing.

@@ -14,6 +14,7 @@ from strongroom.codec import encode
 from strongroom.errors import Conflict
 from strongroom.stemming import words
 from strongroom.store import (
+    EXPORT_BYTES,
     Append,
     Commit,
     Delete,
@@ -39,6 +40,7 @@ from strongroom.store import (
 from strongroom.testing.conformance.suite import Suite, raises
 
 STEP = 500
+_LARGE = tuple(Entry("large", encode(size), text="pear " * size) for size in (10, 60, 10, 60))
 
 
 class Exports(Suite):
@@ -81,7 +83,7 @@ class Exports(Suite):
                 found.append(store.search(Find(self.space, kind, words(text))))
         return found
 
-    def export_pages(self, limit: int) -> Iterator[ExportPage]:
+    def export_pages(self, limit: int, max_bytes: int = EXPORT_BYTES) -> Iterator[ExportPage]:
         """The pages that hold something of our space. Whatever else the store holds is passed over in large steps."""
         store, cursor = self.exportable(), None
         while True:
@@ -91,15 +93,16 @@ class Exports(Suite):
             cursor = exported.next
             assert cursor is not None, "nothing of this space was unloaded"
         while True:
-            exported = store.unload(cursor, limit)
+            exported = store.unload(cursor, limit, max_bytes)
             yield exported
             cursor = exported.next
             if cursor is None:
                 return
 
-    def items(self, limit: int = STEP) -> list[ExportItem]:
+    def items(self, limit: int = STEP, max_bytes: int = EXPORT_BYTES) -> list[ExportItem]:
         """The items of our space, one for each key, sorted."""
-        return _joined([item for exported in self.export_pages(limit) for item in exported.items], self.space)
+        pages = self.export_pages(limit, max_bytes)
+        return _joined([item for exported in pages for item in exported.items], self.space)
 
     def reference(self) -> tuple[MemoryStore, tuple[ExportItem, ...]]:
         """A store in memory that holds one of everything, and its items."""
@@ -123,6 +126,19 @@ class Exports(Suite):
             assert self.items(limit) == _joined(self.reference()[1], self.space)
             for exported in self.export_pages(limit):
                 assert sum(max(len(item.records), 1) for item in exported.items) <= limit
+
+    def test_pages_end_where_they_do_not_fit(self) -> None:
+        """However few bytes a page may have, together they hold the same; only one thing alone may be more."""
+        self.exportable()
+        self.filled(self.store)
+        self.do(Put(self.key("large"), encode("x" * 300)), Append(self.key("log", kind="log"), _LARGE))
+        whole = self.items()
+        for most in (1, 30, 350):
+            assert self.items(STEP, most) == whole
+            for exported in self.export_pages(STEP, most):
+                sizes = [size for item in exported.items for size in _sizes(item) if size]
+                assert sum(sizes) <= most or len(sizes) == 1
+        assert len(list(self.export_pages(STEP, 350))) < len(list(self.export_pages(STEP, 30)))
 
     def test_documents_are_unloaded_in_order_of_creation(self) -> None:
         """Documents leave in the order they were created in, so that the next store lists them in the same order."""
@@ -225,6 +241,12 @@ class Exports(Suite):
         )
         assert self.store.commit(commit) == reference.commit(commit)
         assert self.contents(self.store) == self.contents(reference)
+
+
+def _sizes(item: ExportItem) -> list[int]:
+    """How many bytes each of the things has that an item holds."""
+    things = [(item.value, item.text), *((record.body, record.text) for record in item.records)]
+    return [len(value or b"") + len(text or "") for value, text in things]
 
 
 def _joined(items: Sequence[ExportItem], space: str) -> list[ExportItem]:
