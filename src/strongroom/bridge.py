@@ -213,6 +213,51 @@ class OnLoop(Inline):
         self._watchers.shutdown(wait=False)
 
 
+class Pooled(OnLoop):
+    """Any blocking store for any number of event loops: each call waits on a thread of its own.
+
+    What an async driver does better, but only on the loop that it was opened on. Those who wait for a stream have other
+    threads: they may be many and take long, and so stand in nobody's way.
+    """
+
+    _threads = "strongroom-call"
+
+    def __init__(self, store: Store, *, threads: int = 16) -> None:
+        super().__init__(store)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=self._threads)
+        self._closer: ThreadPoolExecutor | None = self._pool
+
+    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
+        return await self._call(self.blocking.read, questions)
+
+    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
+        return await self._call(_bounded(self.blocking).read_within, questions, max_bytes)
+
+    async def commit(self, commit: Commit) -> Receipt:
+        return await finish(self._call(self.blocking.commit, commit))
+
+    async def search(self, find: Find) -> Found:
+        return await self._call(_searchable(self.blocking).search, find)
+
+    async def _perform(self, operation: Any) -> Receipt | None:
+        made: Receipt | None = await finish(self._call(cast("Any", self.blocking).perform, operation))
+        return made
+
+    async def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
+        return await self._call(_exportable(self.blocking).unload, after, limit, max_bytes)
+
+    async def _load(self, items: Sequence[ExportItem]) -> None:
+        await finish(self._call(_exportable(self.blocking).load, items))
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._closer, self.blocking.close)
+        self._pool.shutdown(wait=False)
+        self._watchers.shutdown(wait=False)
+
+    async def _call(self, call: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *given)
+
+
 class Grouping(Store, Protocol):
     """A blocking store that can take a commit now and answer later, from a thread of its own.
 
@@ -231,21 +276,16 @@ class Grouping(Store, Protocol):
         ...
 
 
-class Threaded:
-    """A blocking store for an event loop: commits are queued, and longer reads run on a small pool."""
+class Threaded(Pooled):
+    """A SQLite file for an event loop: commits are queued to share an fsync, only longer reads are worth a thread, and
+    any number of tasks that wait share one."""
+
+    blocking: Grouping
+    _threads = "strongroom-read"
 
     def __init__(self, store: Grouping, *, readers: int = 4) -> None:
-        self.blocking = store
-        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="strongroom-read")
-        if isinstance(store, Exportable):
-            self.unload, self.load = self._unload, self._load
-
-    def __repr__(self) -> str:
-        return repr(self.blocking)
-
-    @property
-    def durability(self) -> Durability:
-        return self.blocking.durability
+        super().__init__(store, threads=readers)
+        self._closer = None  # the loop's own: not in line behind reads, which may be many and long
 
     async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         if len(questions) <= QUICK and all(map(_is_quick, questions)):
@@ -254,25 +294,20 @@ class Threaded:
             if not any(isinstance(answer, Receipt) for answer in answers):
                 return answers
             # A receipt must be made durable first, which is for a thread to wait for.
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.read, questions)
+        return await super().read(questions)
 
     async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
         if len(questions) <= QUICK and all(map(_is_quick, questions)):
             part = self.blocking.look_within(questions, max_bytes)
             if not any(isinstance(answer, Receipt) for answer in part.answers):
                 return part
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, _bounded(self.blocking).read_within, questions, max_bytes)
+        return await super().read_within(questions, max_bytes)
 
     async def commit(self, commit: Commit) -> Receipt:
         return await self.blocking.submit(commit, asyncio.get_running_loop())
 
-    async def search(self, find: Find) -> Found:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, _searchable(self.blocking).search, find)
-
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
-        """Return once the stream is longer than `length`, or the time is up. Any number of tasks share one thread."""
+        """Return once the stream is longer than `length`, or the time is up."""
         news = asyncio.Event()
         ring = partial(_ring, asyncio.get_running_loop(), news)
         with self.blocking.watching(key, length, ring):
@@ -286,80 +321,7 @@ class Threaded:
 
     async def require_usable(self) -> None:
         """Look at the files: readers go on although somebody has taken them away."""
-        await asyncio.get_running_loop().run_in_executor(self._readers, self.blocking.require_usable)
-
-    async def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, _exportable(self.blocking).unload, after, limit, max_bytes)
-
-    async def _load(self, items: Sequence[ExportItem]) -> None:
-        await finish(self._call(_exportable(self.blocking).load, items))
-
-    async def close(self) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.blocking.close)
-        self._readers.shutdown(wait=False)
-
-    async def _call(self, call: Callable[..., T], *given: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, call, *given)
-
-
-class Pooled:
-    """A blocking store for any number of event loops: each call waits on a thread of its own.
-
-    What an async driver does better, but only on the loop that it was opened on.
-    """
-
-    def __init__(self, store: Store, *, threads: int = 16) -> None:
-        self.blocking = store
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="strongroom-call")
-        # Those who wait may be many and take long, so they stand in nobody's way.
-        self._watchers = ThreadPoolExecutor(256, thread_name_prefix="strongroom-wait")
-        if isinstance(store, Exportable):
-            self.unload, self.load = self._unload, self._load
-        if hasattr(store, "perform"):
-            self.perform = self._perform
-
-    def __repr__(self) -> str:
-        return repr(self.blocking)
-
-    @property
-    def durability(self) -> Durability:
-        return self.blocking.durability
-
-    async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
-        return await self._call(self.blocking.read, questions)
-
-    async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part:
-        return await self._call(_bounded(self.blocking).read_within, questions, max_bytes)
-
-    async def commit(self, commit: Commit) -> Receipt:
-        return await finish(self._call(self.blocking.commit, commit))
-
-    async def search(self, find: Find) -> Found:
-        return await self._call(_searchable(self.blocking).search, find)
-
-    async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
-        wait = cast("Watchable", self.blocking).wait
-        await asyncio.get_running_loop().run_in_executor(self._watchers, wait, key, length, timeout_seconds)
-
-    async def _perform(self, operation: Any) -> Receipt | None:
-        made: Receipt | None = await finish(self._call(cast("Any", self.blocking).perform, operation))
-        return made
-
-    async def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
-        return await self._call(_exportable(self.blocking).unload, after, limit, max_bytes)
-
-    async def _load(self, items: Sequence[ExportItem]) -> None:
-        await finish(self._call(_exportable(self.blocking).load, items))
-
-    async def close(self) -> None:
-        await self._call(self.blocking.close)
-        self._pool.shutdown(wait=False)
-        self._watchers.shutdown(wait=False)
-
-    async def _call(self, call: Callable[..., T], *given: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *given)
+        await self._call(self.blocking.require_usable)
 
 
 def _is_quick(question: AnyQuestion) -> bool:
