@@ -40,7 +40,7 @@ PARTS = {  # by where a function is defined; the first that fits
     "msgspec": "JSON",
     "jsonschema_rs": "JSON Schema",
     "store/": "values of the port",
-    "bridge.py": "blocking over async",
+    "bridge/": "blocking over async",
 }
 
 

@@ -13,5 +13,5 @@ def test_a_patch_reaches_the_disk_in_25_calls_and_16_files() -> None:
 
 def test_a_message_reaches_the_disk_in_20_calls_and_12_files() -> None:
     walk = append()
-    assert walk.steps[0][0] == "bridge.py" and "sqlite" in walk.steps[-1][0]
+    assert walk.steps[0][0] == "bridge/driving.py" and "sqlite" in walk.steps[-1][0]
     assert len(walk.steps) <= 20 and files(walk.steps) <= 12, walk.steps

@@ -12,7 +12,8 @@ import pytest
 
 from strongroom.backends.sqlite import ReadOnlyStore, SqliteStore, watch
 from strongroom.backends.sqlite.watch import Version, Watch
-from strongroom.bridge import Threaded, _ring
+from strongroom.bridge import Threaded
+from strongroom.bridge.stores import _ring
 from strongroom.codec import encode
 from strongroom.errors import Closed, Unavailable
 from strongroom.store import Answer, AnyQuestion, Append, Commit, Entry, Key, Range, new_id

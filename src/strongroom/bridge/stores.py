@@ -1,30 +1,19 @@
-"""Sync and async from one source.
+"""Blocking stores for async code, in four ways: which one is right depends on how long the store's verbs take.
 
-Theory of operation
--------------------
-Services are written once, in `async def`, and await nothing but the port and the functions that they are given. Over a
-blocking store, with plain functions, those awaits never suspend, so one `coro.send(None)` runs a whole operation to its
-end: no event loop, no thread, and it works inside a running loop too. The blocking API is then a typed table of
-contents: `update = blocking(AsyncRuns.update)`.
-
-Over SQLite the async side (`Threaded`) gives commits to the store, which writes what is queued in one transaction, so
-that hundreds of tasks share an fsync, and has a thread wait for it; longer reads go to a small pool. A cancelled caller
-waits until its commit has landed or failed, then reports the cancellation: nothing is ever half done behind its back.
+`Inline` never suspends, so that blocking code can drive what is written in async def. The others are for event loops:
+`OnLoop` over a store in memory, `Threaded` over a SQLite file, `Pooled` over any other.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
 
-from strongroom.arguments import explained, secrets_of
-from strongroom.errors import hidden
+from strongroom.bridge.driving import finish
 from strongroom.store import (
     EXPORT_BYTES,
     Answer,
@@ -52,98 +41,7 @@ from strongroom.store import (
 
 QUICK = 32
 
-P = ParamSpec("P")
 T = TypeVar("T")
-U = TypeVar("U")
-
-
-def run(coro: Coroutine[Any, Any, T]) -> T:
-    """Drive a coroutine that never suspends to its result."""
-    try:
-        coro.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        coro.close()
-    raise RuntimeError(
-        "a blocking call awaited something that suspends; pass plain functions to the blocking API, "
-        "or use strongroom.aopen() for async ones"
-    )
-
-
-@overload
-def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]: ...
-@overload
-def blocking(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], wrap: Callable[[T], U]
-) -> Callable[Concatenate[Any, P], U]: ...
-def blocking(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Any]], wrap: Callable[[Any], Any] | None = None
-) -> Callable[Concatenate[Any, P], Any]:
-    """Return the blocking twin of an async method: same name, same signature, driven over `self._async`.
-
-    `wrap` turns an async handle in the result into its blocking one. Who asks what it takes, or gets that wrong, reads
-    of blocking names only.
-    """
-
-    secrets = secrets_of(method)
-
-    @wraps(method)
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        for name in secrets:
-            if name in kwargs:
-                kwargs[name] = hidden(kwargs[name])
-        try:
-            result = run(method(self._async, *args, **kwargs))
-        except TypeError:
-            if problem := explained(method, (self, *args), kwargs, f"{type(self).__name__}."):
-                raise problem from None
-            raise
-        return result if wrap is None else wrap(result)
-
-    call.__qualname__ = _plain(method.__qualname__)
-    if "Async" in str(method.__annotations__):  # seldom, and looking at a signature takes its time
-        signature = inspect.signature(method)
-        plain = [each.replace(annotation=_plain(each.annotation)) for each in signature.parameters.values()]
-        told = signature.replace(parameters=plain, return_annotation=_plain(signature.return_annotation))
-        vars(call)["__signature__"] = told
-    return call
-
-
-def _plain(name: Any) -> Any:
-    """Return the blocking name of what has an async one, in annotations that are written as text."""
-    return re.sub(r"\bAsync(?=[A-Z])", "", name) if isinstance(name, str) else name
-
-
-async def finish(call: Coroutine[Any, Any, T]) -> T:
-    """Await a call to its end, whoever cancels us meanwhile; then be cancelled."""
-    # A task of its own: one that declined to be cancelled would be deaf to a driver's timeouts too.
-    task = asyncio.ensure_future(call)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # seen: the cancellation is what the caller hears about
-        raise cancelled
-    return task.result()
-
-
-def iterate(source: AsyncIterator[T]) -> Iterator[T]:
-    """Turn an async iterator that never suspends into a plain one."""
-
-    async def step() -> T:
-        return await anext(source)
-
-    while True:
-        try:
-            yield run(step())
-        except StopAsyncIteration:
-            return
 
 
 class Inline:
