@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 from urllib.parse import quote
 
 import apsw
@@ -42,7 +42,6 @@ T = TypeVar("T")
 
 PAUSE_SECONDS = 0.02
 _COARSE_NS = 50_000_000
-_READ_ONLY = "this store is opened read-only; nothing changed"
 
 Look = tuple[tuple[int, ...] | None, ...]
 
@@ -90,20 +89,20 @@ class ReadOnlyStore(Reader):
     # ---- what it does not do ----------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> Receipt:
-        self._check_usable(writing=True)
-        raise Unavailable(_READ_ONLY, reason="read_only")
+        self._refuse()
 
     def submit(self, commit: Commit, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Receipt]:
-        self._check_usable(writing=True)
-        raise Unavailable(_READ_ONLY, reason="read_only")
+        self._refuse()
 
     def load(self, items: Sequence[ExportItem]) -> None:
-        self._check_usable(writing=True)
-        raise Unavailable(_READ_ONLY, reason="read_only")
+        self._refuse()
 
     def compact(self) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
         self._check_usable(writing=True)
-        raise Unavailable(_READ_ONLY, reason="read_only")
+        raise Unavailable("this store is opened read-only; nothing changed", reason="read_only")
 
     def close(self) -> None:
         """Let go of the file. Closing twice is fine."""
