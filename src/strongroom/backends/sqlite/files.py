@@ -1,4 +1,4 @@
-"""What file systems do to databases: locks that do not work, second names, unfair turns.
+"""What file systems do to databases: locks that do not work, second names, coarse times, unfair turns.
 
 * A network file system breaks the locks that WAL needs: refused at open.
 * SQLite's own waiting is unfair: a busy process re-takes the lock it just released while others sleep. `Queue` is a
@@ -39,6 +39,9 @@ _WRITING: Stretch = (0, 1)
 # (8 processes are 0.67 of one this way, and 0.28 where every commit stands in line).
 TURN_SECONDS = 0.002
 _FIRST_PAUSE_SECONDS, _LEAST_PAUSE_SECONDS = 0.001, 0.0005
+
+# Times of files may be coarse: what is written within that of another write may not show in them.
+COARSE_NS = 50_000_000
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.", "vboxsf", "prl_fs")
 
@@ -140,6 +143,21 @@ def filesystem_of(folder: str, mounts: str) -> str:
 def is_mounted_alone(file: str, mounts: str) -> bool:
     """Tell whether a file itself is mounted, and not the folder that it is in."""
     return any(point == file for point, _ in _points(mounts))
+
+
+def facts_of(name: str | Path) -> tuple[int, ...] | None:
+    """Return what tells that a file is another one, or may hold something else: its place, its size and its times."""
+    try:
+        found = Path(name).lstat()  # paths are resolved: a link there now leads to a file whose log is elsewhere
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def inode_of(name: str | Path) -> tuple[int, ...] | None:
+    """Return what tells that a file is another one."""
+    facts = facts_of(name)
+    return None if facts is None else facts[:2]
 
 
 class Queue:

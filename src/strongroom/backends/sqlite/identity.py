@@ -19,14 +19,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from strongroom.backends.sqlite.files import filesystem_of
+from strongroom.backends.sqlite.files import COARSE_NS, filesystem_of, inode_of
 from strongroom.errors import Damaged
 
 # Where every change passes through this kernel, so that its events tell of all of them.
 _NOTIFYING = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs")
 _NAMES_CHANGE = 0xFC0  # inotify: moved from or to, created, deleted; the folder itself deleted or moved
 _WRITTEN_TO = 0x2
-_COARSE_NS = 50_000_000
 _SIDECARS = ("", "-wal", "-shm")
 
 
@@ -50,7 +49,7 @@ class Identity:
 
     def renew(self) -> None:
         """Take the files that are there now for ours."""
-        self._ids = [_inode(name) for name in self._names]
+        self._ids = [inode_of(name) for name in self._names]
         self._removed = False
         self._stamp = max(self._stamp, self._read_stamp())
 
@@ -111,17 +110,9 @@ class Identity:
     def _changed_name(self) -> str | None:
         """Return the name that no longer leads to our file, if there is one."""
         for name, known in zip(self._names, self._ids, strict=True):
-            if _inode(name) != known:
+            if inode_of(name) != known:
                 return name
         return None
-
-
-def _inode(name: str) -> tuple[int, int] | None:
-    try:
-        found = Path(name).lstat()  # the path was resolved: a link there now leads to a file whose log is elsewhere
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 # ---- two ways to watch ----------------------------------------------------------------------------------------------
@@ -183,7 +174,7 @@ class Times:
         seen = self._seen
         self._seen = (folder.st_ino, folder.st_mtime_ns, file.st_ino, file.st_mtime_ns, file.st_size)
         # Times may be coarse: what changed a moment ago may change again without showing it.
-        recent = time.time_ns() - max(folder.st_mtime_ns, file.st_mtime_ns) < _COARSE_NS
+        recent = time.time_ns() - max(folder.st_mtime_ns, file.st_mtime_ns) < COARSE_NS
         return recent or seen != self._seen
 
     def close(self) -> None:

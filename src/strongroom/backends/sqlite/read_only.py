@@ -29,6 +29,7 @@ import apsw
 from strongroom.arguments import checked, require_positive
 from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.failures import not_a_database, translated
+from strongroom.backends.sqlite.files import COARSE_NS, facts_of, inode_of
 from strongroom.backends.sqlite.log import MAGIC
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.search import is_behind, search
@@ -41,7 +42,6 @@ from strongroom.store import Commit, Durability, ExportItem, Find, Found, Receip
 T = TypeVar("T")
 
 PAUSE_SECONDS = 0.02
-_COARSE_NS = 50_000_000
 
 Look = tuple[tuple[int, ...] | None, ...]
 
@@ -150,7 +150,7 @@ class ReadOnlyStore(Reader):
         if self._seen is None:
             return False
         # With locks SQLite sees to it that an answer is right, as long as the file is the same one.
-        return self._seen == _look(self.path) if self._immutable else self._seen[0] == _identity(self.path)
+        return self._seen == _look(self.path) if self._immutable else self._seen[0] == inode_of(self.path)
 
     def _settle(self, deadline: float) -> None:
         """Choose how to read the files as they are now."""
@@ -160,7 +160,7 @@ class ReadOnlyStore(Reader):
         log, index = Path(f"{self.path}-wal"), Path(f"{self.path}-shm")
         looked = _look_without_log(self.path, deadline)
         self._immutable = looked is not None
-        self._seen = (_identity(self.path),) if looked is None else looked
+        self._seen = (inode_of(self.path),) if looked is None else looked
         if self._immutable:
             return
         if not index.exists() and not may_write(self.path.parent):
@@ -206,7 +206,7 @@ class ReadOnlyStore(Reader):
 
 def _look(path: Path) -> Look:
     """Return what tells that the content of the files may have changed."""
-    return tuple(_facts(f"{path}{suffix}") for suffix in ("", "-wal", "-journal"))
+    return tuple(facts_of(f"{path}{suffix}") for suffix in ("", "-wal", "-journal"))
 
 
 def _look_without_log(path: Path, deadline: float) -> Look | None:
@@ -219,24 +219,11 @@ def _look_without_log(path: Path, deadline: float) -> Look | None:
         if _holds_something(Path(f"{path}-wal")) or Path(f"{path}-journal").exists():
             return None
         newest = max((max(facts[3:]) for facts in looked if facts is not None), default=0)
-        if newest <= before - _COARSE_NS or newest > time.time_ns():  # or by a clock that is ahead of ours
+        if newest <= before - COARSE_NS or newest > time.time_ns():  # or by a clock that is ahead of ours
             return looked
         if time.monotonic() > deadline:
             raise Unavailable("the file was written to the whole time, so it could not be read", reason="locked")
         time.sleep(PAUSE_SECONDS)
-
-
-def _facts(name: str) -> tuple[int, ...] | None:
-    try:
-        found = Path(name).stat()
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _identity(path: Path) -> tuple[int, ...] | None:
-    facts = _facts(str(path))
-    return None if facts is None else facts[:2]
 
 
 def _holds_something(log: Path) -> bool:
