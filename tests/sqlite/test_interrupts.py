@@ -70,3 +70,20 @@ def test_an_interrupt_at_any_step_of_a_commit_holds_up_nobody_and_a_repeat_learn
         said = [record.body.load() for record in found.records if record.body is not None]
         assert step > 50
         assert sorted(said) == sorted([*written, *(f"{who}{n}" for n in range(1, step + 1) for who in "oc")])
+
+
+def test_an_interrupt_at_any_step_of_a_read_leaves_the_next_one_a_snapshot_of_its_own(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "agent.db") as store:
+        step, interrupted = 0, True
+        while interrupted:
+            step += 1
+            store.commit(record(f"c{step}"))
+            try:
+                with Interrupt(step) as interrupt:
+                    store.read([Range(LOG, 0, 0), Range(LOG, 0, 0)])
+                interrupted = interrupt.left <= 0
+            except KeyboardInterrupt:
+                pass
+            one, other = ask(store, Range(LOG, 0, 0), Range(LOG, 0, 0))
+            assert one.length == other.length == step
+        assert step > 20

@@ -34,7 +34,7 @@ from strongroom.backends.sqlite.rekeying import write_copy
 from strongroom.backends.sqlite.rows import answer
 from strongroom.backends.sqlite.watch import PAUSE_SECONDS, Version, Watch
 from strongroom.encryption import Secret
-from strongroom.errors import Closed, Damaged, InvalidInput, Unavailable, hidden
+from strongroom.errors import Closed, Damaged, InvalidInput, StrongroomError, Unavailable, hidden
 from strongroom.files import path_of
 from strongroom.store import (
     EXPORT_BYTES,
@@ -192,11 +192,11 @@ class Reader(ABC):
                 con = self._connect_to_read()
             try:
                 found = work(con)
-            except (Damaged, *DRIVER_ERRORS):
-                con.close(True)  # whatever went wrong, the next reader starts afresh
-                raise
-            except BaseException:
-                self._give_back(con)
+            except BaseException as problem:
+                if isinstance(problem, StrongroomError) and not isinstance(problem, Damaged):
+                    self._give_back(con)
+                else:  # damage, a failure or Ctrl-C: the next reader starts afresh
+                    con.close(True)
                 raise
             self._give_back(con)
             return found
