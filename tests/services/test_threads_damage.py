@@ -111,3 +111,11 @@ def test_an_erased_slot_says_so_and_keeps_its_place(ctx: Any) -> None:
     with pytest.raises(NotFound):
         _ = erased.payload
     assert (erased.index, kept.index, kept.payload) == (0, 1, "kept")
+
+
+@pytest.mark.parametrize(("at", "year"), [(2**60, 9999), (-(2**60), 1)])
+def test_a_time_of_no_calendar_is_shown_as_the_nearest_there_is(ctx: Any, at: int, year: int) -> None:
+    key = Key(ctx.space, "thread", "t")
+    entry = Entry("str", encode("x"), at=at, sender="a", receiver="b")
+    ctx.store.commit(Commit("direct", (), (Append(key, (entry,)),)))
+    assert ctx.threads.get("t")[0].at.year == year

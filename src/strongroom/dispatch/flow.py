@@ -19,8 +19,8 @@ from msgspec import Struct
 from strongroom.scope import Scope
 from strongroom.services.threads.plans import INFO, THREAD
 from strongroom.services.threads.registry import Link, chain_key
-from strongroom.services.threads.values import moment
 from strongroom.store import Get, Record, Scan, Slice, Tail
+from strongroom.values import moment
 
 MOST = 50  # threads that are looked at, and messages of each: the newest
 MINUTES = 60

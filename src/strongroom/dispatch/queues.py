@@ -10,8 +10,8 @@ from msgspec import Struct
 from strongroom.scope import Scope
 from strongroom.services.threads.deliveries import DEAD, DELIVERY, MAIL, Delivery, read_delivery
 from strongroom.services.threads.plans import THREAD
-from strongroom.services.threads.values import moment
 from strongroom.store import Get, Range, Scan
+from strongroom.values import moment
 
 MOST_WAITING = 500  # threads that are looked at, those that wait longest
 

@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from strongroom.arguments import check_fields
 from strongroom.codec import encode, pack
 from strongroom.errors import InvalidInput
-from strongroom.services.threads.values import moment
 from strongroom.store import Document, Key, Put, Record
+from strongroom.values import moment
 
 DELIVERY, MAIL, DEAD = "delivery", "mail", "dead_letter"
 

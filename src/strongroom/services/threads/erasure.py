@@ -11,7 +11,7 @@ is killed in between calls again. What a message led to in other threads, and a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from msgspec import Struct
@@ -23,8 +23,9 @@ from strongroom.scope import Scope
 from strongroom.services.threads.deliveries import DELIVERY, dead_key, due, interrupted, read_delivery
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.reading import read_slice
-from strongroom.services.threads.values import EPOCH, ErasedSlots
+from strongroom.services.threads.values import ErasedSlots
 from strongroom.store import Delete, Erase, Expect, Get, Key, Put, Range, Receipt, Record, Write
+from strongroom.values import microseconds
 
 AT_ONCE = 1_000
 
@@ -53,7 +54,7 @@ def chosen(start: int | None, stop: int | None, before: datetime | None) -> Chos
     """Return which slots are meant."""
     if before is not None and before.tzinfo is None:
         raise InvalidInput("before must be an aware time, such as datetime.now(UTC); nothing changed")
-    return Chosen(start, stop, None if before is None else (before - EPOCH) // timedelta(microseconds=1))
+    return Chosen(start, stop, None if before is None else microseconds(before))
 
 
 def _require(which: Chosen) -> None:

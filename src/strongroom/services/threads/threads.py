@@ -51,7 +51,6 @@ from strongroom.services.threads.values import (
     State,
     ThreadInfo,
     ThreadStats,
-    moment,
 )
 from strongroom.store import (
     MAX_NAME,
@@ -65,7 +64,7 @@ from strongroom.store import (
     Slice,
     require_name,
 )
-from strongroom.values import Listing
+from strongroom.values import Listing, moment
 
 T = TypeVar("T", bound=type)
 D = TypeVar("D", bound=dict[Any, Any])

@@ -8,7 +8,7 @@ edit never shows in the history. A deep frozen view was rejected: it is not the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -19,13 +19,7 @@ from strongroom.codec import Json
 from strongroom.errors import InvalidInput, NotFound
 from strongroom.services.threads.payloads import CHAIN, Inert, Opened, PayloadTypes, build, unedited, unseal
 from strongroom.store import Record
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def moment(microseconds: int) -> datetime:
-    """Turn the store's microseconds into an aware UTC time."""
-    return EPOCH + timedelta(microseconds=microseconds)
+from strongroom.values import moment
 
 
 class Slot(Struct, frozen=True, eq=False):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import msgspec
@@ -18,8 +17,7 @@ from msgspec import Struct
 from strongroom.compat.xml_pipeline.messages import HandlerMetadata
 from strongroom.errors import Damaged, InvalidInput
 from strongroom.services.threads.payloads import Inert, PayloadTypes, seal, type_name
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from strongroom.values import moment
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class Header(Struct, frozen=True):
             self.from_id,
             self.to_id,
             index,
-            (_EPOCH + timedelta(microseconds=at)).isoformat(),
+            moment(at).isoformat(),
             payload_type,
             self.own_name,
             self.is_self_call,
