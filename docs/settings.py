@@ -26,7 +26,7 @@ STORES: dict[str, Callable[..., Any]] = {
 OPENING = {
     "address": "a path, `sqlite:///path`, `memory://`, `postgresql://...`, `redis://...` or `rediss://...`",
     "space": "the tenant: nothing of another space can be seen or changed",
-    "read_only": "write nothing, and need no right to; of a file that is there",
+    "read_only": "write nothing, and need no right to; of a file that is there, and without the options of writers",
     "durability": "`durable`: fsync before every acknowledgement; `relaxed`: a power cut may lose the newest commits",
     "key": "encrypts the file: a passphrase, 32 bytes, or a function that fetches one of them",
     "repeats": "how long a commit id of yours is remembered: a `timedelta`, `12h`, `90d` or `forever`",

@@ -67,6 +67,15 @@ def test_how_long_ids_are_remembered_follows_the_same_order() -> None:
         assert ctx.store.kept_seconds == 60 * 86400  # type: ignore[attr-defined]
 
 
+async def test_how_long_ids_are_remembered_is_not_for_those_who_only_read() -> None:
+    write("backend: {url: agent.db, repeats: 60d}")
+    load(environ={}).open().close()
+    with load(environ={}).open(read_only=True) as ctx:
+        assert ctx.threads.list() == ()
+    async with load(environ={}).aopen(read_only=True) as actx:
+        assert await actx.threads.list() == ()
+
+
 def test_an_empty_file_changes_nothing() -> None:
     write("")
     assert load(environ={}) == Settings()

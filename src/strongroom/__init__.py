@@ -139,7 +139,7 @@ def open(
     file has `durability`, `read_only`, and `key`, which encrypts it: a passphrase, 32 bytes, or a function that fetches
     one of them (else STRONGROOM_KEY, STRONGROOM_KEY_FILE or STRONGROOM_KEY_COMMAND names it). A server has
     `max_connections`, Redis `prefix`, `require_durable` and `wait_aof`. An option that a store does not have is
-    refused.
+    refused; a file that is opened `read_only` has `timeout_seconds` and `key`, and none of those about writing.
 
     `embedder` is what is searched by meaning with: a function, an `Embedder`, or a name such as `wordllama` or
     `https://host/v1#MODEL` (with `embedder_key`); `qdrant_url` and `qdrant_collection` name an index to share.

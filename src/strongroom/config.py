@@ -119,7 +119,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def open(self, **options: Any) -> Context:
         """Open the store for blocking code."""
-        found, own = split({**self.options, **self.searching, **options})
+        found, own = split(self._all(options))
         scope = Scope(Inline(open_store(self.url, **own)), self._space)
         context = Context(self._limited(AsyncContext(scope, embedder=found.embedder, index=found.index)))
         context.threads = Threads(context._async.threads)
@@ -129,11 +129,15 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Open the store for async code."""
 
         async def opened() -> AsyncContext:
-            found, own = split({**self.options, **self.searching, **options})
+            found, own = split(self._all(options))
             scope = Scope(await open_async_store(self.url, **own), self._space)
             return self._limited(AsyncContext(scope, embedder=found.embedder, index=found.index))
 
         return Opening(opened())
+
+    def _all(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return these options with those of the settings; what these say about writing is not for a reader."""
+        return {**({} if given.get("read_only") else self.options), **self.searching, **given}
 
     @property
     def _space(self) -> str:

@@ -33,6 +33,7 @@ Address = str | os.PathLike[str]
 Maker = Callable[..., Store]
 AsyncMaker = Callable[..., Awaitable[AsyncStore]]
 REPEATS_VARIABLE = "STRONGROOM_REPEATS"
+WRITING = frozenset({"durability", "max_record_bytes", "repeats"})  # options that whoever only reads does not have
 
 
 def open_store(address: Address, **options: Any) -> Store:
@@ -107,24 +108,32 @@ def _means_memory(path: str) -> bool:
 
 
 def _with_environment(make: Maker, options: dict[str, Any]) -> dict[str, Any]:
+    known = _options_of(make, options)
     repeats = os.environ.get(REPEATS_VARIABLE)
-    if repeats and "repeats" not in options:
+    if repeats and "repeats" in known and "repeats" not in options:
         try:
             kept_seconds(repeats)
         except InvalidInput as problem:
             raise InvalidInput(str(problem), path=REPEATS_VARIABLE) from None
         options = {**options, "repeats": repeats}
-    if "key" not in options and (key := from_environment()) is not None and "key" in signature(make).parameters:
+    if "key" not in options and (key := from_environment()) is not None and "key" in known:
         options = {**options, "key": key}
     return options
 
 
 def _check(make: Maker, options: dict[str, Any]) -> None:
     """Refuse an option that this store does not have. What it can be, the store looks at itself."""
-    known = [name for name, each in signature(make).parameters.items() if each.kind is each.KEYWORD_ONLY]
+    known = _options_of(make, options)
     for name in options:
         if name not in known:
             raise InvalidInput(f"this store has no option {name!r:.40}; it has {', '.join(known)}; nothing was opened")
+
+
+def _options_of(make: Maker, given: dict[str, Any]) -> list[str]:
+    """Return the options that a store has, opened as it is to be."""
+    known = [name for name, each in signature(make).parameters.items() if each.kind is each.KEYWORD_ONLY]
+    only_read = "read_only" in known and given.get("read_only")
+    return [name for name in known if name not in WRITING] if only_read else known
 
 
 async def _in_memory(**options: Any) -> AsyncStore:

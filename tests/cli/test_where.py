@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import strongroom
+from strongroom.cli import root
 from tests.cli.commands import CASES
 from tests.cli.conftest import Type
 from tests.compat.aos_samples import USUAL, old_folder
@@ -173,6 +174,16 @@ def test_doctor_tells_how_long_ids_are_remembered(here: Path, type_in: Type, mon
     assert "remembered for as long as the store exists" in told()
     monkeypatch.setenv("STRONGROOM_REPEATS", "36h")
     assert "remembered for 36 hours" in told()
+
+
+def test_a_setting_for_writers_does_not_keep_a_file_that_can_only_be_read_from_being_shown(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(root, "is_read_only", lambda path: True)
+    (here / "strongroom.yaml").write_text("backend: {url: agent.db, repeats: forever}")
+    monkeypatch.setenv("STRONGROOM_REPEATS", "36h")
+    assert "scraper" in type_in("runs", "list").out
+    assert type_in("check").code == 0
 
 
 def test_a_server_is_an_address_too(here: Path, type_in: Type) -> None:

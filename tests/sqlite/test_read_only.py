@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ import apsw
 import pytest
 
 import strongroom
-from strongroom.backends.sqlite import ReadOnlyStore, SqliteStore, read_only
+from strongroom.backends.sqlite import ReadOnlyStore, SqliteStore, open_file, read_only
 from strongroom.checking import check
 from strongroom.codec import Json, encode
 from strongroom.copying import copy
 from strongroom.errors import InvalidInput, SchemaMismatch, Unavailable
-from strongroom.opening import open_store
+from strongroom.opening import WRITING, open_store
 from strongroom.store import Append, Commit, Entry, Get, Key, Put, Range, Store, ask, new_id
 from tests.crash.processes import apart
 
@@ -468,6 +469,26 @@ def test_a_backup_is_read_as_it_is(tmp_path: Path) -> None:
         assert check(reader).ok
     assert (tmp_path / "backup.db").read_bytes() == before
     assert not (tmp_path / "backup.db-wal").exists()
+
+
+@pytest.mark.parametrize("option", [{"durability": "relaxed"}, {"max_record_bytes": 10}, {"repeats": "1d"}])
+def test_an_option_of_writers_is_refused_by_name(folder: Path, option: dict[str, Any]) -> None:
+    with pytest.raises(
+        InvalidInput, match=rf"no option '{next(iter(option))}'; it has read_only, timeout_seconds, key;"
+    ):
+        strongroom.open(folder / "agent.db", read_only=True, **option)
+
+
+def test_what_is_not_refused_is_what_a_reader_takes() -> None:
+    taken = {name for name, each in signature(ReadOnlyStore).parameters.items() if each.kind is each.KEYWORD_ONLY}
+    every = {name for name, each in signature(open_file).parameters.items() if each.kind is each.KEYWORD_ONLY}
+    assert every - WRITING == taken | {"read_only"}
+
+
+def test_what_the_environment_says_to_writers_is_not_for_readers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    furnish(folder / "agent.db")
+    monkeypatch.setenv("STRONGROOM_REPEATS", "90d")
+    strongroom.open(folder / "agent.db", read_only=True).close()
 
 
 def test_other_stores_have_no_such_option() -> None:

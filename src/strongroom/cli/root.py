@@ -231,7 +231,7 @@ def _options(url: str) -> dict[str, Any]:
     """Return how to open what is there: a file that cannot be written is still there to be read."""
     file = file_of(url)
     read_only = file is not None and file.is_file() and is_read_only(file)
-    return {**options(), "read_only": True} if read_only else options()
+    return {"read_only": True} if read_only else options()  # which are for those who write
 
 
 @contextmanager
