@@ -18,11 +18,14 @@ from typing import Any
 import pytest
 
 import strongroom
+from strongroom import config
 from strongroom.backends import sqlite
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.postgres import PostgresStore
 from strongroom.backends.redis import RedisStore
 from strongroom.backends.sqlite import SqliteStore, open_file
+from strongroom.console.sample import write_day
+from strongroom.dispatch import work
 from strongroom.errors import Closed, InvalidInput, SchemaMismatch
 
 ADDRESSES = ["memory://", "agent.db", "postgresql://nobody@localhost:1/none", "redis://localhost:1"]
@@ -266,6 +269,29 @@ def test_a_wrong_time_to_remember_is_refused_before_anything_is_opened(
 def test_a_space_that_cannot_name_anything_is_refused(space: Any) -> None:
     with pytest.raises(InvalidInput, match="a space must be 1 to 255 printable characters"):
         strongroom.open("memory://", space=space)
+
+
+def _worked(path: Path) -> None:
+    work("tests.dispatch.program:dispatcher", url=path, space="")
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        lambda path: strongroom.open(path, space=""),
+        lambda path: asyncio.run(strongroom.aopen(path, space="")),
+        lambda path: config.Settings(backend=config.Backend(url=str(path), space="")).open(),
+        lambda path: asyncio.run(config.Settings(backend=config.Backend(url=str(path), space="")).aopen()),
+        lambda path: config.Settings(backend=config.Backend(url=str(path), max_threads=0)).open(),
+        lambda path: asyncio.run(config.Settings(backend=config.Backend(url=str(path), max_threads=0)).aopen()),
+        lambda path: write_day(str(path), space=""),
+        _worked,
+    ],
+)
+def test_nothing_is_opened_before_everything_was_looked_at(tmp_path: Path, opening: Callable[[Path], Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"^(a space|max_threads) must be"):
+        opening(tmp_path / "agent.db")
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("address", [None, 3, b"agent.db", ["agent.db"], "", "http://[", "ftp://x", "\ud800", "a\0b"])

@@ -19,12 +19,10 @@ from msgspec import Struct
 from strongroom.archives import FolderArchive
 from strongroom.blocking import Context
 from strongroom.blocking.threads import Threads
-from strongroom.bridge import Inline
 from strongroom.context import AsyncContext, Opening
 from strongroom.errors import InvalidInput
 from strongroom.meaning import split
-from strongroom.opening import REPEATS_VARIABLE, open_async_store, open_store
-from strongroom.scope import Scope
+from strongroom.opening import REPEATS_VARIABLE, open_async_scope, open_scope
 from strongroom.services.threads.values import Limits
 from strongroom.store import kept_seconds
 
@@ -120,8 +118,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     def open(self, **options: Any) -> Context:
         """Open the store for blocking code."""
         found, own = split(self._all(options))
-        scope = Scope(Inline(open_store(self.url, **own)), self._space)
-        context = Context(self._limited(AsyncContext(scope, embedder=found.embedder, index=found.index)))
+        limits = self.limits
+        scope = open_scope(self.url, self.backend.space, own)
+        context = Context(_limited(AsyncContext(scope, embedder=found.embedder, index=found.index), limits))
         context.threads = Threads(context._async.threads)
         return context
 
@@ -130,22 +129,15 @@ class Settings(Struct, frozen=True, kw_only=True):
 
         async def opened() -> AsyncContext:
             found, own = split(self._all(options))
-            scope = Scope(await open_async_store(self.url, **own), self._space)
-            return self._limited(AsyncContext(scope, embedder=found.embedder, index=found.index))
+            limits = self.limits
+            scope = await open_async_scope(self.url, self.backend.space, own)
+            return _limited(AsyncContext(scope, embedder=found.embedder, index=found.index), limits)
 
         return Opening(opened())
 
     def _all(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return these options with those of the settings; what these say about writing is not for a reader."""
         return {**({} if given.get("read_only") else self.options), **self.searching, **given}
-
-    @property
-    def _space(self) -> str:
-        return self.backend.space
-
-    def _limited(self, context: AsyncContext) -> AsyncContext:
-        context.threads = context.threads.limited(**msgspec.structs.asdict(self.limits))
-        return context
 
 
 def load(
@@ -174,6 +166,11 @@ def load(
         for section, values in layer.items():
             merged.setdefault(section, {}).update(values)
     return _check(_convert(merged))
+
+
+def _limited(context: AsyncContext, limits: Limits) -> AsyncContext:
+    context.threads = context.threads.limited(**msgspec.structs.asdict(limits))
+    return context
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

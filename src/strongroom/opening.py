@@ -23,11 +23,12 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from strongroom.backends.memory import MemoryStore
-from strongroom.bridge import Grouping, OnLoop, Pooled, Threaded, finish
+from strongroom.bridge import Grouping, Inline, OnLoop, Pooled, Threaded, finish
 from strongroom.encryption import from_environment
 from strongroom.errors import InvalidInput
 from strongroom.files import path_of
-from strongroom.store import AsyncStore, Store, kept_seconds
+from strongroom.scope import Scope, now
+from strongroom.store import AsyncStore, Store, kept_seconds, require_name
 
 Address = str | os.PathLike[str]
 Maker = Callable[..., Store]
@@ -52,6 +53,18 @@ async def open_async_store(address: Address, **options: Any) -> AsyncStore:
     if options:
         _check(make, options)
     return await make_async(**options)
+
+
+def open_scope(address: Address, space: str, options: dict[str, Any], clock: Callable[[], int] = now) -> Scope:
+    """Open a store for blocking code that sees one space. Whatever is wrong is said before anything is opened."""
+    require_name(space, "a space")
+    return Scope(Inline(open_store(address, **options)), space, clock)
+
+
+async def open_async_scope(address: Address, space: str, options: dict[str, Any]) -> Scope:
+    """Open the same for an event loop."""
+    require_name(space, "a space")
+    return Scope(await open_async_store(address, **options), space)
 
 
 def for_loops(store: Store) -> AsyncStore:

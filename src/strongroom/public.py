@@ -11,14 +11,12 @@ from strongroom.blocking.runs import Run as Run
 from strongroom.blocking.sessions import Session as Session
 from strongroom.blocking.threads import Thread as Thread
 from strongroom.blocking.turns import Turn as Turn
-from strongroom.bridge import Inline
 from strongroom.context import AsyncContext as AsyncContext
 from strongroom.context import Opening as Opening
 from strongroom.embedders import Embedder as Embedder
 from strongroom.encryption import Secret as Secret
 from strongroom.meaning import split
-from strongroom.opening import open_async_store, open_store
-from strongroom.scope import Scope
+from strongroom.opening import open_async_scope, open_scope
 from strongroom.services.memories.policy import Policy as Policy
 from strongroom.services.memories.values import Batch as Batch
 from strongroom.services.memories.values import Memory as Memory
@@ -45,7 +43,7 @@ Address = str | os.PathLike[str]
 def open_context(address: Address, space: str, options: dict[str, Any]) -> Context:
     """Open a store for blocking code."""
     found, own = split(options)
-    scope = Scope(Inline(open_store(address, **own)), space)
+    scope = open_scope(address, space, own)
     return Context(AsyncContext(scope, embedder=found.embedder, index=found.index))
 
 
@@ -54,7 +52,7 @@ def open_async_context(address: Address, space: str, options: dict[str, Any]) ->
 
     async def opened() -> AsyncContext:
         found, own = split(options)
-        scope = Scope(await open_async_store(address, **own), space)
+        scope = await open_async_scope(address, space, own)
         return AsyncContext(scope, embedder=found.embedder, index=found.index)
 
     return Opening(opened())

@@ -12,12 +12,11 @@ from typing import Any, cast
 from strongroom.blocking import Context
 from strongroom.blocking.memories import Memories
 from strongroom.blocking.runs import Run
-from strongroom.bridge import Inline
 from strongroom.context import AsyncContext
 from strongroom.dispatch import Dispatcher, Retry, send
 from strongroom.errors import Conflict
-from strongroom.opening import open_store
-from strongroom.scope import Scope, now
+from strongroom.opening import open_scope
+from strongroom.scope import now
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import MemoryRequest
 from strongroom.services.sessions.values import NewMessage
@@ -49,7 +48,7 @@ def write_day(url: str, *, space: str = "default") -> None:
     """Write the day into an empty store, as if it had passed: times are recorded for people, nothing is ordered by
     them."""
     calendar = Calendar()
-    with Context(AsyncContext(Scope(Inline(open_store(url)), space, calendar))) as ctx:
+    with Context(AsyncContext(open_scope(url, space, {}, calendar))) as ctx:
         fill(ctx, calendar.set)
 
 

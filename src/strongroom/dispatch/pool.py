@@ -14,12 +14,10 @@ from functools import lru_cache
 from typing import Any
 
 from strongroom.blocking import Context
-from strongroom.bridge import Inline
 from strongroom.codec import Json
 from strongroom.context import AsyncContext
 from strongroom.dispatch.routes import Call, Outgoing, Respond, Route, Send, ran
-from strongroom.opening import open_store
-from strongroom.scope import Scope
+from strongroom.opening import open_scope
 from strongroom.services.threads.payloads import PLAIN, Inert, seal, type_name, unseal
 from strongroom.services.threads.values import Slot
 
@@ -122,7 +120,7 @@ def _pack(item: Outgoing) -> Answer:
 
 @lru_cache(maxsize=8)
 def _context(address: str, space: str) -> Context:
-    return Context(AsyncContext(Scope(Inline(open_store(address)), space)))
+    return Context(AsyncContext(open_scope(address, space, {})))
 
 
 def _whereabouts(thing: Any) -> ImportPath:

@@ -13,8 +13,7 @@ from typing import Any
 from strongroom.context import AsyncContext
 from strongroom.dispatch.dispatcher import AsyncDispatcher, Dispatcher
 from strongroom.errors import InvalidInput
-from strongroom.opening import Address, open_async_store
-from strongroom.scope import Scope
+from strongroom.opening import Address, open_async_scope
 
 
 def load(target: str) -> AsyncDispatcher | Dispatcher:
@@ -41,8 +40,10 @@ def work(target: str, *, url: Address, space: str = "default", drain: bool = Fal
 async def _work(
     dispatcher: AsyncDispatcher | Dispatcher, url: Address, space: str, drain: bool, options: dict[str, Any]
 ) -> None:
-    scope = Scope(await open_async_store(url, **options), space)
-    async with AsyncContext(scope) as ctx, dispatcher.bind(ctx, address=url) as bound:
+    async with (
+        AsyncContext(await open_async_scope(url, space, options)) as ctx,
+        dispatcher.bind(ctx, address=url) as bound,
+    ):
         _on_signals(bound.stop)
         await (bound.drain() if drain else bound.run())
 
