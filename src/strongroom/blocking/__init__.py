@@ -24,6 +24,7 @@ from strongroom.meant import Meant
 from strongroom.opening import for_loops
 from strongroom.services.prompt.options import Options
 from strongroom.services.prompt.values import Prompt
+from strongroom.services.threads.threads import AsyncThreads
 from strongroom.store import Durability, Store
 
 R = TypeVar("R")
@@ -59,7 +60,9 @@ class Context(EnteredBlocking, Meant):
         """
         mine = self._async
         scope = msgspec.structs.replace(mine.scope, store=for_loops(self.store))
-        return AsyncContext(scope, embedder=mine.embedder, index=mine.index)
+        made = AsyncContext(scope, embedder=mine.embedder, index=mine.index)
+        made.threads = AsyncThreads(scope, limits=mine.threads.limits, types=mine.threads.types)
+        return made
 
     @property
     def store(self) -> Store:

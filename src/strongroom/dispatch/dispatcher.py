@@ -156,11 +156,11 @@ class AsyncDispatcher:
 
     async def run(self) -> None:
         """Handle messages until `stop` is called."""
-        await self._loop(until_idle=False)
+        await self._serve(self._context, until_idle=False)
 
     async def drain(self) -> None:
         """Handle messages until there is none left for these functions."""
-        await self._loop(until_idle=True)
+        await self._serve(self._context, until_idle=True)
 
     def stop(self, *, drain: bool = True) -> None:
         """Make `run` return: after the messages being handled are done, or at once, handing them back.
@@ -189,10 +189,11 @@ class AsyncDispatcher:
             raise InvalidInput("this dispatcher has no context yet; give it one, or bind() it")
         return self._ctx
 
-    async def _loop(self, *, until_idle: bool) -> None:
+    async def _serve(self, ctx: AsyncContext, *, until_idle: bool) -> None:
+        """Handle the messages of a context, which must not stop the event loop: leases are renewed on it."""
         if not self._routes.by_name:
             raise InvalidInput("this dispatcher has no functions yet; add one with @dispatcher.handler(name)")
-        threads = self._context.threads
+        threads = ctx.threads
         for cls in (DeliveryFailed, *(cls for route in self._routes.by_name.values() for cls in route.accepts)):
             if cls not in PLAIN:
                 threads.register(cls)
@@ -307,6 +308,7 @@ class Dispatcher:
     """
 
     def __init__(self, ctx: Context | None = None, **options: Any) -> None:
+        self._ctx = ctx
         self._async = AsyncDispatcher(None if ctx is None else ctx._async, **options)
 
     @property
@@ -336,11 +338,11 @@ class Dispatcher:
 
     def run(self) -> None:
         """See `AsyncDispatcher.run`."""
-        _wait(self._async.run())
+        self._serve(until_idle=False)
 
     def drain(self) -> None:
         """See `AsyncDispatcher.drain`."""
-        _wait(self._async.drain())
+        self._serve(until_idle=True)
 
     def stop(self, *, drain: bool = True) -> None:
         """See `AsyncDispatcher.stop`."""
@@ -355,6 +357,11 @@ class Dispatcher:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _serve(self, *, until_idle: bool) -> None:
+        # Not over `ctx._async`: its calls run to their end wherever they are made, and here that is the event loop.
+        served = self._async._context if self._ctx is None else self._ctx.awaitable
+        _wait(self._async._serve(served, until_idle=until_idle))
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
