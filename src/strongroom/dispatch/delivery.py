@@ -8,7 +8,10 @@ Theory of operation
    leaves no trace and the message is delivered again; a crash after it leaves nothing to do. A commit of unknown
    outcome is repeated under its id until it is known.
 3. While a function runs, the lease is renewed. Whoever loses it anyway (paused, cut off) is refused at its next commit
-   and stops. Its answers are dropped; the worker that took over gives the ones that count.
+   and stops. Its answers are dropped; the worker that took over gives the ones that count. A store that cannot be
+   reached says nothing about who has the thread: the function goes on, and the lease is renewed, or lost, when the
+   store is there again. To stop it when the time is up would be of no use where nobody can reach the store, and a plain
+   function cannot be stopped: it would run beside itself.
 4. A message that fails is put off, and with it the rest of its thread, so that order holds. When its attempts are used
    up it becomes a dead letter, and its caller is told, in the commit that moves on.
 """
@@ -16,6 +19,7 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -42,6 +46,7 @@ PAGE = 64
 MOST_TOLD = 2_000  # characters of an error that a dead letter and its sender are told
 PATIENCE = (0.01, 0.1, 0.5, 1.0, 2.0)
 
+logger = logging.getLogger("strongroom.dispatch")
 T = TypeVar("T")
 Run = Callable[[Route, Slot, int], Awaitable[list[Outgoing]]]
 
@@ -69,6 +74,7 @@ class Round:
         self._run = run
         self._stopping = stopping
         self._lease = Lease(Delivery(), 0)
+        self._renewal: str | None = None  # the id of one that may have happened or not
 
     async def __call__(self) -> int:
         """Handle what is due. Return 0, or the time (in microseconds) to come back at."""
@@ -133,12 +139,9 @@ class Round:
         if not route.takes(payload):
             await self._refuse(route, record, payload, attempt)
             return 0
-        try:
-            answers = await self._run_renewing(route, slot, attempt)
-        except LeaseLost:
-            raise
-        except Exception as problem:
-            error = said_by(problem.problem if isinstance(problem, Unusual) else problem)
+        answers = await self._run_renewing(route, slot, attempt)
+        if isinstance(answers, BaseException):
+            error = said_by(answers.problem if isinstance(answers, Unusual) else answers)
             if attempt < route.retry.attempts:
                 delay = route.retry.delay_seconds(attempt)
                 return await _known(lambda id: self._leased.put_off(self._lease, record, error, delay, id))
@@ -172,18 +175,49 @@ class Round:
             lambda id: self._leased.conclude(self._lease, record, answers, dead, self._lease_seconds, id)
         )
 
-    async def _run_renewing(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
+    async def _run_renewing(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing] | BaseException:
+        """Run a function, and keep the lease. Return its answers or what it raised; raise what became of the lease."""
         running = asyncio.ensure_future(self._run(route, slot, attempt))
         try:
-            while True:
-                done, _ = await asyncio.wait({running}, timeout=self._lease_seconds / 3)
-                if running.cancelled():  # by the function itself: this task is still wanted
-                    raise Unusual(asyncio.CancelledError())
-                if done:
-                    return running.result()
-                self._lease = await _known(lambda id: self._leased.renew(self._lease, self._lease_seconds, id))
+            await self._renew_until_done(running)
         finally:
             running.cancel()
+        try:
+            return running.result()
+        except (Exception, asyncio.CancelledError) as problem:  # cancelled by itself: this task is still wanted
+            return problem
+
+    async def _renew_until_done(self, running: asyncio.Future[Any]) -> None:
+        """Keep the lease for as long as a function runs, and know then what is held."""
+        failed = 0
+        while True:
+            wait_seconds = self._lease_seconds / 3
+            if failed:
+                wait_seconds = min(wait_seconds, PATIENCE[min(failed, len(PATIENCE)) - 1])
+            await asyncio.wait({running}, timeout=wait_seconds)
+            if running.done():
+                break
+            try:
+                await self._renew()
+                failed = 0
+            except (CommitUnknown, Unavailable) as problem:
+                if not failed:
+                    logger.warning("the lease on thread %r is not renewed: %s; trying again", self._thread_id, problem)
+                failed += 1
+        await self._settle()
+
+    async def _renew(self) -> None:
+        try:
+            self._lease = await self._leased.renew(self._lease, self._lease_seconds, self._renewal)
+        except CommitUnknown as problem:
+            self._renewal = problem.commit_id
+            raise
+        self._renewal = None
+
+    async def _settle(self) -> None:
+        """Find out whether the last renewal happened, if nobody knows: only then it is known what is held."""
+        if self._renewal is not None:
+            await _known(lambda _: self._renew())
 
 
 async def _known(act: Callable[[str | None], Awaitable[T]]) -> T:
