@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -189,6 +190,50 @@ async def test_stopping_at_once_hands_back_what_is_running(address: str) -> None
         await first.run()
         await second.drain()  # at once: the lease was given back, not waited for
         assert [slot.payload for slot in await (await ctx.threads.get("t")).sent_by("hang")] == ["handled"]
+
+
+async def owner_after(ctx: AsyncContext, dispatcher: AsyncDispatcher, stops: Callable[[int], bool]) -> str | None:
+    """Run a dispatcher that is told to stop at once during a commit of its own; return who has the thread then."""
+    store: Any = ctx.store
+    made, commit = 0, store.commit
+
+    async def stopping(given: Commit) -> Receipt:
+        nonlocal made
+        made += 1
+        if stops(made):
+            dispatcher.stop(drain=False)
+        receipt: Receipt = await commit(given)
+        return receipt
+
+    store.commit = stopping
+    await dispatcher.run()
+    document = await ctx.scope.get(Get(Key(ctx.space, "delivery", "t")))
+    owner: str | None = None if document is None else document.value.load()["owner"]
+    return owner
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 4])
+async def test_stopping_at_once_during_a_commit_hands_the_thread_back(address: str, place: int) -> None:
+    async with await strongroom.aopen(address) as ctx:
+        dispatcher = AsyncDispatcher(ctx, poll_seconds=0.01)
+        dispatcher.handler("h")(lambda payload, call: None)
+        for _ in range(5):
+            await dispatcher.send("t", "x", from_id="user", to_id="h")
+        assert await owner_after(ctx, dispatcher, lambda made: made == place) is None
+
+
+async def test_stopping_at_once_while_a_lease_is_renewed_hands_the_thread_back(address: str) -> None:
+    async with await strongroom.aopen(address) as ctx:
+        dispatcher = AsyncDispatcher(ctx, poll_seconds=0.01, lease_seconds=0.3)
+        began: list[bool] = []
+
+        @dispatcher.handler("h")
+        async def hang(payload: Any, call: Any) -> None:
+            began.append(True)
+            await asyncio.Event().wait()
+
+        await dispatcher.send("t", "x", from_id="user", to_id="h")
+        assert await owner_after(ctx, dispatcher, lambda made: bool(began)) is None
 
 
 async def test_a_message_that_arrives_while_a_thread_is_given_back_is_not_missed(ctx: AsyncContext) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from strongroom.bridge import Inline
+from strongroom.bridge import Inline, run
 from strongroom.context import AsyncContext
 from strongroom.dispatch import delivery
 from strongroom.dispatch.delivery import Round
+from strongroom.dispatch.leases import LeasedThread
 from strongroom.dispatch.routes import Respond, Route
 from strongroom.errors import Closed, CommitUnknown, Damaged, Unavailable
 from strongroom.opening import open_store
@@ -31,10 +32,8 @@ class Failing(Inline):
         super().__init__(store)
         self.fail: Fail = lambda commit: None
         self.lost = False
-        self.commits = 0
 
     async def commit(self, commit: Commit) -> Receipt:
-        self.commits += 1
         problem = self.fail(commit)
         if problem is not None and not self.lost:
             raise problem
@@ -53,14 +52,14 @@ class Worker:
         self.ctx = AsyncContext(Scope(store, clock=lambda: self.now))
         self.log: list[str] = []
 
-    def round(self, run: Any, owner: str = "first") -> Round:
+    def round(self, function: Any) -> Round:
         return Round(
             self.ctx.threads,
             {"echo": Route("echo", lambda payload, call: None, retry=Retry(attempts=1))},
             "t",
-            owner=owner,
+            owner="first",
             lease_seconds=LEASE,
-            run=run,
+            run=function,
             stopping=lambda: False,
         )
 
@@ -174,22 +173,19 @@ async def test_an_outage_that_outlasts_a_function_is_told_and_is_not_an_attempt(
 async def test_a_function_whose_lease_is_lost_is_stopped_and_nothing_is_held_against_its_message(
     worker: Worker,
 ) -> None:
-    await begin(worker)
-    never = asyncio.Event()
-
-    async def takes_over(*told: Any) -> list[Any]:
-        return [Respond("second")]
+    never = await begin(worker)
 
     async def loses(*told: Any) -> list[Any]:
         worker.now += 60_000_000
-        assert await worker.round(takes_over, owner="second")() == 0
+        run(LeasedThread(worker.ctx.threads, "t", "second").take(LEASE))
         return await worker.until(never, *told)
 
     assert await worker.round(loses)() == 0
     await asyncio.sleep(0)  # the function hears of it
     assert worker.log == ["began 1", "cancelled"]
-    assert (await worker.answers(), await worker.dead()) == (["second"], 0)
-    assert (await worker.delivery()).failing is None
+    assert (await worker.answers(), await worker.dead()) == ([], 0)
+    left = await worker.delivery()
+    assert (left.owner, left.failing) == ("second", None)
 
 
 @pytest.mark.parametrize("problem", [Closed("closed"), Damaged("not what was written", reason="corrupt")])
@@ -211,3 +207,43 @@ async def test_what_a_function_hears_from_a_store_is_its_own_failure(worker: Wor
 
     assert await worker.round(fails)() == 0
     assert await worker.dead() == 1
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_turn_that_is_cancelled_while_nobody_knows_of_its_renewal_gives_the_thread_back(
+    worker: Worker, lost: bool
+) -> None:
+    await begin(worker)
+    worker.store.lost = lost
+    turn = asyncio.ensure_future(worker.round(lambda *told: worker.until(asyncio.Event(), *told))())
+
+    def fail(commit: Commit) -> Exception | None:
+        if not worker.log or turn.cancelling():
+            return None
+        turn.cancel()
+        return CommitUnknown("cut off", reason="connection", commit_id=commit.id)
+
+    worker.store.fail = fail
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    assert (await worker.delivery()).owner is None
+
+
+async def test_a_turn_that_is_cancelled_while_it_takes_the_thread_does_not_keep_it(worker: Worker) -> None:
+    await begin(worker)
+
+    async def never(*told: Any) -> list[Any]:
+        raise AssertionError("must not run")
+
+    turn = asyncio.ensure_future(worker.round(never)())
+
+    def fail(commit: Commit) -> Exception | None:
+        if turn.cancelling():
+            return None
+        turn.cancel()
+        return AWAY
+
+    worker.store.fail = fail
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    assert (await worker.delivery()).owner is None

@@ -143,7 +143,10 @@ def test_racing_callers_agree_on_the_id_of_a_chain() -> None:
 
 
 class Direct(Round):
-    """A round that runs its function at once: there is no clock to renew a lease by."""
+    """A round that runs its function at once: there is no clock to renew a lease by, and nobody to be cancelled by."""
+
+    async def _finish(self, act: Coroutine[Any, Any, T]) -> T:
+        return await act
 
     async def _run_renewing(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
         return await self._run(route, slot, attempt)

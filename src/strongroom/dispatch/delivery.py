@@ -12,6 +12,8 @@ Theory of operation
    reached says nothing about who has the thread: the function goes on, and the lease is renewed, or lost, when the
    store is there again. To stop it when the time is up would be of no use where nobody can reach the store, and a plain
    function cannot be stopped: it would run beside itself.
+   A worker that is told to stop at once waits for the commit that is under way, and knows what it holds before it is
+   cancelled (`finish`): else it could not give it back.
 4. A message that fails is put off, and with it the rest of its thread, so that order holds. When its attempts are used
    up it becomes a dead letter, and its caller is told, in the commit that moves on.
 """
@@ -20,9 +22,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from strongroom.bridge import finish
 from strongroom.dispatch.leases import Dead, Lease, LeasedThread, LeaseLost, failure
 from strongroom.dispatch.routes import Outgoing, Respond, Route, Unusual
 from strongroom.errors import (
@@ -78,12 +81,8 @@ class Round:
 
     async def __call__(self) -> int:
         """Handle what is due. Return 0, or the time (in microseconds) to come back at."""
-        taken = await _known(lambda id: self._leased.take(self._lease_seconds, id))
-        if not isinstance(taken, Lease):
-            return taken
-        self._lease = taken
         try:
-            return await self._handle_all()
+            return await self._finish(self._take()) or await self._handle_all()
         except LeaseLost:
             return 0
         except Conflict:
@@ -93,8 +92,23 @@ class Round:
             await self._hand_back()
             raise
 
+    async def _take(self) -> int:
+        """Take the thread. Return 0, or the time to come back at."""
+        taken = await _known(lambda id: self._leased.take(self._lease_seconds, id))
+        if not isinstance(taken, Lease):
+            return taken
+        self._lease = taken
+        return 0
+
+    async def _finish(self, act: Coroutine[Any, Any, T]) -> T:
+        """Take an act to its end although this task is cancelled meanwhile, so that what is held then is known."""
+        return await finish(act)
+
     async def _hand_back(self) -> None:
+        if not self._lease.version:
+            return  # it was never taken
         try:
+            await self._settle()
             await _known(lambda id: self._leased.hand_back(self._lease, id))
         except StrongroomError:
             pass  # the lease runs out by itself
@@ -171,9 +185,12 @@ class Round:
             await self._conclude(record, [], dead)  # the caller's thread is full; the dead letter still has to be kept
 
     async def _conclude(self, record: Record, answers: list[Outgoing], dead: Dead | None = None) -> None:
-        self._lease = await _known(
-            lambda id: self._leased.conclude(self._lease, record, answers, dead, self._lease_seconds, id)
-        )
+        async def concluded() -> None:
+            self._lease = await _known(
+                lambda id: self._leased.conclude(self._lease, record, answers, dead, self._lease_seconds, id)
+            )
+
+        await self._finish(concluded())
 
     async def _run_renewing(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing] | BaseException:
         """Run a function, and keep the lease. Return its answers or what it raised; raise what became of the lease."""
@@ -198,7 +215,7 @@ class Round:
             if running.done():
                 break
             try:
-                await self._renew()
+                await self._finish(self._renew())
                 failed = 0
             except (CommitUnknown, Unavailable) as problem:
                 if not failed:
