@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -60,3 +61,8 @@ def spinning(payload: int, call: Any) -> int:
 def first(payload: list[Any], call: Any) -> Any:
     """Slip, as people do, where there is none."""
     return next(iter(payload))
+
+
+def shown(payload: Any, call: Any) -> str:
+    """Return what others can see of this process."""
+    return "".join(Path(f"/proc/self/{name}").read_bytes().decode(errors="replace") for name in ("cmdline", "environ"))

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import strongroom
 from strongroom.dispatch import Dispatcher, Retry
-from strongroom.dispatch.pool import compute
+from strongroom.dispatch.pool import compute, elsewhere
 from strongroom.dispatch.worker import load, work
 from strongroom.errors import InvalidInput
 from tests.dispatch import program
@@ -71,6 +72,57 @@ def test_a_cpu_bound_function_runs_in_another_process_and_its_answer_is_committe
         assert [slot.payload for slot in ctx.threads.get("t").sent_by("triangle")] == [Number(55), Number(210)]
 
 
+@pytest.mark.parametrize("key", ["a passphrase", b"k" * 32, lambda: "a passphrase"], ids=["text", "bytes", "function"])
+def test_a_cpu_bound_function_reads_an_encrypted_store(tmp_path: Path, key: Any) -> None:
+    address = str(tmp_path / "agent.db")
+    with strongroom.open(address, key=key) as ctx, heavy(ctx, address, max_workers=1) as dispatcher:
+        dispatcher.send("t", Number(10), from_id="user", to_id="triangle")
+        dispatcher.drain()
+        ctx.threads.register(Number)
+        assert [slot.payload for slot in ctx.threads.get("t").sent_by("triangle")] == [Number(55)]
+
+
+def test_a_key_is_in_no_command_line_and_no_environment_of_a_process(tmp_path: Path) -> None:
+    address, key = str(tmp_path / "agent.db"), b"\x6b" * 32
+    with strongroom.open(address, key=key) as ctx, Dispatcher(ctx, max_workers=1) as dispatcher:
+        dispatcher.handler("shown", cpu_bound=True, retry=Retry(attempts=1))(program.shown)
+        dispatcher.send("t", "x", from_id="user", to_id="shown")
+        dispatcher.drain()
+        [answer] = ctx.threads.get("t").sent_by("shown")
+        assert "multiprocessing" in answer.payload
+        assert key.hex() not in answer.payload and key.decode() not in answer.payload
+
+
+def test_a_key_is_not_given_to_an_executor_and_what_to_do_is_said(tmp_path: Path) -> None:
+    address, executor = str(tmp_path / "agent.db"), Recording()
+    with strongroom.open(address, key="a passphrase") as ctx:
+        dispatcher = heavy(ctx, address, executor=executor)
+        dispatcher.send("t", Number(10), from_id="user", to_id="triangle")
+        dispatcher.drain()
+        [letter] = dispatcher.dead_letters()
+    assert "name its key by STRONGROOM_KEY" in letter.error
+    assert executor.given[0][2] == (("timeout_seconds", 30.0),)
+
+
+@pytest.mark.parametrize("address", ["redis"], indirect=True)
+def test_a_cpu_bound_function_reads_under_the_prefix_that_the_store_was_opened_with(address: str) -> None:
+    with strongroom.open(address, prefix="elsewhere") as ctx, heavy(ctx, address, max_workers=1) as dispatcher:
+        thread = f"t-{uuid4()}"
+        dispatcher.send(thread, Number(10), from_id="user", to_id="triangle")
+        dispatcher.drain()
+        ctx.threads.register(Number)
+        assert [slot.payload for slot in ctx.threads.get(thread).sent_by("triangle")] == [Number(55)]
+        ctx.threads.delete(thread)
+
+
+@pytest.mark.parametrize("address", SHARED, indirect=True)
+async def test_another_process_waits_for_a_store_as_long_as_this_one(address: str) -> None:
+    with strongroom.open(address, timeout_seconds=7) as ctx:
+        assert elsewhere(ctx.awaitable.store)["timeout_seconds"] == 7
+    async with strongroom.aopen(address, timeout_seconds=7) as actx:
+        assert elsewhere(actx.store)["timeout_seconds"] == 7
+
+
 def test_only_names_and_numbers_are_sent_to_an_executor(tmp_path: Path) -> None:
     address, executor = str(tmp_path / "agent.db"), Recording()
     with strongroom.open(address) as ctx:
@@ -78,8 +130,8 @@ def test_only_names_and_numbers_are_sent_to_an_executor(tmp_path: Path) -> None:
         dispatcher.send("t", Number(10), from_id="user", to_id="triangle")
         dispatcher.drain()
     module = "tests.dispatch.program"
-    accepts = ((module, "Number"),)
-    assert executor.given == [(address, "default", (module, "triangle"), accepts, "triangle", "t", 0, 1)]
+    accepts, settings = ((module, "Number"),), (("timeout_seconds", 30.0),)
+    assert executor.given == [(address, "default", settings, (module, "triangle"), accepts, "triangle", "t", 0, 1)]
 
 
 def test_a_message_that_kills_its_process_becomes_a_dead_letter_and_others_go_on(tmp_path: Path) -> None:

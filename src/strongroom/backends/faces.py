@@ -7,7 +7,7 @@ takes it to its end. What a store is beyond these verbs (how it is opened, its s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from strongroom.bridge import finish, run
 from strongroom.store import (
@@ -33,6 +33,8 @@ class ServerCore(Protocol):
     def kept_seconds(self) -> float: ...
     @property
     def durability(self) -> Durability: ...
+    @property
+    def needed_elsewhere(self) -> dict[str, Any]: ...
     async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]: ...
     async def read_within(self, questions: Sequence[AnyQuestion], max_bytes: int) -> Part: ...
     async def commit(self, commit: Commit) -> Receipt: ...
@@ -59,6 +61,11 @@ class _Known(Generic[C]):
     def durability(self) -> Durability:
         """What an acknowledged commit survives."""
         return self._core.durability
+
+    @property
+    def needed_elsewhere(self) -> dict[str, Any]:
+        """The options with which another process opens the same store."""
+        return self._core.needed_elsewhere
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._core.shown!r})"

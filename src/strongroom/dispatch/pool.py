@@ -2,6 +2,10 @@
 
 The other process opens the store itself and reads the message by its thread and index. It only computes: what it
 answers goes back as JSON, and the process that holds the lease commits it.
+
+The key of an encrypted store goes to processes of our own when they begin, through the pipe they are started with: it
+is on no command line, in no environment, and not in what each message is sent with. An executor that was given gets no
+key, since nobody knows where it sends things; its processes find one in their own environment.
 """
 
 from __future__ import annotations
@@ -17,9 +21,11 @@ from strongroom.blocking import Context
 from strongroom.codec import Json
 from strongroom.context import AsyncContext
 from strongroom.dispatch.routes import Call, Outgoing, Respond, Route, Send, ran
+from strongroom.encryption import Secret
 from strongroom.opening import open_scope
 from strongroom.services.threads.payloads import PLAIN, Inert, seal, type_name, unseal
 from strongroom.services.threads.values import Slot
+from strongroom.store import AsyncStore
 
 Answer = tuple[str | None, str, bytes]
 ImportPath = tuple[str, str]
@@ -40,8 +46,8 @@ class Pool:
         self.max_workers = max_workers
         self.max_tasks_per_child = max_tasks_per_child
 
-    def submit(self, *words: Any) -> Future[list[Answer]]:
-        """Have a message computed."""
+    def submit(self, *words: Any, key: Secret | None = None) -> Future[list[Answer]]:
+        """Have a message computed, of a store that this key opens."""
         if self._given is not None:
             return self._given.submit(compute, *words)
         if self._own is None:
@@ -50,6 +56,8 @@ class Pool:
                 self.max_workers,
                 mp_context=multiprocessing.get_context("spawn"),
                 max_tasks_per_child=self.max_tasks_per_child,
+                initializer=_remember,
+                initargs=(key,),
             )
         return self._own.submit(compute, *words)
 
@@ -65,9 +73,15 @@ def reference(route: Route) -> tuple[ImportPath, tuple[ImportPath, ...], str]:
     return _whereabouts(route.function), tuple(map(_whereabouts, route.accepts)), route.name
 
 
+def elsewhere(store: AsyncStore) -> dict[str, Any]:
+    """Return the options with which another process opens the same store."""
+    return dict(getattr(getattr(store, "blocking", store), "needed_elsewhere", {}))
+
+
 def compute(
     address: str,
     space: str,
+    settings: tuple[tuple[str, Any], ...],
     function: ImportPath,
     accepts: tuple[ImportPath, ...],
     name: str,
@@ -76,7 +90,7 @@ def compute(
     attempt: int,
 ) -> list[Answer]:
     """Run one function on one stored message. This is what the other process does."""
-    ctx = _context(address, space)
+    ctx = _context(address, space, settings)
     for place in accepts:
         cls = _find(*place)
         if cls not in PLAIN:
@@ -118,9 +132,18 @@ def _pack(item: Outgoing) -> Answer:
     return to, type_name(item.payload), bytes(unseal(seal(item.payload)).payload)
 
 
+_key: Secret | None = None  # of the store that this process was started for
+
+
+def _remember(key: Secret | None) -> None:
+    global _key
+    _key = key
+
+
 @lru_cache(maxsize=8)
-def _context(address: str, space: str) -> Context:
-    return Context(AsyncContext(open_scope(address, space, {})))
+def _context(address: str, space: str, settings: tuple[tuple[str, Any], ...]) -> Context:
+    options = dict(settings) if _key is None else {**dict(settings), "key": _key}
+    return Context(AsyncContext(open_scope(address, space, options)))
 
 
 def _whereabouts(thing: Any) -> ImportPath:

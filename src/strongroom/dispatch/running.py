@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from strongroom.blocking.threads import Thread
-from strongroom.dispatch.pool import Pool, answers, call, reference
+from strongroom.dispatch.pool import Pool, answers, call, elsewhere, reference
 from strongroom.dispatch.routes import Failures, Outgoing, Route, outgoing, ran
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
@@ -85,10 +85,12 @@ class Runner:
                 "say where it is with Dispatcher(ctx, address=...)"
             )
         function, accepts, name = reference(route)
-        space = self._threads.scope.space
+        scope, options = self._threads.scope, elsewhere(self._threads.scope.store)
+        key = options.pop("key", None)
+        opened = (self._address, scope.space, tuple(sorted(options.items())))
         try:
             computed = await asyncio.wrap_future(
-                self._pool.submit(self._address, space, function, accepts, name, slot.thread_id, slot.index, attempt)
+                self._pool.submit(*opened, function, accepts, name, slot.thread_id, slot.index, attempt, key=key)
             )
             return answers(computed)
         except BrokenExecutor:

@@ -81,6 +81,10 @@ class Core:
     def durability(self) -> Durability:
         return self.facts.durability
 
+    @property
+    def needed_elsewhere(self) -> dict[str, Any]:
+        return {"timeout_seconds": self._timeout}
+
     # ---- the verbs --------------------------------------------------------------------------------------------------
 
     async def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:

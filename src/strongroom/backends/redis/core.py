@@ -105,6 +105,10 @@ class Core:
         # What names a call among those of all processes; the scripts expect hex digits.
         self._name, self._calls = os.urandom(8).hex(), itertools.count()
 
+    @property
+    def needed_elsewhere(self) -> dict[str, Any]:
+        return {"prefix": self.layout.prefix, "timeout_seconds": self._timeout}
+
     # ---- the verbs --------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:

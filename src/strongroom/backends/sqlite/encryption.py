@@ -21,12 +21,13 @@ from typing import Literal
 
 import apsw
 
-from strongroom.encryption import Secret, fetched
-from strongroom.errors import SchemaMismatch, Unavailable
+from strongroom.encryption import KEY_BYTES, Secret, fetched
+from strongroom.errors import SchemaMismatch, Unavailable, hidden
 
 ROUNDS = 64_007
 SALT_BYTES = 16
 
+_RAW = "raw:"
 _PLAIN = b"SQLite format 3\0"
 _ALWAYS = b"\x40\x20\x20"  # what every SQLite file says at 21, encrypted or not
 _HEADER_BYTES = 24
@@ -74,6 +75,10 @@ class Cipher:
         """Keep what connections need, and nothing else."""
         self._secret = None
 
+    def raw_key(self) -> Secret | None:
+        """Return 32 bytes that open the file as the secret does, such that nothing shows them; None if it is plain."""
+        return hidden(bytes.fromhex(self._key.removeprefix(_RAW))[:KEY_BYTES]) if self.is_on else None
+
     def unlock(self, con: apsw.Connection) -> None:
         if self.is_on:
             con.pragma("key", self._key)
@@ -93,7 +98,7 @@ def pragma(secret: str | bytes, salt: bytes) -> str:
     """Return a key as `PRAGMA key` takes it, with the salt of the file."""
     if isinstance(secret, str):
         secret = hashlib.pbkdf2_hmac("sha256", secret.encode(), salt, ROUNDS, 32)
-    return f"raw:{secret.hex()}{salt.hex()}"
+    return f"{_RAW}{secret.hex()}{salt.hex()}"
 
 
 def header_of(path: Path) -> bytes:

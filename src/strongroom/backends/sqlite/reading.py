@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -65,6 +65,7 @@ class Reader(ABC):
     """A SQLite file, as far as it is only looked at."""
 
     _pause_seconds = PAUSE_SECONDS  # between two looks for what others have written
+    _timeout: float
 
     def __init__(self, path: str | os.PathLike[str], key: Secret | None) -> None:
         self.path = path_of(path).resolve()
@@ -133,6 +134,12 @@ class Reader(ABC):
                 copy_pages(con, self._cipher, target)
 
         self._ask(lambda con: backup(Path(path).resolve(), partial(write, con)))
+
+    @property
+    def needed_elsewhere(self) -> dict[str, Any]:
+        """The options with which another process opens the same store. A key among them is shown by nothing."""
+        options: dict[str, Any] = {"timeout_seconds": self._timeout}
+        return options | {"key": key} if (key := self._cipher.raw_key()) is not None else options
 
     def require_usable(self) -> None:
         """Raise why this store cannot be used, if it cannot."""
