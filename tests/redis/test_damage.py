@@ -14,7 +14,24 @@ from hypothesis import strategies as st
 from strongroom.backends.redis import RedisStore
 from strongroom.codec import encode
 from strongroom.errors import Damaged
-from strongroom.store import Append, Commit, Entry, Erase, Get, Key, Put, Range, Scan, Tail, Truncate, new_id
+from strongroom.store import (
+    Append,
+    Commit,
+    Delete,
+    Entry,
+    Erase,
+    Expect,
+    Get,
+    Key,
+    Put,
+    Range,
+    Scan,
+    Slice,
+    Tail,
+    Truncate,
+    Write,
+    new_id,
+)
 from tests.redis.words import DOC, LOG, append, bodies, put, value
 from tests.servers.valkey import ValkeyServer
 
@@ -101,6 +118,40 @@ def test_a_list_of_receipts_that_was_damaged_stops_nobody(place: Place) -> None:
     for number in range(40):
         assert place.store.commit(append("d")).versions == (4 + number,)
     place.check_the_rest()
+
+
+@pytest.mark.parametrize("key", [DOC, LOG])
+def test_what_is_damaged_is_deleted_and_can_be_made_anew(place: Place, key: Key) -> None:
+    place.client.hset(place.heads, f"{key.kind}\x1f{key.id}", "something else")
+    place.store.commit(Commit(new_id(), (), (Delete(key), Erase(LOG, 0, 0))))
+    assert place.store.read([Get(DOC) if key == DOC else Range(LOG)])[0] in (None, Slice(0, 0, ()))
+    assert place.store.read([Scan("space", "doc", {"t": "1"})])[0].documents == () or key == LOG
+    place.store.commit(put("new") if key == DOC else append("new"))
+    assert value(place.store) == "new" if key == DOC else bodies(place.store) == ["new"]
+    assert [item.key for item in place.store.unload(None, 100).items].count(key) == 1
+    place.check_the_rest()
+
+
+@pytest.mark.parametrize("write", [Put(DOC, encode(1)), append("no").writes[0], Truncate(LOG, 2), Erase(LOG, 0, 2)])
+def test_nothing_else_is_written_to_what_is_damaged(place: Place, write: Write) -> None:
+    for key in (DOC, LOG):
+        place.client.hset(place.heads, f"{key.kind}\x1f{key.id}", "something else")
+    refused = [
+        Commit(new_id(), (), (write,)),
+        Commit(new_id(), (), (Delete(write.key), write)),
+        Commit(new_id(), (Expect(write.key, 1),), (Delete(write.key),)),
+    ]
+    for commit in refused:
+        with pytest.raises(Damaged):
+            place.store.commit(commit)
+    assert place.client.hget(place.heads, "doc\x1fone") == b"something else"
+    place.check_the_rest()
+
+
+def test_an_erasure_of_no_record_leaves_what_is_damaged_as_it_is(place: Place) -> None:
+    place.client.hset(place.heads, "log\x1fone", "something else")
+    place.store.commit(Commit(new_id(), (), (Erase(LOG, 0, 0),)))
+    assert place.client.hget(place.heads, "log\x1fone") == b"something else"
 
 
 def test_a_stream_that_claims_too_much_is_a_gap(place: Place) -> None:

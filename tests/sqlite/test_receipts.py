@@ -280,3 +280,15 @@ def _append_from(path: Path, ids: list[str], start: int, told: Path) -> None:
 
 def test_killed_at_any_moment_a_repeat_is_applied_once(path: Path) -> None:
     assert apart(_campaign, path, 15) > 45
+
+
+def test_a_damaged_head_does_not_keep_the_receipts_that_its_records_carry_from_anybody(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.commit(append(OTHER))
+        first = store.commit(commit := append())
+    with apsw.Connection(str(path)) as con:
+        assert con.execute("SELECT count(*) FROM carrier").fetchall() == [(1,)]
+        con.execute("UPDATE head SET sum = sum + 1 WHERE id = 'one'")
+    with SqliteStore(path) as store:
+        assert store.commit(commit) == again(first)
+        assert store.commit(append(OTHER)).versions == (2,)

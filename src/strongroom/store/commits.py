@@ -122,7 +122,12 @@ class Erase(Struct, frozen=True):
 
 
 class Delete(Struct, frozen=True):
-    """Remove a document or a whole stream, for good. A tombstone keeps the version, so counting goes on from there."""
+    """Remove a document or a whole stream, for good. A tombstone keeps the version, so counting goes on from there.
+
+    What is damaged can be deleted too, where nothing is expected of it: whatever it was, it is gone. Only a document
+    whose words are in an index may be refused, as they are found there by its text alone. Every other write to what is
+    damaged is refused, but for an `Erase` of no record.
+    """
 
     key: Key
 

@@ -5,6 +5,8 @@
 -- The server does not roll a failed script back. A failure before B leaves nothing visible, and B itself is one command.
 -- After it nothing may fail, or the caller would hear that nothing changed: what C needs (the server's access rules may
 -- forbid a command) is tried before B without effect, and C ignores errors. Readers do not need it: they ask the head.
+-- Only of what is damaged the head itself goes in C: nobody knows what a tombstone of it would say. Its entries in the
+-- index stay, and lead nowhere.
 --
 -- KEYS: heads, index, then the records of each thing. ARGV: what tells this sending from others ("call|attempt|touch"),
 -- the last receipt the caller was given ('' if none), the commit's id, for how many seconds its receipt must be kept
@@ -256,13 +258,12 @@ if found[2] then
   if voided == call and attempt <= tonumber(until_attempt) then return {'void'} end
 end
 
-local things = {}
+local things, unsound = {}, {}
 for i, field in ipairs(fields) do
   local head, thing = found[3 + i], nil
-  if head then
-    thing = open_head(field, head)
-    if not thing then return {'damaged', field} end
-  else
+  if head then thing = open_head(field, head) end
+  if not thing then
+    if head then unsound[field] = true end
     thing = {stream = nil, alive = false, count = 0, order = 0, first = 0, base = '', chain = '', field = field,
       key = '', old_first = 0, old_count = 0, changed = false, fresh = false, crc = '', tags = '', value = false,
       was_alive = false, old_tags = ''}
@@ -275,6 +276,7 @@ local expects, claims, writes = struct.unpack('>I4I4I4', ARGV[6])
 for e = 1, expects do
   local place, wanted = struct.unpack('>I4d', take())
   local thing = things[place]
+  if unsound[thing.field] then return {'damaged', thing.field} end
   local actual = thing.alive and thing.count or 0
   if not (wanted == actual or (wanted == -1 and actual > 0)) then return make_rare().refuse('conflict', e, actual) end
 end
@@ -328,11 +330,20 @@ local function append(thing, w, write)
   thing.stream, thing.alive, thing.fresh, thing.count, thing.chain = true, true, fresh, count, chain
 end
 
-local versions = {}
+local versions, lost = {}, {}
 for w = 1, writes do
   local write = take()
   local kind, thing = string.sub(write, 1, 1), things[struct.unpack('>I4', write, 2)]
   local refusal
+  if unsound[thing.field] then
+    local start, stop = 0, 1
+    if kind == 'E' then start, stop = struct.unpack('>dd', write, 6) end
+    if kind == 'D' then
+      lost[#lost + 1] = thing
+    elseif start < stop then
+      return {'damaged', thing.field}
+    end
+  end
   if kind == 'A' then
     refusal = append(thing, w, write)
   elseif kind == 'P' then
@@ -400,7 +411,13 @@ for _, thing in ipairs(things) do
 end
 in_batches('ZADD', INDEX, added)
 
+if lost[1] then redis.call('HDEL', HEADS, '') end
 redis.call('HSET', HEADS, unpack(heads))
+
+for _, thing in ipairs(lost) do
+  redis.pcall('HDEL', HEADS, thing.field, thing.field .. SEP)
+  in_batches('HDEL', thing.key, redis.pcall('HKEYS', thing.key), redis.pcall)
+end
 
 in_batches('ZREM', INDEX, removed, redis.pcall)
 for _, thing in ipairs(cleaning and things or {}) do

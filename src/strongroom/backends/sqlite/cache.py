@@ -6,9 +6,9 @@ All of it stays true as long as nobody else commits; `writes.Writer` sees to tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Never
 
-from strongroom.backends.sqlite.rows import HEAD_COLUMNS, MASK, RECORD_COLUMNS, require_sound, to_record
+from strongroom.backends.sqlite.rows import HEAD_COLUMNS, MASK, RECORD_COLUMNS, is_named, require_sound, to_record
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import encode
 from strongroom.errors import Damaged
@@ -61,6 +61,29 @@ class State:
         return self.length if self.stream else self.version
 
 
+class Unsound(State):
+    """What a key holds whose rows are not what was written: nobody may say what it is, or go on from it. It can only
+    be deleted, whatever it was."""
+
+    __slots__ = ("_damage",)
+
+    def __init__(self, head: tuple[Any, ...], last: tuple[Any, ...] | None, damage: Damaged) -> None:
+        super().__init__(head, last)
+        self._damage = str(damage), damage.reason
+        if last is not None:
+            self.first = 0  # all of its records, wherever they begin
+        self.alive = 1
+
+    @property
+    def seen(self) -> Never:
+        """Refuse: nothing can be expected of it."""
+        self.refuse()
+
+    def refuse(self) -> Never:
+        said, reason = self._damage
+        raise Damaged(said, reason=reason)
+
+
 class Cache(dict[Key, State]):
     """The state of each key that was asked for, looked up once."""
 
@@ -86,16 +109,43 @@ class Cache(dict[Key, State]):
 
     def _learn(self, key: Key, head: tuple[Any, ...] | None) -> State:
         last = None
-        if head is not None:
-            require_sound(key, head)
-            if head[1]:
-                ref = head[0]
-                last = self._execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
-                if last is not None:
-                    to_record(key, last, last[0] & MASK)  # what is appended goes on from its place and its chain
-        state = State(head, last)
-        if state.stream and state.alive and state.length == 0:
-            # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
-            raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
+        if head is not None and head[1]:
+            ref = head[0]
+            last = self._execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
+        try:
+            state = _sound(key, head, last)
+        except Damaged as damage:
+            assert head is not None
+            self._require_own(key, head)
+            state = Unsound(head, last, damage)
         self[key] = state
         return state
+
+    def _require_own(self, key: Key, head: tuple[Any, ...]) -> None:
+        """Raise `Damaged` unless the row that an index led to is this key's own, by the row's own words: only then it
+        may be deleted. What is in the index of words can be taken out of it only by the text it was made of."""
+        ref, stream, _, version, _, _, text, chain, _ = head
+        last = self._execute(_LAST, (ref << INDEX_BITS, (ref + 1) << INDEX_BITS)).fetchone()
+        kept = chain if last is None else last[9]
+        fits = last is None if not stream else kept is None or type(kept) is bytes
+        if (
+            not is_named(self._execute, key, ref)
+            or not fits
+            or text is not None
+            or type(version) is not int
+            or not 0 <= version <= MASK
+        ):
+            require_sound(key, head)
+
+
+def _sound(key: Key, head: tuple[Any, ...] | None, last: tuple[Any, ...] | None) -> State:
+    """Return the state that rows tell of, or raise `Damaged` if they are not what was written."""
+    if head is not None:
+        require_sound(key, head)
+        if last is not None:
+            to_record(key, last, last[0] & MASK)  # what is appended goes on from its place and its chain
+    state = State(head, last)
+    if state.stream and state.alive and state.length == 0:
+        # A living stream has records, or remembers how many it had: these are lost, and must not be replaced.
+        raise Damaged(f"{key.kind} {key.id!r}: its records are missing; nothing changed", reason="gap")
+    return state

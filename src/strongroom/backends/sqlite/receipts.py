@@ -24,6 +24,7 @@ from strongroom.backends.sqlite.rows import (
     MASK,
     RECORD_COLUMNS,
     checksum,
+    is_named,
     require_sound,
     stored_key,
     to_record,
@@ -181,14 +182,19 @@ def carried_by(
 ) -> Iterator[tuple[str, str, bytes, bytes]]:
     """Return what lies in records alone: space, id, digest and versions of each receipt; with `id`, only of that one.
 
-    Whose a receipt is, is told by the head of the stream that carries it: so both rows must be what was written.
+    Whose a receipt is, is told by the head of the stream that carries it: so the names in it must be what was written,
+    and so must the record.
     """
     sql, bound = (_CARRIERS, ()) if space is None else (f"{_CARRIERS} WHERE h.space = ?", (space,))
     carriers: list[Any] = con.execute(sql, bound).fetchall()
     only, this = ("", ()) if id is None else (" AND substr(receipt, 1, 16) = ?", (id,))
     for start, *name, ref, stream, alive, version, value, tags, text, chain, total in carriers:
         key = stored_key(*name)
-        require_sound(key, (ref, stream, alive, version, value, tags, text, chain, total))
+        try:
+            require_sound(key, (ref, stream, alive, version, value, tags, text, chain, total))
+        except Damaged:
+            if not is_named(con.execute, key, ref):
+                raise
         first = (ref << INDEX_BITS) + unsealed(ref, start)
         for row in con.execute(_CARRYING + only, (first, (ref + 1) << INDEX_BITS, *this)):
             index = row[0] & MASK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
@@ -59,6 +60,7 @@ SELECT h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.
 FROM head AS h WHERE h.space = ? AND h.kind = ? AND h.id = ?"""
 HEAD_COLUMNS = "ref, stream, alive, version, value, tags, text, chain, sum"
 _GET = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
+_BY_NAME = "SELECT ref FROM head INDEXED BY head_by_name WHERE space = ? AND kind = ? AND id = ?"
 RECORD_COLUMNS = "pos, type, body, weight, at, sender, receiver, text, commitment, chain, receipt, sum"
 _UP = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos"
 _DOWN = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? ORDER BY pos DESC"
@@ -161,6 +163,14 @@ def require_sound(key: Key, head: tuple[Any, ...]) -> None:
     """
     if checksum((key.space, key.kind, key.id, *head[:-1])) != head[-1]:
         raise Damaged(f"{key.kind} {key.id!r} does not match its checksum", reason="checksum")
+
+
+def is_named(execute: Callable[..., Any], key: Key, ref: int) -> bool:
+    """Tell whether a row of `head` and the index of names both say that the row is this key's: two pages that agree.
+    Then it is so, even if something else in the row is damaged."""
+    row = execute("SELECT space, kind, id FROM head WHERE ref = ?", (ref,)).fetchone()
+    found = execute(_BY_NAME, (key.space, key.kind, key.id)).fetchall()
+    return bool(row == (key.space, key.kind, key.id) and found == [(ref,)])
 
 
 def top_ref(con: apsw.Connection) -> int:

@@ -13,7 +13,7 @@ import apsw
 
 from strongroom.backends.memory import link
 from strongroom.backends.sqlite import erasure
-from strongroom.backends.sqlite.cache import MAX_KEYS, Cache, State
+from strongroom.backends.sqlite.cache import MAX_KEYS, Cache, State, Unsound
 from strongroom.backends.sqlite.receipts import Receipts, Retention, SyncReceipt, can_carry, carried
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
@@ -209,7 +209,7 @@ class Writer:
             return 0
         self.receipts.file()  # before the records that may carry them are gone
         if type(write) is Delete:
-            return self._delete(write.key, state)
+            return self._delete(write.key, state) if type(state) is State else self._delete_unsound(write.key, state)
         if type(write) is Truncate:
             cut = min(max(write.before, state.first), state.length)
             self._drop(write.key, state, cut)
@@ -284,6 +284,15 @@ class Writer:
             self._save_head(key, state, alive=0, version=state.version + 1)
             self._retag(key, state.ref, old, {})
         return state.version
+
+    def _delete_unsound(self, key: Key, state: State) -> int:
+        """Delete what is damaged. Its tags are found by going through all there are: its own list may be wrong."""
+        self._flush()
+        self.execute("DELETE FROM tag WHERE ref = ?", (state.ref,))
+        state.tags = None
+        version = self._delete(key, state)
+        self._cache.pop(key, None)  # from now on it is what its row says
+        return version
 
     def _drop(self, key: Key, state: State, before: int, alive: int = 1) -> None:
         base = state.ref << INDEX_BITS
@@ -384,13 +393,18 @@ def _check(steps: Sequence[tuple[Write, State]]) -> None:
     """Refuse what does not fit what is there, or what earlier writes of the same commit will have put there."""
     if len(steps) == 1:
         write, state = steps[0]
-        if type(write) is Append and state.stream and write.max_length is None and state.length < MASK // 2:
+        plain = type(write) is Append and state.stream and write.max_length is None
+        if plain and state.length < MASK // 2 and type(state) is State:
             return  # by far the most frequent commit needs no dictionaries
     shapes: dict[Key, bool] = {}
     lengths: dict[Key, int] = {}
     for write, state in steps:
         if type(write) is Delete:
             continue
+        if isinstance(state, Unsound):
+            if type(write) is Erase and write.start >= write.stop:
+                continue  # it says no more than that what the commit takes away is to leave the files
+            state.refuse()
         wants_stream = type(write) is not Put
         is_stream = bool(state.stream) if state.ref else shapes.setdefault(write.key, wants_stream)
         if is_stream != wants_stream:
