@@ -12,7 +12,7 @@ step owes the store's files a cleaning (`operations.erasing_step`); the last com
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from itertools import zip_longest
 from typing import Any, Protocol, TypeVar
@@ -31,7 +31,7 @@ from strongroom.services.memories.keys import load
 from strongroom.services.memories.requests import replaced
 from strongroom.services.memories.values import Batch, Ended, Erased, Memory, Proposal, Request, Revoked
 from strongroom.services.memories.vectors import Vectors
-from strongroom.store import Append, Document, Expect, Get, Key, Put, Range, Receipt, Scan, Write, require_name
+from strongroom.store import Append, Document, Expect, Get, Key, Put, Range, Receipt, Scan, Tail, Write, require_name
 from strongroom.values import moment
 
 T = TypeVar("T")
@@ -119,12 +119,14 @@ class Targets:
 
 class Cleared(Struct, frozen=True):
     """What was taken away: which memories, which derived from them stay, and how many batches spoke of them. `unread`
-    says what is damaged and stays: nobody knows what it is about."""
+    says what stays because it is damaged, or something that goes with it is. `whole`: all that is known to be about
+    them is gone; of what cannot be read nobody knows."""
 
     memories: tuple[str, ...]
     derived: tuple[str, ...]
     batches: int
     unread: tuple[str, ...] = ()
+    whole: bool = True
 
 
 class Erasure:
@@ -150,7 +152,7 @@ class Erasure:
                 at=moment(at),
                 pending=briefly(gone.unread),
             )
-            writes, answer = noted(scope, at, told)
+            writes, answer = await noted(scope, at, told)
             return Plan((), writes, lambda receipt: _told(told, receipt.pending), answer)
 
         async def replay(receipt: Receipt) -> Erased:
@@ -161,23 +163,52 @@ class Erasure:
 
     async def clear(self, targets: Sequence[Target], derived: bool, by: str) -> Cleared:
         """Take away what is to be erased. Doing so again does nothing more; whoever calls notes that it was done."""
-        wanted, batches, unread = Targets(targets), 0, dict[str, str]()
+        wanted, batches, unread, kept = Targets(targets), 0, dict[str, str](), dict[str, str]()
         chosen, named = dict[str, bool](), dict[str, None]()
         looked = False
         while True:
             found, left = await self._chosen(wanted, derived, unread)
-            rest = [id for id, erased in found.items() if not erased]
+            rest = [id for id, erased in found.items() if not erased and id not in kept]
             if looked and not rest:
                 break
             looked = True
             chosen |= found
             named |= left
-            batches += await self._batches(wanted, chosen.keys(), derived, by, unread)
+            batches += await self._batches(wanted, chosen.keys(), derived, by, unread, kept)
             rest.reverse()  # what was derived before what it was derived from, by which it is found
-            async for _ in self._scope.parts(rest, AT_ONCE, partial(self._memories, by)):
-                pass
-        await self._revocations([target for target in targets if target.source_ref is not None])
-        return Cleared(tuple(chosen), tuple(id for id in named if id not in chosen), batches, tuple(unread.values()))
+            await self._despite_damage("memory", rest, partial(self._memories, by), str, kept)
+        cited = [target for target in targets if target.source_ref is not None]
+        await self._despite_damage("the revocation of", cited, self._forget, lambda one: one.source_ref or "", kept)
+        return Cleared(
+            tuple(id for id in chosen if id not in kept),
+            tuple(id for id in named if id not in chosen),
+            batches,
+            (*unread.values(), *kept.values()),
+            not kept,
+        )
+
+    async def _despite_damage(
+        self,
+        what: str,
+        things: Sequence[T],
+        erase: Callable[[Sequence[T]], Awaitable[object]],
+        name: Callable[[T], str],
+        kept: dict[str, str],
+    ) -> None:
+        """Erase things, many at once; where something is damaged each alone, and note those that stay."""
+
+        async def some(part: Sequence[T]) -> None:
+            try:
+                await erase(part)
+            except Damaged as damage:
+                if len(part) == 1:
+                    kept[name(part[0])] = f"{what} {name(part[0])!r} was not erased: {damage}"
+                    return
+                for one in part:
+                    await some([one])
+
+        async for _ in self._scope.parts(things, AT_ONCE, some):
+            pass
 
     async def _all(self, scan: Scan, type: type[T], unread: dict[str, str]) -> AsyncIterator[list[tuple[Document, T]]]:
         """Give all that a scan finds, a page at a time, and note what cannot be read of it."""
@@ -258,18 +289,22 @@ class Erasure:
 
         await erasing_step(self._scope, log, attempt)
 
-    async def _batches(self, wanted: Targets, ids: Set[str], derived: bool, by: str, unread: dict[str, str]) -> int:
+    async def _batches(
+        self,
+        wanted: Targets,
+        ids: Set[str],
+        derived: bool,
+        by: str,
+        unread: dict[str, str],
+        kept: dict[str, str],
+    ) -> int:
         """Take what is erased out of every batch that speaks of it. Return how many did."""
 
         def about(proposal: Proposal) -> bool:
             return _about(proposal, wanted, ids, derived)
 
-        count = 0
-        async for page in self._all(Scan(self._scope.space, keys.BATCH, limit=PAGE), Batch, unread):
-            held = [document.key for document, batch in page if any(map(about, batch.proposals))]
-            count += len(held)
-
-            async def attempt(held: Sequence[Key] = held) -> Plan[None]:
+        async def clear(held: Sequence[Key]) -> None:
+            async def attempt() -> Plan[None]:
                 found = await self._scope.get_all([Get(key) for key in held])
                 documents = [document for document in found if document is not None]
                 now, writes = self._scope.clock(), list[Write]()
@@ -279,29 +314,31 @@ class Erasure:
                         writes.append(keys.tally(self._scope.space, keys.DECIDED, batch, now))
                 return Plan(_unchanged(documents), writes, lambda _: None)
 
-            if held:
-                await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
-        return count
-
-    async def _revocations(self, targets: Sequence[Target]) -> None:
-        """Forget the names of sources that are revoked; that they are stays known by their hashes."""
-
-        async def forget(some: Sequence[Target]) -> None:
-            places = [*dict.fromkeys(keys.revocation_key(self._scope.space, one.source_ref or "") for one in some)]
-
-            async def attempt() -> Plan[None]:
-                found = await self._scope.get_all([Get(key) for key in places])
-                held = [document for document in found if document is not None and _names(document, Targets(some))]
-                blank = [
-                    Put(document.key, pack(replace(load(document, Revoked), **_NAMELESS)), {"status": "done"})
-                    for document in held
-                ]
-                return Plan(_unchanged(held), blank, lambda _: None)
-
             await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
 
-        async for _ in self._scope.parts(targets, AT_ONCE, forget):
-            pass
+        count = 0
+        async for page in self._all(Scan(self._scope.space, keys.BATCH, limit=PAGE), Batch, unread):
+            spoken = [document.key for document, batch in page if any(map(about, batch.proposals))]
+            held = [key for key in spoken if key.id not in kept]
+            before = len(kept)
+            await self._despite_damage("batch", held, clear, lambda key: key.id, kept)
+            count += len(held) - (len(kept) - before)
+        return count
+
+    async def _forget(self, targets: Sequence[Target]) -> None:
+        """Forget the names of sources that are revoked; that they are stays known by their hashes."""
+        places = [*dict.fromkeys(keys.revocation_key(self._scope.space, one.source_ref or "") for one in targets)]
+
+        async def attempt() -> Plan[None]:
+            found = await self._scope.get_all([Get(key) for key in places])
+            held = [document for document in found if document is not None and _names(document, Targets(targets))]
+            blank = [
+                Put(document.key, pack(replace(load(document, Revoked), **_NAMELESS)), {"status": "done"})
+                for document in held
+            ]
+            return Plan(_unchanged(held), blank, lambda _: None)
+
+        await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
 
 
 _NAMELESS = {"source_ref": GONE, "by": GONE, "reason": GONE}
@@ -400,18 +437,23 @@ class Telling(Protocol):
     def derived(self) -> tuple[str, ...]: ...
 
 
-def noted(scope: Scope, at: int, told: Telling) -> tuple[tuple[Write, ...], Json]:
+async def noted(scope: Scope, at: int, told: Telling) -> tuple[tuple[Write, ...], Json]:
     """Return what records that an erasure is done, and what its receipt keeps.
 
-    A receipt is bounded, and there may be any number of ids: those stand in the log, as entries of bounded size.
+    A receipt is bounded, and there may be any number of ids: those stand in the log, as entries of bounded size. A log
+    that is damaged takes no entry; nor was any memory erased then.
     """
+    log = keys.log_key(scope.space)
+    try:
+        await scope.get(Tail(log, 1))
+    except Damaged:
+        return (traces(log),), encode(msgspec.to_builtins(told))
     memories, derived = _parts(told.memories), _parts(told.derived)
     entries = [
         entry
         for removed, left in zip_longest(memories, derived, fillvalue=())
         for entry in keys.log(scope.space, "ERASED", at, told.by, removed=[*removed], derived=[*left]).entries
     ]
-    log = keys.log_key(scope.space)
     kept = {**msgspec.to_builtins(told), "memories": (), "derived": (), "entries": len(entries)}
     return (Append(log, tuple(entries)), traces(log)), encode(kept)
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from strongroom.codec import Json, encode, pack
 from strongroom.embedders import Embedder, Fingerprint, offload
-from strongroom.errors import InvalidInput, StrongroomError, Unavailable
+from strongroom.errors import Damaged, InvalidInput, StrongroomError, Unavailable
 from strongroom.operations import Operation, Plan, made_here, nothing, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
@@ -30,6 +30,7 @@ from strongroom.vectors.watched import WatchedVectors
 EMBEDDING = "embedding"
 INDEX = "memory_index"
 USED = "used"
+MARK = "fingerprint"  # the tag of a vector that says who made it
 CHUNK = 256
 
 
@@ -228,7 +229,7 @@ class Vectors:
 
     async def keep(self, fingerprint: Fingerprint, vectors: Mapping[str, str], commit_id: str | None = None) -> None:
         """Store vectors of what memories say, by the ids of the memories, as far as those are still active."""
-        tags = {"fingerprint": _mark(fingerprint)}
+        tags = {MARK: _mark(fingerprint)}
 
         async def attempt() -> Plan[None]:
             questions = [Get(self._scope.key(keys.MEMORY, id)) for id in vectors]
@@ -257,16 +258,26 @@ class Vectors:
 
     async def removing(self, texts: Sequence[str]) -> tuple[list[Expect], list[Write]]:
         """Say what removes the vectors of texts, whoever made them, also those that somebody is just storing."""
-        questions = [Get(self._scope.key(INDEX, name)) for name in ("embedder", USED)]
-        charged, used = await self._scope.get_all(questions)
-        made = [load(charged, Fingerprint)] if charged is not None else []
-        made = [*dict.fromkeys((*made, *(load(used, Used).fingerprints if used is not None else ())))]
+        key, expects, marks = self._scope.key(INDEX, USED), list[Expect](), dict[str, None]()
+        try:
+            used = await self._scope.get(Get(key))
+            noted = load(used, Used).fingerprints if used is not None else ()
+            expects.append(Expect(key, used.version if used is not None else 0))
+            charged = await self._scope.get(Get(self._scope.key(INDEX, "embedder")))
+            made = (*noted, *([load(charged, Fingerprint)] if charged is not None else ()))
+            marks |= dict.fromkeys(map(_mark, made))
+        except Damaged:  # nobody can store a vector any more, and those that are there say who made them
+            vectors = Scan(self._scope.space, EMBEDDING, limit=CHUNK)
+            async for page in self._scope.pages(vectors, lambda _: None):
+                marks |= dict.fromkeys(one.tags[MARK] for one in page if MARK in one.tags)
         said = dict.fromkeys(screening.plain(text) for text in texts)
-        expects = [Expect(questions[1].key, used.version if used is not None else 0)]
-        return expects, [Delete(self._key(text, fingerprint)) for fingerprint in made for text in said]
+        return expects, [Delete(self._named(text, mark)) for mark in marks for text in said]
 
     def _key(self, text: str, fingerprint: Fingerprint) -> Key:
-        return self._scope.key(EMBEDDING, keys.digest(_mark(fingerprint), text))
+        return self._named(text, _mark(fingerprint))
+
+    def _named(self, text: str, mark: str) -> Key:
+        return self._scope.key(EMBEDDING, keys.digest(mark, text))
 
     async def _active_texts(self) -> dict[str, str]:
         """Return what the active memories say: each text once, by the id of a memory that says it."""
@@ -278,7 +289,7 @@ class Vectors:
     async def _drop_others(self, fingerprint: Fingerprint) -> None:
         """Delete the vectors of earlier embedders, a page at a time."""
         async for page in self._scope.pages(Scan(self._scope.space, EMBEDDING, limit=CHUNK)):
-            old = [Delete(doc.key) for doc in page if doc.tags.get("fingerprint") != _mark(fingerprint)]
+            old = [Delete(doc.key) for doc in page if doc.tags.get(MARK) != _mark(fingerprint)]
 
             async def attempt(old: list[Delete] = old) -> Plan[None]:
                 return Plan((), old, lambda _: None)

@@ -25,7 +25,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from strongroom.errors import Conflict
+from strongroom.errors import Conflict, Damaged
 from strongroom.operations import committed, traces
 from strongroom.retry import attempts
 from strongroom.scope import Scope
@@ -100,12 +100,13 @@ class Taking(Struct, frozen=True):
             return await self._adk_copies(session_id, whole)
         return 0
 
+    async def lines_of(self, user_id: str) -> list[Key]:
+        """Return the threads of LangGraph that bear the tag of their owner."""
+        return await self._found(layouts.LINE, owned_by(user_id))
+
     async def of_owner(self, user_id: str) -> int:
-        """Take away what bears the tag of its owner; return how much that was."""
-        lines = await self._found(layouts.LINE, owned_by(user_id))
-        for line in lines:
-            await self._line_of(line)
-        count = len(lines)
+        """Take away what else bears the tag of its owner; return how much that was."""
+        count = 0
         for kind in layouts.OF_OWNER:
             count += await self._all(await self._found(kind, owned_by(user_id)))
         return count
@@ -127,14 +128,16 @@ class Taking(Struct, frozen=True):
 
     async def artifact(self, key: Key) -> None:
         """Take away an artifact of ADK with all its versions, also one that is saved meanwhile."""
+        versions = self.scope.key(layouts.ADK_ARTIFACT_VERSION, key.id)
         for _ in attempts(f"{key.kind} {key.id!r}"):
-            document = await self.scope.get(Get(key))
-            if document is None:
-                return
-            versions = Truncate(self.scope.key(layouts.ADK_ARTIFACT_VERSION, key.id), NEVER)
-            gone = [Delete(key), versions, *await self._large(key.id)]
             try:
+                document = await self.scope.get(Get(key))
+                if document is None:
+                    return
+                gone = [Delete(key), Truncate(versions, NEVER), *await self._large(key.id)]
                 await self.commit(gone, [Expect(key, document.version)])
+            except Damaged:  # whatever it is by now: nobody can save a version of it either
+                await self.commit([Delete(key), Delete(versions), *await self._large(key.id)])
             except Conflict:
                 continue
             return
@@ -146,11 +149,11 @@ class Taking(Struct, frozen=True):
         count = 0
         for tags in (of_thread(thread), {layouts.THREAD: thread}):
             for key in await self._found(layouts.LINE, tags):
-                await self._line_of(key)
-                count += 1
+                count += await self.line(key)
         return count
 
-    async def _line_of(self, line: Key) -> None:
+    async def line(self, line: Key) -> int:
+        """Take away a thread of LangGraph, or an inner one, whatever is put into it meanwhile; it counts as one."""
         written = set[Key]()
         for _ in attempts(f"{line.kind} {line.id!r}"):
             try:
@@ -158,7 +161,8 @@ class Taking(Struct, frozen=True):
                 await self._late(line, sorted(written, key=lambda one: one.id))
             except Conflict:
                 continue  # somebody has put another checkpoint, written to one, or begun the line anew
-            return
+            break
+        return 1
 
     async def _line(self, id: str) -> set[Key]:
         """Take away a line; return the streams that its tasks wrote to."""
@@ -232,17 +236,18 @@ class Taking(Struct, frozen=True):
     # ---- small parts ------------------------------------------------------------------------------------------------
 
     async def _found(self, kind: str, tags: dict[str, str], besides: dict[str, str] | None = None) -> list[Key]:
-        """Return the keys of all documents that carry these tags, but for those with the tags `besides`. No more than
-        the keys: there may be any number of documents, and each may be large."""
+        """Return the keys of all documents that carry these tags, also of those that are damaged, but for those with
+        the tags `besides`. No more than the keys: there may be any number of documents, and each may be large."""
+        found = list[Key]()
         if not tags:
-            return []
-        pages = self.scope.pages(Scan(self.scope.space, kind, tags, limit=PAGE))
-        return [
-            one.key
-            async for page in pages
-            for one in page
-            if besides is None or not one.tags.items() >= besides.items()
-        ]
+            return found
+        pages = self.scope.pages(
+            Scan(self.scope.space, kind, tags, limit=PAGE),
+            lambda damage: found.append(self.scope.key(kind, damage.id)),
+        )
+        async for page in pages:
+            found += [one.key for one in page if besides is None or not one.tags.items() >= besides.items()]
+        return found
 
     async def _in_steps(self, writes: Sequence[Write], expects: Sequence[Expect] = ()) -> None:
         for start in range(0, len(writes), AT_ONCE):

@@ -141,23 +141,26 @@ async def remove_some(scope: Scope) -> None:
             await _one_step(scope, one.key.id, _stop(one), step)
 
 
-async def erase_rests(scope: Scope, user_id: str) -> int:
-    """Erase what is left of deleted sessions of a user; return how many messages that were."""
-    count = 0
-    async for page in scope.pages(Scan(scope.space, REST, {OWNER: user_id})):
-        for one in page:
-            first = (await scope.get(Range(scope.key(MESSAGE, one.key.id), 0, 0))).first
-            count += max(0, _stop(one) - first)
-            await _rest(scope, one.key.id, _stop(one), erases=True)
-    return count
+async def rests_of(scope: Scope, user_id: str) -> list[str]:
+    """Return the sessions of a user that were deleted, and of which something is left."""
+    return await scope.ids(Scan(scope.space, REST, {OWNER: user_id}))
+
+
+async def erase_rest(scope: Scope, session_id: str) -> int:
+    """Erase what is left of a deleted session; return how many messages that were."""
+    end, rest = await scope.read(Range(scope.key(MESSAGE, session_id), 0, 0), Get(scope.key(REST, session_id)))
+    if rest is None:
+        return 0
+    await _rest(scope, session_id, _stop(rest), erases=True)
+    return max(0, _stop(rest) - end.first)
 
 
 async def erase_all(scope: Scope, session_id: str) -> Plan[Receipt]:
     """Take a session away in steps, and say what pays for all of them: nothing is left of it but its name."""
     stream = scope.key(MESSAGE, session_id)
-    document, end = await scope.read(*both(scope, session_id))
     count = 0
-    if document is None:  # a deletion that was killed may have left some of it
+    if await scope.get(Get(scope.key(SESSION, session_id))) is None:  # a deletion that was killed may have left some
+        end = await scope.get(Range(stream, 0, 0))
         if not await erase_left(scope, session_id) and not end.length:
             raise missing(session_id)
         count = end.length - end.first
@@ -202,7 +205,10 @@ async def close(scope: Scope, session_id: str) -> bool:
 
 
 async def remove(scope: Scope, session_id: str) -> int:
-    """Remove a closed session in steps, its document last. Return how many messages it held."""
+    """Remove a closed session in steps, its document last. Return how many messages it held.
+
+    Where messages cannot be counted, or cut off, because they are damaged, they go at once.
+    """
     key, stream = scope.key(SESSION, session_id), scope.key(MESSAGE, session_id)
 
     async def attempt() -> Plan[tuple[int, bool]]:
@@ -222,29 +228,48 @@ async def remove(scope: Scope, session_id: str) -> int:
             lambda made: (made.versions[0] - end.first, True),
         )
 
-    taking, messages, done = Taking(scope, stream), 0, False
+    async def at_once() -> Plan[None]:
+        document = await scope.get(Get(key))
+        if document is None or parse(document.value).visible != NOTHING_SHOWN:
+            return Plan((), (), lambda _: None)
+        return Plan([Expect(key, document.version)], [Delete(stream)], lambda _: None)
+
+    taking = Taking(scope, stream)
     await taking.of_session(session_id)
-    while not done:
-        some, done = await erasing_step(scope, stream, attempt)
-        messages += some
+    try:
+        messages = await _in_steps(scope, stream, attempt)
+    except Damaged:
+        await erasing_step(scope, stream, at_once)
+        messages = await _in_steps(scope, stream, attempt)
     await taking.of_session(session_id)  # what an agent that was at work has put since
     return messages
 
 
 async def erase_said(scope: Scope, session_id: str) -> int:
-    """Erase what was said in a session whose document is damaged, and what was made of it; return how many messages.
+    """Erase what was said in a session whose document stays, and what was made of it; return how many messages.
 
-    The document stays as it is: nobody knows what it says, but nobody can open the session by it either.
+    Either it is damaged: nobody knows what it says, but nobody can open the session by it either. Or something else is
+    that is found by it.
     """
     stream = scope.key(MESSAGE, session_id)
-    await Taking(scope, stream).of_session(session_id)
+    made = [Delete(scope.key(kind, session_id)) for kind in writes.SIDES]
 
     async def attempt() -> Plan[tuple[int, bool]]:
         end = await scope.get(Range(stream, 0, 0))
         stop = min(end.first + writes.DELETED_AT_ONCE, end.length)
-        made = [Delete(scope.key(kind, session_id)) for kind in writes.SIDES]
         return Plan((), [Truncate(stream, stop), *made], lambda _: (stop - end.first, stop == end.length))
 
+    async def at_once() -> Plan[int]:
+        return Plan((), [Delete(stream), *made], lambda made: made.versions[0])
+
+    try:
+        return await _in_steps(scope, stream, attempt)
+    except Damaged:
+        return await erasing_step(scope, stream, at_once)
+
+
+async def _in_steps(scope: Scope, stream: Key, attempt: Callable[[], Awaitable[Plan[tuple[int, bool]]]]) -> int:
+    """Take messages away until none is left; return how many they were."""
     messages, done = 0, False
     while not done:
         some, done = await erasing_step(scope, stream, attempt)
