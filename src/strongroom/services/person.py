@@ -35,6 +35,7 @@ from strongroom.codec import encode
 from strongroom.errors import Damaged
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending
 from strongroom.scope import Scope
+from strongroom.services.erasing import require_brief
 from strongroom.services.memories import keys
 from strongroom.services.memories.erasure import Cleared, Target, briefly, noted, recalled
 from strongroom.services.memories.learning import messages_source, session_source
@@ -99,6 +100,7 @@ class Services(Protocol):
 async def erase(services: Services, user_id: str, by: str, reason: str, commit_id: str | None) -> ErasedPerson:
     """Leave nothing of a person, however often it takes."""
     require_name(user_id, "a user_id")
+    require_brief(by=by, reason=reason)
     scope = services.scope
 
     async def attempt() -> Plan[ErasedPerson]:

@@ -26,6 +26,7 @@ from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.folding import folded
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
 from strongroom.scope import AT_ONCE, Scope
+from strongroom.services.erasing import require_brief
 from strongroom.services.memories import keys
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.requests import replaced
@@ -137,6 +138,7 @@ class Erasure:
         self._vectors = vectors
 
     async def erase(self, target: Target, derived: bool, by: str, reason: str, commit_id: str | None) -> Erased:
+        require_brief(by=by, reason=reason)
         scope, log = self._scope, keys.log_key(self._scope.space)
         content = encode({**target.named, "derived": derived, "by": by, "reason": reason})
 

@@ -18,6 +18,7 @@ from strongroom.codec import encode
 from strongroom.errors import InvalidInput
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
 from strongroom.scope import Scope
+from strongroom.services.erasing import require_brief
 from strongroom.services.owning import OWNER, unnamed
 from strongroom.services.packs import staging
 from strongroom.services.runs import artifacts, history, usage
@@ -57,6 +58,7 @@ async def erase(ref: Ref, *, reason: str, actor: str, commit_id: str | None = No
     """Erase a run's content and return the receipt."""
     if not isinstance(reason, str) or not reason:
         raise InvalidInput("an erasure needs a reason to record; nothing changed", path="reason")
+    require_brief(actor=actor, reason=reason)
 
     before = Counts()
 
