@@ -84,6 +84,16 @@ class Scope(Struct, frozen=True):
         snapshot."""
         return [answer async for answers in self.parts(questions, AT_ONCE, self.get_all) for answer in answers]
 
+    async def get_sound(self, questions: Sequence[Question[A]]) -> list[A | Damaged]:
+        """Ask any number of questions of one kind; where something is damaged each alone, and the damage stands in for
+        its answer."""
+        try:
+            return [*await self.get_all(questions)]
+        except Damaged as damage:
+            if len(questions) == 1:
+                return [damage]
+        return [answer for one in questions for answer in await self.get_sound([one])]
+
     async def read_all(self, some: Sequence[Question[A]], others: Sequence[Question[B]]) -> tuple[list[A], list[B]]:
         """Ask any number of questions of two kinds, of one snapshot."""
         answers = await self.get_all(cast("Sequence[Question[object]]", [*some, *others]))

@@ -65,8 +65,8 @@ class Mail:
     async def dead(self, *, handler: str | None, after: str | None, limit: int) -> Listing[DeadLetter]:
         """Return dead letters, oldest first."""
         tags = {} if handler is None else {"handler": handler}
-        page = await self._scope.get(Scan(self._scope.space, DEAD, tags, after, limit))
-        return Listing(map(read_dead_letter, page.documents), page.next)
+        scan = Scan(self._scope.space, DEAD, tags, after, limit)
+        return Listing(*await self._scope.listed(scan, read_dead_letter))
 
     async def replay(self, letter_id: str, commit_id: str | None) -> Slot:
         """Append a dead letter's message again and forget the letter, in one commit."""

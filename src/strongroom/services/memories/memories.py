@@ -156,8 +156,10 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         _refuse_others(filters, "limit")
         lens = Lens.of(filters, everyone=everyone)
         now = moment(self._scope.clock())
-        memories, next = await page(self._scope, lens, {"status": status} if status else {}, after, limit)
-        return Results([memory for memory in memories if lens.shows(memory, now, status=status)], next=next)
+        memories, next, told = await page(self._scope, lens, {"status": status} if status else {}, after, limit)
+        return Results(
+            [memory for memory in memories if lens.shows(memory, now, status=status)], next=next, degraded=told
+        )
 
     async def history(self, memory_id: str) -> Results[Change]:
         """Return what happened to a memory, to those it replaced and to those that replaced it, oldest first."""
@@ -183,8 +185,8 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
             raise InvalidInput("at() needs an aware time, such as datetime.now(UTC)")
         _refuse_others(filters, "limit")
         lens = Lens.of(filters, everyone=everyone)
-        memories, next = await page(self._scope, lens, {}, after, limit)
-        return Results([memory for memory in memories if lens.showed(memory, time)], next=next)
+        memories, next, told = await page(self._scope, lens, {}, after, limit)
+        return Results([memory for memory in memories if lens.showed(memory, time)], next=next, degraded=told)
 
     # ---- letting go, and keeping up ---------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import msgspec
 
 from strongroom.arguments import Count, checked
 from strongroom.codec import encode, pack
-from strongroom.errors import InvalidInput, NotFound, StrongroomError, Unavailable
+from strongroom.errors import Damaged, InvalidInput, NotFound, StrongroomError, Unavailable
 from strongroom.operations import Operation, Plan, Prepared, perform, unchanged
 from strongroom.retry import attempts
 from strongroom.scope import Scope
@@ -225,7 +225,8 @@ class Review:
     ) -> Results[Batch]:
         """Return the batches that wait for a decision, oldest first, each with what it resembles and would replace.
 
-        Where a file that is opened read-only cannot be searched they come without that, and `degraded` says so.
+        Where a file that is opened read-only cannot be searched, or something in it is damaged, they come without
+        that, and `degraded` says so.
         """
         tags = {"status": "pending"}
         if proposer is not None:
@@ -235,8 +236,8 @@ class Review:
         told = unreadable(damaged)
         try:
             batches = [await self._search.review(batch) for batch in batches]
-        except Unavailable as problem:
-            if problem.reason != "read_only":
+        except (Unavailable, Damaged) as problem:
+            if isinstance(problem, Unavailable) and problem.reason != "read_only":
                 raise
             told = "; ".join(filter(None, [told, f"what they resemble was not looked for: {problem}"]))
         return Results(batches, next=following, degraded=told)

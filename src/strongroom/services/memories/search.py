@@ -42,6 +42,7 @@ from strongroom.services.memories.values import (
     Trust,
     Type,
     at_least,
+    unreadable,
 )
 from strongroom.services.memories.vectors import Vectors
 from strongroom.stemming import words
@@ -362,24 +363,27 @@ class Search:
 
 async def page(
     scope: Scope, lens: Lens, tags: dict[str, str], after: str | None, limit: int
-) -> tuple[list[Memory], str | None]:
-    """Return the next memories that carry the tags and belong to somebody the lens can see, and where to go on."""
+) -> tuple[list[Memory], str | None, str | None]:
+    """Return the next memories that carry the tags and belong to somebody the lens can see, where to go on, and what
+    had to be left out."""
     owners = lens.owners()
     tags = {**tags, **{keys.free_tag(tag): "1" for tag in lens.tags}}
     place, start = _start(after, len(owners))
-    found: list[Memory] = []
+    found, bad = list[Memory](), list[str]()
     while True:
         owner = owners[place]
         carried = tags if owner is None else {"owner": owner, **tags}
-        answer = await scope.get(Scan(scope.space, keys.MEMORY, carried, start, limit - len(found)))
-        found += [load(document, Memory) for document in answer.documents]
-        if answer.next is not None:
-            return found, f"{place}.{answer.next}"
+        scan = Scan(scope.space, keys.MEMORY, carried, start, limit - len(found) - len(bad))
+        some, following, damaged = await scope.listed(scan, lambda document: load(document, Memory))
+        found += some
+        bad += damaged
+        if following is not None:
+            return found, f"{place}.{following}", unreadable(bad)
         place, start = place + 1, None
         if place == len(owners):
-            return found, None
-        if len(found) >= limit:
-            return found, f"{place}."
+            return found, None, unreadable(bad)
+        if len(found) + len(bad) >= limit:
+            return found, f"{place}.", unreadable(bad)
 
 
 def _start(after: str | None, owners: int) -> tuple[int, str | None]:

@@ -163,19 +163,22 @@ async def _sound_ref(scope: Scope, run_id: str, state: RunState) -> Ref:
 
 
 async def refs(scope: Scope, states: Sequence[tuple[str, RunState]]) -> list[Ref | Damaged]:
-    """Return where runs are kept; of one whose document names a ledger that is not its own, what is wrong."""
+    """Return where runs are kept; of one whose document names a ledger that is not its own, or whose own cannot be
+    read, what is wrong."""
     moved = [run_id for run_id, state in states if state.streams != run_id]
-    pages = await scope.get_all([Range(scope.key(LEDGER, run_id), 0, 1) for run_id in moved])
+    pages = await scope.get_sound([Range(scope.key(LEDGER, run_id), 0, 1) for run_id in moved])
+    damaged = {run_id: page for run_id, page in zip(moved, pages, strict=True) if isinstance(page, Damaged)}
     pointers = {
         run_id: record.body.load()
         for run_id, page in zip(moved, pages, strict=True)
+        if not isinstance(page, Damaged)
         for record in page.records
         if record.type == POINTER and record.body is not None
     }
     return [
         Ref(scope, run_id, state.streams)
         if state.streams == run_id or pointers.get(run_id) == state.streams
-        else _not_its_own(run_id)
+        else damaged.get(run_id) or _not_its_own(run_id)
         for run_id, state in states
     ]
 

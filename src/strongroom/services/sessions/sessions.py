@@ -8,7 +8,7 @@ from typing import Any
 from strongroom.arguments import Count, checked
 from strongroom.codec import encode
 from strongroom.embedders import Embedder
-from strongroom.errors import NotFound
+from strongroom.errors import Damaged, NotFound
 from strongroom.meant import Meant
 from strongroom.operations import Operation, Plan, perform
 from strongroom.retrieval import Reranker
@@ -142,9 +142,14 @@ class AsyncSessions(Meant):
         """Return a page of sessions in order of creation, those of a user and those that carry all of `tags`."""
         scan = Scan(self._scope.space, SESSION, owned(tags, user_id), after, limit, reverse)
         found, following, damaged = await self._scope.listed(scan, lambda document: (document, parse(document.value)))
-        ends = await self._scope.get_all([Range(self._scope.key(MESSAGE, one.key.id), 0, 0) for one, _ in found])
-        infos = [info(document, end) for (document, _), end in zip(found, ends, strict=True)]
-        return Listing(infos, following, damaged)
+        ends = await self._scope.get_sound([Range(self._scope.key(MESSAGE, one.key.id), 0, 0) for one, _ in found])
+        infos, bad = list[SessionInfo](), [*damaged]
+        for (document, _), end in zip(found, ends, strict=True):
+            if isinstance(end, Damaged):
+                bad.append(document.key.id)
+            else:
+                infos.append(info(document, end))
+        return Listing(infos, following, tuple(bad))
 
     async def search(
         self, query: str, *, k: Count = 5, mode: Mode | None = None, rerank: Reranker | None = None

@@ -174,8 +174,8 @@ async def look(scope: Scope, keys: Sequence[Key]) -> tuple[list[ThreadRead], Doc
 
 
 async def live(scope: Scope) -> AsyncIterator[list[Key]]:
-    """Yield the keys of all live threads, some at a time."""
-    async for page in scope.pages(Scan(scope.space, INFO, {"state": "live"}, limit=PAGE)):
+    """Yield the keys of all live threads, some at a time. One bad document does not hide the others."""
+    async for page in scope.pages(Scan(scope.space, INFO, {"state": "live"}, limit=PAGE), lambda damage: None):
         yield [scope.key(THREAD, info.key.id) for info in page]
 
 
@@ -183,21 +183,10 @@ async def by_use(scope: Scope) -> list[Used]:
     """List the live threads, the one unused for longest first."""
     used = []
     async for keys in live(scope):
-        asked = [Tail(key, 1) for key in keys]
-        try:
-            slices = await scope.get_all(asked)
-        except Damaged:
-            slices = [await _newest(scope, tail) for tail in asked]
+        slices = await scope.get_sound([Tail(key, 1) for key in keys])
         used += [
             Used(here.records[0].at, key.id, here.length)
             for key, here in zip(keys, slices, strict=True)
-            if here.records
+            if not isinstance(here, Damaged) and here.records  # what cannot be read is not thrown away either
         ]
     return sorted(used)
-
-
-async def _newest(scope: Scope, tail: Tail) -> Slice:
-    try:
-        return await scope.get(tail)
-    except Damaged:
-        return Slice(0, 0, ())  # what cannot be read is not thrown away either

@@ -239,17 +239,23 @@ class AsyncThreads(Meant):
         """Return threads in order of creation: the live ones, or the tombstones of those that ended."""
         scan = Scan(self.scope.space, INFO, {"state": state}, after, limit)
         found, following, damaged = await self.scope.listed(scan, _stored)
-        slices = await self.scope.get_all([Range(self.scope.key(THREAD, id), 0, 0) for id, _ in found])
-        threads = [_info(id, stored, here) for (id, stored), here in zip(found, slices, strict=True)]
-        return Listing(threads, following, damaged)
+        slices = await self.scope.get_sound([Range(self.scope.key(THREAD, id), 0, 0) for id, _ in found])
+        threads, bad = list[ThreadInfo](), [*damaged]
+        for (id, stored), here in zip(found, slices, strict=True):
+            if isinstance(here, Damaged):
+                bad.append(id)
+            else:
+                threads.append(_info(id, stored, here))
+        return Listing(threads, following, tuple(bad))
 
     async def stats(self) -> ThreadStats:
-        """Count the live threads and their slots."""
+        """Count the live threads and their slots, as far as they can be read."""
         threads = slots = 0
         async for keys in live(self.scope):
-            for here in await self.scope.get_all([Range(key, 0, 0) for key in keys]):
-                threads += 1
-                slots += here.length - here.first
+            for here in await self.scope.get_sound([Range(key, 0, 0) for key in keys]):
+                if not isinstance(here, Damaged):
+                    threads += 1
+                    slots += here.length - here.first
         return ThreadStats(threads, slots, self.limits.max_threads, self.limits.max_slots_per_thread)
 
     # ---- endings ----------------------------------------------------------------------------------------------------
