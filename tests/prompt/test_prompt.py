@@ -14,12 +14,16 @@ import pytest
 import strongroom
 from strongroom.backends.memory import MemoryStore
 from strongroom.bridge import Inline, can_search
+from strongroom.bridge import run as run_inline
 from strongroom.context import AsyncContext
+from strongroom.embedders import Embedder
 from strongroom.errors import BudgetExceeded, InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.prompt import prompts
 from strongroom.services.prompt.turns import INTERRUPTED
-from strongroom.store import Answer, AnyQuestion, Find, Found, Slice
+from strongroom.store import Answer, AnyQuestion, Find, Found, Slice, Store
+from tests.awaitable import Awaitable
+from tests.hashed import hashing
 from tests.prompt.histories import said
 from tests.prompt.providers import broken
 from tests.server.serving import served
@@ -398,3 +402,39 @@ def test_what_a_prompt_reads_does_not_grow_with_the_history() -> None:
             ctx.prompt(session=session, query="the lake and the train", max_tokens=2_000)
             given.append(store.given)
     assert given[0] == given[1]
+
+
+def failing(texts: list[str]) -> Any:
+    raise RuntimeError("the embedding service is down")
+
+
+def meaning(store: Store, embedder: Embedder) -> strongroom.Context:
+    return strongroom.Context(AsyncContext(Scope(Inline(store)), embedder=embedder))
+
+
+def test_a_prompt_made_while_the_embedder_is_down_says_so(store: Store) -> None:
+    ctx = meaning(store, Embedder(failing, name="failing", dimension=8))
+    run_inline(furnished(Awaitable(ctx), turns=0))
+    made = ctx.prompt(session="s", max_tokens=400)
+    if can_search(store):
+        assert "words alone decided: embedder" in (made.receipt.degraded or "")
+        assert made.receipt.degraded == ctx.memories.search("canary").degraded
+        assert "canaries like seeds" in str(made.messages)
+    else:
+        assert made.receipt.degraded is None
+
+
+async def test_a_prompt_that_lacked_nothing_says_nothing_of_it(ctx: Any) -> None:
+    session, _ = await furnished(ctx, turns=0)
+    assert (await ctx.prompt(session=session, max_tokens=400)).receipt.degraded is None
+
+
+def test_a_prompt_with_another_embedder_is_refused_like_a_search(store: Store) -> None:
+    if can_search(store):
+        ctx = meaning(store, hashing(32))
+        run_inline(furnished(Awaitable(ctx), turns=0))
+        ctx.memories.index()
+        other = meaning(store, hashing(16))
+        for ask in (lambda: other.memories.search("canary"), lambda: other.prompt(session="s", max_tokens=400)):
+            with pytest.raises(InvalidInput, match="reembed"):
+                ask()

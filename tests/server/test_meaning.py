@@ -135,6 +135,15 @@ def test_an_embedder_that_is_away_is_told_since_when_and_how_much_waits(service:
         assert (told["waiting"], told.get("embedder_failing")) == (0, None)
 
 
+def test_a_prompt_over_http_says_that_the_embedder_is_down(service: Service) -> None:
+    with served(embedder=service.name) as server, httpx.Client(base_url=server.url) as http:
+        http.post("/memories", json={"content": "car"})
+        asked = {"query": "car", "max_tokens": 400}
+        assert http.post("/prompt", json=asked).json()["receipt"]["degraded"] is None
+        service.up = False
+        assert "no vectors" in http.post("/prompt", json=asked).json()["receipt"]["degraded"]
+
+
 def test_an_index_that_is_away_is_told_and_loses_no_write(service: Service) -> None:
     with served(embedder=service.name, qdrant_url=":memory:") as server, httpx.Client(base_url=server.url) as http:
         index = server.app.state.meaning.index

@@ -55,6 +55,7 @@ class Known(Struct, frozen=True):
     memories: tuple[Any, ...] = ()
     hits: tuple[Any, ...] = ()
     searched: bool = True
+    degraded: str | None = None
 
 
 def of_whom(asked: Asked, gathered: Gathered | None, run: Stored | None) -> str | None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
 from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.retrieval import joined
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.prompt.composing import (
@@ -150,11 +151,13 @@ class AsyncPrompts:
             return Known(gathered, stored, query, user_id, searched=not query)
         memories = await self._memories.search(query, MEMORY_HITS, user_id=user_id, project_id=asked.project_id)
         hits: Sequence[Any] = ()
+        degraded = memories.degraded
         if session is not None and gathered is not None:
             view = gathered.reading.view
             found = await session.search(query, k=EARLIER_HITS, mode="lexical")
             hits = [hit for hit in found if view.shows(hit.message.index)]
-        return Known(gathered, stored, query, user_id, tuple(memories), tuple(hits))
+            degraded = degraded if found.degraded is None else joined(degraded, found.degraded)
+        return Known(gathered, stored, query, user_id, tuple(memories), tuple(hits), degraded=degraded)
 
 
 # ---- deciding -------------------------------------------------------------------------------------------------------
@@ -229,6 +232,7 @@ def _assembled(asked: Asked, known: Known, kept: Sequence[Piece], chosen: Chosen
         query=known.query,
         revision=None if known.gathered is None else known.gathered.reading.view.revision,
         user_id=known.user_id,
+        degraded=known.degraded,
     )
     return Prompt(shapes, apart, asked.tools, receipt)
 

@@ -32,14 +32,15 @@ class PromptLeftOut(Struct, frozen=True):
     ids: tuple[str, ...] = ()
 
 
-@shown_by("format", "tokens", "max_tokens", "tokenizer", "approximate", "parts", "left_out")
+@shown_by("format", "tokens", "max_tokens", "tokenizer", "approximate", "parts", "left_out", "degraded")
 class PromptReceipt(Struct, frozen=True):
     """What a prompt was made of.
 
     `tokens` counts all that is sent, tools included, and is the sum of the parts. `completed` tool calls had no answer
     and got one that says so. The first `stable_prefix` messages, with system prompt and tools `stable_prefix_tokens` of
     the whole, stay the same word for word while the conversation goes on, so a prompt cache can hold them. `revision`
-    is the session's. `user_id` is whose memories were searched, beside everybody's.
+    is the session's. `user_id` is whose memories were searched, beside everybody's. `degraded` says what a search had
+    to do without: that an embedder is down, say, and words alone decided.
     """
 
     format: str
@@ -56,6 +57,7 @@ class PromptReceipt(Struct, frozen=True):
     query: str
     revision: str | None = None
     user_id: str | None = None
+    degraded: str | None = None
 
 
 @shown_by("messages", "receipt.format", "total_tokens", "receipt.max_tokens", "tools")

@@ -92,6 +92,7 @@ export const Prompt = ({ info, told, win, whole, refused, budget, reserve, strat
     <label class="field row">Strategy<select value=${strategy} onChange=${(e) => set({ strategy: e.target.value })}>
       ${STRATEGIES.map(([id, name]) => html`<option value=${id} selected=${id === strategy}>${name}</option>`)}</select></label>
     ${strategy === WHOLE && receipt?.query && html`<p class="muted asked-for">Memories are searched for <q><${Line} text=${receipt.query} max=${90} /></q>${info.tags?.user_id || info.tags?.project_id ? html`, of ${["user", "project"].filter((one) => info.tags[`${one}_id`]).map((one, place) => html`${place ? " and " : ""}${one} <${Line} text=${info.tags[`${one}_id`]} max=${40} />`)} and of everybody` : ", of everybody"}.</p>`}
+    ${receipt?.degraded && html`<p class="banner warn" role="status"><${Icon} name="alert" /><span>${receipt.degraded}</span></p>`}
     <label class="field row">For the answer<${Room} value=${reserve} max=${budget} /></label>
     <h3 class="left-head"><span>Left out <span class="count">${number(out)}</span></span>${out > 0 && tokensOut > 0 && html`<span class="muted num">${told.exact ? "" : "about "}${number(tokensOut)} tok</span>`}</h3>
     ${receipt?.left_out.length ? html`<ul class="left-out">${receipt.left_out.map((one) => (strategy === WHOLE ? html`<${WholeOut} one=${one} />` : html`<li><div><b>${(WHY_OUT[one.reason] ?? [one.reason])[0]}</b>
