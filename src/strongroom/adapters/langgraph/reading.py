@@ -12,11 +12,13 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, PendingWrite,
 from strongroom.adapters import large
 from strongroom.adapters.langgraph.filters import under
 from strongroom.adapters.langgraph.finding import Finding
-from strongroom.adapters.langgraph.lines import CHECKPOINT, Line, Stored, look, named
+from strongroom.adapters.langgraph.lines import CHECKPOINT, LINE, Line, Stored, facts_of, look, named
 from strongroom.adapters.langgraph.lists import Item, Known, Ranges, places_of, spelled
 from strongroom.adapters.langgraph.messages import loaded, loaded_written
+from strongroom.errors import NotFound
+from strongroom.retry import attempts
 from strongroom.services.sessions.layouts import line_id
-from strongroom.store import Key, Range, Record, Slice
+from strongroom.store import Document, Get, Key, Range, Record, Slice
 
 MISSING = object()
 FEW = 16  # checkpoints that a list puts together at once
@@ -28,17 +30,26 @@ class Reading(Finding, frozen=True):
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint, or the newest of its line."""
         thread, ns = where(config)
-        line = await look(self.scope, self.lines.get(line_id(thread, ns)) or named(thread, ns), self.user(config))
-        if not line.version:
-            self.lines.keep(line)  # what was known of it is no longer so
-            return None
-        id = get_checkpoint_id(config)
-        stored = await self.find(line, id) if id else await self.newest(line)
-        if stored is None or not line.lists_checkpoint(stored.index):
-            return None
-        [made], line = await self.assembled(line, [stored])
-        self.lines.keep(line)
-        return made
+        id, before = get_checkpoint_id(config), None
+        for _ in attempts(f"thread {thread!r:.80}"):
+            line = await look(self.scope, self.lines.get(line_id(thread, ns)) or named(thread, ns), self.user(config))
+            if not line.version:
+                self.lines.keep(line)  # what was known of it is no longer so
+                return None
+            stored = await self.find(line, id) if id else await self.newest(line)
+            if stored is None or not line.lists_checkpoint(stored.index):
+                return None
+            try:
+                [made], line = await self.assembled(line, [stored])
+            except NotFound:
+                now = line.version, line.first, line.length
+                if now == before:
+                    raise  # nobody has taken anything away since, and still it is not there
+                before = now
+                continue
+            self.lines.keep(line)
+            return made
+        raise AssertionError("attempts() raises when it is enough")
 
     async def select(
         self,
@@ -89,14 +100,27 @@ class Reading(Finding, frozen=True):
             by_line.setdefault(line.id, (line, []))[1].append(stored)
         made: dict[tuple[str, int], CheckpointTuple] = {}
         for line, several in by_line.values():
-            tuples, _ = await self.assembled(line, several)
-            made |= {(line.id, stored.index): one for stored, one in zip(several, tuples, strict=True)}
-        return [made[line.id, stored.index] for line, stored in found]
+            tuples = await self._those_left(line, several)
+            made |= {(line.id, stored.index): one for stored, one in tuples}
+        return [made[line.id, stored.index] for line, stored in found if (line.id, stored.index) in made]
+
+    async def _those_left(self, line: Line, found: Sequence[Stored]) -> list[tuple[Stored, CheckpointTuple]]:
+        """Put checkpoints together, but for those that were deleted meanwhile."""
+        try:
+            tuples, _ = await self.assembled(line, found)
+            return [*zip(found, tuples, strict=True)]
+        except NotFound:
+            if len(found) == 1:
+                return []
+        return [one for stored in found for one in await self._those_left(line, [stored])]
 
     # ---- putting together -------------------------------------------------------------------------------------------
 
     async def assembled(self, line: Line, found: Sequence[Stored]) -> tuple[list[CheckpointTuple], Line]:
-        """Return checkpoints with all that they name, in one read, and the line with what was learned of its lists."""
+        """Return checkpoints with all that they name, in one read, and the line with what was learned of its lists.
+
+        If one of them was deleted or pruned since it was seen, that is `NotFound`: what it names may be gone in part.
+        """
         scope = self.scope
         ranges: dict[str, Ranges] = {}
         lacking: set[int] = set()
@@ -111,14 +135,16 @@ class Reading(Finding, frozen=True):
         questions = [Range(line.writes(scope, stored.id)) for stored in found]
         questions += [covering(line.items(scope, channel), merged) for channel, merged in wanted.items()]
         questions += [Range(line.key(scope, CHECKPOINT), index, index + 1) for index in sorted(lacking)]
-        answers = await scope.get_all(questions)
+        questions.append(Range(line.key(scope, CHECKPOINT), 0, 0))
+        [document], [*answers, end] = await scope.read_all([Get(line.key(scope, LINE))], questions)
+        _require_there(line, found, document, end)
         writes, lists, others = split(answers, len(found), len(wanted))
         known = dict(line.lists)
         for (channel, merged), part in zip(wanted.items(), lists, strict=True):
             whole = spelled(sorted(set(places_of(merged))))
             known[channel] = self._learned(line, channel, merged if len(found) == 1 else whole, part)
         held = {stored.index: stored.seen["new"] for stored in found}
-        held |= {part.records[0].index: part.records[0].body.load()["new"] for part in others if part.records[0].body}
+        held |= {one.index: one.body.load()["new"] for part in others for one in part.records if one.body is not None}
         parents = await self._parents(line, found)
         items = {channel: dict(zip(places_of(one.ranges), one.items, strict=True)) for channel, one in known.items()}
         made = [
@@ -182,6 +208,15 @@ class Reading(Finding, frozen=True):
         # What somebody deleted from the session is no longer in the list either.
         places = [place for place in places_of(ranges) if place in items]
         return Known(spelled(places), [items[place] for place in places], part.length)
+
+
+def _require_there(line: Line, found: Sequence[Stored], document: Document | None, end: Slice) -> None:
+    """Raise `NotFound` if a checkpoint is not stored any more, or not listed though it was."""
+    gone = line.gone if document is None or document.version == line.version else facts_of(document).gone
+    for stored in found:
+        newly = line.lists_checkpoint(stored.index) and any(start <= stored.index < stop for start, stop in gone)
+        if document is None or stored.index < end.first or newly:
+            raise NotFound(f"checkpoint {stored.id!r:.80} was deleted meanwhile", kind=CHECKPOINT, id=stored.id)
 
 
 def where(config: RunnableConfig) -> tuple[str, str]:
