@@ -22,6 +22,7 @@ from langgraph.types import Command, interrupt
 import strongroom
 from strongroom import InvalidInput
 from strongroom.adapters.langgraph import StrongroomSaver, upkeep
+from strongroom.adapters.langgraph.finding import Lines
 from strongroom.services.sessions.layouts import CHECKPOINT, ITEM, TASK_WRITES, line_id
 from strongroom.store import Commit, Key, Range, Scan, Slice, Truncate, new_id
 from tests.adapters.langgraph.savers import MODES, ask, chat, config
@@ -157,7 +158,7 @@ def test_messages_come_back_exactly(saver: StrongroomSaver, channel: str) -> Non
         exact = [saver.serde.loads_typed(saver.serde.dumps_typed(one)) for one in MESSAGES]
         assert [type(one) for one in back] == [type(one) for one in exact] and back == exact
         assert list(map(spelled, back)) == list(map(spelled, exact))
-        saver._lines.clear()
+        saver._lines = Lines()
 
 
 def spelled(message: BaseMessage) -> str:

@@ -6,6 +6,7 @@ Written once, in `async def`, awaiting nothing but the port; `saver.py` drives i
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from threading import Lock
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -18,16 +19,39 @@ from strongroom.services.sessions.layouts import of_thread
 from strongroom.store import Range, Scan, Tail
 
 MOST_LINES = 1000
+MOST_BYTES = 16_000_000  # of what is stored of them
 PAGE = 100
 
 
-class Lines(dict[str, Line]):
-    """The lines seen last, shared by whoever uses one saver."""
+class Lines:
+    """The lines seen last, shared by whoever uses one saver: so many, and so much of them, that the oldest go. One is
+    always kept, however long it is."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, Line] = {}  # the one that was kept last stands last
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, id: str) -> Line | None:
+        return self._lines.get(id)
 
     def keep(self, line: Line) -> None:
-        if len(self) >= MOST_LINES:
-            self.clear()
-        self[line.id] = line
+        with self._lock:
+            self._drop(line.id)
+            self._lines[line.id] = line
+            self._size += line.size
+            while len(self._lines) > MOST_LINES or (self._size > MOST_BYTES and len(self._lines) > 1):
+                self._drop(next(iter(self._lines)))
+
+    def pop(self, id: str, default: None = None) -> None:
+        """Forget a line, if it is known."""
+        with self._lock:
+            self._drop(id)
+
+    def _drop(self, id: str) -> None:
+        line = self._lines.pop(id, None)
+        if line is not None:
+            self._size -= line.size
 
 
 class Finding(Struct, frozen=True):

@@ -112,6 +112,12 @@ class Line(Struct, frozen=True):
     session: Talk | None = None
     owner: str | None = None  # whose it is, or was when it was seen last
 
+    @property
+    def size(self) -> int:
+        """How many bytes are stored of what is remembered of it."""
+        newest = 0 if self.newest is None else len(self.newest.raw)
+        return newest + sum([known.size for known in self.lists.values()])
+
     def key(self, scope: Scope, kind: str) -> Key:
         return scope.key(kind, self.id)
 

@@ -37,6 +37,11 @@ class Item:
         self._stored = stored
         self._mine: BaseMessage | None = None
 
+    @property
+    def size(self) -> int:
+        stored = self._stored
+        return len(stored) if not isinstance(stored, Record) else len(stored.body or b"") + len(stored.text or "")
+
     def pair(self) -> Pair:
         """Return the message as a session has it, and its sidecar."""
         if isinstance(self._stored, Record):
@@ -65,7 +70,7 @@ class Item:
 
 
 class Known(Struct, frozen=True):
-    """A list as it is stored: which items stand where, and how long their stream is.
+    """A list as it is stored: which items stand where, how long their stream is, and how many bytes the items have.
 
     A list is compared whole at each step, so the classes and fields of its messages are held ready, as far as they were
     looked at.
@@ -76,6 +81,7 @@ class Known(Struct, frozen=True):
     length: int
     kinds: Sequence[type] = ()
     fields: Sequence[dict[str, Any]] = ()
+    size: int = 0
 
 
 class Change(Struct, frozen=True):
@@ -105,7 +111,9 @@ def changed(known: Known, value: Sequence[BaseMessage], serde: SerializerProtoco
     ranges = joined(found)
     if len(ranges) > MOST_RANGES:
         return changed(Known([], (), known.length), value, serde)
-    return Change(new, Known(ranges, items, known.length + len(new), kinds[:kept], fields[:kept]))
+    old = known.size if kept == len(known.items) else sum([item.size for item in items[:kept]])
+    size = old + sum([item.size for item in items[kept:]])
+    return Change(new, Known(ranges, items, known.length + len(new), kinds[:kept], fields[:kept], size))
 
 
 def _kept(

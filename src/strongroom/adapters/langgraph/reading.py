@@ -207,7 +207,8 @@ class Reading(Finding, frozen=True):
         items = items_of(part.records, is_session=line.is_session(channel))
         # What somebody deleted from the session is no longer in the list either.
         places = [place for place in places_of(ranges) if place in items]
-        return Known(spelled(places), [items[place] for place in places], part.length)
+        known = [items[place] for place in places]
+        return Known(spelled(places), known, part.length, size=sum([item.size for item in known]))
 
 
 def _require_there(line: Line, found: Sequence[Stored], document: Document | None, end: Slice) -> None:
