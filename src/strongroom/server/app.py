@@ -74,6 +74,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
         exception_handlers={HTTPException: _http_problem},  # type: ignore[dict-item]
         lifespan=_lifespan,
     )
+    app.router.redirect_slashes = False  # see `paths`
     app.state.settings = chosen
     app.state.metrics = Metrics()
     app.state.shutdown = Shutdown()

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 import strongroom
@@ -28,6 +27,7 @@ from strongroom.server.ids import marked_ids
 from strongroom.server.jsonrpc import objection
 from strongroom.server.keys import Caller
 from strongroom.server.mcp_sessions import IDLE_SECONDS, MOST_SESSIONS, Sessions
+from strongroom.server.paths import PathRoute
 from strongroom.server.request import Body
 from strongroom.server.responses import Refusal
 from strongroom.server.router import context_of
@@ -161,12 +161,12 @@ async def running(app: Starlette) -> AsyncIterator[None]:
         await assistants.stop(serving)
 
 
-def routes() -> list[Route]:
+def routes() -> list[PathRoute]:
     """Return the path itself, and what is told to whoever looks for a way in."""
     return [
-        Route(PATH, McpApp(), methods=["GET", "POST", "DELETE"], name="Assistants (MCP)"),
-        Route(METADATA, metadata, methods=["GET"]),
-        Route(METADATA + PATH, metadata, methods=["GET"]),
+        PathRoute(PATH, McpApp(), methods=["GET", "POST", "DELETE"], name="Assistants (MCP)"),
+        PathRoute(METADATA, metadata, methods=["GET"]),
+        PathRoute(METADATA + PATH, metadata, methods=["GET"]),
     ]
 
 

@@ -17,10 +17,11 @@ from urllib.parse import quote
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
 import strongroom
+from strongroom.server.paths import PathRoute
 from strongroom.server.request import Nothing
 from strongroom.server.responses import JSON
 from strongroom.server.router import Endpoint
@@ -189,8 +190,8 @@ def documentation(endpoints: Sequence[Endpoint]) -> list[BaseRoute]:
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
     return [
-        Route("/openapi.json", description),
-        Route("/docs", page),
-        Route("/redoc", page),  # where users of older servers look for it
+        PathRoute("/openapi.json", description),
+        PathRoute("/docs", page),
+        PathRoute("/redoc", page),  # where users of older servers look for it
         Mount(ASSETS, StaticFiles(packages=[("swagger_ui", "static")])),
     ]

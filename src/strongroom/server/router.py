@@ -14,7 +14,6 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from strongroom.context import AsyncContext
@@ -23,6 +22,7 @@ from strongroom.scope import Scope as StoreScope
 from strongroom.server.ids import marked_ids, named
 from strongroom.server.keys import Right
 from strongroom.server.meaning import Meaning
+from strongroom.server.paths import PathRoute
 from strongroom.server.request import Body, Nothing, Query, Request, json_body, understand
 from strongroom.server.responses import JSON, Whole, reply
 
@@ -124,9 +124,9 @@ class EndpointApp:
             body.release()
 
 
-def routes(endpoints: list[Endpoint]) -> list[Route]:
+def routes(endpoints: list[Endpoint]) -> list[PathRoute]:
     """Return the endpoints as Starlette's routes."""
-    return [Route(each.path, EndpointApp(each), methods=[each.method], name=each.summary) for each in endpoints]
+    return [PathRoute(each.path, EndpointApp(each), methods=[each.method], name=each.summary) for each in endpoints]
 
 
 def context_of(state: Any, space: str) -> AsyncContext:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from strongroom.errors import InvalidInput
 from strongroom.server.operations import said
+from strongroom.server.paths import require_free
 from strongroom.server.request import Request
 from strongroom.server.router import Endpoints
 from strongroom.services.memories.values import (
@@ -27,6 +28,9 @@ from strongroom.services.memories.values import (
 from strongroom.services.person import ErasedPerson
 
 endpoint = Endpoints("memories")
+
+TAKEN = frozenset({"batches", "pending", "search", "sources"})  # what stands where an id would: see `paths`
+OF_A_MEMORY = "the id of a memory"
 
 
 class Proposed(Struct, frozen=True):
@@ -151,6 +155,7 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
 @endpoint("POST /runs/{run_id}/memory/propose", "write", "Propose memories")
 async def propose(request: Request[NewProposal, None]) -> Proposed:
     run = await request.ctx.runs.get(request.path_params["run_id"])
+    _require_free(request.content.mcrs)
     batch = await request.ctx.memories.propose(
         _scoped(request.content), proposer=f"run:{run.id}", run_id=run.id, commit_id=request.commit_id
     )
@@ -159,6 +164,7 @@ async def propose(request: Request[NewProposal, None]) -> Proposed:
 
 @endpoint("POST /memories", "write", "Remember something in one line")
 async def add(request: Request[NewMemory, None]) -> Written:
+    require_free(request.content.memory_id, TAKEN, OF_A_MEMORY)
     given = {name: getattr(request.content, name) for name in NewMemory.__struct_fields__}
     given["proposer"] = _author(request, request.content.proposer)
     return await request.ctx.memories.add(**given, commit_id=request.commit_id)
@@ -207,6 +213,7 @@ async def erase_person(request: Request[ErasePerson, None]) -> ErasedPerson:
 @endpoint("POST /memories/propose", "write", "Propose memories without a run")
 async def propose_alone(request: Request[OpenProposal, None]) -> Batch:
     wanted = request.content
+    _require_free(wanted.requests if isinstance(wanted.requests, list) else [wanted.requests])
     return await request.ctx.memories.propose(
         wanted.requests,  # type: ignore[arg-type]  # whatever is wrong with them is said there
         proposer=_name(request, wanted.proposer),
@@ -272,6 +279,12 @@ def _name(request: Request[Any, Any], given: str | None) -> str:
 def _author(request: Request[Any, Any], given: str | None) -> str | None:
     """Who proposes in one line: an administrator who names nobody is the program itself, which needs no review."""
     return None if given is None and request.caller.may("admin") else _name(request, given)
+
+
+def _require_free(requests: list[Any]) -> None:
+    for each in requests:
+        id = each.get("memory_id") if isinstance(each, dict) else None
+        require_free(id if isinstance(id, str) else None, TAKEN, OF_A_MEMORY)
 
 
 def _scoped(proposal: NewProposal) -> list[MemoryRequest]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from msgspec import Meta, Struct
 from starlette.responses import Response
@@ -287,7 +288,7 @@ async def milestone(request: Request[NewMilestone, None]) -> Milestone:
         actor=request.caller.name,
         commit_id=request.commit_id,
     )
-    where = f"/runs/{run.id}/episodes"
+    where = f"/runs/{quote(run.id, safe='')}/episodes"
     return Milestone(episode.episode_id, where, list(episode.memory_commits), None, episode)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from strongroom.operations import is_ours
+from strongroom.server.paths import require_free
 from strongroom.server.request import Limit, Natural, Request
 from strongroom.server.router import Endpoints
 from strongroom.server.sse import LOOK_SECONDS, Shown, Stream, last_seen
@@ -24,6 +25,7 @@ from strongroom.values import Listing
 endpoint = Endpoints("sessions")
 
 PAGE = 200
+TAKEN = frozenset({"search"})  # what stands where an id would: see `paths`
 Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]  # more than any model reads, less than what fills a server
 
 
@@ -133,6 +135,7 @@ class FollowQuery(Struct, frozen=True, forbid_unknown_fields=True):
 @endpoint("POST /sessions", "write", "Open a session")
 async def open_session(request: Request[NewSession, None]) -> SessionInfo:
     wanted = request.content
+    require_free(wanted.id, TAKEN, "the id of a session")
     session = await request.ctx.sessions.open(
         wanted.id,
         user_id=wanted.user_id,
@@ -170,10 +173,10 @@ async def info(request: Request[None, None]) -> SessionInfo:
 @endpoint("POST /sessions/{session_id}/messages", "write", "Append messages")
 async def append(request: Request[NewMessages, None]) -> Messages:
     # The key stands for both, so that a repeat does not open anew what was deleted since; an id of ours for one alone.
-    key = request.commit_id
-    session = await request.ctx.sessions.open(
-        request.path_params["session_id"], commit_id=None if key is None or is_ours(key) else key
-    )
+    key, id = request.commit_id, request.path_params["session_id"]
+    if id in TAKEN:  # found if somebody made it, and never made here
+        await _session(request)
+    session = await request.ctx.sessions.open(id, commit_id=None if key is None or is_ours(key) else key)
     return Messages([view_of(message) for message in await session.append(**_new(request))])
 
 
