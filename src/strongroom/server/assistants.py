@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -44,6 +44,8 @@ METADATA = "/.well-known/oauth-protected-resource"
 GRACE_SECONDS = 1.0
 PRINCIPAL = "strongroom.principal"
 
+T = TypeVar("T")
+
 log = logging.getLogger("strongroom.server")
 
 
@@ -60,13 +62,14 @@ class McpApp:
         request = Request(scope, body)
         try:
             _check_origin(request, state.settings)
-            caller = await _admitted(request)
+            caller: Caller = await _telling_where(request, state.gate.admit(request, "read"))
+            body.confirm = lambda: _telling_where(request, state.gate.confirm(request, caller))
+            transport = await state.mcp.transport()
             content = await request.body()
             wrong = objection(content) if scope["method"] == "POST" else None
             if wrong is not None:
                 await wrong(scope, receive, send)
                 return
-            transport = await state.mcp.transport()
             # What surrounds a header's value is no part of it; the parser leaves it there, and the SDK compares.
             scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
             scope["user"] = _owner(caller)
@@ -173,10 +176,10 @@ def routes() -> list[PathRoute]:
 # ---- who comes in ---------------------------------------------------------------------------------------------------
 
 
-async def _admitted(request: Request) -> Caller:
+async def _telling_where(request: Request, asking: Awaitable[T]) -> T:
+    """Ask the gate; whoever is turned away is told where tokens come from."""
     try:
-        caller: Caller = await request.app.state.gate.admit(request, "read")
-        return caller
+        return await asking
     except Refusal as refusal:
         settings: Settings = request.app.state.settings
         if refusal.status == 401 and settings.jwt_keys_url:

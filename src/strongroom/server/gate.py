@@ -63,22 +63,32 @@ class Gate:
         """Return the caller, or refuse."""
         if right is None:
             return NOBODY
-        header = request.headers.get("authorization", "")
-        if header:
-            try:
-                caller = await self._identify(header)
-            except Refusal:
-                self._wrong.take(_host(request))
-                raise
-        else:
-            await self._look()
-            kept = kept_key(request) if self._locked else None  # without keys none can be good
-            caller = self._neighbour(request) if kept is None else await self._visitor(request, kept)
+        caller = await self._who(request)
         self._rates.take(caller.name)
         if not caller.may(right):
             raise Refusal(403, "forbidden", f"this needs the right to {right}, which a {caller.role} does not have")
         self._note(caller)
         return caller
+
+    async def confirm(self, request: HTTPConnection, caller: Caller) -> None:
+        """Refuse somebody who was let in and would not be let in as the same one now.
+
+        Asked when a body is complete, before anything is done with it: how long that takes is up to who sends it.
+        """
+        if caller is not NOBODY and await self._who(request) != caller:
+            raise _unauthorised("this key is no longer what it was when the request began; nothing changed")
+
+    async def _who(self, request: HTTPConnection) -> Caller:
+        header = request.headers.get("authorization", "")
+        if header:
+            try:
+                return await self._identify(header)
+            except Refusal:
+                self._wrong.take(_host(request))
+                raise
+        await self._look()
+        kept = kept_key(request) if self._locked else None  # without keys none can be good
+        return self._neighbour(request) if kept is None else await self._visitor(request, kept)
 
     def used_at(self, name: str) -> float | None:
         """Return when a key was last let in here, since this worker started. Kept in memory: a read writes nothing."""

@@ -65,8 +65,16 @@ class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
     """No parameters."""
 
 
+async def _nobody() -> None:
+    """Nobody was let in yet."""
+
+
 class Body:
-    """What a request sends, as Starlette receives it."""
+    """What a request sends, as Starlette receives it.
+
+    Whoever sends it is asked for once more when it is complete (`confirm`), so that nothing is done for somebody who
+    may no longer come in. Everything that reads a body reads it here.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, limit: int, *, spooled: bool) -> None:
         self._receive = receive
@@ -75,6 +83,7 @@ class Body:
         self._spooled = spooled  # goes to disk as it comes, and is not held
         self._seen = self._held = 0
         self._since = 0.0  # when it was first waited for
+        self.confirm: Callable[[], Awaitable[None]] = _nobody  # asked once it is complete: may its sender still?
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not (declared.isdigit() and len(declared) < 18):
             raise self._too_large(0)
@@ -93,6 +102,8 @@ class Body:
             raise self._too_large(self._seen)
         if not self._spooled:
             self._hold(size)
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            await self.confirm()
         return message
 
     async def whole(self) -> bytes:

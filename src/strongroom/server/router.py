@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -103,6 +104,7 @@ class EndpointApp:
         request: Request[Any, Any] = Request(scope, body)
         try:
             request.caller = await state.gate.admit(request, endpoint.right)
+            body.confirm = partial(state.gate.confirm, request, request.caller)
             key = request.headers.get("idempotency-key")
             if key is not None and endpoint.method != "GET" and not endpoint.keyed:
                 raise InvalidInput("this call takes no Idempotency-Key: a commit has an id of its own; nothing changed")

@@ -191,6 +191,7 @@ async def wait(request: Request[None, None]) -> Whole:
         raise InvalidInput(f"wait for at most {LONGEST_WAIT_SECONDS:g} seconds, from a length that can be")
     with request.app.state.streams.one(request.caller.name):
         longer = await _longer(request, wanted.key, wanted.length, wanted.timeout_seconds)
+    await request.app.state.gate.confirm(request, request.caller)  # that may have taken a while
     return _answer(wire.dump(longer))
 
 
