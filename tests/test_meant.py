@@ -125,7 +125,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
 def test_a_name_like_no_other_is_answered_with_what_there_is() -> None:
     with strongroom.open("memory://") as ctx:
         assert told(ctx.sessions, "xyzzy") == (
-            "Sessions has no attribute 'xyzzy'; it has delete, get, list, open, search, using"
+            "Sessions has no attribute 'xyzzy'; it has delete, erase, get, list, open, search, using"
         )
         assert told(ctx.memories, "xyzzy").endswith(" more, which `help` of it lists")
 

@@ -78,7 +78,7 @@ _SAID: dict[str, dict[str, str]] = {
         "all ls items list_sessions": "`await ctx.sessions.list()`",
         "append add_message messages history": "`await session.append(message)` and `await session.load()`, of "
         "`await ctx.sessions.open(session_id)`",
-        "remove rm drop clear erase delete_session": "`await ctx.sessions.delete(session_id)`",
+        "remove rm drop clear delete_session": "`await ctx.sessions.delete(session_id)`",
         "query find_messages recall": "`await ctx.sessions.search(text)`",
     },
     "Session": {

@@ -32,9 +32,11 @@ async def no_such_call(ctx: Any, state: Any, commit_id: str | None) -> Any:
     pytest.skip("there is nothing that could be another one")
 
 
-def proposing(content: str = "tide", proposer: str = "agent-7", batch_id: str | None = None) -> Call:
+def proposing(content: str = "tide", proposer: str = "agent-7", batch_id: str | None = None, about: str = "") -> Call:
     async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
-        return await ctx.memories.propose(mcr(content), proposer=proposer, batch_id=batch_id, commit_id=commit_id)
+        return await ctx.memories.propose(
+            mcr(content), proposer=proposer, batch_id=batch_id, about=about, commit_id=commit_id
+        )
 
     return call
 
@@ -162,6 +164,9 @@ def forgetting(user_id: str, reason: str = "asked to") -> Call:
 ROWS = (
     Row("context.erase", two_sessions, forgetting("u1"), forgetting("u1", "again"), forgetting("u2")),
     Row("memories.propose", nothing, proposing(), proposing("flood"), proposing(proposer="agent-8")),
+    Row(
+        "memories.propose", nothing, proposing(about="x"), proposing("flood", about="x"), proposing("flood", about="y")
+    ),
     Row(
         "memories.propose",
         nothing,

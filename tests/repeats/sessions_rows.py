@@ -88,6 +88,15 @@ def deleting(place: int, by_handle: bool = False) -> Call:
     return call
 
 
+def erasing(place: int, by_handle: bool = False) -> Call:
+    async def call(ctx: Any, state: Any, commit_id: str | None) -> Any:
+        if by_handle and state[place] in [info.id for info in await ctx.sessions.list()]:
+            return await (await ctx.sessions.get(state[place])).erase(all=True, commit_id=commit_id)
+        return await ctx.sessions.erase(state[place], commit_id=commit_id)
+
+    return call
+
+
 ROWS = (
     Row(
         "sessions.open",
@@ -104,6 +113,8 @@ ROWS = (
         lambda ctx, _, id: id_of(ctx.sessions.open("other", commit_id=id)),
     ),
     Row("sessions.delete", two_sessions, deleting(0), no_other_content, deleting(1)),
+    Row("sessions.erase", two_sessions, erasing(0), no_other_content, erasing(1)),
+    Row("sessions.erase", two_sessions, erasing(0, True), no_other_content, erasing(1, True)),
     Row("session.delete", two_sessions, deleting(0, True), no_other_content, deleting(1, True)),
     on_session(
         "append",

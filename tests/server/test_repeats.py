@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import msgspec
 import pytest
 from docs.recording import STEP, STORY, TOLD, USUAL, prepare, resolved
 
@@ -23,11 +24,24 @@ from tests.server.test_roles import name
 # Not of the story: a key is shown once, upkeep goes on beside the requests (`test_keys`, `test_upkeep`), prompts read,
 # and what a browser keeps is no write (`test_cookies`).
 ONCE = {
-    "POST /keys", "DELETE /keys/{name}", "POST /upkeep/check", "POST /upkeep/backup", "POST /prompt",
-    "POST /sign-in", "POST /sign-out",
+    "POST /keys", "POST /upkeep/check", "POST /upkeep/backup", "POST /prompt", "POST /sign-in", "POST /sign-out",
 }  # fmt: skip
 WRITING = {name(each) for each in ENDPOINTS if each.method != "GET" and each.group != "store"} - ONCE
 PORT = {name(endpoint) for endpoint in ENDPOINTS if endpoint.method != "GET" and endpoint.group == "store"}
+# What the story does not tell: every switch of a body is thrown once, and a key is revoked. Last, because after the
+# first key nobody comes in without one.
+WHOLE = {"session_id": "whole"}
+MORE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("POST /sessions/{session_id}/messages", {"path": WHOLE, "body": {"messages": [{"role": "user", "content": "a"}]}}),
+    ("POST /sessions/{session_id}/erase", {"path": WHOLE, "body": {"all": True}}),
+    ("PUT /files", {"body": {"path": "/all/a.md", "text": "a"}}),
+    ("POST /files/delete", {"body": {"path": "/all", "recursive": True}}),
+    ("POST /memories", {"body": {"content": "likes tea", "user_id": "u2", "memory_id": "tea-2"}}),
+    ("POST /memories/erase", {"body": {"memory_id": "tea-2", "derived": True}}),
+    ("POST /keys", {"body": {"role": "admin"}}),
+    ("POST /keys", {"body": {"role": "reader"}}),
+    ("DELETE /keys/{name}", {"path": {"name": "$name"}}),
+)
 UPLOAD = "POST /runs/restore"  # a file and no JSON: not part of the story
 
 # Something else to ask of the same target, wherever a body can say it.
@@ -73,6 +87,7 @@ NOTHING_ELSE = {
     "POST /sessions/{session_id}/restore",
     "DELETE /sessions/{session_id}",
     "DELETE /threads/{thread_id}",
+    "DELETE /keys/{name}",
     "POST /files/erase",
     "POST /threads/dead/{letter_id}/retry",
 }
@@ -102,7 +117,7 @@ class Asked(NamedTuple):
 def played(http: httpx.Client) -> Iterator[Asked]:
     """Play the recorded story, and tell of each request that writes before it is sent, under a key of its own."""
     known: dict[str, Any] = {}
-    for place, (asked, given) in enumerate(STORY):
+    for place, (asked, given) in enumerate((*STORY, *MORE)):
         method, path = asked.split()
         whole = path.format(**resolved({**USUAL, **given.get("path", {})}, known))
         content = {"json": resolved(given["body"], known)} if "body" in given else {}
@@ -112,6 +127,37 @@ def played(http: httpx.Client) -> Iterator[Asked]:
         answer = http.request(method, whole, params=given.get("query"), headers=key, **content)
         assert answer.status_code == 200, answer.text
         known |= answer.json() if isinstance(answer.json(), dict) else {}
+        if asked == "POST /keys":
+            http.headers.setdefault("Authorization", f"Bearer {known['key']}")
+            known |= known["info"]
+
+
+def test_every_switch_of_a_body_is_thrown_in_a_request_that_is_repeated() -> None:
+    switches = {
+        (name(each), field.encode_name)
+        for each in ENDPOINTS
+        if name(each) in WRITING and each.body is not None
+        for field in msgspec.structs.fields(each.body)
+        if field.type is bool
+    }
+    thrown = {
+        (asked, field) for asked, given in (*STORY, *MORE) for field, to in given.get("body", {}).items() if to is True
+    }
+    assert switches == thrown
+
+
+@pytest.mark.parametrize(
+    "asked",
+    sorted(
+        name(each)
+        for each in ENDPOINTS
+        if each.method != "GET" and each.body is None and each.accepts == "application/json"
+    ),
+)
+def test_what_a_body_says_where_none_is_read_is_refused_and_not_ignored(http: httpx.Client, asked: str) -> None:
+    method, path = asked.split()
+    answer = http.request(method, path.replace("{", "").replace("}", ""), json={"actor": "x"})
+    assert (answer.status_code, answer.json()["details"]) == (422, {"path": "body"})
 
 
 def test_every_request_that_writes_is_answered_as_before_under_its_key(http: httpx.Client) -> None:

@@ -103,5 +103,6 @@ class Sessions(Meant):
     open = blocking(AsyncSessions.open, wrap=Session)
     get = blocking(AsyncSessions.get, wrap=Session)
     delete = blocking(AsyncSessions.delete)
+    erase = blocking(AsyncSessions.erase)
     list = blocking(AsyncSessions.list)
     search = blocking(AsyncSessions.search)

@@ -75,8 +75,14 @@ class Gate:
 
         Asked when a body is complete, before anything is done with it: how long that takes is up to who sends it.
         """
-        if caller is not NOBODY and await self._who(request) != caller:
-            raise _unauthorised("this key is no longer what it was when the request began; nothing changed")
+        if caller is NOBODY:
+            return
+        try:
+            now = await self._who(request)
+        except Refusal:
+            now = None
+        if now != caller:
+            raise _unauthorised("who may come in has changed since this request began, and it may not; nothing changed")
 
     async def _who(self, request: HTTPConnection) -> Caller:
         header = request.headers.get("authorization", "")

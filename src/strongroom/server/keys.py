@@ -19,7 +19,7 @@ from msgspec import Struct
 from strongroom.codec import encode, pack
 from strongroom.errors import Conflict, InvalidInput, NotFound
 from strongroom.scope import Scope, now
-from strongroom.store import MAX_NAME, AsyncStore, Commit, Delete, Document, Expect, Get, Key, Put, Scan, new_id
+from strongroom.store import EXISTS, MAX_NAME, AsyncStore, Commit, Delete, Document, Expect, Get, Key, Put, Scan, new_id
 
 SPACE = "strongroom:keys"  # a space of its own; no key opens it, because keys name ordinary spaces
 KIND = "key"
@@ -113,10 +113,11 @@ class Keys:
             if after is None:
                 return found
 
-    async def revoke(self, name: str) -> None:
-        """Make a key useless from now on."""
+    async def revoke(self, name: str, *, commit_id: str | None = None) -> None:
+        """Make a key useless from now on. Under an id that revoked it, that is so already."""
+        id, keep = commit_id or new_id(), commit_id is not None
         try:
-            await self._store.commit(Commit(new_id(), (Expect(_key(name), -1),), (Delete(_key(name)),)))
+            await self._store.commit(Commit(id, (Expect(_key(name), EXISTS),), (Delete(_key(name)),), keep=keep))
         except Conflict as problem:
             raise NotFound(f"there is no key {name!r}; nothing changed", kind="key", id=name) from problem
 

@@ -111,6 +111,8 @@ class EndpointApp:
             request.query = self._query.read(scope["query_string"])
             if endpoint.body is not None:
                 request.content = understand(endpoint.body, await json_body(request), "body", strict=True)
+            elif endpoint.method != "GET" and endpoint.accepts == JSON:  # what nobody reads is refused, never ignored
+                understand(Nothing, await json_body(request), "body", strict=True)
             request.ctx = context_of(state, request.caller.space)
             try:
                 with marked_ids(request.caller):

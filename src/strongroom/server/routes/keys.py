@@ -80,17 +80,18 @@ async def create(request: Request[NewKey, None]) -> MadeKey:
 @endpoint("DELETE /keys/{name}", "admin", "Revoke a key")
 async def revoke(request: Request[None, SpaceQuery]) -> dict[str, bool]:
     name, space = request.path_params["name"], _space(request, request.query.space)
-    if name not in [each.name for each in await _keys(request).list(space=space)]:
+    found = await _keys(request).get(name)
+    if found is not None and found.space != space:
         raise NotFound(f"there is no key {name!r:.60}; nothing changed", kind="key", id=name)
-    await _keys(request).revoke(name)
+    await _keys(request).revoke(name, commit_id=_own_id(request, "revoke", name))
     request.app.state.gate.forget()
     return {"ok": True}
 
 
-def _own_id(request: Request[Any, Any]) -> str | None:
+def _own_id(request: Request[Any, Any], *about: str) -> str | None:
     """Return the caller's id among those of all spaces: keys are kept together, and one person may be in several."""
     given = request.commit_id
-    return None if given is None else f"key#{sha256(encode([request.caller.space, given])).hexdigest()}"
+    return None if given is None else f"key#{sha256(encode([request.caller.space, given, *about])).hexdigest()}"
 
 
 def _keys(request: Request[Any, Any]) -> Keys:

@@ -230,8 +230,8 @@ async def restore(request: Request[None, None]) -> Cut:
 @endpoint("POST /sessions/{session_id}/erase", "admin", "Leave nothing of messages, or of a session")
 async def erase(request: Request[Erasing, None]) -> ErasedMessages:
     wanted = request.content
-    session, which = await _session(request), wanted.message_ids
-    return await session.erase(which, before=wanted.before, all=wanted.all, commit_id=request.commit_id)
+    session = await request.ctx.sessions._handle(request.path_params["session_id"])  # gone, if this is a repeat
+    return await session.erase(wanted.message_ids, before=wanted.before, all=wanted.all, commit_id=request.commit_id)
 
 
 @endpoint("DELETE /sessions/{session_id}", "write", "Delete a session")

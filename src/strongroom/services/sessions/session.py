@@ -23,7 +23,7 @@ from strongroom.arguments import checked, got_by
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.meant import Meant
-from strongroom.operations import NOTHING, OURS, Plan, Prepared, again, nothing, perform, still_pending
+from strongroom.operations import NOTHING, OURS, Operation, Plan, Prepared, again, nothing, perform, still_pending
 from strongroom.scope import Scope
 from strongroom.services.sessions.erasure import Erasing, delete, erase_all
 from strongroom.services.sessions.handle import found
@@ -304,7 +304,8 @@ class AsyncSession(SessionReader, Meant):
             return ErasedMessages(self.id, receipt.answer.load(), pending is None, pending)
 
         if all:
-            operation = self._operation("erase", encode({"all": True}), commit_id)
+            # By its name alone, as a deletion: a repeat finds no session, and takes none that was opened anew since.
+            operation = Operation("session.erase", self._key, encode({"all": True}), commit_id)
             return await told(await perform(self._scope, operation, lambda: erase_all(self._scope, self.id), again))
         content = encode({"message_ids": wanted, "before": before})
         erasing = Erasing(wanted, before)

@@ -19,7 +19,7 @@ from strongroom.services.sessions.handle import found, info
 from strongroom.services.sessions.search import Finder, Mode
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import COUNT, MESSAGE, SESSION, State, beginning, dump, parse
-from strongroom.services.sessions.values import Hits, SessionInfo
+from strongroom.services.sessions.values import ErasedMessages, Hits, SessionInfo
 from strongroom.services.sessions.vectors import Meaning
 from strongroom.services.sessions.view import both, view_of
 from strongroom.services.sessions.writes import Decision, counting_anew
@@ -126,6 +126,11 @@ class AsyncSessions(Meant):
     async def delete(self, session_id: str, *, commit_id: str | None = None) -> None:
         """Remove a session and its messages for good, or raise `NotFound`. See `Session.delete`."""
         await delete(self._scope, session_id, commit_id)
+
+    async def erase(self, session_id: str, *, commit_id: str | None = None) -> ErasedMessages:
+        """Leave nothing of a session but its name, or raise `NotFound`. See `Session.erase`: this is its `all`, and can
+        be repeated when there is no session to get any more."""
+        return await (await self._handle(session_id)).erase(all=True, commit_id=commit_id)
 
     def _session(self, id: str, state: State, chosen: Tokenizer | None) -> AsyncSession:
         return AsyncSession(self._scope, id, state, () if chosen is None else (chosen,), self._meaning)
