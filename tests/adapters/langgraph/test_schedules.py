@@ -32,9 +32,9 @@ def at(n: int) -> Any:
 async def put(store: AsyncStore, n: int) -> None:
     """Put a checkpoint with one message more, and a value that every other one changes."""
     values = {"messages": SAID[: n + 1], "topic": f"topic {n - n % 2}"}
-    versions = {"messages": n + 1, "topic": n - n % 2 + 1}
-    made = {**empty_checkpoint(), "id": IDS[n], "channel_values": values, "channel_versions": versions}
-    new = versions if n % 2 == 0 else {"messages": n + 1}
+    versions: dict[str, str | int | float] = {"messages": n + 1, "topic": n - n % 2 + 1}
+    made: Any = {**empty_checkpoint(), "id": IDS[n], "channel_values": values, "channel_versions": versions}
+    new: dict[str, str | int | float] = versions if n % 2 == 0 else {"messages": n + 1}
     await saver(store).put(at(n - 1) if n else PLACE, made, {"step": n}, new)
 
 
