@@ -25,7 +25,8 @@ from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
 from strongroom.meant import Meant
 from strongroom.operations import NOTHING, OURS, Operation, Plan, Prepared, again, nothing, perform, still_pending
 from strongroom.scope import Scope
-from strongroom.services.sessions.erasure import Erasing, delete, erase_all
+from strongroom.services.sessions.blanking import Erasing
+from strongroom.services.sessions.erasure import delete, erase_all
 from strongroom.services.sessions.handle import found
 from strongroom.services.sessions.ids import find, free, reclaimed, refuse_ours, reusable
 from strongroom.services.sessions.reader import SessionReader
