@@ -18,7 +18,7 @@ from strongroom.codec import encode
 from strongroom.context import AsyncContext
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.scope import Scope
-from strongroom.services.memories import erasure, keys
+from strongroom.services.memories import keys, noting
 from strongroom.store import (
     Answer,
     AnyQuestion,
@@ -270,7 +270,7 @@ async def test_what_was_derived_from_what_was_learnt_is_named(ctx: Any) -> None:
 
 
 async def test_a_repeat_tells_what_the_first_told(ctx: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasure, "NOTED", 1)
+    monkeypatch.setattr(noting, "NOTED", 1)
     await furnished(ctx)
     for n in range(2):
         await ctx.memories.add(

@@ -29,17 +29,18 @@ from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from strongroom.codec import encode
 from strongroom.errors import Damaged
 from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending
 from strongroom.scope import Scope
-from strongroom.services.erasing import require_brief
+from strongroom.services.erasing import briefly, require_brief, waiting
 from strongroom.services.memories import keys
-from strongroom.services.memories.erasure import Cleared, Target, briefly, noted, recalled
+from strongroom.services.memories.erasure import Cleared
 from strongroom.services.memories.learning import messages_source, session_source
 from strongroom.services.memories.memories import AsyncMemories
+from strongroom.services.memories.noting import noted, recalled
+from strongroom.services.memories.targets import Target
 from strongroom.services.owning import OWNER
 from strongroom.services.runs.erasure import empty
 from strongroom.services.runs.erasure import of_owner as runs_of
@@ -111,16 +112,16 @@ async def erase(services: Services, user_id: str, by: str, reason: str, commit_i
         told = taken.told(at)
         # One note for all of it: two who make this at once under one id are one.
         writes, answer = await noted(scope, at, told)
-        return Plan((), writes, lambda receipt: _told(told, told.pending, receipt.pending), answer)
+        return Plan((), writes, lambda receipt: waiting(told, receipt.pending), answer)
 
     async def replay(receipt: Receipt) -> ErasedPerson:
         told = msgspec.convert(await recalled(scope, receipt), ErasedPerson)
-        return _told(told, told.pending, await still_pending(scope, keys.log_key(scope.space), receipt))
+        return waiting(told, await still_pending(scope, keys.log_key(scope.space), receipt))
 
     target = scope.key(PERSON, keys.digest(user_id))
     content = encode({"user_id": user_id, "by": by, "reason": reason})
     told = await perform(scope, Operation("context.erase", target, content, commit_id), attempt, replay)
-    return _told(told, told.pending, await services.memories._unheard())
+    return waiting(told, await services.memories._unheard())
 
 
 class _Taken:
@@ -227,8 +228,3 @@ async def _forget_learning(scope: Scope, session_id: str) -> None:
         return Plan((), gone, lambda _: None)
 
     await erasing_step(scope, keys.log_key(scope.space), attempt)
-
-
-def _told(told: ErasedPerson, *waits: str | None) -> ErasedPerson:
-    pending = "; ".join(filter(None, waits))
-    return replace(told, complete=not pending, pending=pending or None)

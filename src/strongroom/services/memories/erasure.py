@@ -12,110 +12,29 @@ step owes the store's files a cleaning (`operations.erasing_step`); the last com
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence, Set
 from functools import partial
-from itertools import zip_longest
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from strongroom.codec import Json, encode, pack
-from strongroom.errors import Damaged, InvalidInput, NotFound
-from strongroom.folding import folded
-from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending, traces
+from strongroom.codec import encode, pack
+from strongroom.errors import Damaged, NotFound
+from strongroom.operations import Operation, Plan, erasing_step, perform, still_pending
 from strongroom.scope import AT_ONCE, Scope
-from strongroom.services.erasing import require_brief
+from strongroom.services.erasing import briefly, require_brief, waiting
 from strongroom.services.memories import keys
+from strongroom.services.memories.blanking import blanked, cleared, is_about, nameless
 from strongroom.services.memories.keys import load
-from strongroom.services.memories.requests import replaced
-from strongroom.services.memories.values import Batch, Ended, Erased, Memory, Proposal, Request, Revoked
+from strongroom.services.memories.noting import noted, recalled
+from strongroom.services.memories.targets import PAGE, Target, Targets
+from strongroom.services.memories.values import Batch, Erased, Memory, Proposal, Revoked
 from strongroom.services.memories.vectors import Vectors
-from strongroom.store import Append, Document, Expect, Get, Key, Put, Range, Receipt, Scan, Tail, Write, require_name
+from strongroom.store import Document, Expect, Get, Key, Put, Receipt, Scan, Write
 from strongroom.values import moment
 
 T = TypeVar("T")
-
-GONE = "(erased)"
-PAGE = 100
-NOTED = 1000  # ids in one entry of the log
-TOLD = 10  # damaged documents that a receipt speaks of
-
-
-class Target(Struct, frozen=True):
-    """What is to be erased: one memory and its lineage, all of an owner, or all that cites a source.
-
-    A source is cited by whoever spells it alike; an `exact` one only by its very letters, and one that has parts also
-    by whoever cites a part: `parts`, a `#` and whatever follows.
-    """
-
-    memory_id: str | None = None
-    user_id: str | None = None
-    project_id: str | None = None
-    source_ref: str | None = None
-    exact: bool = False
-    parts: str | None = None
-
-    def __post_init__(self) -> None:
-        named = [name for name, value in self.named.items() if value is not None]
-        if len(named) != 1 and named != ["user_id", "project_id"]:
-            raise InvalidInput(
-                "erase() takes one of memory_id, user_id, project_id, source_ref, or a user_id in a project_id; "
-                "nothing changed"
-            )
-        for name in named:
-            if name != "source_ref":
-                require_name(getattr(self, name), name)
-
-    @property
-    def named(self) -> dict[str, str | None]:
-        """What the caller named."""
-        return {name: getattr(self, name) for name in ("memory_id", "user_id", "project_id", "source_ref")}
-
-    def key(self, scope: Scope) -> Key:
-        """Return what the operation is about, so that one id may be used for several."""
-        if self.memory_id is not None:
-            return scope.key(keys.MEMORY, self.memory_id)
-        if self.source_ref is not None:
-            return keys.revocation_key(scope.space, self.source_ref)
-        return scope.key(keys.LOG, keys.owner(self.user_id, self.project_id))
-
-    def owns(self, user_id: str | None, project_id: str | None) -> bool:
-        """Tell whether the owner that is to be erased is this one."""
-        if self.user_id is None and self.project_id is None:
-            return False
-        return self.user_id in (None, user_id) and self.project_id in (None, project_id)
-
-
-class Targets:
-    """All that one erasure is about, so that a walk over what is stored answers for all of it."""
-
-    def __init__(self, targets: Sequence[Target]) -> None:
-        self.targets = targets
-        self._owners = [one for one in targets if one.source_ref is None]
-        self._exact = {one.source_ref for one in targets if one.exact}
-        self._parts = {one.parts for one in targets if one.parts is not None}
-        self._folded = {folded(one.source_ref) for one in targets if one.source_ref is not None and not one.exact}
-
-    def include(self, said: Memory | Request) -> bool:
-        """Tell whether what is said is of an owner, or cites a source, that is to be erased."""
-        return any(one.owns(said.user_id, said.project_id) for one in self._owners) or self.cited(said.source_refs)
-
-    def cited(self, refs: Sequence[str]) -> bool:
-        """Tell whether one of these sources is to be erased."""
-        if not self._exact.isdisjoint(refs) or (self._folded and not self._folded.isdisjoint(map(folded, refs))):
-            return True
-        return bool(self._parts) and any(ref.partition("#")[0] in self._parts for ref in refs if "#" in ref)
-
-    def scans(self, space: str) -> Iterator[Scan]:
-        """Give what finds the memories of these owners and sources. The tag of an owner is that of a user *in* a
-        project, so all of a user, or of a project, are found only by looking at every memory."""
-        if any(one.memory_id is None for one in self._owners):
-            yield Scan(space, keys.MEMORY, limit=PAGE)
-            return
-        for ref in dict.fromkeys(one.source_ref for one in self.targets if one.source_ref is not None):
-            yield Scan(space, keys.MEMORY, {keys.source_tag(ref): "1"}, limit=PAGE)
 
 
 class Cleared(Struct, frozen=True):
@@ -155,11 +74,11 @@ class Erasure:
                 pending=briefly(gone.unread),
             )
             writes, answer = await noted(scope, at, told)
-            return Plan((), writes, lambda receipt: _told(told, receipt.pending), answer)
+            return Plan((), writes, lambda receipt: waiting(told, receipt.pending), answer)
 
         async def replay(receipt: Receipt) -> Erased:
             told = msgspec.convert(await recalled(scope, receipt), Erased)
-            return _told(told, await still_pending(scope, log, receipt))
+            return waiting(told, await still_pending(scope, log, receipt))
 
         return await perform(scope, Operation("memories.erase", target.key(scope), content, commit_id), attempt, replay)
 
@@ -284,7 +203,7 @@ class Erasure:
                 return Plan((), (), lambda _: None)
             now = self._scope.clock()
             expects, writes = await self._vectors.removing([memory.content for _, memory in left])
-            writes += [keys.put_memory(document.key, _blank(memory, by, now)) for document, memory in left]
+            writes += [keys.put_memory(document.key, blanked(memory, by, now)) for document, memory in left]
             removed = [memory.id for _, memory in left]
             writes.append(keys.log(self._scope.space, "ERASING", now, by, removed=removed))
             return Plan([*expects, *_unchanged(document for document, _ in left)], writes, lambda _: None)
@@ -303,7 +222,7 @@ class Erasure:
         """Take what is erased out of every batch that speaks of it. Return how many did."""
 
         def about(proposal: Proposal) -> bool:
-            return _about(proposal, wanted, ids, derived)
+            return is_about(proposal, wanted, ids, derived)
 
         async def clear(held: Sequence[Key]) -> None:
             async def attempt() -> Plan[None]:
@@ -311,7 +230,7 @@ class Erasure:
                 documents = [document for document in found if document is not None]
                 now, writes = self._scope.clock(), list[Write]()
                 for batch in [load(document, Batch) for document in documents]:
-                    writes.append(keys.put_batch(self._scope.space, _cleared(batch, about, by, now)))
+                    writes.append(keys.put_batch(self._scope.space, cleared(batch, about, by, now)))
                     if batch.status == "pending":
                         writes.append(keys.tally(self._scope.space, keys.DECIDED, batch, now))
                 return Plan(_unchanged(documents), writes, lambda _: None)
@@ -335,15 +254,11 @@ class Erasure:
             found = await self._scope.get_all([Get(key) for key in places])
             held = [document for document in found if document is not None and _names(document, Targets(targets))]
             blank = [
-                Put(document.key, pack(replace(load(document, Revoked), **_NAMELESS)), {"status": "done"})
-                for document in held
+                Put(document.key, pack(nameless(load(document, Revoked))), {"status": "done"}) for document in held
             ]
             return Plan(_unchanged(held), blank, lambda _: None)
 
         await erasing_step(self._scope, keys.log_key(self._scope.space), attempt)
-
-
-_NAMELESS = {"source_ref": GONE, "by": GONE, "reason": GONE}
 
 
 def _names(document: Document, wanted: Targets) -> bool:
@@ -352,140 +267,5 @@ def _names(document: Document, wanted: Targets) -> bool:
     return revoked.done and wanted.cited([revoked.source_ref])
 
 
-def _blank(memory: Memory, by: str, now: int) -> Memory:
-    """Return what stays of a memory: its id, its type, its times, its place among others."""
-    at = moment(now)
-    ended = [replace(one, by="", reason="") for one in memory.ended]
-    return Memory(
-        id=memory.id,
-        type=memory.type,
-        scope=memory.scope,
-        content=GONE,
-        rationale=GONE,
-        confidence=0.0,
-        status="erased",
-        trust="untrusted",
-        proposer=GONE,
-        reviewer=GONE,
-        batch_id=memory.batch_id,
-        proposed_at=memory.proposed_at,
-        created_at=memory.created_at,
-        updated_at=at,
-        supersedes=memory.supersedes,
-        superseded_by=memory.superseded_by,
-        ended=(*ended, Ended("erased", at, by)),
-    )
-
-
-def is_blank(memory: Memory) -> bool:
-    """Tell whether a memory is what stays of one that was erased, and no more."""
-    owned = memory.user_id or memory.project_id or memory.run_id
-    more = memory.source_refs or memory.tags or memory.metadata or memory.edited_from is not None
-    said = {memory.content, memory.rationale} - {GONE}
-    return memory.status == "erased" and not (owned or more or said)
-
-
-def _about(proposal: Proposal, wanted: Targets, ids: Set[str], derived: bool) -> bool:
-    request = proposal.request
-    if request.content == GONE and request.rationale == GONE:
-        return False
-    mentioned = {
-        proposal.memory_id,
-        proposal.duplicate_of,
-        *replaced(request),
-        *(request.source_refs if derived else ()),
-    }
-    return not ids.isdisjoint(mentioned) or wanted.include(request)
-
-
-def _cleared(batch: Batch, about: Callable[[Proposal], bool], by: str, now: int) -> Batch:
-    proposals = tuple([_without(one) if about(one) else one for one in batch.proposals])
-    batch = replace(batch, proposals=proposals, reason="")
-    if batch.status == "pending":
-        refused = tuple([replace(one, outcome="rejected", reason=GONE) for one in proposals])
-        batch = replace(batch, status="rejected", proposals=refused, reviewer=by, decided_at=moment(now), reason=GONE)
-    return batch
-
-
-def _without(proposal: Proposal) -> Proposal:
-    request = replace(
-        proposal.request,
-        content=GONE,
-        rationale=GONE,
-        source_refs=(),
-        user_id=None,
-        project_id=None,
-        tags=(),
-        metadata={},
-    )
-    return replace(proposal, request=request, edited=None, reason="")
-
-
 def _unchanged(documents: Iterable[Document]) -> list[Expect]:
     return [Expect(document.key, document.version) for document in documents]
-
-
-# ---- what is recorded of it -----------------------------------------------------------------------------------------
-
-
-class Telling(Protocol):
-    """What an erasure tells: which memories it took, and which derived from those it left."""
-
-    @property
-    def by(self) -> str: ...
-    @property
-    def memories(self) -> tuple[str, ...]: ...
-    @property
-    def derived(self) -> tuple[str, ...]: ...
-
-
-async def noted(scope: Scope, at: int, told: Telling) -> tuple[tuple[Write, ...], Json]:
-    """Return what records that an erasure is done, and what its receipt keeps.
-
-    A receipt is bounded, and there may be any number of ids: those stand in the log, as entries of bounded size. A log
-    that is damaged takes no entry; nor was any memory erased then.
-    """
-    log = keys.log_key(scope.space)
-    try:
-        await scope.get(Tail(log, 1))
-    except Damaged:
-        return (traces(log),), encode(msgspec.to_builtins(told))
-    memories, derived = _parts(told.memories), _parts(told.derived)
-    entries = [
-        entry
-        for removed, left in zip_longest(memories, derived, fillvalue=())
-        for entry in keys.log(scope.space, "ERASED", at, told.by, removed=[*removed], derived=[*left]).entries
-    ]
-    kept = {**msgspec.to_builtins(told), "memories": (), "derived": (), "entries": len(entries)}
-    return (Append(log, tuple(entries)), traces(log)), encode(kept)
-
-
-async def recalled(scope: Scope, receipt: Receipt) -> dict[str, Any]:
-    """Return what an erasure told the first time, from its receipt and the log."""
-    assert receipt.answer is not None
-    told: dict[str, Any] = receipt.answer.load()
-    stop = receipt.versions[0]
-    place = stop - told.pop("entries", 0)
-    while place < stop:
-        part = await scope.some(Range(keys.log_key(scope.space), place, stop, PAGE))
-        for record in part.records:
-            assert record.body is not None
-            body = record.body.load()
-            told["memories"] += body["removed"]
-            told["derived"] += body.get("derived", ())
-        place = part.records[-1].index + 1
-    return told
-
-
-def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
-    return [ids[start : start + NOTED] for start in range(0, max(len(ids), 1), NOTED)]
-
-
-def briefly(said: Sequence[str]) -> str | None:
-    """Return so much of what there is to say as a receipt, which is bounded, has room for."""
-    return "; ".join([*said[:TOLD], *([f"and {len(said) - TOLD} more"] if said[TOLD:] else [])]) or None
-
-
-def _told(told: Erased, pending: str | None) -> Erased:
-    waits = "; ".join(filter(None, (told.pending, pending)))
-    return replace(told, complete=not waits, pending=waits or None)

@@ -25,18 +25,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-import msgspec
-
 from strongroom.arguments import Count, checked, require_positive
 from strongroom.embedders import Embedder
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.meant import Meant, meant_argument
 from strongroom.retrieval import Reranker
 from strongroom.scope import Scope
+from strongroom.services.erasing import waiting
 from strongroom.services.memories import keys
 from strongroom.services.memories import packs as memory_packs
 from strongroom.services.memories.decisions import world_of
-from strongroom.services.memories.erasure import Erasure, Target
+from strongroom.services.memories.erasure import Erasure
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.learner import Learner
 from strongroom.services.memories.oneline import OneLine
@@ -45,6 +44,7 @@ from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.review import Review
 from strongroom.services.memories.revocations import Revocations
 from strongroom.services.memories.search import Filters, Lens, Search, page
+from strongroom.services.memories.targets import Target
 from strongroom.services.memories.values import (
     Change,
     Erased,
@@ -228,11 +228,7 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         """
         target = Target(memory_id, user_id, project_id, source_ref)
         erased = await self._eraser.erase(target, derived, by, reason, commit_id)
-        away = await self._unheard()
-        if away is None:
-            return erased
-        pending = "; ".join(filter(None, (erased.pending, away)))
-        return msgspec.structs.replace(erased, complete=False, pending=pending)
+        return waiting(erased, await self._unheard())
 
     @property
     def _eraser(self) -> Erasure:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from strongroom.arguments import checked
-from strongroom.services.memories.erasure import GONE
+from strongroom.services.memories.blanking import GONE
 from strongroom.services.memories.requests import KEPT
 from strongroom.services.memories.values import Batch, ScopeName, Trust, Type, Written
 

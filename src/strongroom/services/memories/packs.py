@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from strongroom.codec import pack
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.services.memories import keys
+from strongroom.services.memories.blanking import is_blank
 from strongroom.services.memories.decisions import World, end
-from strongroom.services.memories.erasure import is_blank
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.requests import check_content, check_rules
 from strongroom.services.memories.values import Memory, Request
