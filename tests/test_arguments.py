@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 import numpy as np
 import pytest
@@ -20,6 +20,10 @@ from strongroom.errors import InvalidInput
 
 class Status(IntEnum):
     OK = 200
+
+
+class Fields(TypedDict):
+    size: int
 
 
 class Counts(Protocol):
@@ -41,6 +45,7 @@ class Service:
     def anything(self, value: Iterable[Any]) -> None: ...
     def tags(self, value: Mapping[str, str]) -> None: ...
     def facts(self, value: Mapping[str, Any]) -> None: ...
+    def typed(self, value: Fields) -> None: ...
     def call(self, value: Callable[[int], int]) -> None: ...
     def path(self, value: str | os.PathLike[str]) -> None: ...
     def time(self, value: datetime) -> None: ...
@@ -83,6 +88,7 @@ WRONG: list[tuple[str, str, list[Any]]] = [
     ("anything", "a list", ["abc", None, 3, {"a": "b"}]),
     ("tags", "a mapping from text to text", [None, "a", [("a", "b")], {1: "b"}, {"a": 1}]),
     ("facts", "a mapping from text to anything", [{1: 2}, []]),
+    ("typed", "a mapping from text", [{1: 2}, []]),
     ("call", "a function", [None, "abs"]),
     ("path", "text or a path", [None, b"a", 3]),
     ("time", "a datetime", ["2026-01-01", 3, None]),

@@ -39,6 +39,7 @@ RANK = {
     "retry": 1,
     "scope": 4,
     "operations": 5,
+    "payloads": 0,
     "values": 4,
     "embedders": 3,
     "models": 4,

@@ -12,8 +12,10 @@ Opening
     Context             what they give; AsyncContext has the same names, with await
 
 In a context
-    ctx.runs            tasks: Run, WorkingSet, Event, Episode (AsyncRun)
-    ctx.sessions        conversations: Session, Message, Window (AsyncSession)
+    ctx.runs            tasks: Run, WorkingSet, Event, Episode, RunConfig (AsyncRun)
+    run.record          payloads of events: StepRequest, ModelAction, ToolCall, ToolResult, ModelUpdate, ErrorTold;
+                        EventType is a name that is known only when the program runs
+    ctx.sessions        conversations: Session, Message, NewMessage, Window, Tokenizer (AsyncSession)
     ctx.memories        what is known for longer: Memory, Batch, MemoryRequest, Policy, Embedder, VectorIndex
     ctx.threads         messages between agents: Thread, Slot (AsyncThread); ctx.registry names their call chains
     ctx.files           text by its path, versioned
@@ -84,22 +86,32 @@ __all__ = [
     "Durability",
     "Embedder",
     "Episode",
+    "ErrorTold",
     "Event",
+    "EventType",
     "Immutable",
     "InvalidInput",
     "Memory",
     "MemoryRequest",
     "Message",
+    "ModelAction",
+    "ModelUpdate",
+    "NewMessage",
     "NotFound",
     "Policy",
     "Prompt",
     "Run",
+    "RunConfig",
     "SchemaMismatch",
     "Session",
     "Slot",
+    "StepRequest",
     "StoreError",
     "StrongroomError",
     "Thread",
+    "Tokenizer",
+    "ToolCall",
+    "ToolResult",
     "Turn",
     "Unavailable",
     "VectorIndex",

@@ -279,7 +279,7 @@ def _rule(annotation: Any) -> Rule | None:
     if origin in _PLAIN:
         return _PLAIN[origin]
     if typing.is_typeddict(annotation):
-        return _PLAIN[Mapping]
+        return Rule(lambda value: isinstance(value, Mapping) and _all(_PLAIN[str], value), "a mapping from text")
     if isinstance(annotation, type) and annotation is not Any and not getattr(annotation, "_is_protocol", False):
         words = f"{_a(annotation.__name__)}{getattr(annotation, '_GOT_BY', '')}"
         return Rule(lambda value: isinstance(value, annotation), words, frozenset({annotation}))

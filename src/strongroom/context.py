@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from strongroom.arguments import checked, got_by, takes
+from strongroom.arguments import checked, got_by
 from strongroom.embedders import Embedder
 from strongroom.encryption import Secret
 from strongroom.entering import EnteredAsync
@@ -17,7 +17,8 @@ from strongroom.services.files.files import AsyncFiles
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.packs import everything
 from strongroom.services.person import ErasedPerson
-from strongroom.services.prompt.options import Options
+from strongroom.services.prompt.formats import Format
+from strongroom.services.prompt.options import Shares
 from strongroom.services.prompt.prompts import AsyncPrompts
 from strongroom.services.prompt.values import Prompt
 from strongroom.services.runs.run import AsyncRun
@@ -99,7 +100,16 @@ class AsyncContext(EnteredAsync, Meant):
         max_tokens: int,
         session: AsyncSession | str | None = None,
         run: AsyncRun | str | None = None,
-        **options: Unpack[Options],
+        query: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Any] = (),
+        model: str | None = None,
+        format: Format = "openai",
+        reserve_tokens: int = 0,
+        shares: Shares | None = None,
+        user_id: str | None = None,
+        project_id: str | None = None,
+        state: bool = False,
     ) -> Prompt:
         """Put together what a model is to read now, in the shape a provider takes and at most `max_tokens` of it.
 
@@ -113,14 +123,20 @@ class AsyncContext(EnteredAsync, Meant):
         naming another one than theirs is refused. The receipt names every part, its tokens, and what was left out and
         why.
         """
-        if unknown := options.keys() - Options.__annotations__.keys():
-            allowed = takes(("max_tokens", "session", "run", *Options.__annotations__), min(unknown))
-            raise TypeError(f"prompt() got an unexpected keyword argument {min(unknown)!r:.80}; {allowed}")
         return await self._prompts.compose(
             session=await self.sessions.get(session) if isinstance(session, str) else session,
             run=await self.runs.get(run) if isinstance(run, str) else run,
             max_tokens=max_tokens,
-            **options,
+            query=query,
+            system=system,
+            tools=tools,
+            model=model,
+            format=format,
+            reserve_tokens=reserve_tokens,
+            shares=shares,
+            user_id=user_id,
+            project_id=project_id,
+            state=state,
         )
 
     @checked

@@ -17,6 +17,13 @@ from strongroom.embedders import Embedder as Embedder
 from strongroom.encryption import Secret as Secret
 from strongroom.meaning import split
 from strongroom.opening import open_async_scope, open_scope
+from strongroom.payloads import ErrorTold as ErrorTold
+from strongroom.payloads import EventType as EventType
+from strongroom.payloads import ModelAction as ModelAction
+from strongroom.payloads import ModelUpdate as ModelUpdate
+from strongroom.payloads import StepRequest as StepRequest
+from strongroom.payloads import ToolCall as ToolCall
+from strongroom.payloads import ToolResult as ToolResult
 from strongroom.services.memories.policy import Policy as Policy
 from strongroom.services.memories.values import Batch as Batch
 from strongroom.services.memories.values import Memory as Memory
@@ -25,15 +32,18 @@ from strongroom.services.prompt.values import Prompt as Prompt
 from strongroom.services.runs.run import AsyncRun as AsyncRun
 from strongroom.services.sessions.session import AsyncSession as AsyncSession
 from strongroom.services.sessions.values import Message as Message
+from strongroom.services.sessions.values import NewMessage as NewMessage
 from strongroom.services.threads.reading import AsyncThread as AsyncThread
 from strongroom.services.threads.values import Slot as Slot
 from strongroom.services.turns.turn import AsyncTurn as AsyncTurn
 from strongroom.store import Durability as Durability
 from strongroom.store import Repeats as Repeats
+from strongroom.tokens import Tokenizer as Tokenizer
 from strongroom.tokens import Window as Window
 from strongroom.tokens import fit as fit
 from strongroom.values import Episode as Episode
 from strongroom.values import Event as Event
+from strongroom.values import RunConfig as RunConfig
 from strongroom.values import WorkingSet as WorkingSet
 from strongroom.vectors import VectorIndex as VectorIndex
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from strongroom.errors import InvalidInput
+from strongroom.payloads import ErrorTold as ErrorTold
+from strongroom.payloads import ModelAction as ModelAction
+from strongroom.payloads import ModelUpdate as ModelUpdate
+from strongroom.payloads import Spent as Spent
+from strongroom.payloads import StepRequest as StepRequest
+from strongroom.payloads import ToolCall as ToolCall
+from strongroom.payloads import ToolResult as ToolResult
 from strongroom.showing import shown_by
 
 SCHEMA_VERSION = "2.1"
@@ -145,24 +152,46 @@ class WorkingSet(
         return plain(msgspec.structs.replace(self, own_state=UNSET))
 
 
-class UpdateFields(TypedDict, total=False):
+class ListFields(TypedDict, total=False):
+    """The lists of a working set, and what an update may put into them."""
+
+    acceptance_criteria: Sequence[str]
+    constraints: Sequence[str]
+    blockers: Sequence[str]
+    artifact_refs: Sequence[ArtifactRef | Mapping[str, Any]]
+    pinned_context: Sequence[PinnedItem | Mapping[str, Any]]
+    sliding_context: Sequence[SlidingItem | Mapping[str, Any]]
+
+
+class UpdateFields(ListFields, total=False):
     """The fields of a working set that an update may replace."""
 
     status: Status
     current_stage: str
-    acceptance_criteria: Sequence[str]
-    constraints: Sequence[str]
-    blockers: Sequence[str]
     next_action: str
     last_action_summary: str
-    artifact_refs: Sequence[ArtifactRef | Mapping[str, Any]]
-    pinned_context: Sequence[PinnedItem | Mapping[str, Any]]
-    sliding_context: Sequence[SlidingItem | Mapping[str, Any]]
     state: Any
 
 
+class Removed(TypedDict, total=False):
+    """What an update may take out of the lists of a working set: texts, and items as they are or by their ids."""
+
+    acceptance_criteria: Sequence[str]
+    constraints: Sequence[str]
+    blockers: Sequence[str]
+    artifact_refs: Sequence[str | ArtifactRef | Mapping[str, Any]]
+    pinned_context: Sequence[str | PinnedItem | Mapping[str, Any]]
+    sliding_context: Sequence[str | SlidingItem | Mapping[str, Any]]
+
+
 class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run was created with. It never changes, so every process evicts alike."""
+    """What a run was created with. It never changes, so every process evicts alike.
+
+    >>> ctx = strongroom.open("memory://")
+    >>> small = strongroom.RunConfig(ws_max_tokens=300, milestone_step_cap=10)
+    >>> ctx.runs.create(objective="Take notes", config=small).config.ws_max_tokens
+    300
+    """
 
     ws_max_tokens: int = 2000
     pinned_context_max_items: int = 10
@@ -236,64 +265,6 @@ class Event(Struct, frozen=True, kw_only=True):
             "run_id": self.run_id,
             "payload": self.payload,
         }
-
-
-class StepRequest(TypedDict):
-    """The payload of a STEP_REQUEST event. These types are for whoever wants payloads checked before they are sent."""
-
-    ws_seq: int
-    model: NotRequired[str]
-    context_brief: NotRequired[str]
-
-
-class Spent(TypedDict):
-    """What a MODEL_ACTION or a TOOL_RESULT may say of what it took; `run.usage` sums it up."""
-
-    model: NotRequired[str]
-    tokens_in: NotRequired[int]
-    tokens_out: NotRequired[int]
-    tokens_cached: NotRequired[int]
-    latency_ms: NotRequired[float]
-    cost: NotRequired[float]
-    error: NotRequired[str | None]
-
-
-class ModelAction(Spent):
-    """The payload of a MODEL_ACTION event."""
-
-    action: Any
-    raw: NotRequired[Any]
-
-
-class ToolCall(TypedDict):
-    """The payload of a TOOL_CALL event."""
-
-    tool_name: str
-    arguments: NotRequired[Any]
-
-
-class ToolResult(Spent):
-    """The payload of a TOOL_RESULT event."""
-
-    tool_name: str
-    ok: bool
-    result: NotRequired[Any]
-
-
-class ModelUpdate(TypedDict):
-    """The payload of a MODEL_UPDATE event."""
-
-    expected_seq: int
-    ws_patch: NotRequired[Mapping[str, Any]]
-    mcrs: NotRequired[Sequence[Mapping[str, Any]]]
-
-
-class ErrorTold(TypedDict):
-    """The payload of an ERROR event."""
-
-    error_type: str
-    message: str
-    details: NotRequired[Any]
 
 
 class ModelUsage(Struct, frozen=True, kw_only=True):

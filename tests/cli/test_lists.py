@@ -91,3 +91,9 @@ def test_a_list_may_begin_with_the_newest(kind: str, owned: Path, type_in: Type)
     assert page[kind] == [newest]
     after = type_in(kind, "list", "--newest", "--after", str(page["next"]), "--json").json
     assert after == {kind: [oldest], "next": None}
+
+
+def test_events_of_a_type_that_there_is_not_are_refused_with_those_there_are(here: Path, type_in: Type) -> None:
+    told = type_in("runs", "events", "scraper", "--type", "TOOLCALL")
+    assert (told.code, told.out) == (1, "")
+    assert "no event type 'TOOLCALL'; did you mean TOOL_CALL?; there are RUN_START, " in " ".join(told.err.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -155,9 +156,27 @@ async def test_a_prompt_holds_the_state_of_a_run_on_request(ctx: Any) -> None:
 
 
 async def test_an_unknown_argument_is_named_with_those_there_are(ctx: Any) -> None:
-    told = r"^prompt\(\) got .* 'user'; did you mean user_id\?; it takes user_id, max_tokens, session, run, query, "
+    told = r"Context.prompt\(\): got .* 'user'; did you mean user_id\?; it takes user_id=, max_tokens=, session=, "
     with pytest.raises(TypeError, match=told):
         await ctx.prompt(max_tokens=100, user="ana")
+
+
+async def test_a_needed_argument_that_is_misspelt_is_named(ctx: Any) -> None:
+    told = r"prompt\(\): got an unexpected .* 'max_token'; did you mean max_tokens\?; it takes max_tokens="
+    with pytest.raises(TypeError, match=told):
+        await ctx.prompt(max_token=100)
+
+
+async def test_shares_are_numbers_of_parts(ctx: Any) -> None:
+    for wrong in ({"memory": 0.3}, {"memories": "all"}, {"memories": True}):
+        with pytest.raises(InvalidInput, match="shares are numbers above 0 and up to 1 for conversation, run, "):
+            await ctx.prompt(max_tokens=100, shares=wrong)
+
+
+def test_the_signature_of_a_prompt_names_every_option() -> None:
+    both = [inspect.signature(each.prompt).parameters for each in (strongroom.Context, strongroom.AsyncContext)]
+    assert list(both[0]) == list(both[1])
+    assert {"max_tokens", "session", "run", "query", "system", "tools", "model", "format", "shares"} < both[0].keys()
 
 
 async def test_session_and_run_may_be_named(ctx: Any) -> None:

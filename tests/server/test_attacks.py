@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +12,7 @@ from strongroom.client.store import HttpStore
 from strongroom.codec import encode, pack
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.operations import Operation, identify
+from strongroom.payloads import EventType, ToolCall
 from strongroom.protocol import wire
 from strongroom.scope import Scope
 from strongroom.server.ids import caller_id, marked_ids, own_id
@@ -24,7 +24,7 @@ from strongroom.store import Append, Commit, Get, Key, Put, ReceiptOf, Write, ne
 from tests.server.conftest import client
 from tests.server.serving import Served, served
 
-PAID: dict[str, Any] = {"tool_name": "pay", "arguments": {"amount": 1_000_000}}
+PAID: ToolCall = {"tool_name": "pay", "arguments": {"amount": 1_000_000}}
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_what_only_the_service_records_is_refused_at_every_door(server: Served, 
     with strongroom.connect(server.url, key=key) as ctx, client(server.url, key) as http:
         run = ctx.runs.create(objective="o", run_id="r")
         with pytest.raises(InvalidInput, match="not by hand"):
-            run.record(type, {})
+            run.record(EventType(type), {})
         content = encode({"type": type, "payload": {"reason": "r"}, "actor": "ana", "parent": None})
         assert isinstance(ctx.store, HttpStore)
         with pytest.raises(InvalidInput, match="not by hand"):

@@ -56,6 +56,12 @@ def test_every_other_lost_race_does_too(alone: httpx.Client, run: str) -> None:
         assert lost.json().keys() >= {"ok", "error", "code", "id", "expected", "actual"}
 
 
+def test_events_of_a_type_that_there_is_not_are_refused_with_those_there_are(alone: httpx.Client, run: str) -> None:
+    refused = alone.get(f"/runs/{run}/events", params={"types": "TOOLCALL"})
+    assert refused.status_code == 422
+    assert "no event type 'TOOLCALL'; did you mean TOOL_CALL?; there are RUN_START, " in refused.json()["error"]
+
+
 @pytest.mark.parametrize("body", [{"ptch": {}}, {"status": "BUSY", "expected_seq": 1}, {"expected_seq": "one"}])
 def test_the_fields_of_an_update_are_named_when_one_is_wrong(alone: httpx.Client, run: str, body: Any) -> None:
     refused = alone.patch(f"/runs/{run}", json=body)

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 
 import strongroom
 from strongroom.errors import InvalidInput
+from strongroom.payloads import ModelAction
 from strongroom.server import request, telemetry
 from strongroom.server.limits import HeldBytes
 from strongroom.server.middleware import WithoutQuery
@@ -102,7 +103,7 @@ def test_the_web_servers_own_log_loses_its_queries() -> None:
 
 
 def test_metrics_tell_what_models_came_to(shared: Served, admin: httpx.Client) -> None:
-    action = {"action": "answer", "model": 'm-1 "beta"', "tokens_in": 100, "tokens_out": 20, "cost": 0.25}
+    action: ModelAction = {"action": "answer", "model": 'm-1 "beta"', "tokens_in": 100, "tokens_out": 20, "cost": 0.25}
     with strongroom.connect(shared.url, key=shared.key(role="writer")) as ctx:
         run = ctx.runs.create(objective="o")
         run.record("MODEL_ACTION", action)
@@ -117,7 +118,7 @@ def test_metrics_tell_what_models_came_to(shared: Served, admin: httpx.Client) -
 
 
 def test_metrics_count_a_repeat_once(shared: Served, admin: httpx.Client) -> None:
-    action = {"action": "answer", "model": "repeated", "tokens_in": 100}
+    action: ModelAction = {"action": "answer", "model": "repeated", "tokens_in": 100}
     admin.post("/runs", json={"objective": "o", "run_id": "repeats"})
     body = {"type": "MODEL_ACTION", "payload": action}
     for _ in range(3):

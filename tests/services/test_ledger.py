@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
-from typing import Any, NotRequired, get_origin, get_type_hints
+from typing import Any, NotRequired, get_args, get_origin, get_type_hints
 
 import pytest
 
 import strongroom
-from strongroom import schemas, values
+from strongroom import payloads, schemas, values
 from strongroom.blocking.runs import Runs
 from strongroom.bridge import Inline, run
 from strongroom.codec import MAX_DEPTH, encode
@@ -16,7 +17,7 @@ from strongroom.errors import InvalidInput, NotFound
 from strongroom.scope import Scope
 from strongroom.services.runs.events import event_writes
 from strongroom.services.runs.runs import AsyncRuns
-from strongroom.services.runs.working_set import MUTABLE
+from strongroom.services.runs.working_set import LISTS, MUTABLE
 from strongroom.store import Commit, Put, Store
 from strongroom.values import Head
 from tests.awaitable import Awaitable
@@ -128,10 +129,34 @@ async def test_a_custom_type_needs_its_prefix_and_a_schema(here: Any, type: str,
         await _registered(here, type, schema)
 
 
-async def _registered(ctx: Any, type: str, schema: dict[str, Any]) -> None:
+async def test_registering_a_type_returns_it_as_record_takes_it(ctx: Any) -> None:
+    deploy = await _registered(ctx, "custom.deploy", {"type": "object"})
+    run = await ctx.runs.create(objective="o")
+    assert (await run.record(deploy, {})).type == deploy == "custom.deploy"
+
+
+async def _registered(ctx: Any, type: str, schema: dict[str, Any]) -> Any:
     done = ctx.runs.register_event(type, schema)
-    if done is not None:  # over a blocking context the test sees everything as awaitable
-        await done
+    return await done if inspect.isawaitable(done) else done  # over a blocking context everything is seen as awaitable
+
+
+@pytest.mark.parametrize("types", [["TOOLCALL"], ["TOOL_CALL", "tool_result"], [7], ["custom_type"], ["custom.A b"]])
+async def test_events_of_a_type_that_there_is_not_are_not_looked_for(ctx: Any, types: Any) -> None:
+    run = await ctx.runs.create(objective="o")
+    with pytest.raises(InvalidInput, match=r"types: .*(; there are RUN_START, .* begin with custom\.|\^custom)"):
+        await run.events(types=types)
+
+
+async def test_events_of_every_type_can_be_looked_for_and_of_one_that_another_process_registered(here: Any) -> None:
+    run = await here.runs.create(objective="o")
+    found = await run.events(types=[*PAYLOADS, *CLAIMS, "custom.registered-elsewhere"])
+    assert [event.type for event in found] == ["RUN_START"]
+
+
+async def test_a_misspelt_type_is_answered_with_the_one_that_was_meant(here: Any) -> None:
+    run = await here.runs.create(objective="o")
+    with pytest.raises(InvalidInput, match=r"no event type 'TOOLCALL'; did you mean TOOL_CALL\?; there are"):
+        await run.events(types=["TOOLCALL"])
 
 
 async def test_a_repeated_record_with_the_same_commit_id_is_one_event(ctx: Any) -> None:
@@ -244,8 +269,14 @@ def _optional(typed: Any) -> set[str]:
     return {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
 
 
+def test_the_names_that_a_type_checker_knows_are_those_of_the_schema() -> None:
+    told, _ = get_args(payloads.EventName)
+    assert set(get_args(told)) == {*schemas.parts("ledger_event")} - {"custom_type"}
+
+
 def test_the_fields_of_an_update_are_those_that_can_change() -> None:
     assert set(get_type_hints(values.UpdateFields)) == {*MUTABLE, "state"}
+    assert set(get_type_hints(values.ListFields)) == set(get_type_hints(values.Removed)) == {*LISTS}
 
 
 async def test_a_repeat_of_an_event_that_was_erased_since_says_so(ctx: Any) -> None:

@@ -143,11 +143,11 @@ async def test_a_bad_field_is_refused_with_its_path(here: Any, fields: dict[str,
         ),
         (
             lambda run: run.record("TOOL_CAL", {}),
-            "no event type 'TOOL_CAL'; there are STEP_REQUEST, MODEL_ACTION, TOOL_CALL, TOOL_RESULT,",
+            "no event type 'TOOL_CAL'; did you mean TOOL_CALL?; there are STEP_REQUEST, MODEL_ACTION, TOOL_CALL,",
         ),
         (
             lambda run: run.record("tool_call", {}),
-            "no event type 'tool_call'; did you mean TOOL_CALL?; nothing changed",
+            "no event type 'tool_call'; did you mean TOOL_CALL?; there are STEP_REQUEST, ",
         ),
         (
             lambda run: run.record("progress", {}),

@@ -14,13 +14,14 @@ from strongroom.bridge import Inline
 from strongroom.codec import pack
 from strongroom.context import AsyncContext
 from strongroom.errors import Damaged, InvalidInput
+from strongroom.payloads import EventType, ModelAction
 from strongroom.scope import Scope
 from strongroom.services.runs import episodes, usage
 from strongroom.store import Answer, AnyQuestion, Commit, Delete, Get, Key, Put, Tail
 from strongroom.values import ModelUsage, Usage
 from tests.turning import raw, turned
 
-ACTION = {
+ACTION: ModelAction = {
     "action": "answer",
     "model": "m-1",
     "tokens_in": 100,
@@ -54,7 +55,7 @@ async def test_a_figure_that_is_none_is_refused(field: str) -> None:
         run = ctx.runs.create(objective="o")
         for junk in (-1, "1", None, True, float("nan")):
             with pytest.raises(InvalidInput):
-                run.record("MODEL_ACTION", {**ACTION, field: junk})
+                run.record(EventType("MODEL_ACTION"), {**ACTION, field: junk})
         with pytest.raises(InvalidInput):
             run.record("MODEL_ACTION", {**ACTION, "model": "two\nlines"})
 
@@ -64,7 +65,7 @@ BOUNDS = {"tokens_in": 2**53, "tokens_out": 2**53, "tokens_cached": 2**53, "late
 
 @pytest.mark.parametrize("type", ["MODEL_ACTION", "TOOL_RESULT"])
 @pytest.mark.parametrize("field", BOUNDS)
-def test_a_figure_beyond_all_bounds_is_refused(type: str, field: str) -> None:
+def test_a_figure_beyond_all_bounds_is_refused(type: EventType, field: str) -> None:
     with strongroom.open("memory://") as ctx:
         run = ctx.runs.create(objective="o")
         event = {"action": "a"} if type == "MODEL_ACTION" else {"tool_name": "t", "ok": True}

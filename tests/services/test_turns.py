@@ -10,12 +10,13 @@ import pytest
 
 import strongroom
 from strongroom.errors import Conflict, InvalidInput, NotFound
+from strongroom.payloads import ToolResult
 from tests.awaitable import Awaitable
 from tests.services.memory_samples import mcr
 from tests.turning import raw, turned
 
 HELLO: Any = {"role": "user", "content": "hello"}
-DONE = {"tool_name": "fetch", "ok": True}
+DONE: ToolResult = {"tool_name": "fetch", "ok": True}
 
 
 async def world(ctx: Any) -> tuple[Any, Any]:

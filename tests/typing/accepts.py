@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import strongroom
-from strongroom import AsyncContext, AsyncRun, Context, Embedder, Policy, Run, Session
-from strongroom.values import Listing, Status, ToolCall, UpdateFields
+from strongroom import AsyncContext, AsyncRun, Context, Embedder, EventType, Policy, Run, Session, ToolCall
+from strongroom.values import Listing, Status, UpdateFields
 
 
 def work(ctx: Context) -> None:
@@ -23,7 +23,22 @@ def work(ctx: Context) -> None:
     assert_type(event, strongroom.Event)
     call: ToolCall = {"tool_name": "fetch", "arguments": {"url": "/"}}
     run.record("TOOL_CALL", call)
-    run.record("custom.deploy", {"version": 1})
+    deploy = ctx.runs.register_event("custom.deploy", {"type": "object", "required": ["version"]})
+    assert_type(deploy, EventType)
+    run.record(deploy, {"version": 1})
+    run.record("STEP_REQUEST", {"ws_seq": run.seq})
+    run.record("MODEL_ACTION", {"action": "call fetch", "model": "m-1", "tokens_in": 900, "cost": 0.004})
+    run.record("TOOL_RESULT", {"tool_name": "fetch", "ok": True, "latency_ms": 30}, parent=event.event_id)
+    run.record("MODEL_UPDATE", {"expected_seq": 0, "ws_patch": {"status": "BUSY"}}, actor="agent-7")
+    run.record("ERROR", {"error_type": "HTTPError", "message": "429"}, commit_id="turn-7")
+    run.update(append={"blockers": ["429s"], "pinned_context": [{"id": "p", "content": "c", "source_ref": ""}]})
+    run.update(remove={"blockers": ["429s"], "pinned_context": ["p"]})
+    with ctx.turn() as turn:
+        turn.record(run, "ERROR", {"error_type": "HTTPError", "message": "429"}, actor="agent-7")
+        turn.record(run, deploy, {"version": 2})
+        turn.update(run, append={"blockers": ["429s"]})
+    ctx.prompt(run=run, max_tokens=1000, shares={"conversation": 0.4, "memories": 0.3}, format="anthropic")
+    run.events(types=["TOOL_CALL", "WS_UPDATE_APPLIED", deploy])
     page = run.events(limit=10)
     assert_type(page, Listing[strongroom.Event])
     for each in run.events(after=page.next):
@@ -33,6 +48,12 @@ def work(ctx: Context) -> None:
     assert_type(run.milestone("done"), strongroom.Episode)
     for found in ctx.runs.list(status="DONE"):
         assert_type(found, Run)
+
+
+def pass_on(run: Run, type: str, payload: dict[str, Any]) -> None:
+    """What a framework gave, known when the program runs."""
+    run.record(EventType(type), payload)
+    run.events(types=[EventType(type)])
 
 
 def talk(ctx: Context) -> str:
@@ -101,6 +122,9 @@ async def amain() -> None:
         run = await ctx.runs.create(objective="Build a scraper")
         assert_type(run, AsyncRun)
         await run.update(status="BUSY")
+        assert_type(await run.record("TOOL_CALL", {"tool_name": "fetch"}), strongroom.Event)
+        async with ctx.turn() as turn:
+            turn.record(run, "TOOL_RESULT", {"tool_name": "fetch", "ok": True})
         session = await ctx.sessions.open("support-7")
         await session.append({"role": "user", "content": "Hello?"})
         print((await session.window(max_tokens=100)).messages)

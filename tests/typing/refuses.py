@@ -7,8 +7,7 @@ strips the comments and wants to see every one of the errors, and no other.
 from __future__ import annotations
 
 import strongroom
-from strongroom import Context, MemoryRequest, Policy
-from strongroom.values import ToolCall, ToolResult
+from strongroom import Context, MemoryRequest, Policy, ToolCall, ToolResult
 
 
 def opening() -> None:
@@ -35,13 +34,31 @@ def working(ctx: Context) -> None:
     run.update(objective="another")  # type: ignore[call-arg]
     call: ToolCall = {"tool_name": "fetch", "args": 1}  # type: ignore[typeddict-unknown-key]
     result: ToolResult = {"tool_name": "fetch", "ok": "yes"}  # type: ignore[typeddict-item]
-    run.record("TOOL_CALL", [call, result])  # type: ignore[arg-type]
+    run.record("TOOL_CALL", [call, result])  # type: ignore[call-overload]
     run.events(after=1.5)  # type: ignore[arg-type]
     ctx.runs.open(objective="o")  # type: ignore[call-arg]
     run.status  # type: ignore[attr-defined]
     run.working_set.stauts  # type: ignore[attr-defined]
     run.working_set.status = "BUSY"  # type: ignore[misc]
-    run.record("TOOL_CALL")  # type: ignore[call-arg]
+    run.record("TOOL_CALL")  # type: ignore[call-overload]
+    run.record("TOOLCALL", {"tool_name": "x"})  # type: ignore[call-overload]
+    run.record("TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
+    run.record("TOOL_RESULT", {"tool_name": "x", "ok": "yes"})  # type: ignore[call-overload]
+    run.record("ERROR", {"error": "x"})  # type: ignore[call-overload]
+    run.record("MODEL_ACTION", {"tokens_in": 9})  # type: ignore[call-overload]
+    run.record("STEP_REQUEST", {"ws_seq": "0"})  # type: ignore[call-overload]
+    run.record("MODEL_UPDATE", {"patch": {}})  # type: ignore[call-overload]
+    run.record("MILESTONE", {"reason": "x"})  # type: ignore[call-overload]
+    run.record("TOOL_CALL", {"tool_name": "x"}, acter="a")  # type: ignore[call-overload]
+    run.events(types=["TOOLCALL"])  # type: ignore[list-item]
+    run.update(append={"blocker": ["429s"]})  # type: ignore[arg-type]
+    run.update(append={"blockers": [1]})  # type: ignore[arg-type]
+    run.update(remove={"blocker": ["429s"]})  # type: ignore[arg-type]
+    ctx.prompt(max_tokens=100, shares={"memory": 0.3})  # type: ignore[arg-type]
+    with ctx.turn() as turn:
+        turn.record(run, "TOOLCALL", {})  # type: ignore[call-overload]
+        turn.record(run, "TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
+        turn.update(run, append={"blocker": ["429s"]})  # type: ignore[arg-type]
     run.milestone(memory_batch=3)  # type: ignore[call-arg]
     run.brief(tokens=10)  # type: ignore[call-arg]
 
@@ -80,6 +97,10 @@ async def awaiting() -> None:
         await run.update(status="BUSY")  # type: ignore[attr-defined]
         found = await ctx.runs.get("r")
         await found.update(stauts="BUSY")  # type: ignore[call-arg]
+        await found.record("TOOLCALL", {"tool_name": "x"})  # type: ignore[call-overload]
+        await found.record("TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
+        async with ctx.turn() as turn:
+            turn.record(found, "TOOL_CALL", {"tool": "x"})  # type: ignore[call-overload]
         (await ctx.sessions.open("s")).append([])  # type: ignore[unused-coroutine]
     opened = strongroom.aopen("agent.db")
     await opened.runs.get("r")  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Literal, assert_type, overload
 
 from strongroom.bridge import blocking
 
@@ -15,6 +15,13 @@ class AsyncHandle:
 class AsyncThings:
     async def count(self, name: str, *, limit: int = 10) -> int:
         return limit
+
+    @overload
+    async def told(self, kind: Literal["size"], said: int) -> int: ...
+    @overload
+    async def told(self, kind: Literal["name"], said: str) -> str: ...
+    async def told(self, kind: str, said: int | str) -> int | str:
+        return said
 
     async def open(self, name: str) -> AsyncHandle:
         return AsyncHandle()
@@ -39,6 +46,7 @@ class Things:
         self._async = AsyncThings()
 
     count = blocking(AsyncThings.count)
+    told = blocking(AsyncThings.told)
     open = blocking(AsyncThings.open, wrap=Handle)
     open_all = blocking(AsyncThings.open_all, wrap=_handles)
 
@@ -47,6 +55,8 @@ things = Things()
 assert_type(things.count("a"), int)
 assert_type(things.count("a", limit=3), int)
 assert_type(things.count(name="a"), int)
+assert_type(things.told("size", 3), int)
+assert_type(things.told("name", "a"), str)
 assert_type(things.open("a"), Handle)
 assert_type(things.open("a").size(), int)
 assert_type(things.open_all(), list[Handle])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +22,8 @@ from strongroom.context import AsyncContext
 from strongroom.entering import EnteredBlocking
 from strongroom.meant import Meant
 from strongroom.opening import for_loops
-from strongroom.services.prompt.options import Options
+from strongroom.services.prompt.formats import Format
+from strongroom.services.prompt.options import Shares
 from strongroom.services.prompt.values import Prompt
 from strongroom.services.threads.threads import AsyncThreads
 from strongroom.store import Durability, Store
@@ -104,7 +105,16 @@ class Context(EnteredBlocking, Meant):
         max_tokens: int,
         session: Session | str | None = None,
         run: Run | str | None = None,
-        **options: Unpack[Options],
+        query: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Any] = (),
+        model: str | None = None,
+        format: Format = "openai",
+        reserve_tokens: int = 0,
+        shares: Shares | None = None,
+        user_id: str | None = None,
+        project_id: str | None = None,
+        state: bool = False,
     ) -> Prompt:
         """Put together what a model is to read now, in the shape a provider takes and at most `max_tokens` of it.
 
@@ -120,7 +130,22 @@ class Context(EnteredBlocking, Meant):
         """
         conversation = session._async if isinstance(session, Session) else session
         work = run._async if isinstance(run, Run) else run
-        return _run(self._async.prompt(max_tokens=max_tokens, session=conversation, run=work, **options))
+        prompting = self._async.prompt(
+            max_tokens=max_tokens,
+            session=conversation,
+            run=work,
+            query=query,
+            system=system,
+            tools=tools,
+            model=model,
+            format=format,
+            reserve_tokens=reserve_tokens,
+            shares=shares,
+            user_id=user_id,
+            project_id=project_id,
+            state=state,
+        )
+        return _run(prompting)
 
     erase = blocking(AsyncContext.erase)
     export = blocking(AsyncContext.export)

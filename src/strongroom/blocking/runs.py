@@ -10,6 +10,7 @@ from typing import Any
 from strongroom.arguments import got_by
 from strongroom.bridge import blocking, iterate, run
 from strongroom.meant import Meant
+from strongroom.payloads import EventType
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
 from strongroom.values import Cursor, Event, Eviction, Listing, RunConfig, Step, WorkingSet
@@ -147,9 +148,12 @@ class Runs(Meant):
     def __repr__(self) -> str:
         return repr(self._async)
 
-    def register_event(self, type: str, schema: Mapping[str, Any]) -> None:
-        """Let runs of this context record events of a `custom.` type, checked against a JSON Schema."""
-        self._async.register_event(type, schema)
+    def register_event(self, type: str, schema: Mapping[str, Any]) -> EventType:
+        """Let runs of this context record events of a `custom.` type, checked against a JSON Schema.
+
+        Returns the type as `record` takes it, so that a type checker knows it for one.
+        """
+        return self._async.register_event(type, schema)
 
     def anchor_milestones(self, path: str | os.PathLike[str] | None, *, signing_key: bytes | None = None) -> None:
         """Let every milestone of this context's runs end with an anchor in this file (None: no longer)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from strongroom.arguments import got_by
 from strongroom.blocking.runs import Run
@@ -12,11 +12,12 @@ from strongroom.bridge import blocking, run
 from strongroom.entering import EnteredBlocking
 from strongroom.errors import InvalidInput, shown
 from strongroom.meant import Meant
+from strongroom.payloads import ErrorTold, EventType, ModelAction, ModelUpdate, Said, StepRequest, ToolCall, ToolResult
 from strongroom.services.memories.values import MemoryRequest, Request
 from strongroom.services.sessions.values import Messages
 from strongroom.services.sessions.writes import Ids
 from strongroom.services.turns.turn import AsyncTurn
-from strongroom.values import UpdateFields
+from strongroom.values import ListFields, Removed, UpdateFields
 
 
 @got_by("`with ctx.turn() as turn`", lambda given: isinstance(given, AsyncTurn))
@@ -60,8 +61,8 @@ class Turn(EnteredBlocking, Meant):
         /,
         *,
         expected_seq: int | None = None,
-        append: Mapping[str, Sequence[Any]] | None = None,
-        remove: Mapping[str, Sequence[Any]] | None = None,
+        append: ListFields | None = None,
+        remove: Removed | None = None,
         state_patch: Mapping[str, Any] | None = None,
         actor: str | None = None,
         parent: str | None = None,
@@ -79,11 +80,25 @@ class Turn(EnteredBlocking, Meant):
             **fields,
         )
 
+    @overload
+    def record(self, run: Run, type: Literal["STEP_REQUEST"], payload: StepRequest, **said: Unpack[Said]) -> None: ...
+    @overload
+    def record(self, run: Run, type: Literal["MODEL_ACTION"], payload: ModelAction, **said: Unpack[Said]) -> None: ...
+    @overload
+    def record(self, run: Run, type: Literal["TOOL_CALL"], payload: ToolCall, **said: Unpack[Said]) -> None: ...
+    @overload
+    def record(self, run: Run, type: Literal["TOOL_RESULT"], payload: ToolResult, **said: Unpack[Said]) -> None: ...
+    @overload
+    def record(self, run: Run, type: Literal["MODEL_UPDATE"], payload: ModelUpdate, **said: Unpack[Said]) -> None: ...
+    @overload
+    def record(self, run: Run, type: Literal["ERROR"], payload: ErrorTold, **said: Unpack[Said]) -> None: ...
+    @overload
+    def record(self, run: Run, type: EventType, payload: Mapping[str, Any], **said: Unpack[Said]) -> None: ...
     def record(
         self, run: Run, type: str, payload: Mapping[str, Any], *, actor: str | None = None, parent: str | None = None
     ) -> None:
         """Add an event to a run's ledger. See `Run.record`."""
-        self._async.record(_handle(run, Run), type, payload, actor=actor, parent=parent)
+        self._async.record(_handle(run, Run), EventType(type), payload, actor=actor, parent=parent)
 
     def send(self, thread_id: str, payload: Any, *, from_id: str, to_id: str = "") -> None:
         """Add a message to a thread. See `ctx.threads.append`."""

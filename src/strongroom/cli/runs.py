@@ -32,6 +32,7 @@ from strongroom.cli.output import (
 from strongroom.cli.root import Count, argument, cli, context, me
 from strongroom.encryption import PACK_VARIABLE
 from strongroom.errors import Damaged, NotFound
+from strongroom.payloads import EventType
 from strongroom.values import Event, Head, Status
 
 MAX_SEQ = 2**53
@@ -117,7 +118,7 @@ def list_events(run_id: str, after: int, limit: int, types: tuple[str, ...]) -> 
     """List what the ledger says, oldest first."""
     with context() as ctx:
         run = ctx.runs.get(run_id)
-        found = run.events(after=after, limit=limit, types=types or None)
+        found = run.events(after=after, limit=limit, types=[EventType(each) for each in types] or None)
         rows = [_row(run, event) for event in found]
     page("events", list(found), ["#", "time (UTC)", "type", "actor", "payload"], rows, found.next)
 

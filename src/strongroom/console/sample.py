@@ -16,6 +16,7 @@ from strongroom.context import AsyncContext
 from strongroom.dispatch import Dispatcher, Retry, send
 from strongroom.errors import Conflict
 from strongroom.opening import open_scope
+from strongroom.payloads import ModelAction
 from strongroom.scope import now
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.values import MemoryRequest
@@ -262,8 +263,8 @@ def others(ctx: Context, ago: Callable[[float], None]) -> None:
         ago(when)
         say(run, action, tokens - tokens // 10, tokens // 10, cost, actor=agent)
         if status == "FAILED":
-            problem = {"error_type": "ValueError", "message": "row 40,112 has 14 columns, not 13"}
-            run.record("ERROR", problem, actor=agent)
+            problem = "row 40,112 has 14 columns, not 13"
+            run.record("ERROR", {"error_type": "ValueError", "message": problem}, actor=agent)
         run.update(expected_seq=1, status=status, next_action=next_action, actor=agent)
 
 
@@ -368,8 +369,9 @@ def step(run: Run, **fields: Any) -> None:
 
 
 def say(run: Run, action: str, tokens_in: int, tokens_out: int, cost: float, *, actor: str = "billing-agent") -> None:
-    spent = {"model": "large-1", "tokens_in": tokens_in, "tokens_out": tokens_out, "tokens_cached": tokens_in // 2}
-    run.record("MODEL_ACTION", {"action": action, **spent, "cost": cost}, actor=actor)
+    told: ModelAction = {"action": action, "model": "large-1", "cost": cost}
+    told |= {"tokens_in": tokens_in, "tokens_out": tokens_out, "tokens_cached": tokens_in // 2}
+    run.record("MODEL_ACTION", told, actor=actor)
 
 
 def tool(run: Run, name: str, arguments: dict[str, Any], summary: str, duration_ms: int, *, ok: bool = True) -> None:

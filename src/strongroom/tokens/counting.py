@@ -41,13 +41,28 @@ _MODELS = (
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Counts the tokens of a text. `approximate` says whether the count is an estimate."""
+    """Counts the tokens of a text. `approximate` says whether the count is an estimate.
+
+    >>> from strongroom.tokens import Custom
+    >>> words: strongroom.Tokenizer = Custom(lambda text: len(text.split()), name="words")
+    >>> chat = strongroom.open("memory://").sessions.open("support-7", tokenizer=words)
+    >>> [message.tokens for message in chat.append({"role": "user", "content": "My order is late."})]
+    [8]
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What receipts call it, and what a session remembers of it."""
+        ...
+
     @property
-    def approximate(self) -> bool: ...
-    def count(self, text: str) -> int: ...
+    def approximate(self) -> bool:
+        """Whether its counts are estimates."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Return how many tokens a text has."""
+        ...
 
 
 class Encoding:

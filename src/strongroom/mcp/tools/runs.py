@@ -13,6 +13,7 @@ from strongroom.mcp.data import Data, data, fitting
 from strongroom.mcp.principals import AGENT, EVERYBODY
 from strongroom.mcp.tool import ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.uris import run_uri
+from strongroom.payloads import EventType
 from strongroom.services.runs.run import AsyncRun
 from strongroom.values import Event, Status, WorkingSet
 
@@ -205,10 +206,9 @@ async def update(call: ToolRequest, wanted: UpdateRun) -> OneRun:
     if not fields and not wanted.append and not wanted.remove:
         raise InvalidInput(f"say what to change: {', '.join(_FIELDS)}, append or remove; nothing changed")
     run = await call.who.ctx.runs.get(wanted.run_id, actor=call.who.name)
+    fields |= {"append": wanted.append, "remove": wanted.remove}
     state = await run.update(
         expected_seq=wanted.expected_seq,
-        append=wanted.append,
-        remove=wanted.remove,
         commit_id=call.who.commit_id(wanted.commit_id),
         **fields,
     )
@@ -229,7 +229,7 @@ class OneEvent(Answer, frozen=True, kw_only=True):
 
 async def record(call: ToolRequest, wanted: RecordEvent) -> OneEvent:
     run = await call.who.ctx.runs.get(wanted.run_id, actor=call.who.name)
-    event = await run.record(wanted.type, wanted.payload, commit_id=call.who.commit_id(wanted.commit_id))
+    event = await run.record(EventType(wanted.type), wanted.payload, commit_id=call.who.commit_id(wanted.commit_id))
     return OneEvent(run_id=run.id, event=shown_event(event))
 
 

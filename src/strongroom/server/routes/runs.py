@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.operations import witnessing
+from strongroom.payloads import EventType
 from strongroom.server.request import Limit, Natural, Request, natural
 from strongroom.server.responses import Refusal, lost_race, reply
 from strongroom.server.router import Endpoints
@@ -154,14 +155,14 @@ async def get(request: Request[None, None]) -> Response:
 @endpoint("PATCH /runs/{run_id}", "write", "Update the working set", answer=Patched)
 async def update(request: Request[Patch, None]) -> Response:
     run, wanted = await _run(request), request.content
+    edits: dict[str, Any] = {"append": wanted.append or None, "remove": wanted.remove or None}
     try:
         working_set = await run.update(
             expected_seq=_expected(request, wanted.expected_seq),
-            append=wanted.append or None,
-            remove=wanted.remove or None,
             state_patch=wanted.state_patch,
             actor=request.caller.name,
             commit_id=request.commit_id,
+            **edits,
             **fields_of(wanted.patch),
         )
     except Conflict as conflict:
@@ -217,7 +218,11 @@ async def record(request: Request[NewEvent, None]) -> Event:
     wanted = request.content
     with witnessing(request.commit_id or "") as witness:  # without an id, it is nobody's repeat
         made = await run.record(
-            wanted.type, wanted.payload, actor=request.caller.name, parent=wanted.parent, commit_id=request.commit_id
+            EventType(wanted.type),
+            wanted.payload,
+            actor=request.caller.name,
+            parent=wanted.parent,
+            commit_id=request.commit_id,
         )
     if witness.receipt is None or not witness.receipt.repeated:
         request.app.state.metrics.record(request.caller.space, wanted.type, wanted.payload)
@@ -228,9 +233,8 @@ async def record(request: Request[NewEvent, None]) -> Event:
 async def events(request: Request[None, EventQuery]) -> EventPage:
     run = await _run(request)
     query = request.query
-    found = await request.fewer(
-        query.limit, lambda limit: run.events(after=query.after, limit=limit, types=query.types or None)
-    )
+    types = [EventType(each) for each in query.types] or None
+    found = await request.fewer(query.limit, lambda limit: run.events(after=query.after, limit=limit, types=types))
     return EventPage(list(found), found.next)
 
 

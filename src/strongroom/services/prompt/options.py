@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from msgspec import Struct
@@ -14,19 +13,13 @@ from strongroom.services.sessions.windows import Gathered
 from strongroom.tokens import Tokenizer
 
 
-class Options(TypedDict, total=False):
-    """How a prompt is to be made; see `AsyncContext.prompt`."""
+class Shares(TypedDict, total=False):
+    """How much of a prompt's budget its parts are due: numbers above 0 and up to 1, in proportion to each other."""
 
-    query: str | None
-    system: str | None
-    tools: Sequence[Any]
-    model: str | None
-    format: Format
-    reserve_tokens: int
-    shares: Mapping[str, float] | None
-    user_id: str | None
-    project_id: str | None
-    state: bool
+    conversation: float
+    run: float
+    memories: float
+    earlier: float
 
 
 class Asked(Struct, frozen=True):

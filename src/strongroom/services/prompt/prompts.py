@@ -92,7 +92,7 @@ class AsyncPrompts:
         model: str | None = None,
         format: Format = "openai",
         reserve_tokens: int = 0,
-        shares: Mapping[str, float] | None = None,
+        shares: Mapping[str, Any] | None = None,
         user_id: str | None = None,
         project_id: str | None = None,
         state: bool = False,
@@ -410,8 +410,9 @@ def _purpose(run: Stored | None) -> str:
     return "" if run is None else f"{run.working_set['objective']} {run.working_set['next_action']}"[:LONGEST_QUERY]
 
 
-def _shares(given: Mapping[str, float] | None) -> dict[str, float]:
+def _shares(given: Mapping[str, Any] | None) -> dict[str, float]:
     shares = SHARES | dict(given or {})
-    if shares.keys() != SHARES.keys() or not all(0 < share <= 1 for share in shares.values()):
+    right = (type(share) in (int, float) and 0 < share <= 1 for share in shares.values())
+    if shares.keys() != SHARES.keys() or not all(right):
         raise InvalidInput(f"shares are numbers above 0 and up to 1 for {', '.join(SHARES)}, not {given!r:.80}")
     return shares

@@ -13,7 +13,7 @@ from strongroom.errors import NotFound
 from strongroom.operations import Operation, Plan, Prepared
 from strongroom.scope import Scope
 from strongroom.services.runs import state
-from strongroom.services.runs.ledger import PAGE, check_payload, event, recorded
+from strongroom.services.runs.ledger import PAGE, check_payload, event, recorded, require_types
 from strongroom.services.runs.state import Ref, find, load_of
 from strongroom.store import EXISTS, Append, Expect, Get, Range, Receipt, Write
 from strongroom.values import Event, Listing
@@ -70,6 +70,7 @@ async def follow(ref: Ref, ids: Mapping[str, Any], after: int, idle_seconds: flo
 
 async def events(ref: Ref, after: int, limit: int, types: Sequence[str] | None) -> Listing[Event]:
     """Return up to `limit` events with a sequence id above `after`, of some types or all."""
+    require_types(types or ())
     found: list[Event] = []
     start = after
     while True:

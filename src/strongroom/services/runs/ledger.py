@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from hashlib import sha256
 from struct import Struct as Packer
 from typing import Any
@@ -120,17 +121,35 @@ def check_payload(type: object, payload: object) -> Json:
     if not isinstance(type, str) or type == "custom_type" or type not in known:
         if str(type).startswith("custom."):
             hint = "register it with ctx.runs.register_event first"
-        elif str(type).upper() in known and str(type).upper() not in RESERVED:
-            hint = f"did you mean {str(type).upper()}?"
         else:
-            hint = _allowed()
+            hint = f"{_meant(type, _recordable())}{_allowed()}"
         raise InvalidInput(f"no event type {type!r:.80}; {hint}; nothing changed", path="type")
     check_schema("ledger_event", payload, part=type, path="payload")
     return stored
 
 
+def require_types(types: Sequence[object]) -> None:
+    """Refuse to look for events of a type that no ledger has. A `custom.` one may be registered in another process."""
+    known = [*RESERVED, *_recordable()]
+    for type in types:
+        if isinstance(type, str) and type.startswith("custom."):
+            check_schema("ledger_event", type, part="custom_type", path="types")
+        elif type not in known:
+            allowed = f"there are {', '.join(known)}, and those that begin with custom."
+            raise InvalidInput(f"no event type {type!r:.80}; {_meant(type, known)}{allowed}", path="types")
+
+
+def _recordable() -> list[str]:
+    return [name for name in parts("ledger_event") if name not in RESERVED and name != "custom_type"]
+
+
+def _meant(type: object, names: Sequence[str]) -> str:
+    near = get_close_matches(str(type).upper(), names, 1)
+    return f"did you mean {near[0]}?; " if near else ""
+
+
 def _allowed() -> str:
-    own = ", ".join(name for name in parts("ledger_event") if name not in RESERVED and name != "custom_type")
+    own = ", ".join(_recordable())
     return f"there are {own}, and those that ctx.runs.register_event made, which begin with custom."
 
 

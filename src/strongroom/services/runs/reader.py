@@ -13,6 +13,7 @@ from typing import Any
 from strongroom.arguments import Count, checked
 from strongroom.bridge import can_search
 from strongroom.errors import InvalidInput, Unavailable
+from strongroom.payloads import EventName
 from strongroom.services.owning import whose
 from strongroom.services.runs import artifacts, brief, episodes, events, history, own_state, usage, verifying
 from strongroom.services.runs.episodes import LongTerm
@@ -118,7 +119,7 @@ class RunReader:
         return self._see(view(stored.working_set), stored)
 
     async def events(
-        self, *, after: Cursor = None, limit: Count = 100, types: Sequence[str] | None = None
+        self, *, after: Cursor = None, limit: Count = 100, types: Sequence[EventName] | None = None
     ) -> Listing[Event]:
         """Return events in order, from the first one after sequence id `after`, or after a page: its `next`."""
         return await events.events(self._ref, place_of(after), limit, types)

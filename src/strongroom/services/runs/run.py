@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import msgspec
 
@@ -15,6 +15,16 @@ from strongroom.encryption import Secret
 from strongroom.errors import InvalidInput, StrongroomError
 from strongroom.meant import Meant
 from strongroom.operations import NOTHING, Operation, Prepared, made_here, perform
+from strongroom.payloads import (
+    ErrorTold,
+    EventType,
+    ModelAction,
+    ModelUpdate,
+    Recorded,
+    StepRequest,
+    ToolCall,
+    ToolResult,
+)
 from strongroom.services.runs import (
     artifacts,
     episodes,
@@ -34,7 +44,9 @@ from strongroom.values import (
     ArtifactRef,
     Episode,
     Event,
+    ListFields,
     Pack,
+    Removed,
     UpdateFields,
     WorkingSet,
 )
@@ -65,8 +77,8 @@ class AsyncRun(RunReader, Meant):
         /,
         *,
         expected_seq: int | None = None,
-        append: Mapping[str, Sequence[Any]] | None = None,
-        remove: Mapping[str, Sequence[Any]] | None = None,
+        append: ListFields | None = None,
+        remove: Removed | None = None,
         state_patch: Mapping[str, Any] | None = None,
         actor: str | None = None,
         parent: str | None = None,
@@ -90,8 +102,8 @@ class AsyncRun(RunReader, Meant):
     def _asked(
         self,
         expected_seq: int | None,
-        append: Mapping[str, Sequence[Any]] | None,
-        remove: Mapping[str, Sequence[Any]] | None,
+        append: Mapping[str, Any] | None,
+        remove: Mapping[str, Any] | None,
         state_patch: Mapping[str, Any] | None,
         actor: str | None,
         parent: str | None,
@@ -192,6 +204,20 @@ class AsyncRun(RunReader, Meant):
 
     # ---- the ledger -------------------------------------------------------------------------------------------------
 
+    @overload
+    async def record(self, type: Literal["STEP_REQUEST"], payload: StepRequest, **said: Unpack[Recorded]) -> Event: ...
+    @overload
+    async def record(self, type: Literal["MODEL_ACTION"], payload: ModelAction, **said: Unpack[Recorded]) -> Event: ...
+    @overload
+    async def record(self, type: Literal["TOOL_CALL"], payload: ToolCall, **said: Unpack[Recorded]) -> Event: ...
+    @overload
+    async def record(self, type: Literal["TOOL_RESULT"], payload: ToolResult, **said: Unpack[Recorded]) -> Event: ...
+    @overload
+    async def record(self, type: Literal["MODEL_UPDATE"], payload: ModelUpdate, **said: Unpack[Recorded]) -> Event: ...
+    @overload
+    async def record(self, type: Literal["ERROR"], payload: ErrorTold, **said: Unpack[Recorded]) -> Event: ...
+    @overload
+    async def record(self, type: EventType, payload: Mapping[str, Any], **said: Unpack[Recorded]) -> Event: ...
     async def record(
         self,
         type: str,
@@ -201,7 +227,10 @@ class AsyncRun(RunReader, Meant):
         parent: str | None = None,
         commit_id: str | None = None,
     ) -> Event:
-        """Add an event to the ledger. Its type and payload are checked. It never conflicts, whoever else records."""
+        """Add an event to the ledger. Its type and payload are checked. It never conflicts, whoever else records.
+
+        A type of your own is what `ctx.runs.register_event` returned.
+        """
         made = await perform(self._ref.scope, *self._recording(type, payload, actor, parent, commit_id))
         if self._known is not None and self._known.length < made.sequence_id:
             self._known = msgspec.structs.replace(self._known, length=made.sequence_id)

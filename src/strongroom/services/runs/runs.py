@@ -11,6 +11,7 @@ from strongroom.encryption import Secret
 from strongroom.errors import Damaged
 from strongroom.files import opened
 from strongroom.meant import Meant
+from strongroom.payloads import EventType
 from strongroom.scope import Scope
 from strongroom.sealing import unsealed
 from strongroom.services.owning import owned
@@ -49,9 +50,13 @@ class AsyncRuns(Meant):
     def __repr__(self) -> str:
         return f"<runs of space {self._scope.space!r}>"
 
-    def register_event(self, type: str, schema: Mapping[str, Any]) -> None:
-        """Let runs of this context record events of a `custom.` type, checked against a JSON Schema."""
+    def register_event(self, type: str, schema: Mapping[str, Any]) -> EventType:
+        """Let runs of this context record events of a `custom.` type, checked against a JSON Schema.
+
+        Returns the type as `record` takes it, so that a type checker knows it for one.
+        """
         self._types.register(type, schema)
+        return EventType(type)
 
     def anchor_milestones(self, path: str | os.PathLike[str] | None, *, signing_key: bytes | None = None) -> None:
         """Let every milestone of this context's runs end with an anchor in this file (None: no longer)."""

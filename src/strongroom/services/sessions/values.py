@@ -86,6 +86,10 @@ class NewMessage(TypedDict, total=False):
     """A message to put in, for type checkers and editors: what models send and read, and what Strongroom looks at.
 
     Nothing is refused at run time for having other keys; any JSON object is a message.
+
+    >>> said: list[strongroom.NewMessage] = [{"role": "user", "content": "Hello!"}]
+    >>> len(strongroom.open("memory://").sessions.open("support-7").append(said))
+    1
     """
 
     role: Required[str]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from typing import Any, Protocol, Unpack
+from typing import Any, Literal, Protocol, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from strongroom.entering import EnteredAsync
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, StrongroomError
 from strongroom.meant import Meant
 from strongroom.operations import Operation, Plan, Prepared, made_here, unchanged
+from strongroom.payloads import ErrorTold, EventType, ModelAction, ModelUpdate, Said, StepRequest, ToolCall, ToolResult
 from strongroom.scope import Scope
 from strongroom.services.memories.keys import decided_by
 from strongroom.services.memories.memories import AsyncMemories
@@ -61,7 +62,7 @@ from strongroom.services.turns.parts import (
     target_of,
 )
 from strongroom.store import AnyQuestion, Append, Key, Range, Receipt
-from strongroom.values import UpdateFields, WorkingSet
+from strongroom.values import ListFields, Removed, UpdateFields, WorkingSet
 
 
 class Services(Protocol):
@@ -139,8 +140,8 @@ class AsyncTurn(EnteredAsync, Meant):
         /,
         *,
         expected_seq: int | None = None,
-        append: Mapping[str, Sequence[Any]] | None = None,
-        remove: Mapping[str, Sequence[Any]] | None = None,
+        append: ListFields | None = None,
+        remove: Removed | None = None,
         state_patch: Mapping[str, Any] | None = None,
         actor: str | None = None,
         parent: str | None = None,
@@ -181,6 +182,30 @@ class AsyncTurn(EnteredAsync, Meant):
         self._typed |= bool(state_patch) and run._state_type is not None
         return COLLECTED
 
+    @overload
+    def record(
+        self, run: AsyncRun, type: Literal["STEP_REQUEST"], payload: StepRequest, **said: Unpack[Said]
+    ) -> Collected: ...
+    @overload
+    def record(
+        self, run: AsyncRun, type: Literal["MODEL_ACTION"], payload: ModelAction, **said: Unpack[Said]
+    ) -> Collected: ...
+    @overload
+    def record(
+        self, run: AsyncRun, type: Literal["TOOL_CALL"], payload: ToolCall, **said: Unpack[Said]
+    ) -> Collected: ...
+    @overload
+    def record(
+        self, run: AsyncRun, type: Literal["TOOL_RESULT"], payload: ToolResult, **said: Unpack[Said]
+    ) -> Collected: ...
+    @overload
+    def record(
+        self, run: AsyncRun, type: Literal["MODEL_UPDATE"], payload: ModelUpdate, **said: Unpack[Said]
+    ) -> Collected: ...
+    @overload
+    def record(self, run: AsyncRun, type: Literal["ERROR"], payload: ErrorTold, **said: Unpack[Said]) -> Collected: ...
+    @overload
+    def record(self, run: AsyncRun, type: EventType, payload: Mapping[str, Any], **said: Unpack[Said]) -> Collected: ...
     def record(
         self,
         run: AsyncRun,
