@@ -41,6 +41,12 @@ def reference() -> MemoryStore:
     return store
 
 
+def test_a_file_says_whose_it_is_by_the_number_that_its_page_names(path: Path) -> None:
+    told = (Path(__file__).parents[1] / "docs" / "format.md").read_text()
+    assert path.read_bytes()[68:72].hex() == "5372746d"  # where every SQLite file has its application id
+    assert "`application_id` is `0x5372746D`" in told
+
+
 def test_a_new_file_has_the_current_format(path: Path) -> None:
     assert _look(path)[0] == schema.FORMAT == 1
 
