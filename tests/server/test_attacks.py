@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import httpx
+import msgspec
 import pytest
 
 import strongroom
@@ -19,7 +20,7 @@ from strongroom.server.ids import caller_id, marked_ids, own_id
 from strongroom.server.keys import Caller
 from strongroom.server.oidc import name_of
 from strongroom.services.runs.ledger import KIND as LEDGER
-from strongroom.services.runs.state import Ref, RunState, find, put, record
+from strongroom.services.runs.state import Ref, find, put, record
 from strongroom.store import Append, Commit, Get, Key, Put, ReceiptOf, Write, new_id
 from tests.server.conftest import client
 from tests.server.serving import Served, served
@@ -54,7 +55,7 @@ async def forged(server: Served) -> list[Write]:
     other = Ref(scope, "r", "another-ledger")
     began = record(other, "RUN_START", {"config": {}}, actor="ana")
     told = record(other, "TOOL_CALL", {"tool_name": "pay", "arguments": {"amount": 0}}, actor="ana")
-    moved = RunState(working_set=state.working_set, streams=other.streams, config=state.config, mark=state.mark)
+    moved = msgspec.structs.replace(state, streams=other.streams)
     return [Append(other.ledger, (began,)), Append(other.ledger, (told,)), put(other, moved)]
 
 

@@ -86,5 +86,6 @@ def test_a_beginning_that_was_exchanged_beside_the_ledger_is_found(store: Store)
     assert (found.ok, found.field) == (False, "created_at")
 
 
-def test_a_run_from_before_beginnings_were_kept_verifies(store: Store) -> None:
-    assert rewritten(store, None).ok
+def test_a_document_without_a_beginning_is_none_of_a_run(store: Store) -> None:
+    found = rewritten(store, None)
+    assert (found.ok, found.field) == (False, "document")

@@ -85,6 +85,15 @@ async def test_a_configuration_out_of_range_is_refused_by_name(ctx: Any) -> None
         await ctx.runs.create(objective="o", config={"pinned_context_max_items": 11})
 
 
+async def test_a_field_that_a_configuration_does_not_have_is_told_with_those_it_has(ctx: Any) -> None:
+    told = (
+        r"config: there is no field 'ws_max_tokenz', did you mean ws_max_tokens\? the fields are ws_max_tokens, "
+        r"pinned_context_max_items, milestone_step_cap, milestone_error_cap, state_max_bytes; nothing changed"
+    )
+    with pytest.raises(InvalidInput, match=told):
+        await ctx.runs.create(objective="o", config={"ws_max_tokenz": 3})
+
+
 async def test_runs_are_listed_by_status_a_page_at_a_time(ctx: Any) -> None:
     made = [await ctx.runs.create(objective=str(place)) for place in range(3)]
     await made[1].update(status="DONE")

@@ -72,8 +72,8 @@ class Run(Meant):
         return self._async.user_id
 
     @property
-    def created_at(self) -> datetime | None:
-        """When the run's first event was recorded; None of a run from before that was kept beside it."""
+    def created_at(self) -> datetime:
+        """When the run's first event was recorded."""
         return self._async.created_at
 
     @property

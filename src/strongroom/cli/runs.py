@@ -58,7 +58,7 @@ def list_runs(status: Status | None, user_id: str | None, after: str | None, lim
         found = ctx.runs.list(status=status, user_id=user_id, after=after, limit=limit, reverse=newest)
     states = [run.working_set for run in found]
     rows = [
-        (run.id, styled(now.status), run.seq, _begun(run), run.user_id or "", brief(now.objective, 80))
+        (run.id, styled(now.status), run.seq, moment(run.created_at), run.user_id or "", brief(now.objective, 80))
         for run, now in zip(found, states, strict=True)
     ]
     told = [
@@ -66,10 +66,6 @@ def list_runs(status: Status | None, user_id: str | None, after: str | None, lim
         for run, now in zip(found, states, strict=True)
     ]
     page("runs", told, ["run", "status", "seq", "created (UTC)", "user", "objective"], rows, found.next, found.damaged)
-
-
-def _begun(run: Run) -> str:
-    return "" if run.created_at is None else moment(run.created_at)
 
 
 @runs.command("show")
@@ -104,7 +100,7 @@ def show_run(run_id: str, seq: int | None) -> None:
             "ledger": f"{head.length:,} events, head {head.chain[:16]}…",
             "task, thread": f"{state.task_id}, {state.thread_id}",
             "user": run.user_id,
-            "created": _begun(run),
+            "created": moment(run.created_at),
         }
     )
 

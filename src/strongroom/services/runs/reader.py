@@ -104,9 +104,9 @@ class RunReader:
         return self._user_id
 
     @property
-    def created_at(self) -> datetime | None:
-        """When the run's first event was recorded; None of a run from before that was kept beside it."""
-        return None if self._created is None else moment(self._created)
+    def created_at(self) -> datetime:
+        """When the run's first event was recorded."""
+        return moment(self._created)
 
     @property
     def eviction(self) -> Eviction | None:

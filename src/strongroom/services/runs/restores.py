@@ -314,18 +314,19 @@ async def _appearance(
     ref: Ref, checked: Checked, staged: Staged, brought: MemoryWrites | None, actor: str
 ) -> Plan[tuple[Ref, RunState]]:
     """Plan what makes the run visible: its document and everything that points to what was staged."""
-    working_set = {**checked.working_set, "run_id": ref.run_id}
+    working_set, now = {**checked.working_set, "run_id": ref.run_id}, ref.scope.clock()
     state = RunState(
         working_set=working_set,
         streams=ref.streams,
         config=checked.config,
         mark=Mark(checked.head.length, 0),
+        created=now if checked.created is None else checked.created,
         user_id=checked.user_id,
     )
     told = {"pack_id": checked.pack_id, "run_id": checked.origin.run_id, "length": checked.head.length}
     told |= {"chain": checked.head.chain} if checked.pack_id else {}
-    restored = record(ref, "RESTORED", told, actor=actor, detail=beginning(state, checked.pointers, staged.episodes))
-    state = msgspec.structs.replace(state, created=restored.at if checked.created is None else checked.created)
+    brings = beginning(state, checked.pointers, staged.episodes)
+    restored = record(ref, "RESTORED", told, at=now, actor=actor, detail=brings)
     alone, pointer = point_to(ref)
     expects, writes = await _artifact_writes(ref.scope, ref.run_id, checked.pointers, staged.blobs)
     return Plan(

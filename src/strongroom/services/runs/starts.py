@@ -11,6 +11,7 @@ import msgspec
 from strongroom.codec import Json, encode, pack
 from strongroom.errors import Damaged, InvalidInput
 from strongroom.operations import Operation, Plan, perform
+from strongroom.schemas import no_field
 from strongroom.scope import Scope
 from strongroom.services.owning import owned, to_be_given
 from strongroom.services.runs import artifacts, history, own_state
@@ -69,14 +70,20 @@ async def start(
     working_set = initial(**made, **told, config=chosen)
     make_room(None, working_set, max_tokens=chosen.ws_max_tokens, tokenizer=scope.tokenizer)
     ref = Ref(scope, made["run_id"], made["run_id"])
-    begun = RunState(working_set=working_set, streams=ref.streams, config=chosen, mark=Mark(0, 0), user_id=user_id)
     answer = encode(ref.run_id)
 
     async def attempt() -> Plan[Started]:
         if existing and (document := await scope.get(Get(ref.key))) is not None:
             return await _existing(ref, document, user_id, actor, answer)
-        first = record(ref, "RUN_START", _start(begun), actor=actor, detail=beginning(begun))
-        state = msgspec.structs.replace(begun, created=first.at)
+        state = RunState(
+            working_set=working_set,
+            streams=ref.streams,
+            config=chosen,
+            mark=Mark(0, 0),
+            created=scope.clock(),
+            user_id=user_id,
+        )
+        first = record(ref, "RUN_START", _start(state), at=state.created, actor=actor, detail=beginning(state))
         return Plan(
             unused(ref),
             (put(ref, state), Append(ref.ledger, (first,))),
@@ -121,14 +128,16 @@ async def fork(ref: Ref, seq: int | None, *, run_id: str | None, actor: str, com
         assert document is not None and chain is not None
         origin = now.seq if seq is None else seq
         working_set = {**await history.at(now, origin), "run_id": new, "_update_seq": 0}
-        state = msgspec.structs.replace(now.state, working_set=working_set, streams=new, mark=Mark(0, 0))
+        state = msgspec.structs.replace(
+            now.state, working_set=working_set, streams=new, mark=Mark(0, 0), created=scope.clock()
+        )
         came = {"seq": origin, "from_run_id": ref.run_id, "length": tail.length, "chain": chain.hex()}
         told = record(target, "FORKED", came, actor=actor)
         gone = record(ref, "FORKED", {"seq": origin, "to_run_id": new}, actor=actor)
         pointers = view(working_set).artifact_refs
         expects, writes, copied = await artifacts.copy_writes(scope, ref.run_id, new, pointers)
-        begun = record(target, "RUN_START", _start(state), actor=actor, detail=beginning(state, copied))
-        state = msgspec.structs.replace(state, created=begun.at)
+        told_all = beginning(state, copied)
+        begun = record(target, "RUN_START", _start(state), at=state.created, actor=actor, detail=told_all)
         return Plan(
             # As it was read: what is erased meanwhile must not come back in the copy.
             (*unused(target), Expect(ref.key, document.version), *expects),
@@ -160,6 +169,8 @@ def _fresh(kind: str) -> str:
 
 def _config(config: RunConfig | Mapping[str, Any] | None) -> RunConfig:
     given = msgspec.to_builtins(config) if isinstance(config, RunConfig) else dict(config or {})
+    if unknown := [name for name in given if name not in RunConfig.__struct_fields__]:
+        raise InvalidInput(f"{no_field(unknown[0], RunConfig.__struct_fields__)}; nothing changed", path="config")
     try:
         made = msgspec.convert(given, RunConfig)
     except (msgspec.ValidationError, UnicodeEncodeError) as problem:

@@ -54,14 +54,14 @@ class Mark(Struct, frozen=True):
 
 class RunState(Struct, frozen=True, kw_only=True):
     """The run document. `user_id` says whose the run is; its tags say it too. `created` is the time of its first event,
-    said here so that a list of runs need not read their ledgers; None in documents from before it was kept."""
+    said here so that a list of runs need not read their ledgers."""
 
     working_set: WorkingSetJson
     streams: str
     config: RunConfig
     mark: Mark
+    created: int
     user_id: str | None = None
-    created: int | None = None
     format: int = 1
 
 
@@ -219,9 +219,9 @@ def tags_of(state: RunState) -> dict[str, str]:
     return owned({"status": state.working_set["status"]}, state.user_id)
 
 
-def record(ref: Ref, type: str, payload: dict[str, Any] | Json, **rest: Any) -> Entry:
-    """Return one event of this run, recorded now."""
-    return entry(ref.identity, type, payload, at=ref.scope.clock(), **rest)
+def record(ref: Ref, type: str, payload: dict[str, Any] | Json, *, at: int | None = None, **rest: Any) -> Entry:
+    """Return one event of this run, recorded now unless `at` says when."""
+    return entry(ref.identity, type, payload, at=ref.scope.clock() if at is None else at, **rest)
 
 
 def recording(ref: Ref, entry: Entry, result: Callable[[Receipt], T], answer: Json | None = None) -> Plan[T]:

@@ -160,7 +160,7 @@ class Walk:
             return "config", "the configuration is not the one that the ledger tells"
         if story.user_id != state.user_id:
             return "user_id", "the run's owner is not the one that the ledger tells"
-        if state.created not in (None, story.created):
+        if state.created != story.created:
             return "created_at", "the run did not begin when its document says"
         if state.mark.floor > story.whole or self._document.tags != tags_of(state):
             return "document", "what the document says beside the working set does not fit the ledger"
