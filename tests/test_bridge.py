@@ -191,7 +191,7 @@ def test_a_word_that_is_not_taken_is_named_before_one_that_is_missing() -> None:
 def test_of_many_names_the_nearest_are_told_and_where_the_rest_is() -> None:
     with strongroom.open("memory://") as ctx, pytest.raises(TypeError) as refused:
         ctx.memories.add("likes tea", user="ana")  # type: ignore[call-arg]
-    told = "did you mean user_id?; it takes user_id=, content, project_id=, "
+    told = "did you mean user_id?; it takes content, user_id=, project_id=, "
     assert told in str(refused.value) and "and 12 more, which `help` of it lists" in str(refused.value)
 
 

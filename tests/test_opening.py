@@ -77,6 +77,20 @@ async def test_what_is_asked_before_it_is_open_says_what_to_write() -> None:
         assert ctx.runs
 
 
+async def test_what_is_asked_before_it_is_connected_says_how_to_connect() -> None:
+    connecting: Any = strongroom.aconnect("http://127.0.0.1:1")
+    with pytest.raises(AttributeError, match=r"no 'runs' before it is open: write `async with strongroom\.aconnect\("):
+        connecting.runs
+    with pytest.raises(TypeError, match=r"^write `async with strongroom\.aconnect\(\.\.\.\) as ctx`"), connecting:
+        pass
+
+
+@pytest.mark.parametrize(("written", "meant"), [("conect", "connect or aconnect"), ("Sesion", "Session")])
+def test_a_misspelt_name_of_the_package_is_told_with_the_right_one(written: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=rf"no attribute '{written}'; did you mean {meant}\b.*\?$"):
+        getattr(strongroom, written)
+
+
 def test_an_editor_is_shown_what_is_public() -> None:
     assert {name for name in dir(strongroom) if not name.startswith("__")} == set(strongroom.__all__) - {"__version__"}
 

@@ -253,7 +253,11 @@ if not TYPE_CHECKING:  # a type checker that saw this would take any name for on
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; `help(strongroom)` lists what it has")
+            from difflib import get_close_matches
+
+            near = [] if name.startswith("_") else get_close_matches(name, __all__, n=3, cutoff=0.7)
+            told = f"did you mean {' or '.join(near)}?" if near else "`help(strongroom)` lists what it has"
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {told}")
         from importlib import import_module
 
         home = "client" if name in ("connect", "aconnect") else "public"  # a client loads an HTTP library

@@ -133,7 +133,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             scope = await open_async_scope(self.url, self.backend.space, own)
             return _limited(AsyncContext(scope, embedder=found.embedder, index=found.index), limits)
 
-        return Opening(opened())
+        return Opening(opened(), "config.aopen")
 
     def _all(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return these options with those of the settings; what these say about writing is not for a reader."""

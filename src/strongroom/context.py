@@ -213,8 +213,9 @@ class Opening(EnteredAsync, Coroutine[Any, Any, AsyncContext]):
 
     _ENTER = AsyncContext._ENTER
 
-    def __init__(self, opened: Coroutine[Any, Any, AsyncContext]) -> None:
+    def __init__(self, opened: Coroutine[Any, Any, AsyncContext], opener: str = "strongroom.aopen") -> None:
         self._opened = opened
+        self._ENTER = f"async with {opener}(...) as ctx"  # type: ignore[misc]
         self._context: AsyncContext | None = None
 
     # A coroutine to asyncio too, so that `asyncio.run(aopen(...))` and tasks take it.

@@ -237,11 +237,11 @@ def meant_value(name: str, value: object) -> str:
 
 
 def some_of(names: Sequence[str], nearest: Sequence[str] = ()) -> str:
-    """Return names in words. Of many the nearest, then the first: a line of twenty is read by nobody."""
+    """Return names in words, in their order. Of many the nearest and the first: a line of twenty is read by nobody."""
     if len(names) <= MOST_NAMED + 1:
         return ", ".join(names)
-    first = [*dict.fromkeys([*nearest, *names])][:MOST_NAMED]
-    return f"{', '.join(first)} and {len(names) - MOST_NAMED} more, which `help` of it lists"
+    some = [*dict.fromkeys([*nearest, *names])][:MOST_NAMED]
+    return f"{', '.join(sorted(some, key=names.index))} and {len(names) - MOST_NAMED} more, which `help` of it lists"
 
 
 def meant_attribute(kind: str, word: str, known: Sequence[str]) -> str:

@@ -57,7 +57,7 @@ def aconnect(
         store = await stores.AsyncHttpStore.open(url, key=key, retry_seconds=retry_seconds, ca_file=ca_file)
         return AsyncContext(Scope(store, store.space))
 
-    return Opening(opened())
+    return Opening(opened(), "strongroom.aconnect")
 
 
 def _stores() -> ModuleType:

@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from strongroom.codec import ENVELOPE, Json, encode, pack
-from strongroom.errors import Damaged, InvalidInput
+from strongroom.errors import Damaged, InvalidInput, shown
 from strongroom.schemas import Validator, parts
 from strongroom.schemas import check as check_schema
 from strongroom.store import Entry, Record
@@ -136,7 +136,7 @@ def require_types(types: Sequence[object]) -> None:
             check_schema("ledger_event", type, part="custom_type", path="types")
         elif type not in known:
             allowed = f"there are {', '.join(known)}, and those that begin with custom."
-            raise InvalidInput(f"no event type {type!r:.80}; {_meant(type, known)}{allowed}", path="types")
+            raise InvalidInput(f"no event type {shown(type)}; {_meant(type, known)}{allowed}", path="types")
 
 
 def _recordable() -> list[str]:
@@ -144,7 +144,7 @@ def _recordable() -> list[str]:
 
 
 def _meant(type: object, names: Sequence[str]) -> str:
-    near = get_close_matches(str(type).upper(), names, 1)
+    near = get_close_matches(type.upper(), names, 1) if isinstance(type, str) else ()
     return f"did you mean {near[0]}?; " if near else ""
 
 
