@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from collections.abc import Iterator
+import pydoc
+import subprocess
+import sys
+import typing
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
@@ -13,7 +17,9 @@ import pytest
 
 import strongroom
 import strongroom.blocking
+from strongroom.dispatch import Dispatcher
 from strongroom.errors import InvalidInput, StrongroomError
+from strongroom.values import Listing
 from tests.server.serving import served
 
 
@@ -24,15 +30,52 @@ def handles() -> Iterator[type]:
     yield strongroom.Context
 
 
+HANDLES = [*handles(), Dispatcher]
+
+
 def methods(handle: type) -> list[str]:
     return [name for name, found in vars(handle).items() if callable(found) and not name.startswith("_")]
 
 
-@pytest.mark.parametrize("handle", list(handles()), ids=lambda handle: handle.__name__)
+@pytest.mark.parametrize("handle", HANDLES, ids=lambda handle: handle.__name__)
 def test_a_method_tells_of_blocking_names_only(handle: type) -> None:
     for name in methods(handle):
         method = getattr(handle, name)
-        assert "Async" not in f"{inspect.signature(method)} {inspect.getdoc(method)} {method.__qualname__}", name
+        told = f"{inspect.signature(method)} {inspect.getdoc(method)} {method.__qualname__} {method.__annotations__}"
+        assert "Async" not in told, name
+
+
+@pytest.mark.parametrize("handle", HANDLES, ids=lambda handle: handle.__name__)
+def test_help_and_the_signature_of_a_class_tell_of_blocking_names_only(handle: type) -> None:
+    told = f"{handle.__name__}{inspect.signature(handle)}\n{pydoc.plain(pydoc.render_doc(handle))}"
+    assert [line for line in told.splitlines() if "Async" in line] == []
+
+
+@pytest.mark.parametrize("handle", HANDLES, ids=lambda handle: handle.__name__)
+def test_the_hints_of_a_method_can_be_evaluated_and_are_of_blocking_types(handle: type) -> None:
+    for name in methods(handle):
+        assert "Async" not in repr(typing.get_type_hints(getattr(handle, name))), name
+
+
+def test_what_gives_a_handle_says_so_in_its_hints() -> None:
+    with strongroom.open("memory://") as ctx:
+        gives: dict[Any, Any] = {
+            strongroom.Run: [ctx.runs.create, ctx.runs.open, ctx.runs.get, ctx.runs.restore, strongroom.Run.fork],
+            strongroom.Session: [ctx.sessions.open, ctx.sessions.get, strongroom.Session.fork],
+        }
+        for kind, methods in gives.items():
+            assert {typing.get_type_hints(method)["return"] for method in methods} == {kind}
+        assert typing.get_type_hints(ctx.runs.list)["return"] == Listing[strongroom.Run]
+        assert typing.get_type_hints(ctx.threads.get)["return"] is strongroom.Thread
+
+
+def test_the_hints_of_what_opens_a_context_can_be_evaluated_in_a_program_that_used_nothing_yet() -> None:
+    program = (
+        "import typing, strongroom; hints = typing.get_type_hints(strongroom.open); "
+        "assert hints['return'] is strongroom.Context and 'relaxed' in repr(hints['durability']); "
+        "assert typing.get_type_hints(strongroom.aopen)['space'] is str"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_wrong_call_is_answered_with_blocking_names_only() -> None:
@@ -41,7 +84,7 @@ def test_a_wrong_call_is_answered_with_blocking_names_only() -> None:
         run, session = ctx.runs.create(objective="o"), ctx.sessions.open("s")
         ctx.threads.append("t", 1, from_id="a")
         things = [ctx, ctx.runs, run, ctx.sessions, session, ctx.memories, ctx.threads, ctx.threads.get("t"), ctx.files]
-        for thing in (*things, turn, ctx.registry):
+        for thing in (*things, turn, ctx.registry, Dispatcher(ctx)):
             for name in sorted({name for kind in type(thing).__mro__ for name in methods(kind)} - {"close"}):
                 told += [wrong(thing, name, ()), wrong(thing, name, (object(),) * 9)]
     assert [words for words in told if "Async" in words] == []
@@ -84,3 +127,30 @@ def wrong(thing: Any, name: str, given: tuple[object, ...]) -> str:
     except (TypeError, StrongroomError) as refused:
         return str(refused)
     return ""
+
+
+def test_a_dispatcher_that_is_made_wrongly_is_told_of_blocking_names_only() -> None:
+    kind: Any = Dispatcher
+    with strongroom.open("memory://") as ctx:
+        calls: list[Callable[[], Any]] = [
+            lambda: kind("agent.db"),
+            lambda: kind(ctx, max_conkurrent=3),
+            lambda: kind(ctx, lease_seconds="long"),
+            lambda: kind().bind("agent.db"),
+            lambda: kind().handler(3),
+            lambda: kind().drain(),
+        ]
+        for call in calls:
+            with pytest.raises((TypeError, StrongroomError)) as refused:
+                call()
+            assert "Async" not in str(refused.value)
+
+
+def test_a_dispatcher_is_bound_to_a_context_with_its_functions() -> None:
+    seen: list[Any] = []
+    table = Dispatcher(lease_seconds=7)
+    table.handler("planner")(lambda payload, call: seen.append(payload))
+    with strongroom.open("memory://") as ctx, table.bind(ctx) as bound:
+        bound.send("t", "hello", from_id="a", to_id="planner")
+        bound.drain()
+    assert seen == ["hello"] and isinstance(bound, Dispatcher)

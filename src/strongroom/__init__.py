@@ -231,6 +231,15 @@ def _public() -> Any:
 
 if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours, and any option
 
+    class _Names(dict):
+        """The names here and in `public`: whoever evaluates hints needs them, and nobody else is to wait for them."""
+
+        def __missing__(self, name):
+            try:
+                return getattr(_public(), name)
+            except AttributeError:
+                raise KeyError(name) from None
+
     def _told(opening):
         """Return `open` or `aopen` as it is, but for what is said of an option that it does not take."""
 
@@ -246,7 +255,10 @@ if not TYPE_CHECKING:  # a type checker that saw this would take any name for on
 
         for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
             setattr(told, name, getattr(opening, name))
-        told.__wrapped__ = opening  # whose signature is shown
+        # Whose signature is shown, and among whose names hints are evaluated.
+        told.__wrapped__ = type(opening)(opening.__code__, _Names(globals()), opening.__name__, opening.__defaults__)
+        told.__wrapped__.__kwdefaults__ = opening.__kwdefaults__
+        told.__wrapped__.__annotations__ = opening.__annotations__
         return told
 
     open, aopen = _told(open), _told(aopen)

@@ -56,17 +56,19 @@ def got_by(how: str, fits: Callable[[Any], bool]) -> Callable[[C], C]:
     """Let a class whose instances a context gives say so to whoever makes one by hand, with the line to write instead.
 
     `fits` knows what it is really made of by what comes first. It is no `__new__`: copies are made without any parts.
+    What those parts are is nobody's business, so help and signatures do not tell.
     """
 
     def decorate(cls: C) -> C:
         make = cls.__init__
 
-        @wraps(make)
-        def made(self: Any, *args: Any, **kwargs: Any) -> None:
-            if not (args and fits(args[0])):
+        def made(self: Any, *parts: Any, **more: Any) -> None:
+            if not (parts and fits(parts[0])):
                 raise InvalidInput(f"{_a(cls.__name__)} is not made by hand; write {how}")
-            make(self, *args, **kwargs)
+            make(self, *parts, **more)
 
+        made.__name__, made.__qualname__, made.__module__ = "__init__", make.__qualname__, make.__module__
+        made.__doc__ = f"Not for programs: write {how}."
         cls.__init__ = made
         return cls
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable as Callable
 from typing import Any
+from typing import Literal as Literal
 
 from strongroom.arguments import explained as explained
 from strongroom.blocking import Context as Context

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from strongroom.arguments import got_by
 from strongroom.bridge import blocking
 from strongroom.meant import Meant
 from strongroom.services.files.files import AsyncFiles
 
 
+@got_by("`ctx.files`", lambda given: isinstance(given, AsyncFiles))
 class Files(Meant):
     """The files of one space. `limited()` gives a view under a budget.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from strongroom.arguments import checked
+from strongroom.arguments import checked, got_by
 from strongroom.blocking.sessions import Session
 from strongroom.bridge import blocking, run
 from strongroom.embedders import Embedder
@@ -20,6 +20,7 @@ from strongroom.services.memories.values import Learnt, ScopeName
 from strongroom.vectors import VectorIndex
 
 
+@got_by("`ctx.memories`", lambda given: isinstance(given, AsyncMemories))
 class Memories(Meant):
     """What is known for longer than a run, in one space.
 

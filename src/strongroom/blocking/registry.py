@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from strongroom.arguments import got_by
 from strongroom.bridge import blocking
 from strongroom.meant import Meant
 from strongroom.services.threads.registry import AsyncRegistry
 
 
+@got_by("`ctx.registry`", lambda given: isinstance(given, AsyncRegistry))
 class Registry(Meant):
     """The call chains of one space.
 

@@ -131,6 +131,7 @@ def _page(page: Listing[AsyncRun]) -> Listing[Run]:
     return Listing(map(Run, page), page.next, page.damaged)
 
 
+@got_by("`ctx.runs`", lambda given: isinstance(given, AsyncRuns))
 class Runs(Meant):
     """The runs of one space.
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from strongroom.arguments import got_by
-from strongroom.bridge import blocking, iterate
+from strongroom.bridge import blocking, iterate, run
 from strongroom.embedders import Embedder
 from strongroom.meant import Meant
 from strongroom.services.sessions.session import AsyncSession
@@ -70,7 +70,6 @@ class Session(Meant):
     pin = blocking(AsyncSession.pin)
     unpin = blocking(AsyncSession.unpin)
     count_with = blocking(AsyncSession.count_with)
-    fork = blocking(AsyncSession.fork, wrap=lambda session: Session(session))
     load = blocking(AsyncSession.load)
     page = blocking(AsyncSession.page)
     get = blocking(AsyncSession.get)
@@ -80,7 +79,22 @@ class Session(Meant):
     backlog = blocking(AsyncSession.backlog)
     wait = blocking(AsyncSession.wait)
 
+    def fork(
+        self,
+        at: str | None = None,
+        *,
+        session_id: str | None = None,
+        title: str | None = None,
+        commit_id: str | None = None,
+    ) -> Session:
+        """Copy the visible messages, up to and including message `at`, into a new session, in one commit.
 
+        Ids that callers chose are kept; the others are named anew. The two go their own ways from here.
+        """
+        return Session(run(self._async.fork(at, session_id=session_id, title=title, commit_id=commit_id)))
+
+
+@got_by("`ctx.sessions`", lambda given: isinstance(given, AsyncSessions))
 class Sessions(Meant):
     """The sessions of one space.
 

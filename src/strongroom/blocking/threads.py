@@ -67,6 +67,7 @@ class Thread(Meant):
         return iterate(self._async.follow(after=after, idle_seconds=idle_seconds))
 
 
+@got_by("`ctx.threads`", lambda given: isinstance(given, AsyncThreads))
 class Threads(Meant):
     """The threads of one space. `limited()` gives a view with limits; `register()` names the types to bring back.
 

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints, overload
 
 from strongroom.arguments import explained, secrets_of
 from strongroom.errors import hidden
@@ -64,11 +64,12 @@ def blocking(
         return result if wrap is None else wrap(result)
 
     call.__qualname__ = _plain(method.__qualname__)
-    if "Async" in str(method.__annotations__):  # seldom, and looking at a signature takes its time
+    if wrap is not None:
         signature = inspect.signature(method)
-        plain = [each.replace(annotation=_plain(each.annotation)) for each in signature.parameters.values()]
-        told = signature.replace(parameters=plain, return_annotation=_plain(signature.return_annotation))
-        vars(call)["__signature__"] = told
+        vars(call)["__signature__"] = signature.replace(return_annotation=_plain(signature.return_annotation))
+        # The type itself, for whoever evaluates hints does so among the names of the async module.
+        returned = wrap if isinstance(wrap, type) else get_type_hints(wrap)["return"]
+        call.__annotations__ = {**method.__annotations__, "return": returned}
     return call
 
 

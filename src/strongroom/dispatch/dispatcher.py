@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from threading import Thread as OsThread
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from strongroom.arguments import Count, checked, require_positive
 from strongroom.blocking import Context
@@ -26,7 +26,7 @@ from strongroom.dispatch.mail import Mail, flagged
 from strongroom.dispatch.pool import Pool
 from strongroom.dispatch.routes import Function, Route, Routes
 from strongroom.dispatch.running import Runner
-from strongroom.errors import Closed, InvalidInput, StoreError
+from strongroom.errors import Closed, InvalidInput, StoreError, shown
 from strongroom.opening import Address
 from strongroom.services.threads.deliveries import DeadLetter, DeliveryFailed, Retry
 from strongroom.services.threads.payloads import PLAIN
@@ -94,17 +94,19 @@ class AsyncDispatcher:
 
     def bind(self, ctx: AsyncContext, *, address: Address | None = None) -> AsyncDispatcher:
         """Return a dispatcher with the same functions and settings for a context."""
-        return AsyncDispatcher(
-            ctx,
-            max_concurrent=self._max_concurrent,
-            lease_seconds=self._lease,
-            poll_seconds=self._poll,
-            address=address or self._address,
-            executor=self._executor,
-            max_workers=self._pool.max_workers,
-            max_tasks_per_child=self._pool.max_tasks_per_child,
-            routes=self._routes,
-        )
+        return AsyncDispatcher(ctx, **self._settings(address))
+
+    def _settings(self, address: Address | None) -> dict[str, Any]:
+        return {
+            "max_concurrent": self._max_concurrent,
+            "lease_seconds": self._lease,
+            "poll_seconds": self._poll,
+            "address": address or self._address,
+            "executor": self._executor,
+            "max_workers": self._pool.max_workers,
+            "max_tasks_per_child": self._pool.max_tasks_per_child,
+            "routes": self._routes,
+        }
 
     def handler(
         self,
@@ -292,9 +294,10 @@ class _Turns:
 
 
 class Dispatcher:
-    """The blocking twin of AsyncDispatcher: `run` and `drain` return when they are done.
+    """Functions and the store whose messages they handle. `run` and `drain` return when they are done.
 
-    Async functions work too: each call of `run` or `drain` has an event loop of its own.
+    Without a context it is a table of functions; `bind` gives it one. Functions may be `async def` too: each call of
+    `run` or `drain` has an event loop of its own.
 
     >>> from strongroom.dispatch import Dispatcher
     >>> ctx = strongroom.open("memory://")
@@ -307,49 +310,97 @@ class Dispatcher:
     support asks for a refund
     """
 
-    def __init__(self, ctx: Context | None = None, **options: Any) -> None:
+    @checked
+    def __init__(
+        self,
+        ctx: Context | None = None,
+        *,
+        max_concurrent: int = 20,
+        lease_seconds: float = 30.0,
+        poll_seconds: float = 0.05,
+        address: Address | None = None,
+        executor: Executor | None = None,
+        max_workers: int | None = None,
+        max_tasks_per_child: int | None = None,
+        routes: Routes | None = None,
+    ) -> None:
         self._ctx = ctx
-        self._async = AsyncDispatcher(None if ctx is None else ctx._async, **options)
+        self._async = AsyncDispatcher(
+            None if ctx is None else ctx._async,
+            max_concurrent=max_concurrent,
+            lease_seconds=lease_seconds,
+            poll_seconds=poll_seconds,
+            address=address,
+            executor=executor,
+            max_workers=max_workers,
+            max_tasks_per_child=max_tasks_per_child,
+            routes=routes,
+        )
 
-    @property
-    def handler(self) -> Callable[..., Callable[[F], F]]:
-        """Register a function for messages to a name: `@dispatcher.handler("router", accepts=Text)`."""
-        return self._async.handler
+    @checked
+    def handler(
+        self,
+        name: str,
+        *,
+        accepts: type | tuple[type, ...] = (),
+        cpu_bound: bool = False,
+        retry: Retry = Retry(),
+        max_concurrent: int | None = None,
+    ) -> Callable[[F], F]:
+        """Let a function handle the messages to `name`: `@dispatcher.handler("router", accepts=Text)`.
 
-    def bind(self, ctx: AsyncContext, *, address: Address | None = None) -> AsyncDispatcher:
-        """Return an async dispatcher with the same functions and settings for a context."""
-        return self._async.bind(ctx, address=address)
+        It is called with the payload and a `Call`, and may return nothing, a payload for the caller, `respond(...)`,
+        `send(to, ...)`, or a list of these. `accepts` names the payload types it takes; anything else is refused.
+        """
+        return self._async.handler(
+            name, accepts=accepts, cpu_bound=cpu_bound, retry=retry, max_concurrent=max_concurrent
+        )
+
+    @overload
+    def bind(self, ctx: Context, *, address: Address | None = None) -> Dispatcher: ...
+    @overload
+    def bind(self, ctx: AsyncContext, *, address: Address | None = None) -> AsyncDispatcher: ...
+    def bind(self, ctx: Any, *, address: Address | None = None) -> Any:
+        """Return a dispatcher with the same functions and settings for a context: an async one for one that is."""
+        if isinstance(ctx, AsyncContext):
+            return self._async.bind(ctx, address=address)
+        if not isinstance(ctx, Context):
+            raise InvalidInput(f"ctx must be a Context, not {shown(ctx)}")
+        return Dispatcher(ctx, **self._async._settings(address))
 
     def send(
         self, thread_id: str | None, payload: Any, *, from_id: str, to_id: str, commit_id: str | None = None
     ) -> Slot:
-        """See `AsyncDispatcher.send`."""
+        """Append a message and have it handled at once. Without a thread id, a new conversation begins."""
         return run(self._async.send(thread_id, payload, from_id=from_id, to_id=to_id, commit_id=commit_id))
 
     def dead_letters(
         self, *, handler: str | None = None, after: str | None = None, limit: int = 50
     ) -> Listing[DeadLetter]:
-        """See `AsyncDispatcher.dead_letters`."""
+        """Return messages nobody could handle, oldest first."""
         return run(self._async.dead_letters(handler=handler, after=after, limit=limit))
 
     def replay(self, letter_id: str, *, commit_id: str | None = None) -> Slot:
-        """See `AsyncDispatcher.replay`."""
+        """Send a dead letter again, as a new message at the end of its thread. The letter is gone, in one commit."""
         return run(self._async.replay(letter_id, commit_id=commit_id))
 
     def run(self) -> None:
-        """See `AsyncDispatcher.run`."""
+        """Handle messages until `stop` is called."""
         self._serve(until_idle=False)
 
     def drain(self) -> None:
-        """See `AsyncDispatcher.drain`."""
+        """Handle messages until there is none left for these functions."""
         self._serve(until_idle=True)
 
     def stop(self, *, drain: bool = True) -> None:
-        """See `AsyncDispatcher.stop`."""
+        """Make `run` return: after the messages being handled are done, or at once, handing them back.
+
+        Safe to call from any thread and from a signal handler.
+        """
         self._async.stop(drain=drain)
 
     def close(self) -> None:
-        """See `AsyncDispatcher.close`."""
+        """Let go of the processes that ran CPU-bound functions. The context stays its owner's."""
         self._async._pool.close()
 
     def __enter__(self) -> Dispatcher:
