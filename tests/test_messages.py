@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import strongroom
+from strongroom.blocking import Context
 from strongroom.codec import encode
 from strongroom.errors import Closed, InvalidInput, StrongroomError, Unavailable
 from strongroom.opening import open_store
@@ -95,3 +97,24 @@ def test_a_closed_store_says_only_to_writers_that_nothing_changed(address: str) 
         store.commit(Commit(new_id(), (), (Put(DOC, encode(1)),)))
     assert "nothing changed" not in str(read.value)
     assert "nothing changed" in str(written.value)
+
+
+WRONG_PATHS: dict[str, Callable[[Context], object]] = {
+    "write": lambda ctx: ctx.files.write("notes.md", "x"),
+    "restore a version": lambda ctx: ctx.files.restore("notes.md", 1),
+    "delete": lambda ctx: ctx.files.delete("notes.md"),
+    "rename": lambda ctx: ctx.files.rename("notes.md", "/b"),
+    "rename to": lambda ctx: ctx.files.rename("/a", "notes.md"),
+    "erase": lambda ctx: ctx.files.erase("notes.md"),
+    "restore a run": lambda ctx: ctx.runs.restore("missing"),
+    "restore everything": lambda ctx: ctx.restore("missing"),
+    "restore with a key": lambda ctx: ctx.restore(__file__, key="secret"),
+    "attach": lambda ctx: ctx.runs.create(objective="o").attach("missing", type="text"),
+    "export": lambda ctx: ctx.runs.create(objective="o").export("a\0b"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PATHS)
+def test_a_write_with_a_path_that_cannot_be_says_that_nothing_changed(name: str) -> None:
+    with strongroom.open("memory://") as ctx:
+        assert said(lambda: WRONG_PATHS[name](ctx)).endswith("; nothing changed")

@@ -27,13 +27,9 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with found.open("rb") as file:
             yield file
     except (FileNotFoundError, IsADirectoryError):
-        raise NotFound(
-            f"there is no file {os.fspath(path)!r}; nothing changed", kind="file", id=os.fspath(path)
-        ) from None
+        raise NotFound(f"there is no file {os.fspath(path)!r}", kind="file", id=os.fspath(path)) from None
     except OSError as problem:
-        raise Unavailable(
-            f"{os.fspath(path)!r} cannot be read ({problem.strerror}); nothing changed", reason="io"
-        ) from None
+        raise Unavailable(f"{os.fspath(path)!r} cannot be read ({problem.strerror})", reason="io") from None
 
 
 @contextmanager
@@ -56,7 +52,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Offer a new file that takes the place of `path` once it is complete and on disk."""
     target = path_of(path)
     if not target.name:
-        raise InvalidInput(f"{os.fspath(path)!r:.80} is not a name that a file could have; nothing changed")
+        raise InvalidInput(f"{os.fspath(path)!r:.80} is not a name that a file could have")
     partial = target.with_name(f".{target.name}.{os.urandom(6).hex()}.partial")
     try:
         with partial.open("xb+") as file:
@@ -120,7 +116,7 @@ def path_of(path: Any) -> Path:
             return found
     except (TypeError, UnicodeEncodeError):
         pass
-    raise InvalidInput(f"a path must be text that can name a file, not {path!r:.80}; nothing changed")
+    raise InvalidInput(f"a path must be text that can name a file, not {path!r:.80}")
 
 
 def is_read_only(path: Path) -> bool:

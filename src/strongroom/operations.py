@@ -389,6 +389,22 @@ def unchanged(problem: StrongroomError) -> StrongroomError:
     return problem
 
 
+class _Refusing:
+    """Say of what is refused in the block that nothing changed.
+
+    What a write looks at before its operation begins (a path, a key) readers look at too, and they must not hear it.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, StrongroomError):
+            unchanged(problem)
+
+
+refusing = _Refusing()
+
+
 def partly(problem: StrongroomError) -> StrongroomError:
     """Say that part of it is done, where an operation of several commits stopped between two of them."""
     said = str(problem).removesuffix(f"; {UNCHANGED}")

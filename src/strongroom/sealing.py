@@ -55,11 +55,11 @@ def unsealed(file: BinaryIO, key: Secret | None) -> Iterator[BinaryIO]:
     is_sealed = header.startswith(MAGIC)
     if key is None:
         if is_sealed:
-            raise InvalidInput("this file is encrypted: pass its key=; nothing changed", path="key")
+            raise InvalidInput("this file is encrypted: pass its key=", path="key")
         yield file
         return
     if not is_sealed:
-        raise InvalidInput("this file is not encrypted, and a key was given; nothing changed", path="key")
+        raise InvalidInput("this file is not encrypted, and a key was given", path="key")
     if len(header) < HEADER_BYTES or header[len(MAGIC) + 1] != LOG_N:
         raise _refused()
     secret = fetched(key)
@@ -101,7 +101,7 @@ def _cipher(secret: str | bytes, header: bytes) -> Any:
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
     except ImportError:
-        raise InvalidInput("encrypted files need `pip install 'strongroom[signing]'`; nothing changed") from None
+        raise InvalidInput("encrypted files need `pip install 'strongroom[signing]'`") from None
     salt = header[-SALT_BYTES:]
     if isinstance(secret, str):
         return ChaCha20Poly1305(Scrypt(salt, KEY_BYTES, 1 << LOG_N, 8, 1).derive(secret.encode()))
@@ -109,9 +109,7 @@ def _cipher(secret: str | bytes, header: bytes) -> Any:
 
 
 def _refused() -> InvalidInput:
-    return InvalidInput(
-        "this file is refused: the key does not open it, or it was cut or changed; nothing changed", path="key"
-    )
+    return InvalidInput("this file is refused: the key does not open it, or it was cut or changed", path="key")
 
 
 class _Sealed(io.RawIOBase):

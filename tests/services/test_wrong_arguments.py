@@ -46,8 +46,8 @@ def fact(**fields: Any) -> Any:
 class World:
     """A little of everything, and a look at all of it."""
 
-    def __init__(self) -> None:
-        self.ctx: Context = strongroom.open("memory://")
+    def __init__(self, ctx: Context | None = None) -> None:
+        self.ctx = ctx or strongroom.open("memory://")
         self.run = self.ctx.runs.create(objective="o")
         self.run.update(next_action="n")
         self.run.milestone(reason="r")

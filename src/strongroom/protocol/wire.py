@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from strongroom.codec import ENVELOPE, Json, encode, require_few_values, trusted
 from strongroom.errors import InvalidInput, SchemaMismatch
-from strongroom.operations import Operation
+from strongroom.operations import Operation, refusing
 from strongroom.store import (
     Answer,
     AnyQuestion,
@@ -102,7 +102,10 @@ class Waiting(Struct, frozen=True):
 
 def dump(value: object) -> bytes:
     """Write plain data, values of the port, and canonical JSON."""
-    return msgspec.msgpack.encode(value, enc_hook=_bytes)
+    try:
+        return msgspec.msgpack.encode(value, enc_hook=_bytes)
+    except UnicodeEncodeError as problem:
+        raise InvalidInput(f"text holds a lone surrogate: {problem.object!r:.40}") from None
 
 
 def dump_questions(questions: Sequence[AnyQuestion]) -> bytes:
@@ -115,12 +118,14 @@ def load_questions(raw: bytes) -> list[AnyQuestion]:
 
 def dump_commit(commit: Commit) -> bytes:
     writes = [(_NAMES[type(write)], _without_native(write)) for write in commit.writes]
-    return dump(Committing(commit.id, commit.expects, writes, commit.digest, commit.answer, commit.keep))
+    with refusing:
+        return dump(Committing(commit.id, commit.expects, writes, commit.digest, commit.answer, commit.keep))
 
 
 def load_commit(raw: bytes) -> Commit:
-    told: Committing = _made(_unpack(raw), Committing)
-    writes = tuple(_one(WRITES, pair, "a write") for pair in told.writes)
+    with refusing:
+        told: Committing = _made(_unpack(raw), Committing)
+        writes = tuple(_one(WRITES, pair, "a write") for pair in told.writes)
     return Commit(told.id, told.expects, writes, told.digest, told.answer, told.keep)
 
 
@@ -182,13 +187,13 @@ def load(raw: bytes, kind: Any) -> Any:
 def _bytes(value: Any) -> bytes:
     if type(value) is Json:
         return bytes(value)
-    raise InvalidInput(f"{type(value).__name__} cannot be sent; nothing changed")
+    raise InvalidInput(f"{type(value).__name__} cannot be sent")
 
 
 def _checked(kind: Any, value: Any) -> Any:
     """Accept JSON from outside only as the bytes that `encode` makes of it."""
     if kind is not Json or type(value) is not bytes:
-        raise InvalidInput(f"a {kind.__name__} cannot be made of this; nothing changed")
+        raise InvalidInput(f"a {kind.__name__} cannot be made of this")
     require_few_values(value)
     try:
         # A little deeper than what is stored: arguments stand in a list or two of their own.
@@ -196,7 +201,7 @@ def _checked(kind: Any, value: Any) -> Any:
             return canonical
     except (msgspec.DecodeError, RecursionError):
         pass
-    raise InvalidInput("a value is not canonical JSON; nothing changed")
+    raise InvalidInput("a value is not canonical JSON")
 
 
 def _ours(kind: Any, value: Any) -> Any:
@@ -207,7 +212,7 @@ def _unpack(raw: bytes) -> Any:
     try:
         return msgspec.msgpack.decode(raw)
     except (msgspec.DecodeError, RecursionError, ValueError) as problem:
-        raise InvalidInput(f"not valid MessagePack ({problem}); nothing changed") from None
+        raise InvalidInput(f"not valid MessagePack ({problem})") from None
 
 
 def _made(value: Any, kind: Any) -> Any:
@@ -215,13 +220,13 @@ def _made(value: Any, kind: Any) -> Any:
         # MessagePack has bytes of its own: text is not taken for base64.
         return msgspec.convert(value, kind, dec_hook=_checked, builtin_types=(bytes,))
     except (msgspec.ValidationError, RecursionError) as problem:
-        raise InvalidInput(f"{problem}; nothing changed") from None
+        raise InvalidInput(f"{problem}") from None
 
 
 def _one(table: dict[str, Any], pair: tuple[Any, Any], what: str) -> Any:
     name, fields = pair
     if not isinstance(name, str) or name not in table:
-        raise InvalidInput(f"{what} is one of {', '.join(table)}, not {name!r:.40}; nothing changed")
+        raise InvalidInput(f"{what} is one of {', '.join(table)}, not {name!r:.40}")
     made = _made(fields, table[name])
     return _without_native(made)
 
@@ -229,13 +234,13 @@ def _one(table: dict[str, Any], pair: tuple[Any, Any], what: str) -> Any:
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
     pairs = _list(value)
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        raise InvalidInput("each must be a pair of a name and its fields; nothing changed")
+        raise InvalidInput("each must be a pair of a name and its fields")
     return [(pair[0], pair[1]) for pair in pairs]
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise InvalidInput("a list is missing; nothing changed")
+        raise InvalidInput("a list is missing")
     return value
 
 

@@ -17,7 +17,7 @@ from strongroom.arguments import Count, checked
 from strongroom.codec import Json, encode
 from strongroom.errors import BudgetExceeded, Conflict, InvalidInput, NotFound
 from strongroom.meant import Meant
-from strongroom.operations import Operation, Plan, perform
+from strongroom.operations import Operation, Plan, perform, refusing
 from strongroom.scope import Scope
 from strongroom.services.files.erasure import Erased, erase
 from strongroom.services.files.paths import FILE, HISTORY, ROOT, file_path, folder_path, folders, inside
@@ -78,7 +78,7 @@ class AsyncFiles(Meant):
 
         `expected_version` refuses (`Conflict`) if the file is at another version by now; 0: it must not exist.
         """
-        file_path(path)
+        _target(path)
         measured(text, self.limits)
 
         async def said(history: Slice) -> str:
@@ -91,7 +91,7 @@ class AsyncFiles(Meant):
         self, path: str, version: int, *, expected_version: int | None = None, commit_id: str | None = None
     ) -> FileInfo:
         """Let a file say again what it said at a version, also if it has been deleted or moved away since."""
-        file_path(path)
+        _target(path)
 
         async def said(history: Slice) -> str:
             return _text_of(path, version, await self._record(path, version, history.length))
@@ -149,7 +149,7 @@ class AsyncFiles(Meant):
 
         Histories stay, and `restore` brings a file back.
         """
-        file_path(path)
+        _target(path)
 
         async def attempt() -> Plan[int]:
             heads, trees = await self._at(path, path)
@@ -173,8 +173,8 @@ class AsyncFiles(Meant):
 
         The histories of both paths say so; what a file said before stays in the history of its old path.
         """
-        file_path(path)
-        if file_path(to, "to").startswith(f"{path}/") or to == path:
+        _target(path)
+        if _target(to, "to").startswith(f"{path}/") or to == path:
             raise InvalidInput(f"{path} cannot be moved into itself; nothing changed", path="to")
         scope = self.scope
 
@@ -210,7 +210,7 @@ class AsyncFiles(Meant):
 
         How many versions there were, and when, stays. A file that was here and moved on is erased where it is now.
         """
-        return await erase(self.scope, file_path(path), commit_id)
+        return await erase(self.scope, _target(path), commit_id)
 
     async def _at(self, path: str, to: str) -> tuple[dict[str, FileState], Trees]:
         """Return the files at a path or in the folder of that name, and the counts of where two paths lie."""
@@ -303,6 +303,12 @@ async def _answer(receipt: Receipt) -> int:
     assert receipt.answer is not None
     count: int = receipt.answer.load()
     return count
+
+
+def _target(path: str, name: str = "path") -> str:
+    """Return the path that a write is about."""
+    with refusing:
+        return file_path(path, name)
 
 
 def _text_of(path: str, version: int, record: Record) -> str:

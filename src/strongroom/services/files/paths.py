@@ -64,4 +64,4 @@ def tree_keys(space: str, path: str) -> tuple[Key, ...]:
 
 
 def _wrong(path: object, name: str, rule: str) -> InvalidInput:
-    return InvalidInput(f"{shown(path)} is no path of a file: {rule}; nothing changed", path=name)
+    return InvalidInput(f"{shown(path)} is no path of a file: {rule}", path=name)

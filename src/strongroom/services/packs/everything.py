@@ -30,14 +30,15 @@ from msgspec.structs import replace
 from strongroom.codec import ENVELOPE, encode
 from strongroom.encryption import Secret
 from strongroom.errors import Conflict
-from strongroom.files import opened, writing
+from strongroom.files import writing
 from strongroom.operations import Operation, Plan, perform
 from strongroom.scope import Scope
-from strongroom.sealing import scratch, sealing, unsealed
+from strongroom.sealing import scratch, sealing
 from strongroom.services.memories import keys as memory_keys
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.packs import conversations, signing
 from strongroom.services.packs.archive import MANIFEST, Archive, PackWriter, whole
+from strongroom.services.packs.given import given
 from strongroom.services.packs.unzip import refused
 from strongroom.services.runs import packs as run_packs
 from strongroom.services.runs import restores
@@ -216,7 +217,7 @@ async def restore(
 ) -> Restored:
     """Bring back everything in a pack, in one commit."""
     scope = services.scope
-    with opened(path) as sealed, unsealed(sealed, key) as file:
+    with given(path, key) as file:
         pack = SpaceArchive(file, max_bytes=max_bytes)
         problem = signing.problem(pack.manifest, public_key)
         if problem:

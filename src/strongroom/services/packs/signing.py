@@ -28,7 +28,7 @@ def sign(manifest: dict[str, Any], private_key: bytes, domain: bytes = PACK) -> 
     try:
         key = Ed25519PrivateKey.from_private_bytes(private_key)
     except (ValueError, TypeError):
-        raise InvalidInput("a signing key must be the 32 bytes of an Ed25519 private key; nothing changed") from None
+        raise InvalidInput("a signing key must be the 32 bytes of an Ed25519 private key") from None
     return {
         "algorithm": "ed25519",
         "public_key": b64encode(key.public_key().public_bytes_raw()).decode(),

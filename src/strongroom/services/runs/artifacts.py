@@ -24,7 +24,7 @@ from msgspec import Struct
 from strongroom.codec import encode
 from strongroom.errors import Damaged, NotFound
 from strongroom.files import name_of, reading
-from strongroom.operations import Operation
+from strongroom.operations import Operation, refusing
 from strongroom.scope import Scope
 from strongroom.services.packs.staging import Staging
 from strongroom.services.runs.state import Attached, Ref, Stored
@@ -98,7 +98,7 @@ async def attach(
 ) -> ArtifactRef:
     """Store content and point to it from the working set, in one commit of `update`."""
     scope = ref.scope
-    with reading(source) as chunks:
+    with refusing, reading(source) as chunks:
         content = await upload(scope, ref.run_id, chunks)
     name = name_of(source) if path is None else path
     pointer = ArtifactRef(type=type, id=f"art_{os.urandom(8).hex()}", path=name, sha256=content.sha256)

@@ -28,7 +28,7 @@ from strongroom.codec import ENVELOPE, Json, encode, pack
 from strongroom.encryption import Secret
 from strongroom.errors import Conflict, Damaged, InvalidInput
 from strongroom.files import path_of, writing
-from strongroom.operations import Operation, Plan, perform
+from strongroom.operations import Operation, Plan, perform, refusing
 from strongroom.schemas import check as check_schema
 from strongroom.sealing import sealing
 from strongroom.services.owning import owned
@@ -177,7 +177,9 @@ async def to_file(
 
     # The signing key never leaves this process, nor does the path: what an id stands for is told by their hashes. Of
     # what encrypts only whether there is any: a hash of a passphrase would help to guess it.
-    said = [os.fsencode(path_of(path).absolute()).hex(), None if signing_key is None else signing_key.hex()]
+    with refusing:
+        where = path_of(path).absolute()
+    said = [os.fsencode(where).hex(), None if signing_key is None else signing_key.hex()]
     if key is not None:
         said.append("encrypted")
     return await told(ref, sha256(encode(said)).hexdigest(), written, actor=actor, commit_id=commit_id)

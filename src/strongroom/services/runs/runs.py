@@ -9,13 +9,12 @@ from typing import Any
 from strongroom.arguments import Count, checked
 from strongroom.encryption import Secret
 from strongroom.errors import Damaged
-from strongroom.files import opened
 from strongroom.meant import Meant
 from strongroom.payloads import EventType
 from strongroom.scope import Scope
-from strongroom.sealing import unsealed
 from strongroom.services.owning import owned
 from strongroom.services.packs.archive import MAX_PACK_BYTES
+from strongroom.services.packs.given import given
 from strongroom.services.runs import erasure, own_state, restores, starts
 from strongroom.services.runs.episodes import LongTerm
 from strongroom.services.runs.ledger import EventTypes
@@ -191,7 +190,7 @@ class AsyncRuns(Meant):
         Nothing is written before the whole pack has been checked. `public_key` (32 bytes) demands a signature by that
         key; `head` demands that the pack is not older than the moment the head was kept; `key` opens an encrypted one.
         """
-        with opened(path) as sealed, unsealed(sealed, key) as file:
+        with given(path, key) as file:
             ref, state = await restores.restore(
                 self._scope,
                 file,

@@ -25,7 +25,7 @@ from strongroom.arguments import checked, got_by
 from strongroom.entering import EnteredAsync
 from strongroom.errors import BudgetExceeded, Closed, Conflict, InvalidInput, StrongroomError
 from strongroom.meant import Meant
-from strongroom.operations import Operation, Plan, Prepared, made_here, unchanged
+from strongroom.operations import Operation, Plan, Prepared, made_here, refusing
 from strongroom.payloads import ErrorTold, EventType, ModelAction, ModelUpdate, Said, StepRequest, ToolCall, ToolResult
 from strongroom.scope import Scope
 from strongroom.services.memories.keys import decided_by
@@ -127,7 +127,7 @@ class AsyncTurn(EnteredAsync, Meant):
         """Add messages to a session. See `Session.append`; what is expected is said of it as it was before the turn."""
         self._require_here(session._scope)
         expected = self._revision(session, expected_revision)
-        with _refusing:
+        with refusing:
             prepared = session._appending(messages, sidecars, ids, expected, IN_TURN, self._over)
         self._add(prepared, prepared.replay)
         self._sessions[len(self._parts) - 1] = session
@@ -152,7 +152,7 @@ class AsyncTurn(EnteredAsync, Meant):
         earlier, expected = self._updates.get(run.id, 0), expected_seq
         if expected is not None or not updates.commute(fields, append, remove, state_patch):
             expected = (run.seq if expected is None else expected) + earlier
-        with _refusing:
+        with refusing:
             operation, by, request, expected = run._asked(
                 expected, append, remove, state_patch, actor, parent, IN_TURN, fields, recorded=False
             )
@@ -215,7 +215,7 @@ class AsyncTurn(EnteredAsync, Meant):
     ) -> None:
         """Add an event to a run's ledger. See `Run.record`."""
         self._require_here(run._ref.scope)
-        with _refusing:
+        with refusing:
             prepared = run._recording(type, payload, actor, parent, IN_TURN, self._ref(run))
 
         async def plan(scope: Scope, id: str) -> None:
@@ -231,7 +231,7 @@ class AsyncTurn(EnteredAsync, Meant):
         """Add a message to a thread. See `ctx.threads.append`."""
         threads = self._services.threads
         there = AsyncThreads(self._over, limits=threads.limits, types=threads.types)
-        with _refusing:
+        with refusing:
             entry = there.entry(payload, from_id=from_id, to_id=to_id)
             prepared = there._appending("threads.append", thread_id, (entry,), IN_TURN)
 
@@ -253,7 +253,7 @@ class AsyncTurn(EnteredAsync, Meant):
     ) -> None:
         """Stage memories for review. See `ctx.memories.propose`."""
         there = AsyncMemories(self._over, policy=self._services.memories._policy)
-        with _refusing:
+        with refusing:
             prepared = there._proposing(requests, proposer, run_id, batch_id, commit_id=IN_TURN)
         self._add(prepared, prepared.replay, None, decided_by(self._scope.space, proposer))
         return COLLECTED
@@ -437,16 +437,3 @@ async def _keep_up(run: AsyncRun, made: Made) -> None:
     ]
     if added:
         await keep_up(run._ref, added[0][0], added[-1][1])
-
-
-class _Refusing:
-    """Say of what is refused when it is called that nothing changed."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, StrongroomError):
-            unchanged(problem)
-
-
-_refusing = _Refusing()
