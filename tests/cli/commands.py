@@ -30,7 +30,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "files show": (["/notes/a.md"], "a note about", "text"),
     "files write": (["/notes/b.md", "note.txt"], "written: /notes/b.md", "version"),
     "keys create": (["--space", "acme", "--role", "reader"], "cannot be shown again", "key"),
-    "keys list": ([], "role", ""),
+    "keys list": ([], "no keys", ""),
     "keys pair": (["signing.key"], "signing.key: public key", "public_key"),
     "learn": (["--model", "tests.cli.program:quiet", "--everybody"], "learnt from 20 messages", "proposals"),
     "mcp install": (["cursor", "--print", "--file", "mcp.json"], "nothing was written", "diff"),

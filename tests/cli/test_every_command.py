@@ -139,6 +139,7 @@ def test_a_revoked_key_is_gone(here: Path, type_in: Type) -> None:
     assert "ci" in type_in("keys", "list").out
     assert type_in("keys", "revoke", made["name"]).code == 0
     assert type_in("keys", "list", "--json").json == []
+    assert type_in("keys", "list").out == "no keys\n"
     assert type_in("keys", "revoke", made["name"]).code == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from strongroom.cli.output import as_json, done, say, show, wants_json
-from strongroom.cli.root import address, cli, is_server, require_there, space
+from strongroom.cli.root import address, cli, how_to_open, is_server, require_there, space
 from strongroom.errors import InvalidInput
 from strongroom.opening import open_async_store
 from strongroom.server.keys import Keys
@@ -43,6 +43,9 @@ def list_keys() -> None:
     """List keys, without their secrets."""
     found = with_keys(lambda keys: keys.list())
     plain = [{"name": each.name, "space": each.space, "role": each.role, "label": each.label} for each in found]
+    if not plain and not wants_json():
+        say("[dim]no keys[/]")
+        return
     show(plain, ["name", "space", "role", "label"], [tuple(each.values()) for each in plain])
 
 
@@ -85,7 +88,7 @@ def with_keys(work: Callable[[Keys], Awaitable[Any]], *, create: bool = False) -
         require_there(url)
 
     async def go() -> Any:
-        store = await open_async_store(url)
+        store = await open_async_store(url, **how_to_open(url))
         try:
             return await work(Keys(store))
         finally:

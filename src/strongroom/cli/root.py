@@ -227,7 +227,7 @@ def require_there(url: str) -> None:
         raise InvalidInput(f"there is no store at {url!r}; name one with --url or STRONGROOM_URL (nothing was created)")
 
 
-def _options(url: str) -> dict[str, Any]:
+def how_to_open(url: str) -> dict[str, Any]:
     """Return how to open what is there: a file that cannot be written is still there to be read."""
     file = file_of(url)
     read_only = file is not None and file.is_file() and is_read_only(file)
@@ -245,7 +245,7 @@ def opened(url: str | None = None, *, create: bool = False, **more: Any) -> Iter
         return
     if not create:
         require_there(wanted)
-    store = open_store(wanted, **_options(wanted), **more)
+    store = open_store(wanted, **how_to_open(wanted), **more)
     try:
         yield store
     finally:
@@ -262,7 +262,7 @@ def context(*, create: bool = False) -> Iterator[Context]:
     else:
         if not create:
             require_there(url)
-        opening = strongroom.open(url, space=space(), **_options(url), **searching())
+        opening = strongroom.open(url, space=space(), **how_to_open(url), **searching())
     with opening as ctx:
         try:
             yield ctx

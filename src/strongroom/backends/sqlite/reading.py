@@ -88,6 +88,9 @@ class Reader(ABC):
         self._presence = Presence(self.path)
         self._watch = Watch(self._versions, self._lengths, self._pause_seconds)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
     def read(self, questions: Sequence[AnyQuestion]) -> list[Answer]:
         """Answer all questions from one snapshot."""
         return self.look(questions)

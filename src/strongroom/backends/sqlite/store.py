@@ -46,6 +46,7 @@ from strongroom.backends.sqlite.search import is_behind, search
 from strongroom.backends.sqlite.watch import Version
 from strongroom.encryption import Secret
 from strongroom.errors import Damaged, StrongroomError, Unavailable
+from strongroom.files import is_read_only
 from strongroom.store import (
     MAX_RECORD_BYTES,
     REPEATS,
@@ -103,14 +104,10 @@ class SqliteStore(Reader):
                 self.anchor = self._open_first()
             except apsw.NotADBError:
                 raise (self._cipher.refusal() if self._cipher.is_on else not_a_database(self.path)) from None
-            except apsw.CantOpenError as error:
-                if not self.path.exists() or os.access(self.path.parent, os.W_OK):
+            except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+                if isinstance(error, apsw.CantOpenError) and not is_read_only(self.path):
                     raise
-                raise Unavailable(
-                    f"{self.path.parent} is read-only, so the log of {self.path.name} cannot be made; "
-                    "read_only=True opens it for reading",
-                    reason="read_only",
-                ) from error
+                raise self._cannot_write() from error
         self._cipher.forget_secret()
         with suppress(OSError):
             # Nobody gives a file another key while it is open, so what lies there was left by somebody who was killed.
@@ -198,9 +195,6 @@ class SqliteStore(Reader):
         with self._group.alone(), translated():
             self._committer.compact()
 
-    def __repr__(self) -> str:
-        return f"SqliteStore({str(self.path)!r})"
-
     def close(self) -> None:
         """Finish what is queued, then let go of the file. Closing twice is fine."""
         if self._closed or self._forked:
@@ -260,6 +254,14 @@ class SqliteStore(Reader):
                 con.close()
             raise
         return con
+
+    def _cannot_write(self) -> Unavailable:
+        """Say that this is a place to read, and how; where there is nothing to read, that nothing can be made."""
+        if self.path.exists():
+            told = f"{self.path} or what is beside it is read-only for this user; read_only=True opens it for reading"
+        else:
+            told = f"{self.path.parent} is read-only for this user, so {self.path.name} cannot be made there"
+        return Unavailable(told, reason="read_only")
 
     def reconnect(self) -> None:
         """Let go of a log that was removed, and open the file with the one that is there now. The caller has the lead.
