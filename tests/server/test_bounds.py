@@ -116,7 +116,7 @@ def test_a_page_ends_early_and_the_next_one_goes_on(http: httpx.Client, path: st
         found += page[name]
         if page["next"] is None:
             break
-        cursor = f"&{'start' if name == 'slots' else 'after'}={page['next']}"
+        cursor = f"&after={page['next']}"
     places = [each.get("index", each.get("sequence_id")) for each in found]
     assert len(places) == len(set(places)) >= COUNT
 

@@ -53,7 +53,7 @@ def show_thread(thread_id: str, after: int, limit: int, payload_type: str | None
         end = thread.slice(-1)[-1].index
     shown = [slot for slot in slots if payload_type is None or slot.type == payload_type]
     rows = [_row(slot) for slot in shown]
-    following = slots[-1].index if slots and slots[-1].index < end else None
+    following = str(slots[-1].index) if slots and slots[-1].index < end else None
     page(
         "slots", [_whole(slot) for slot in shown], ["#", "time (UTC)", "from", "to", "type", "payload"], rows, following
     )

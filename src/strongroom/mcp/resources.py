@@ -81,7 +81,7 @@ class RunResource(Answer, frozen=True, kw_only=True):
 class Ledger(Answer, frozen=True, kw_only=True):
     run_id: str
     events: list[RecordedEvent]
-    next: int | None = None
+    next: str | None = None
 
 
 class BriefResource(Answer, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ async def read_ledger(who: Principal, address: Address) -> Ledger:
     page = await run.events(after=address.query.get("after"), limit=PAGE)
     taken = fitting([shown_event(event) for event in page], ROOM)
     more = len(taken) < len(page) or page.next is not None
-    return Ledger(run_id=run.id, events=taken, next=taken[-1].sequence_id if taken and more else None)
+    return Ledger(run_id=run.id, events=taken, next=str(taken[-1].sequence_id) if taken and more else None)
 
 
 async def read_brief(who: Principal, address: Address) -> BriefResource:
@@ -227,7 +227,7 @@ RESOURCES: tuple[Resource, ...] = (
         shape=("pending",),
         template=f"{SCHEME}pending",
         name="pending",
-        description="The proposed memories that wait for a reviewer, oldest first.",
+        description="The proposed memories that wait for a reviewer, oldest first; ?after= takes `next`.",
         read=read_pending,
         changes=memory_changes,
     ),
@@ -262,7 +262,7 @@ RESOURCES: tuple[Resource, ...] = (
         shape=("runs", "*", "ledger"),
         template=f"{SCHEME}runs/{{run_id}}/ledger{{?after}}",
         name="ledger",
-        description="What happened in a run, in order, after a sequence_id.",
+        description="What happened in a run, in order; ?after= takes `next`, or a sequence_id.",
         read=read_ledger,
         changes=run_changes,
         completes=("run_id",),

@@ -117,13 +117,16 @@ async def list_runs(call: ToolRequest, wanted: ListRuns) -> RunPage:
 class GetRun(Arguments, frozen=True, kw_only=True):
     run_id: Id
     limit: Annotated[int, Meta(ge=0, le=50, description="How many events of its ledger to show.")] = 5
-    after: Annotated[Seq | None, Meta(description="Show the events after this sequence_id; else the newest.")] = None
+    after: Annotated[
+        Seq | Annotated[str, Meta(max_length=20)] | None,
+        Meta(description="Show the events after this sequence_id, or `next` of a page; without it the newest."),
+    ] = None
 
 
 class RunState(Answer, frozen=True, kw_only=True):
     run: KnownRun
     events: list[RecordedEvent]
-    next: int | None = None
+    next: str | None = None
 
 
 async def get(call: ToolRequest, wanted: GetRun) -> RunState:
@@ -137,7 +140,7 @@ async def get(call: ToolRequest, wanted: GetRun) -> RunState:
     page = await run.events(after=after, limit=wanted.limit)
     taken = fitting([shown_event(event) for event in page], ROOM - len(msgspec.json.encode(known)))
     more = len(taken) < len(page) or page.next is not None
-    return RunState(run=known, events=taken, next=taken[-1].sequence_id if taken and more else None)
+    return RunState(run=known, events=taken, next=str(taken[-1].sequence_id) if taken and more else None)
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------

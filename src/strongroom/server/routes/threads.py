@@ -12,13 +12,14 @@ from strongroom.dispatch.flow import MOST, Flow
 from strongroom.dispatch.flow import flow as read_flow
 from strongroom.dispatch.mail import Mail
 from strongroom.dispatch.queues import MOST_WAITING, Queues, waiting
-from strongroom.errors import StrongroomError
+from strongroom.errors import InvalidInput, StrongroomError
 from strongroom.server.request import Limit, Natural, Request
 from strongroom.server.router import Endpoints
 from strongroom.server.sse import Shown, Stream, last_seen
 from strongroom.services.threads.payloads import unseal
 from strongroom.services.threads.threads import AsyncThreads
 from strongroom.services.threads.values import ErasedSlots, Slot, ThreadInfo, ThreadStats
+from strongroom.values import place_of
 
 endpoint = Endpoints("threads")
 
@@ -43,11 +44,15 @@ class SlotView(Struct, frozen=True):
 class Slots(Struct, frozen=True):
     slots: list[SlotView]
     length: int
-    next: int | None = None
+    next: str | None = None
 
 
 class SliceQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    start: Natural = 0
+    """Slots from index `start` on and before `stop`; `after` goes on with what a page called `next`."""
+
+    start: Natural | None = None
+    after: str | None = None
+    limit: Limit = 1000
     stop: Natural | None = None
     type: str | None = None
     from_id: str | None = None
@@ -87,13 +92,14 @@ async def append(request: Request[NewSlot, None]) -> SlotView:
 @endpoint("GET /threads/{thread_id}/slots", "read", "Read messages")
 async def read(request: Request[None, SliceQuery]) -> Slots:
     thread, query = await request.ctx.threads.get(request.path_params["thread_id"]), request.query
-    length = await thread.length()
-    stop = min(query.start + 1000, length) if query.stop is None else min(query.stop, query.start + 1000)
-    start = query.start
-    slots = await request.fewer(max(1, stop - start), lambda count: thread.slice(start, min(stop, start + count)))
+    if None not in (query.start, query.after):
+        raise InvalidInput("say start, an index, or after, what a page called `next`, not both")
+    start, length = place_of(query.after) if query.start is None else query.start, await thread.length()
+    end = length if query.stop is None else min(query.stop, length)
+    slots = await request.fewer(query.limit, lambda count: thread.slice(start, min(end, start + count)))
     fits = [_view(slot) for slot in slots if query.type in (None, slot.type) and query.from_id in (None, slot.from_id)]
-    following = slots[-1].index + 1 if slots else stop
-    return Slots(fits, length, following if slots and following < min(stop, length) else None)
+    following = slots[-1].index + 1 if slots else end
+    return Slots(fits, length, str(following) if following < end else None)
 
 
 class ThreadPage(Struct, frozen=True):
