@@ -68,7 +68,8 @@ def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 ABOUT = (
     "Everything an AI agent knows, over HTTP. The space (tenant) comes from the key, never from the request. "
-    "`If-Match` with the ETag of a run says which version you saw; `Idempotency-Key` makes a repeat safe."
+    "`If-Match` with the ETag of a run, a file or a session says which version you saw; "
+    "`Idempotency-Key` makes a repeat safe."
 )
 
 

@@ -26,6 +26,7 @@ from strongroom.server.meaning import Meaning
 from strongroom.server.paths import PathRoute
 from strongroom.server.request import Body, Nothing, Query, Request, json_body, understand
 from strongroom.server.responses import JSON, Whole, reply
+from strongroom.server.versions import matched
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
@@ -109,10 +110,12 @@ class EndpointApp:
             if key is not None and endpoint.method != "GET" and not endpoint.keyed:
                 raise InvalidInput("this call takes no Idempotency-Key: a commit has an id of its own; nothing changed")
             request.query = self._query.read(scope["query_string"])
+            content = None
             if endpoint.body is not None:
-                request.content = understand(endpoint.body, await json_body(request), "body", strict=True)
+                content = understand(endpoint.body, await json_body(request), "body", strict=True)
             elif endpoint.method != "GET" and endpoint.accepts == JSON:  # what nobody reads is refused, never ignored
                 understand(Nothing, await json_body(request), "body", strict=True)
+            request.content = content if endpoint.reads else matched(request.headers, content)
             request.ctx = context_of(state, request.caller.space)
             try:
                 with marked_ids(request.caller):

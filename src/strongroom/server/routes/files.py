@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from starlette.responses import Response
 
 from strongroom.server.request import Limit, Natural, Request
+from strongroom.server.responses import reply
 from strongroom.server.router import Endpoints
+from strongroom.server.versions import tag
 from strongroom.services.files.erasure import Erased
 from strongroom.services.files.values import File, FileHit, FileInfo, FileVersion
 
@@ -96,10 +99,11 @@ async def list_files(request: Request[None, ListQuery]) -> FilePage:
     return FilePage(list(found), found.next, found.damaged)
 
 
-@endpoint("GET /files/text", "read", "Read a file, now or as it was")
-async def read(request: Request[None, ReadQuery]) -> File:
+@endpoint("GET /files/text", "read", "Read a file, now or as it was", answer=File)
+async def read(request: Request[None, ReadQuery]) -> Response:
     path, version = request.query.path, request.query.version
-    return await (request.ctx.files.read(path) if version is None else request.ctx.files.at(path, version))
+    file = await (request.ctx.files.read(path) if version is None else request.ctx.files.at(path, version))
+    return reply(file, headers=tag(file.version))
 
 
 @endpoint("GET /files/history", "read", "List versions")
@@ -117,20 +121,22 @@ async def search(request: Request[None, SearchQuery]) -> Hits:
     return Hits(list(found), found.degraded)
 
 
-@endpoint("PUT /files", "write", "Write a file")
-async def write(request: Request[NewText, None]) -> FileInfo:
+@endpoint("PUT /files", "write", "Write a file", answer=FileInfo)
+async def write(request: Request[NewText, None]) -> Response:
     wanted = request.content
-    return await request.ctx.files.write(
+    made = await request.ctx.files.write(
         wanted.path, wanted.text, expected_version=wanted.expected_version, commit_id=request.commit_id
     )
+    return reply(made, headers=tag(made.version))
 
 
-@endpoint("POST /files/restore", "write", "Bring a version back")
-async def restore(request: Request[Restoring, None]) -> FileInfo:
+@endpoint("POST /files/restore", "write", "Bring a version back", answer=FileInfo)
+async def restore(request: Request[Restoring, None]) -> Response:
     wanted = request.content
-    return await request.ctx.files.restore(
+    made = await request.ctx.files.restore(
         wanted.path, wanted.version, expected_version=wanted.expected_version, commit_id=request.commit_id
     )
+    return reply(made, headers=tag(made.version))
 
 
 @endpoint("POST /files/rename", "write", "Move a file or a folder")

@@ -11,10 +11,11 @@ from starlette.responses import Response
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.operations import witnessing
 from strongroom.payloads import EventType
-from strongroom.server.request import Limit, Natural, Request, natural
+from strongroom.server.request import Limit, Natural, Request
 from strongroom.server.responses import Refusal, lost_race, reply
 from strongroom.server.router import Endpoints
 from strongroom.server.sse import Shown, Stream, last_seen
+from strongroom.server.versions import tag
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import KIND as RUN
 from strongroom.services.runs.working_set import LISTS, MUTABLE
@@ -146,10 +147,10 @@ class NewMilestone(Struct, frozen=True, forbid_unknown_fields=True):
 @endpoint("GET /runs/{run_id}", "read", "Get the working set of a run", answer=WorkingSet)
 async def get(request: Request[None, None]) -> Response:
     run = await _run(request)
-    tag = _tag(run.seq)
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers={"ETag": tag})
-    return reply(run.working_set, headers={"ETag": tag})
+    now = tag(run.seq)
+    if request.headers.get("if-none-match") == now["ETag"]:
+        return Response(status_code=304, headers=now)
+    return reply(run.working_set, headers=now)
 
 
 @endpoint("PATCH /runs/{run_id}", "write", "Update the working set", answer=Patched)
@@ -158,7 +159,7 @@ async def update(request: Request[Patch, None]) -> Response:
     edits: dict[str, Any] = {"append": wanted.append or None, "remove": wanted.remove or None}
     try:
         working_set = await run.update(
-            expected_seq=_expected(request, wanted.expected_seq),
+            expected_seq=_expected(wanted.expected_seq),
             state_patch=wanted.state_patch,
             actor=request.caller.name,
             commit_id=request.commit_id,
@@ -168,8 +169,8 @@ async def update(request: Request[Patch, None]) -> Response:
     except Conflict as conflict:
         # Only a conflict about the run itself knows where the run is.
         known = isinstance(conflict.key, Key) and conflict.key.kind == RUN
-        raise lost_race(conflict, {"ETag": _tag(conflict.actual)} if known else None) from None
-    return reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
+        raise lost_race(conflict, tag(conflict.actual) if known else None) from None
+    return reply(Patched(True, working_set), headers=tag(working_set.seq))
 
 
 @endpoint("POST /runs", "write", "Boot a run")
@@ -259,11 +260,11 @@ async def rollback(request: Request[Rollback, None]) -> Response:
     wanted = request.content
     working_set = await run.rollback(
         wanted.seq,
-        expected_seq=_expected(request, wanted.expected_seq),
+        expected_seq=_expected(wanted.expected_seq),
         actor=request.caller.name,
         commit_id=request.commit_id,
     )
-    return reply(Patched(True, working_set), headers={"ETag": _tag(working_set.seq)})
+    return reply(Patched(True, working_set), headers=tag(working_set.seq))
 
 
 @endpoint("GET /runs/{run_id}/brief", "read", "The context brief")
@@ -341,18 +342,8 @@ def fields_of(patch: dict[str, Any]) -> dict[str, Any]:
     return patch
 
 
-def _tag(seq: int) -> str:
-    return f'"{seq}"'
-
-
-def _expected(request: Request[Any, Any], given: int | None) -> int:
-    """Return the sequence number the caller saw, from the body or from If-Match."""
-    header = request.headers.get("if-match", "").strip()
-    if header:
-        seen = natural(header.removeprefix("W/").strip('"'))
-        if seen is None or given not in (None, seen):
-            raise InvalidInput("If-Match must be the ETag of a run, and agree with expected_seq; nothing changed")
-        return seen
+def _expected(given: int | None) -> int:
+    """Return the sequence number the caller saw, as the body or If-Match says it."""
     if given is None:
         raise Refusal(428, "expected_seq_needed", "say which state you saw: expected_seq, or If-Match; nothing changed")
     return given

@@ -8,12 +8,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from starlette.responses import Response
 
 from strongroom.operations import is_ours
 from strongroom.server.paths import require_free
 from strongroom.server.request import Limit, Natural, Request
+from strongroom.server.responses import reply
 from strongroom.server.router import Endpoints
 from strongroom.server.sse import LOOK_SECONDS, Shown, Stream, last_seen
+from strongroom.server.versions import tag
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import MESSAGE
 from strongroom.services.sessions.values import Cut, ErasedMessages, Message, SessionInfo
@@ -165,9 +168,10 @@ async def search_all(request: Request[None, SearchQuery]) -> Hits:
     return _hits(*await request.best(query.k, lambda k: request.ctx.sessions.search(query.q, k=k)))
 
 
-@endpoint("GET /sessions/{session_id}", "read", "About a session")
-async def info(request: Request[None, None]) -> SessionInfo:
-    return await (await _session(request)).info()
+@endpoint("GET /sessions/{session_id}", "read", "About a session", answer=SessionInfo)
+async def info(request: Request[None, None]) -> Response:
+    found = await (await _session(request)).info()
+    return reply(found, headers=tag(found.revision))
 
 
 @endpoint("POST /sessions/{session_id}/messages", "write", "Append messages")
