@@ -54,6 +54,7 @@ from strongroom.services.memories.values import (
     Request,
     Results,
     Written,
+    id_of,
     unreadable,
 )
 from strongroom.store import Document, Expect, Get, Receipt, Scan, Write, require_name
@@ -216,9 +217,9 @@ class Review:
                 id=id,
             ) from None
 
-    async def batch(self, batch_id: str) -> Batch:
+    async def batch(self, batch_id: Batch | Written | str) -> Batch:
         """Return a batch, whatever became of it."""
-        return load(await self._document(keys.BATCH, batch_id), Batch)
+        return load(await self._document(keys.BATCH, id_of(batch_id)), Batch)
 
     async def pending(
         self, *, proposer: str | None = None, after: str | None = None, limit: Count = 50
@@ -260,7 +261,7 @@ class Review:
         is a `Conflict` if it asks for words that are not what was committed. A batch of a run can be committed only
         with that `run_id` or none.
         """
-        id, contents = _id(batch), False
+        id, contents = id_of(batch), False
         content = encode(
             {"reviewer": reviewer, "run_id": run_id, "reject": _spelt(reject)}
             | ({"edit": _spelt(edit)} if edit else {})
@@ -296,7 +297,7 @@ class Review:
 
         A batch that is already committed needs no writes: they come back empty, with its memory ids.
         """
-        id = _id(batch)
+        id = id_of(batch)
         for _ in attempts(f"batch {id!r}"):
             plan = await self._plan(id, reviewer, run_id, reject or {}, edit or {}, contents=True)
             if plan is not None:
@@ -332,7 +333,7 @@ class Review:
         self, batch: Batch | Written | str, *, reason: str, reviewer: str = "", commit_id: str | None = None
     ) -> Batch:
         """Decline a whole batch. Rejecting it again changes nothing; one that is committed cannot be rejected."""
-        id = _id(batch)
+        id = id_of(batch)
 
         async def attempt() -> Plan[Batch]:
             stored = await self._document(keys.BATCH, id, writing=True)
@@ -358,15 +359,12 @@ class Review:
         document = await self._scope.get(Get(self._scope.key(kind, id)))
         if document is None:
             unchanged = "; nothing changed" if writing else ""
-            raise NotFound(f"there is no {kind.replace('_', ' ')} {id!r:.80}{unchanged}", kind=kind, id=id)
+            told = f"there is no {kind.replace('_', ' ')} {id!r:.80}"
+            if kind == keys.BATCH and (batch_id := await waits_in(self._scope, id)) is not None:
+                told += f": it is a memory, which waits for a review in batch {batch_id!r}"
+            raise NotFound(f"{told}{unchanged}", kind=kind, id=id)
         return document
 
 
 def _spelt(places: Mapping[int, str] | None) -> dict[str, str]:
     return {str(place): text for place, text in (places or {}).items()}
-
-
-def _id(batch: Batch | Written | str) -> str:
-    if isinstance(batch, Written):
-        return batch.batch_id
-    return batch.id if isinstance(batch, Batch) else batch

@@ -268,6 +268,13 @@ class Written(Meant, Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
 
 
+def id_of(batch: Batch | Written | str) -> str:
+    """Return the id of a batch that is given by it, as itself, or by what became of a change that waits in it."""
+    if isinstance(batch, Written):
+        return batch.batch_id
+    return batch.id if isinstance(batch, Batch) else batch
+
+
 class Learnt(Struct, frozen=True, kw_only=True):
     """What was learnt from a session: from how many messages, and the batch of proposals it became, if any. `refused`
     says what of the model's answer was left out, and what of a very long message it was not shown; `left` is how many

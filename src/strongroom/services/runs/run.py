@@ -25,6 +25,7 @@ from strongroom.payloads import (
     ToolCall,
     ToolResult,
 )
+from strongroom.services.memories.values import Batch, Written, id_of
 from strongroom.services.runs import (
     artifacts,
     episodes,
@@ -349,7 +350,7 @@ class AsyncRun(RunReader, Meant):
         self,
         reason: str = "",
         *,
-        memory_batch_id: str | None = None,
+        memory_batch_id: Batch | Written | str | None = None,
         next_entry_point: str = "",
         reviewer: str | None = None,
         summarizer: Callable[[Sequence[Event]], str | Awaitable[str]] | None = None,
@@ -365,7 +366,7 @@ class AsyncRun(RunReader, Meant):
             self._ref,
             self._memories,
             reason=reason,
-            memory_batch_id=memory_batch_id,
+            memory_batch_id=None if memory_batch_id is None else id_of(memory_batch_id),
             next_entry_point=next_entry_point,
             reviewer=reviewer,
             summarizer=summarizer,
