@@ -57,7 +57,8 @@ class Checked(Struct, frozen=True):
     """What was looked at, and what is wrong with it. `problems` ends after a hundred; the largest space comes first.
 
     Documents and streams are those that live; a tombstone is all that is left of one that was deleted. `pending` tells
-    of an erasure that is not complete: bytes of what was erased may still lie in the store's files.
+    of an erasure that is not complete: bytes of what was erased may still lie in the store's files. `unfinished` is the
+    target of a copy that was interrupted, which finds the rest where it left off.
     """
 
     ok: bool
@@ -69,6 +70,7 @@ class Checked(Struct, frozen=True):
     problems: tuple[str, ...]
     pending: str | None = None
     spaces: tuple[SpaceSize, ...] = ()
+    unfinished: bool = False
 
 
 class _Walk:
@@ -126,7 +128,7 @@ def check(store: Store) -> Checked:
     walk.over(store)
     found: Any = store.check() if hasattr(store, "check") else walk
     problems = list(found.problems)
-    if is_unfinished(store):
+    if unfinished := is_unfinished(store):
         problems.append("a copy into this store was interrupted: parts of its source are missing; finish it")
     runs = 0
     for space in walk.spaces:
@@ -148,6 +150,7 @@ def check(store: Store) -> Checked:
         tuple(problems),
         pending,
         tuple(each for each in sizes if not each.space.startswith(OWN)),
+        unfinished,
     )
 
 

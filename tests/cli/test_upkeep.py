@@ -16,6 +16,7 @@ import pytest
 
 import strongroom
 from strongroom.codec import encode
+from strongroom.errors import Unavailable
 from strongroom.store import Commit, Get, Key, Put, ask, new_id
 from tests.cli.conftest import Type
 from tests.server.serving import served
@@ -191,3 +192,18 @@ def test_doctor_asks_a_server_how_it_searches(here: Path, type_in: Type) -> None
     with served(embedder="tests.hashed:hashed") as server:
         found = type_in("--url", server.url, "doctor", "--json").json
     assert (found["facts"]["embedder"], found["facts"]["index"]) == ("tests.hashed:hashed", "local")
+
+
+def test_check_of_half_a_copy_says_to_finish_it(here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(store: object) -> object:
+        raise Unavailable("gone", reason="unreachable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("strongroom.copying.survey", broken)
+        assert type_in("copy", "agent.db", "half.db").code == 3
+    told = type_in("--url", "half.db", "check")
+    assert told.code == 3
+    assert told.out.endswith("1 wrong; finish the copy: `strongroom copy` from the same source\n")
+    assert "restore a backup" not in told.out
+    assert type_in("copy", "agent.db", "half.db").code == 0
+    assert type_in("--url", "half.db", "check").code == 0

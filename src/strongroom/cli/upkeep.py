@@ -34,7 +34,10 @@ def check() -> None:
         if found.ok:
             say("[green]all good[/]")
         else:
-            say("[red]{} wrong[/]; restore a backup", len(found.problems))
+            remedy = (
+                "finish the copy: `strongroom copy` from the same source" if found.unfinished else "restore a backup"
+            )
+            say("[red]{} wrong[/]; {}", len(found.problems), remedy)
     if not found.ok:
         raise click.exceptions.Exit(3)
 

@@ -38,6 +38,8 @@ KEY_HINT = "; here: connect(url, key=...), or on the command line --key or STRON
 AUTHORITY_HINT = ": an authority of your own is named by connect(url, ca_file=...) or SSL_CERT_FILE"
 UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # as OpenSSL says it: signed by itself, or by somebody whom nobody knows
 
+WHO = "/store"  # where a server says which space it shows
+
 
 class Request(Struct, frozen=True):
     """One request. `commit_id` marks those that change something."""
@@ -99,6 +101,8 @@ class Retry:
         self._silence = self._patience  # somebody is there
         if status < 400:
             return None
+        if self._request.path == WHO and status in (404, 405):  # the first thing that is asked, and every server knows
+            raise no_server(self._server, f"it answered {status}")
         error = _error(status, content, "" if self._request.commit_id is None else "; nothing changed", self._hint)
         asked = headers.get("retry-after", "")
         again = status in (429, 502, 503, 504) and getattr(error, "reason", "") not in REFUSING
@@ -127,6 +131,15 @@ class Retry:
             )
         suffix = "" if self._request.commit_id is None else " (nothing changed)"
         return Unavailable(f"{message}{suffix}", reason=reason or "unreachable")
+
+
+def no_server(address: str, why: str) -> SchemaMismatch:
+    """Say that an address is not that of a server: another program's, or of something in a server."""
+    return SchemaMismatch(
+        f"{address.rstrip('/')} is not the address of a Strongroom server ({why}): it ends with the port, such as "
+        "http://127.0.0.1:8000, unless a proxy puts a path before everything",
+        reason="http",
+    )
 
 
 def tls_problem(error: BaseException | None) -> str | None:

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from strongroom.bridge import finish
-from strongroom.client.retry import PATIENCE_SECONDS, SILENT_SECONDS, Request, Retry
+from strongroom.client.retry import PATIENCE_SECONDS, SILENT_SECONDS, WHO, Request, Retry, no_server
 from strongroom.errors import Closed, InvalidInput
 from strongroom.operations import Operation
 from strongroom.protocol import wire
@@ -25,7 +27,7 @@ try:
 except ImportError:
     raise InvalidInput("connecting to a server needs httpx: pip install 'strongroom[client]'") from None
 
-ABOUT = Request("/store", method="GET")
+ABOUT = Request(WHO, method="GET")
 LONG_POLL_SECONDS = 20.0
 CONNECT_SECONDS = 5.0  # to reach an address at all
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
@@ -47,6 +49,13 @@ class _Known:
     def __repr__(self) -> str:
         url = self._http.base_url
         return f"{type(self).__name__}('{url.scheme}://{url.netloc.decode()}')"  # netloc: without a password
+
+    def _about(self, answer: bytes) -> wire.About:
+        try:
+            told: wire.About = wire.load(answer, wire.About)
+        except msgspec.MsgspecError:
+            raise no_server(str(self._http.base_url), "what answered there speaks of something else") from None
+        return told
 
     def _retry(self, request: Request) -> Retry:
         server, keyless = str(self._http.base_url).rstrip("/"), "Authorization" not in self._http.headers
@@ -72,7 +81,7 @@ class HttpStore(_Known):
         self._http = httpx.Client(**_options(url, key, ca_file))
         self._retry_seconds = retry_seconds
         try:
-            about = wire.load(self.send(ABOUT), wire.About)
+            about = self._about(self.send(ABOUT))
         except BaseException:
             self._http.close()
             raise
@@ -148,7 +157,7 @@ class AsyncHttpStore(_Known):
     ) -> AsyncHttpStore:
         store = cls(httpx.AsyncClient(**_options(url, key, ca_file)), retry_seconds)
         try:
-            about = wire.load(await store.send(ABOUT), wire.About)
+            about = store._about(await store.send(ABOUT))
         except BaseException:
             await store._http.aclose()
             raise
@@ -210,6 +219,14 @@ class AsyncHttpStore(_Known):
 def _options(url: str, key: str | None, ca_file: str | os.PathLike[str] | None) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise InvalidInput(f"a server's address begins with http:// or https://, not {url!r:.80}")
+    try:
+        address = httpx.URL(url)
+    except (httpx.InvalidURL, UnicodeError) as problem:
+        raise InvalidInput(f"{url!r:.80} is no address ({problem})") from None
+    if address.query or address.fragment:
+        raise InvalidInput(f"a server's address ends before ? and #, unlike {url!r:.80}")
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise InvalidInput("a key is printable ASCII, as `strongroom keys create` shows it", path="key")
     return {
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},

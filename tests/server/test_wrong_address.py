@@ -1,0 +1,54 @@
+"""Whoever connects to the wrong place hears that it is the address, and nobody gets an error of another library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import strongroom
+from strongroom.errors import InvalidInput, SchemaMismatch
+from tests.server.serving import Served, served
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with served() as started:
+        yield started
+
+
+@pytest.mark.parametrize("path", ["/api", "/runs", "/mcp", "/docs", "/console/", "/store", "/sessions/s"])
+async def test_a_path_in_a_server_is_no_address_of_one(server: Served, path: str) -> None:
+    told = f"{server.url}{path.rstrip('/')} is not the address of a Strongroom server"
+    with pytest.raises(SchemaMismatch) as refused:
+        strongroom.connect(server.url + path)
+    assert str(refused.value).startswith(told) and refused.value.reason == "http"
+    with pytest.raises(SchemaMismatch) as refused:
+        await strongroom.aconnect(server.url + path)
+    assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize("more", ["?space=a", "/?x", "#a", "/\ud800?"])
+async def test_what_cannot_be_an_address_is_refused(server: Served, more: str) -> None:
+    for address in (server.url + more, "http://\ud800", "http://a:b"):
+        with pytest.raises(InvalidInput, match="address"):
+            strongroom.connect(address)
+        with pytest.raises(InvalidInput, match="address"):
+            await strongroom.aconnect(address)
+
+
+@pytest.mark.parametrize("key", ["\ud800", "srk_\u00e9", "a\nb"])
+async def test_what_cannot_be_a_key_is_refused_and_not_shown(server: Served, key: str) -> None:
+    with pytest.raises(InvalidInput, match="a key is printable ASCII") as refused:
+        strongroom.connect(server.url, key=key)
+    assert repr(key)[1:-1] not in str(refused.value)
+    with pytest.raises(InvalidInput, match="a key is printable ASCII"):
+        await strongroom.aconnect(server.url, key=key)
+
+
+def test_half_a_character_is_refused_before_it_is_sent(server: Served) -> None:
+    with strongroom.connect(server.url) as ctx:
+        for ask in (ctx.runs.list, ctx.sessions.list, ctx.threads.list, ctx.files.list, ctx.memories.list):
+            with pytest.raises(InvalidInput) as refused:
+                ask(after="\ud800")
+            assert "nothing changed" not in str(refused.value)
