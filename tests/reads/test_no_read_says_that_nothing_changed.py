@@ -95,7 +95,7 @@ def test_a_read_of_what_was_erased(world: World, part: str, name: str) -> None:
 
 def _method(world: World, part: str, name: str) -> Callable[..., Any]:
     found: Callable[..., Any] | None = getattr(world.part(part), name, None)  # some only async code has
-    return found or getattr(world.part(part)._async, name)  # type: ignore[no-any-return]
+    return found or getattr(world.part(part)._async, name)
 
 
 def _parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:

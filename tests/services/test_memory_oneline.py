@@ -288,13 +288,14 @@ async def test_an_assistant_cannot_be_called_the_program() -> None:
 
 
 async def test_what_add_returned_names_its_batch_wherever_one_is_named(ctx: Any) -> None:
-    for take in (
+    ways: list[Callable[[Any, Any], Any]] = [
         lambda asked, batch: ctx.memories.commit(asked, reviewer="ana"),
         lambda asked, batch: ctx.memories.commit(batch, reviewer="ana"),
         lambda asked, batch: ctx.memories.reject(asked, reason="no", reviewer="ana"),
         lambda asked, batch: ctx.memories.batch(asked),
         lambda asked, batch: ctx.memories.batch(batch),
-    ):
+    ]
+    for take in ways:
         asked = await ctx.memories.add(f"likes tea {os.urandom(4).hex()}", proposer="agent-7")
         taken = await take(asked, await ctx.memories.batch(asked.batch_id))
         assert asked.batch_id in (getattr(taken, "id", None), getattr(taken, "batch_id", None))
@@ -312,11 +313,12 @@ async def test_a_milestone_takes_a_batch_as_itself_and_as_what_add_returned(ctx:
 async def test_a_memory_that_waits_is_not_its_batch_and_its_batch_is_named(ctx: Any) -> None:
     asked = await ctx.memories.add("likes tea", proposer="agent-7")
     told = f"it is a memory, which waits for a review in batch '{asked.batch_id}'"
-    for wrong, ending in (
+    ways: list[tuple[Callable[[], Any], str]] = [
         (lambda: ctx.memories.commit(asked.id, reviewer="ana"), "; nothing changed"),
         (lambda: ctx.memories.reject(asked.id, reason="no", reviewer="ana"), "; nothing changed"),
         (lambda: ctx.memories.batch(asked.id), ""),
-    ):
+    ]
+    for wrong, ending in ways:
         with pytest.raises(NotFound) as refused:
             await wrong()
         assert str(refused.value).endswith(told + ending)
