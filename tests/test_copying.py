@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -11,12 +12,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+import strongroom
 from strongroom import copying
 from strongroom.backends.memory import MemoryStore
 from strongroom.backends.sqlite import SqliteStore
+from strongroom.bridge import OnLoop
 from strongroom.codec import encode
 from strongroom.copying import copy, survey
-from strongroom.errors import Conflict, InvalidInput, StoreError
+from strongroom.errors import Conflict, InvalidInput, StoreError, Unavailable
 from strongroom.opening import open_store
 from strongroom.store import (
     EXPORT_BYTES,
@@ -35,6 +38,7 @@ from strongroom.store import (
     Write,
     new_id,
 )
+from strongroom.unfinished import is_unfinished, refuse_unfinished, refuse_unfinished_async
 from tests.conftest import STORES
 from tests.servers.postgres import fresh_schema
 
@@ -241,7 +245,7 @@ def test_a_copy_can_be_copied_and_no_note_travels_with_it(make: Callable[[str], 
     first, second, third = make("sqlite"), make("memory"), make("sqlite")
     fill(first)
     assert copy(first, second) == copy(second, third)
-    assert not copying.is_unfinished(third)
+    assert not is_unfinished(third)
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -278,11 +282,56 @@ def test_a_source_that_was_written_to_does_not_finish_its_copy(make: Callable[[s
 
 
 @pytest.mark.parametrize("kind", STORES)
+def test_half_a_copy_is_not_opened_to_work_in_it(make: Callable[[str], Any], kind: str) -> None:
+    here, there = make("memory"), make(kind)
+    fill(here)
+    begin(here, there, loads=2)
+    with pytest.raises(Unavailable, match="`strongroom copy` from the same source again") as refused:
+        refuse_unfinished(there)
+    assert refused.value.reason == "unfinished"
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_half_a_copy_is_not_opened_by_async_code_either(
+    make: Callable[[str], Any], kind: str, runner: asyncio.Runner
+) -> None:
+    here, there = make("memory"), make(kind)
+    fill(here)
+    begin(here, there, loads=2)
+    with pytest.raises(Unavailable, match="has not come to its end"):
+        runner.run(refuse_unfinished_async(OnLoop(there)))
+
+
+def test_half_a_copy_in_a_file_is_opened_by_nobody_and_goes_on_untouched(tmp_path: Path) -> None:
+    here, path = MemoryStore(), tmp_path / "target.db"
+    fill(here)
+    with SqliteStore(path) as there:
+        begin(here, there, loads=2)
+    ways: list[Callable[[], Any]] = [
+        lambda: strongroom.open(path),
+        lambda: strongroom.open(path, read_only=True),
+        lambda: asyncio.run(_opened(path)),
+    ]
+    for way in ways:
+        with pytest.raises(Unavailable) as refused:
+            way()
+        assert refused.value.reason == "unfinished"
+    with SqliteStore(path) as there:
+        copy(here, there)
+    with strongroom.open(path) as ctx:
+        assert ctx.space == "default"
+
+
+async def _opened(path: Path) -> None:
+    await strongroom.aopen(path)
+
+
+@pytest.mark.parametrize("kind", STORES)
 def test_half_a_copy_is_no_source(make: Callable[[str], Any], kind: str) -> None:
     here, there, third = make("memory"), make(kind), make("memory")
     fill(here)
     begin(here, there, loads=2)
-    assert copying.is_unfinished(there)
+    assert is_unfinished(there)
     with pytest.raises(InvalidInput, match="interrupted"):
         copy(there, third)
     assert everything(third) == []

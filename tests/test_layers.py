@@ -48,6 +48,7 @@ RANK = {
     "services": 6,
     "archives": 7,
     "meaning": 5,
+    "unfinished": 5,
     "opening": 7,
     "context": 7,
     "blocking": 8,

@@ -15,14 +15,14 @@ from strongroom.backends.memory import link
 from strongroom.blocking import Context
 from strongroom.bridge import Inline
 from strongroom.context import AsyncContext
-from strongroom.copying import SPACE as COPY
-from strongroom.copying import is_unfinished
 from strongroom.errors import Damaged, InvalidInput, StrongroomError
 from strongroom.scope import Scope
 from strongroom.services.memories.keys import MEMORY
 from strongroom.services.runs.state import KIND as RUN
 from strongroom.services.sessions.state import SESSION
 from strongroom.store import Exportable, ExportItem, ExportPage, Key, Scan, Store, ask
+from strongroom.unfinished import SPACE as COPY
+from strongroom.unfinished import is_unfinished
 
 MOST_PROBLEMS = 100
 STEP = 1_000

@@ -3,9 +3,8 @@
 Exported items keep versions, tombstones, indexes and hash chains, so expectations made against the old store hold
 against the new one, and ledgers still verify. Only receipts stay behind: finish retries of unknown commits first.
 
-Two stores are never mixed: the target must be empty, or hold the beginning of this very copy. A document in the target
-says so as long as the copy is under way: whose content it will be, and how far it is. It lies in a space of its own,
-whose content is never copied and never counted.
+Two stores are never mixed: the target must be empty, or hold the beginning of this very copy. As long as the copy is
+under way a mark in the target says whose content it will be, and how far it is (`unfinished`).
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ from strongroom.store import (
     ask,
     new_id,
 )
+from strongroom.unfinished import MARK, SPACE
 
 STEP = 1_000
-SPACE = "strongroom:copy"
-MARK = Key(SPACE, "copy", "under way")
 
 
 class Copied(Struct, frozen=True):
@@ -103,12 +101,6 @@ def copy(source: Store, target: Store, *, progress: Callable[[int], None] = lamb
         )
     there.commit(Commit(new_id(), (Expect(MARK, version),), (Delete(MARK),)))
     return found
-
-
-def is_unfinished(store: Store) -> bool:
-    """Tell whether a store is the target of a copy that has not come to its end."""
-    found = ask(store, Get(MARK))
-    return found is not None
 
 
 def survey(store: Exportable) -> Copied:

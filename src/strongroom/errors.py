@@ -230,10 +230,12 @@ class StoreError(StrongroomError):
 class Unavailable(StoreError):
     """The store does not serve this now; nothing changed, and it may work later.
 
-    Two reasons do not go away by repeating: `unauthorised` asks for another key, `permission` for another right.
+    These do not go away by repeating: `unauthorised` asks for another key, `permission` for another right, `forked`,
+    `missing`, `hard_link`, `network_filesystem`, `read_only`, `sqlite_version` and `server_version` for another place
+    or program, `unfinished` for the end of a copy.
     Reasons: `locked`, `disk_full`, `file_too_large`, `read_only`, `io`, `forked`, `network_filesystem`,
     `hard_link`, `sqlite_version`, `permission`, `unauthorised`, `missing`, `unreachable`, `evicting`, `memory`,
-    `server_version`, `encoding`, `stalled`, `not_durable`, `too_many_requests`.
+    `server_version`, `encoding`, `stalled`, `not_durable`, `too_many_requests`, `unfinished`.
 
     >>> try:
     ...     strongroom.open("no/such/folder/agent.db")

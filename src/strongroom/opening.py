@@ -29,6 +29,7 @@ from strongroom.errors import InvalidInput
 from strongroom.files import path_of
 from strongroom.scope import Scope, now
 from strongroom.store import AsyncStore, Store, kept_seconds, require_name
+from strongroom.unfinished import refuse_unfinished, refuse_unfinished_async
 
 Address = str | os.PathLike[str]
 Maker = Callable[..., Store]
@@ -55,16 +56,25 @@ async def open_async_store(address: Address, **options: Any) -> AsyncStore:
     return await make_async(**options)
 
 
+async def open_whole_store(address: Address, **options: Any) -> AsyncStore:
+    """Open a store for an event loop that works in it, unless it is the beginning of a copy."""
+    store = await open_async_store(address, **options)
+    await refuse_unfinished_async(store)
+    return store
+
+
 def open_scope(address: Address, space: str, options: dict[str, Any], clock: Callable[[], int] = now) -> Scope:
     """Open a store for blocking code that sees one space. Whatever is wrong is said before anything is opened."""
     require_name(space, "a space")
-    return Scope(Inline(open_store(address, **options)), space, clock)
+    store = open_store(address, **options)
+    refuse_unfinished(store)
+    return Scope(Inline(store), space, clock)
 
 
 async def open_async_scope(address: Address, space: str, options: dict[str, Any]) -> Scope:
     """Open the same for an event loop."""
     require_name(space, "a space")
-    return Scope(await open_async_store(address, **options), space)
+    return Scope(await open_whole_store(address, **options), space)
 
 
 def for_loops(store: Store) -> AsyncStore:

@@ -91,7 +91,8 @@ REASONS = {
         "The disk or its driver failed.", "Look at the system's log. After a failed fsync, open the store anew."
     ),
     "forked": Remedy(
-        "The process was forked while the store was open.", "Open the store in the child, after the fork."
+        "The process was forked while the store was open; SQLite's locks do not survive that.",
+        "Open it after the fork only, since a child cannot open what its parent had open; or start processes by spawn.",
     ),
     "network_filesystem": Remedy(
         "The file lies on a network file system, where SQLite's locks do not work.",
@@ -100,6 +101,10 @@ REASONS = {
     "hard_link": Remedy(
         "The file has a second name, by a hard link or because it is mounted alone; two names would destroy it.",
         "Remove the other name or copy it; mount its folder.",
+    ),
+    "unfinished": Remedy(
+        "The store is the target of a copy that was interrupted: parts of it are missing.",
+        "Run `strongroom copy` from the same source again; it goes on where it was.",
     ),
     "sqlite_version": Remedy("The SQLite in use has a fault that loses data.", "Install apsw-sqlite3mc anew."),
     "permission": Remedy(

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from strongroom.opening import open_async_store
+from strongroom.opening import open_whole_store
 from strongroom.server import assistants
 from strongroom.server.bounded import BoundedStore
 from strongroom.server.changes import Changes
@@ -84,7 +84,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     meaning = await meaning_of(app.state.settings)
-    use_store(app, await open_async_store(app.state.settings.url))
+    use_store(app, await open_whole_store(app.state.settings.url))
     app.state.meaning = meaning
     shutdown = app.state.shutdown = Shutdown()
     try:

@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from strongroom.errors import InvalidInput
-from strongroom.opening import open_async_store
+from strongroom.opening import open_whole_store
 from strongroom.server.meaning import meaning_of
 from strongroom.server.settings import Settings, from_environment
 from strongroom.server.shutdown import GRACE_SECONDS
@@ -137,7 +137,7 @@ def run(host: str, port: int, *, workers: int, log_level: str, announce: Callabl
 async def _require_startable(settings: Settings) -> None:
     """Raise what the application would fail to start with."""
     await meaning_of(settings)
-    await (await open_async_store(settings.url)).close()
+    await (await open_whole_store(settings.url)).close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
