@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pytest
@@ -266,6 +268,128 @@ def test_parts_of_a_turn_over_http_are_looked_at_together() -> None:
             turn.update(run, state=Ticket("T-1"))
             turn.update(run, state_patch={"tries": 1})
         assert run.state == Ticket("T-1", 1)
+
+
+TIRES = (
+    r"^state: the state does not fit \w+: there is no field 'tires', did you mean tries\? the fields are id, tries; "
+)
+
+
+@pytest.mark.parametrize("kind", [Ticket, Order, None], ids=["struct", "dataclass", "pydantic"])
+def test_a_patch_that_names_what_the_type_does_not_have_is_refused(kind: Any) -> None:
+    made = kind or model()
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state=made(id="T-1"))
+        with pytest.raises(InvalidInput, match=rf"{TIRES}nothing changed$"):
+            run.update(state_patch={"tires": 2})
+        with pytest.raises(InvalidInput, match=TIRES), ctx.turn() as turn:
+            turn.update(run, state_patch={"tires": None})
+        assert (ctx.runs.get("r").state, ctx.runs.get("r").seq) == ({"id": "T-1", "tries": 0}, 0)
+
+
+def test_over_http_a_patch_that_names_what_the_type_does_not_have_is_refused() -> None:
+    with served("memory://") as server, strongroom.connect(server.url, key=server.key()) as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state=Ticket("T-1"))
+        with pytest.raises(InvalidInput, match=TIRES):
+            run.update(state_patch={"tires": 2})
+        with pytest.raises(InvalidInput, match=TIRES), ctx.turn() as turn:
+            turn.update(run, state_patch={"tires": 2})
+        assert ctx.runs.get("r").seq == 0
+
+
+class Nested(msgspec.Struct, rename="camel", tag_field="kind", tag="nested"):
+    first_ticket: Ticket | None = None
+    orders: dict[str, Order] = {}
+    said: Annotated[dict[str, Any], msgspec.Meta(description="anything")] = {}
+
+
+@pytest.mark.parametrize(
+    ("patch", "wrong"),
+    [
+        ({"first_ticket": {}}, "no field 'first_ticket', did you mean firstTicket?"),
+        ({"firstTicket": {"id": "T-1", "tires": 1}}, "in firstTicket, there is no field 'tires', did you mean tries?"),
+        ({"firstTicket": {"id": "T-1", "tries": 1}, "said": {"anything": {"goes": 1}}, "kind": "nested"}, ""),
+        ({"orders": {"a name of any kind": {"id": "O-1"}}}, ""),
+    ],
+)
+def test_the_names_of_a_patch_are_looked_at_as_deep_as_the_type_tells(patch: Any, wrong: str) -> None:
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", state=Nested())
+        with pytest.raises(InvalidInput, match=re.escape(wrong)) if wrong else nullcontext():
+            run.update(state_patch=patch)
+
+
+def extras(kind: str) -> Any:
+    """A type that allows members which it does not name."""
+    pydantic = pytest.importorskip("pydantic")
+    config = pydantic.ConfigDict(extra="allow")
+    made = {"model": pydantic.create_model("Model", __config__=config, id=(str, ...)), "mapping": dict, "named": Loose}
+    return made[kind]
+
+
+class Loose(TypedDict, total=False):
+    id: str
+
+
+@pytest.mark.parametrize("kind", ["model", "mapping", "named"])
+def test_a_type_that_allows_more_refuses_no_name(kind: str) -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.runs.create(objective="o", run_id="r", state={"id": "T-1"})
+        ctx.runs.get("r", state_type=extras(kind)).update(state_patch={"mood": "calm"})
+        assert ctx.runs.get("r").state == {"id": "T-1", "mood": "calm"}
+
+
+def test_a_name_that_a_model_takes_by_another_one_is_no_wrong_one() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    either = pydantic.Field(0, validation_alias=pydantic.AliasChoices("tries", "attempts"))
+    made = pydantic.create_model("Model", tries=(int, either))
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", state=made())
+        run.update(state_patch={"attempts": 2, "tries": None})
+        assert run.state.tries == 2
+
+
+def test_what_the_type_no_longer_has_can_be_taken_away() -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.runs.create(objective="o", run_id="r", state={"id": "T-1", "mood": "calm"})
+        run = ctx.runs.get("r", state_type=Ticket)
+        run.update(state_patch={"mood": None})
+        assert ctx.runs.get("r").state == {"id": "T-1"}
+
+
+@pytest.mark.parametrize("wrong", ["Ticket", Ticket("T-1"), 7])
+async def test_what_is_no_type_is_refused_at_once(ctx: Any, wrong: Any) -> None:
+    await ctx.runs.create(objective="o", run_id="r", state={"id": "T-1"})
+    told = r"^state_type must be a class .* or None, not "
+    with pytest.raises(InvalidInput, match=told):
+        await ctx.runs.get("r", state_type=wrong)
+    with pytest.raises(InvalidInput, match=told):
+        await ctx.runs.open("new", objective="o", state_type=wrong)
+    assert len(await ctx.runs.list()) == 1
+
+
+@pytest.mark.parametrize("kind", ["JSON", "struct", "dataclass", "pydantic"])
+def test_what_was_edited_in_place_is_stored_when_it_is_given_back(kind: str) -> None:
+    made: Any = {"JSON": dict, "struct": Ticket, "dataclass": Order}.get(kind) or model()
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state=made(id="T-1", tries=0))
+        assert run.state is run.state
+        if kind == "JSON":
+            run.state["tries"] += 1
+        else:
+            run.state.tries += 1
+        assert ctx.runs.get("r").state["tries"] == 0
+        run.update(state=run.state)
+        assert ctx.runs.get("r").state["tries"] == 1
+
+
+@pytest.mark.parametrize("again", [lambda run: run.refresh(), lambda run: run.update(status="BUSY")])
+def test_what_was_edited_in_place_is_forgotten_when_another_version_is_seen(again: Any) -> None:
+    with strongroom.open("memory://") as ctx:
+        run = ctx.runs.create(objective="o", run_id="r", state=Ticket("T-1"))
+        run.state.tries = 9
+        again(run)
+        assert run.state == Ticket("T-1", 0)
 
 
 def test_an_instance_that_does_not_fit_its_own_type_begins_no_run() -> None:

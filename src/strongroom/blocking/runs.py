@@ -52,7 +52,8 @@ class Run(Meant):
     def state(self) -> Any:
         """The run's own state as this handle saw it last: JSON, or an instance of its type; None if there is none.
 
-        None and `{}` are told apart: ask `"x" in (run.state or {})`, or start the run with `state={}`.
+        None and `{}` are told apart: ask `"x" in (run.state or {})`, or start the run with `state={}`. It is the same
+        object until this handle sees another version; editing it changes nothing before `update(state=run.state)`.
         """
         return self._async.state
 

@@ -18,6 +18,7 @@ import msgspec
 
 from strongroom.codec import encode, pack
 from strongroom.errors import BudgetExceeded, InvalidInput, shown
+from strongroom.services.runs.state_types import wrong_name
 from strongroom.values import RunConfig
 
 FIELD = "state"
@@ -59,6 +60,16 @@ def merged(state: Any, patch: Mapping[str, Any]) -> Any:
             after.pop(name, None)
         else:
             after[name] = merged(after.get(name), value) if isinstance(value, Mapping) else value
+    return after
+
+
+def patched(state: Any, patch: Mapping[str, Any], kind: type[Any] | None) -> Any:
+    """Return a state with a merge patch applied, if the type has what the patch names and what comes of it fits."""
+    given = plain(patch) or {}
+    if kind is not None and (wrong := wrong_name(state, given, kind)):
+        raise InvalidInput(f"the state does not fit {kind.__name__}: {wrong}; nothing changed", path=FIELD)
+    after = merged(state, given)
+    typed(after, kind, "; nothing changed")
     return after
 
 

@@ -65,6 +65,7 @@ class RunReader:
         self._memories = memories
         self._seal = seal or Seal()
         self._state_type = state_type
+        self._own: tuple[WorkingSet, Any] | None = None  # the state of a working set, as an instance of its type
         self._known: Stored | None = None
         self._eviction: Eviction | None = None
         self._working_set = view(state.working_set)
@@ -86,9 +87,12 @@ class RunReader:
     def state(self) -> Any:
         """The run's own state as this handle saw it last: JSON, or an instance of its type; None if there is none.
 
-        None and `{}` are told apart: ask `"x" in (run.state or {})`, or start the run with `state={}`.
+        None and `{}` are told apart: ask `"x" in (run.state or {})`, or start the run with `state={}`. It is the same
+        object until this handle sees another version; editing it changes nothing before `update(state=run.state)`.
         """
-        return own_state.typed(self._working_set.state, self._state_type)
+        if self._own is None or self._own[0] is not self._working_set:
+            self._own = self._working_set, own_state.typed(self._working_set.state, self._state_type)
+        return self._own[1]
 
     @property
     def seq(self) -> int:

@@ -20,6 +20,7 @@ from strongroom.services.runs.episodes import LongTerm
 from strongroom.services.runs.ledger import EventTypes
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import KIND, Ref, RunState, find, find_to_update, load, refs
+from strongroom.services.runs.state_types import require_type
 from strongroom.services.runs.verifying import Seal
 from strongroom.services.runs.working_set import require_id
 from strongroom.store import Scan
@@ -121,6 +122,7 @@ class AsyncRuns(Meant):
         an owner gets it, one of somebody else's is a `Conflict`. `state_type` is what its own state comes back as, and
         must fit; by default the type of `state`.
         """
+        require_type(state_type)
         kind = state_type or own_state.type_of(state)
         ref, made = await starts.start(
             self._scope,
@@ -141,6 +143,7 @@ class AsyncRuns(Meant):
 
     async def get(self, run_id: str, *, state_type: type[Any] | None = None, actor: str = ACTOR) -> AsyncRun:
         """Return a run, or raise `NotFound`. `state_type` is what its own state comes back as, and must fit."""
+        require_type(state_type)
         ref, state, known = await find_to_update(self._scope, require_id(run_id, "run_id"))
         run = self._handle(ref, state, actor, state_type)
         run._known = known

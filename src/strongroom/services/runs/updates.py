@@ -206,7 +206,7 @@ async def check_state(ref: Ref, request: Request) -> None:
     if not request.state_patch or request.state_type is None or made_here(ref.scope):
         return
     stored = await read(ref)
-    own_state.plain(own_state.merged(stored.working_set.get("state"), request.state_patch), request.state_type)
+    own_state.patched(stored.working_set.get("state"), request.state_patch, request.state_type)
 
 
 def plan(stored: Stored, request: Request, by: By) -> Plan[Outcome]:

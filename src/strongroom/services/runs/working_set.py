@@ -155,9 +155,7 @@ def _change_own(
             raise InvalidInput("was both replaced and patched; do one of the two; nothing changed", path="state")
         own_state.put(after, fields[own_state.FIELD], config)
     elif patch:
-        merged = own_state.merged(after.get(own_state.FIELD), own_state.plain(patch) or {})
-        own_state.typed(merged, kind, "; nothing changed")
-        own_state.put(after, merged, config)
+        own_state.put(after, own_state.patched(after.get(own_state.FIELD), patch, kind), config)
 
 
 def require_valid(state: WorkingSetJson) -> None:
