@@ -312,3 +312,35 @@ def test_what_an_argument_is_meant_to_be_is_taken_somewhere() -> None:
         ]
     taken = {name for call in calls for name in inspect.signature(call).parameters}
     assert {ours for meant in ARGUMENTS.values() for ours in meant} <= taken
+
+
+@pytest.mark.parametrize(
+    ("handle", "name", "meant"),
+    [
+        ("run", "status", "use `run.update(...)`"),
+        ("run", "state", "use `run.update(...)`"),
+        ("session", "title", "use `session.rename(title)`"),
+        ("session", "metadata", "`session.set_metadata(value)`"),
+        ("thread", "payload", "use `ctx.threads.append(thread.id, payload, from_id=...)`"),
+    ],
+)
+def test_an_attribute_of_a_handle_cannot_be_set_because_that_would_store_nothing(
+    handle: str, name: str, meant: str
+) -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.threads.append("t", {"a": 1}, from_id="a")
+        found = {
+            "run": ctx.runs.create(objective="o"),
+            "session": ctx.sessions.open("s"),
+            "thread": ctx.threads.get("t"),
+        }
+        with pytest.raises(AttributeError, match="would change nothing that is stored") as refused:
+            setattr(found[handle], name, "x")
+        assert meant in str(refused.value)
+
+
+async def test_a_handle_of_async_code_says_the_same_with_await() -> None:
+    async with strongroom.aopen("memory://") as ctx:
+        run = await ctx.runs.create(objective="o")
+        with pytest.raises(AttributeError, match=r"use `await run\.update"):
+            run.status = "DONE"  # type: ignore[attr-defined]

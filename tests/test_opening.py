@@ -197,6 +197,20 @@ async def test_what_is_memory_to_sqlite_is_no_file_and_names_what_it_is_here(
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("address", "meant"),
+    [("memory", "in memory is 'memory://'"), ("memory:", "'memory://'"), ("file:x.db", "here it is 'x.db'")],
+)
+def test_an_address_that_would_be_an_odd_file_names_what_is_meant(
+    address: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=meant):
+        strongroom.open(address)
+    assert not any(tmp_path.iterdir())
+    strongroom.open("./memory").close()
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_that_is_no_store_is_named(tmp_path: Path, read_only: bool) -> None:
     program, theirs = tmp_path / "agent.py", tmp_path / "theirs.db"

@@ -67,3 +67,11 @@ def test_what_a_page_calls_next_is_passed_back_as_it_is(filled: Context, name: s
 def test_the_first_page_may_be_asked_for_as_the_one_after_nothing(filled: Context, name: str) -> None:
     read = PAGES[name](filled)
     assert [str(one) for one in read(after=None)] == [str(one) for one in read()]
+
+
+def test_a_page_that_is_not_all_shows_so() -> None:
+    with strongroom.open("memory://") as ctx:
+        for number in range(3):
+            ctx.sessions.open(f"s{number}")
+        assert repr(ctx.sessions.list(limit=2)).endswith(") and more: next='2'")
+        assert "more" not in repr(ctx.sessions.list())

@@ -54,7 +54,8 @@ def test_what_matters_of_it_is_shown(values: dict[str, Any]) -> None:
     )
     assert repr(batch).startswith(f"<Batch '{batch.id}' status='pending' proposer='agent-7' 1 proposal created_at='20")
     assert repr(prompt) == (
-        f"<Prompt {len(prompt.messages)} messages format='openai' total_tokens={prompt.total_tokens} max_tokens=5000>"
+        f"<Prompt {len(prompt.messages)} messages format='openai' total_tokens={prompt.total_tokens} max_tokens=5000 "
+        "approximate=True>"
     )
     assert repr(values["WorkingSet"]).startswith(
         "<WorkingSet 'ticket-7' seq=1 status='BUSY' current_stage='BOOT' objective="

@@ -229,8 +229,11 @@ def meant_argument(word: str, taken: Sequence[str]) -> str | None:
 
 
 def meant_value(name: str, value: object) -> str:
-    """Return what to add where a conversation was given as the content of a memory, as mem0 has it; else nothing."""
+    """Return what to add where a conversation was given as the content of a memory, as mem0 has it, or an object of a
+    client library as a message; else nothing."""
     messages = value if isinstance(value, Sequence) else [value]
+    if name == "messages" and any(hasattr(each, "model_dump") for each in messages):
+        return ": pass its .model_dump(exclude_none=True)"
     if name != "content" or not messages or not all(isinstance(each, Mapping) and "role" in each for each in messages):
         return ""
     return " (a conversation is a session, which `memories.learn(session, model=...)` makes memories of)"
@@ -277,3 +280,28 @@ class Meant:
                 f"{kind.__name__} has no attribute {name!r:.80}; {meant_attribute(kind.__name__, name, known)}",
                 name=name,
             )
+
+
+# What changes what a handle shows, by its class.
+_CHANGED_BY = {
+    "Run": "`await run.update(...)`",
+    "Session": "`await session.rename(title)`, `await session.set_metadata(value)` or `await session.append(message)`",
+    "Thread": "`await ctx.threads.append(thread.id, payload, from_id=...)`",
+}
+
+
+class Handle(Meant):
+    """A handle on something that is stored. It shows that; calls change it, and no attribute that is set."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name, value):
+            if name.startswith("_"):
+                object.__setattr__(self, name, value)
+                return
+            kind = type(self).__name__
+            told = _CHANGED_BY[kind.removeprefix("Async")]
+            use = told if kind.startswith("Async") else _blocking(told)
+            raise AttributeError(f"setting {name!r:.80} would change nothing that is stored; use {use}", name=name)

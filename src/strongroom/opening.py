@@ -98,6 +98,15 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         path = unquote(url.netloc + url.path.removeprefix("/")) if scheme else text
         if not path:
             raise InvalidInput("a store address must not be empty; try 'agent.db' or 'memory://'")
+        if text in ("memory", "memory:", "file:memory"):
+            raise InvalidInput(
+                f"{text!r} would be a file of that name; in memory is 'memory://', and the file './{text}'; "
+                "nothing was opened"
+            )
+        if not scheme and text.startswith("file:") and not _means_memory(text):
+            raise InvalidInput(
+                f"{text!r:.80} is how SQLite writes a path; here it is {text[5:]!r:.80}; nothing was opened"
+            )
         if _means_memory(path if scheme != "file" else f"{path}?{url.query}"):
             raise InvalidInput(
                 f"{text!r:.80} is how SQLite calls a database in memory; here it is 'memory://'; nothing was opened"

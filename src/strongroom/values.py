@@ -62,6 +62,12 @@ class Listing(tuple[T, ...], Generic[T]):
         made.damaged = damaged
         return made
 
+    def __repr__(self) -> str:
+        """Show that it is not all: a page that looks like a whole list is taken for one."""
+        more = "" if self.next is None else f" and more: next={self.next!r}"
+        damaged = "" if not self.damaged else f" and {len(self.damaged)} damaged"
+        return super().__repr__() + more + damaged
+
 
 # Where a page of a stream begins: after so many, or after another page, by what that one calls `next`.
 Cursor = int | str | None

@@ -138,6 +138,22 @@ def test_whoever_has_never_answered_is_tried_for_a_moment() -> None:
         life.lost(OSError(), sent=False)
 
 
+def test_the_last_try_comes_when_the_time_that_was_named_is_over() -> None:
+    clock, tries = Clock(), 0
+    life = Retry(Request("/store"), 3.0, clock)
+    with pytest.raises(Unavailable, match="did not answer for 3 seconds"):
+        while True:
+            clock.now += life.lost(OSError(), sent=False)
+            tries += 1
+    assert clock.now == pytest.approx(3.0) and tries > 3
+
+
+def test_whoever_is_told_to_come_back_later_than_it_waits_gives_up_at_once() -> None:
+    life = Retry(Request("/store"), 3.0, Clock())
+    with pytest.raises(Unavailable):
+        life.answered(503, {"retry-after": "10"}, UNAVAILABLE)
+
+
 def test_whoever_answered_that_it_is_not_ready_is_waited_for() -> None:
     clock = Clock()
     life = Retry(Request("/store"), 15.0, clock, silent_seconds=1.0)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 
 import strongroom
@@ -203,3 +204,16 @@ def test_a_function_is_a_tokenizer_by_its_own_name() -> None:
     with strongroom.open("memory://") as ctx:
         assert ctx.sessions.open("a", tokenizer=letters).info().tokenizer == "letters"
         assert ctx.sessions.open("b", tokenizer=len).info().tokenizer == "len"
+
+
+async def test_a_message_that_is_an_object_of_a_client_library_names_the_call_that_makes_one(ctx: Any) -> None:
+    class Answer(pydantic.BaseModel):
+        role: str = "assistant"
+        content: str = "Hello!"
+
+    session = await ctx.sessions.open("s")
+    for given in (Answer(), [Answer()]):
+        with pytest.raises(InvalidInput, match=r"pass its \.model_dump\(exclude_none=True\)"):
+            await session.append(given)
+    await session.append(Answer().model_dump(exclude_none=True))
+    assert len(await session.load()) == 1

@@ -119,8 +119,10 @@ class Retry:
         # The first repeat comes at once: the usual loss is a kept connection that the server has closed meanwhile.
         pause = max(asked, 0.0 if self._count == 0 else min(0.05 * 2**self._count, LONGEST_PAUSE_SECONDS))
         self._count += 1
-        pause *= random.uniform(0.75, 1.25)
-        return pause if self._clock() + pause < self._begun + patience else None
+        left = self._begun + patience - self._clock()
+        if left <= 0 or asked > left:
+            return None
+        return min(pause * random.uniform(0.75, 1.25), left)  # the last try comes when the time is over
 
     def _unanswered(self, message: str, reason: str) -> StoreError:
         if self._request.commit_id is not None and self._perhaps_done:

@@ -60,7 +60,7 @@ class PromptReceipt(Struct, frozen=True):
     degraded: str | None = None
 
 
-@shown_by("messages", "receipt.format", "total_tokens", "receipt.max_tokens", "tools")
+@shown_by("messages", "receipt.format", "total_tokens", "receipt.max_tokens", "receipt.approximate", "tools")
 class Prompt(Meant, Struct, frozen=True):
     """Messages to send, and where the provider wants it apart the system prompt; tools as they were given.
 

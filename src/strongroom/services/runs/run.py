@@ -13,7 +13,7 @@ from strongroom.arguments import checked, got_by
 from strongroom.codec import encode
 from strongroom.encryption import Secret
 from strongroom.errors import InvalidInput, StrongroomError
-from strongroom.meant import Meant
+from strongroom.meant import Handle
 from strongroom.operations import NOTHING, Operation, Prepared, made_here, perform
 from strongroom.payloads import (
     ErrorTold,
@@ -57,7 +57,7 @@ Fields = UpdateFields | Mapping[str, Any]
 
 @got_by("`await ctx.runs.create(objective=...)`, or `await ctx.runs.get(run_id)`", lambda given: isinstance(given, Ref))
 @checked
-class AsyncRun(RunReader, Meant):
+class AsyncRun(RunReader, Handle):
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.
 
     >>> async def main():

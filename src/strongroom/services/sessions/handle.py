@@ -39,7 +39,7 @@ class Handle:
     def __init__(
         self, scope: Scope, id: str, state: State, known: Iterable[Tokenizer], meaning: Meaning | None
     ) -> None:
-        self.id = id
+        self._id = id
         self._scope = scope
         self._key, self._stream = scope.key(SESSION, id), scope.key(MESSAGE, id)
         self._known = {one.name: one for one in (scope.tokenizer, *known)}
@@ -52,6 +52,10 @@ class Handle:
         self._state = state
         self._settled: Recount | None = None  # the recount that is known to be finished
         self._failure: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self._id
 
     def __repr__(self) -> str:
         return (

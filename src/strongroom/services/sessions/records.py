@@ -47,7 +47,10 @@ def draft(
 ) -> Draft:
     """Check one message and count it, unless somebody has. It is `named` by its id, or that is just data."""
     if not isinstance(message, Mapping):
-        raise InvalidInput(f"a message must be a mapping such as {{'role': ..., 'content': ...}}, not {message!r:.60}")
+        raise InvalidInput(
+            f"a message must be a mapping such as {{'role': ..., 'content': ...}}, not {message!r:.60}"
+            + (": pass its .model_dump(exclude_none=True)" if hasattr(message, "model_dump") else "")
+        )
     # Counting encodes what it does not know as text, which refuses whatever is not JSON; so it comes after the check.
     json = encode(dict(message))
     stored = json.load()

@@ -156,7 +156,8 @@ def drafted(messages: Messages, tokenizer: Tokenizer, sidecars: Sequence[Any] | 
     """Check and count what a caller wants to write."""
     if isinstance(messages, (str, bytes)):
         raise InvalidInput("messages must be mappings such as {'role': 'user', 'content': ...}, not a string")
-    many = [messages] if isinstance(messages, Mapping) else list(messages)
+    one = isinstance(messages, Mapping) or hasattr(messages, "model_dump")  # which could be iterated, over its fields
+    many: list[Any] = [messages] if one else list(messages)
     if sidecars is not None and len(sidecars) != len(many):
         raise InvalidInput(
             f"there must be a sidecar, or None, for each of {len(many)} messages, not {len(sidecars)}; nothing changed",
