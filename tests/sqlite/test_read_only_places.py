@@ -113,3 +113,31 @@ def _given(part: str, memory: str, elsewhere: Path) -> str:
     if part == "MEMORY":
         return memory
     return str(elsewhere / part) if part in ELSEWHERE_TO else part
+
+
+# ---- prompts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_is_made_of_the_rest_where_the_index_of_words_lags(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        ctx.runs.create(objective="buy tea", run_id="r")
+        ctx.sessions.open("s").append({"role": "user", "content": "the quick brown fox"})
+        ctx.memories.add("foxes are quick")
+    with strongroom.open(tmp_path / "agent.db", read_only=True) as ctx:
+        prompt = ctx.prompt(session="s", run="r", query="fox", max_tokens=2000)
+    assert "the quick brown fox" in str(prompt.messages) and "buy tea" in str(prompt.messages)
+    assert "foxes are quick" not in str(prompt.messages)
+    left = {(one.part, one.reason) for one in prompt.receipt.left_out}
+    assert left == {("memories", "no_index"), ("earlier", "no_index")}
+    assert str(prompt.receipt.degraded).startswith("the index of words lacks what was written last")
+    assert str(prompt.receipt.degraded).count("the index of words") == 1
+
+
+def test_a_prompt_has_everything_where_the_index_is_up_to_date(tmp_path: Path) -> None:
+    with strongroom.open(tmp_path / "agent.db") as ctx:
+        ctx.sessions.open("s").append({"role": "user", "content": "the quick brown fox"})
+        ctx.memories.add("foxes are quick")
+        written = ctx.prompt(session="s", query="foxes", max_tokens=2000)
+    with strongroom.open(tmp_path / "agent.db", read_only=True) as ctx:
+        assert ctx.prompt(session="s", query="foxes", max_tokens=2000) == written
+    assert "foxes are quick" in str(written.messages) and written.receipt.degraded is None

@@ -47,7 +47,7 @@ class Known(Struct, frozen=True):
     user_id: str | None
     memories: tuple[Any, ...] = ()
     hits: tuple[Any, ...] = ()
-    searched: bool = True
+    unsearched: tuple[str, ...] = ()  # the parts that nothing could be looked for in
     degraded: str | None = None
 
 

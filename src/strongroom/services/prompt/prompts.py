@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
 from strongroom.errors import BudgetExceeded, InvalidInput
-from strongroom.retrieval import joined
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.prompt.composing import (
@@ -45,6 +44,7 @@ from strongroom.services.prompt.composing import (
     with_context,
 )
 from strongroom.services.prompt.formats import ALTERNATING, FORMATS, Format, begun, ended, shaped
+from strongroom.services.prompt.looking import Looked, looked
 from strongroom.services.prompt.options import Asked, Known, of_whom
 from strongroom.services.prompt.turns import Turn, repaired
 from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart, PromptReceipt
@@ -148,16 +148,26 @@ class AsyncPrompts:
         if query is None:
             query = (gathered and await _said_last(gathered)) or _purpose(stored)
         if not can_search(self._scope.store) or not query:
-            return Known(gathered, stored, query, user_id, searched=not query)
-        memories = await self._memories.search(query, MEMORY_HITS, user_id=user_id, project_id=asked.project_id)
-        hits: Sequence[Any] = ()
-        degraded = memories.degraded
+            return Known(gathered, stored, query, user_id, unsearched=(MEMORIES, EARLIER) if query else ())
+        memories = await looked(
+            MEMORIES, self._memories.search(query, MEMORY_HITS, user_id=user_id, project_id=asked.project_id)
+        )
+        earlier = Looked()
         if session is not None and gathered is not None:
             view = gathered.reading.view
-            found = await session.search(query, k=EARLIER_HITS, mode="lexical")
-            hits = [hit for hit in found if view.shows(hit.message.index)]
-            degraded = degraded if found.degraded is None else joined(degraded, found.degraded)
-        return Known(gathered, stored, query, user_id, tuple(memories), tuple(hits), degraded=degraded)
+            earlier = await looked(EARLIER, session.search(query, k=EARLIER_HITS, mode="lexical"))
+            earlier = replace(earlier, hits=tuple(hit for hit in earlier.hits if view.shows(hit.message.index)))
+        lacks = [*dict.fromkeys(filter(None, (memories.degraded, earlier.degraded)))]  # the index of both is the same
+        return Known(
+            gathered,
+            stored,
+            query,
+            user_id,
+            memories.hits,
+            earlier.hits,
+            memories.unsearched + earlier.unsearched,
+            "; ".join(lacks) or None,
+        )
 
 
 # ---- deciding -------------------------------------------------------------------------------------------------------
@@ -275,8 +285,7 @@ def _left_out(known: Known, chosen: Chosen, sent: int, unsaid: Mapping[int, str]
         ids = tuple(piece.id for piece in chosen.left if piece.part == part)
         if ids:
             found.append(PromptLeftOut(part, "budget", len(ids), ids))
-    if not known.searched:
-        found += [PromptLeftOut(part, "no_index", 0) for part in (MEMORIES, EARLIER)]
+    found += [PromptLeftOut(part, "no_index", 0) for part in known.unsearched]
     return tuple(found)
 
 
