@@ -10,7 +10,10 @@ from msgspec.structs import replace
 from strongroom.backends.memory import MemoryStore
 from strongroom.store import (
     AnyQuestion,
+    Commit,
+    Get,
     Range,
+    Receipt,
     Scan,
     Tail,
 )
@@ -33,11 +36,16 @@ class TearsReads(MemoryStore):
 
 @breaks("test_what_was_acknowledged_is_seen")
 class ReadsStale(MemoryStore):
-    """Answers each question as it did the first time."""
+    """Answers each question as it did the first time, which is right after the first commit."""
 
     def __init__(self) -> None:
         super().__init__()
         self._copies: dict[str, Any] = {}
+
+    def commit(self, commit: Commit) -> Receipt:
+        receipt = super().commit(commit)
+        self.read([Get(write.key) for write in commit.writes])
+        return receipt
 
     def _answer(self, question: AnyQuestion) -> Any:
         if str(question) not in self._copies:
