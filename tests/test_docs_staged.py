@@ -79,7 +79,7 @@ def test_meaning_finds_what_no_word_says(monkeypatch: pytest.MonkeyPatch) -> Non
 
     loaded = Thing(embedding=[[1.0, 0.1], [0.1, 1.0]], tokenizer=Thing(encode_batch=encode_batch, no_padding=list))
     package = Thing(__file__=__file__, WordLlama=Thing(load=lambda **_: loaded))
-    monkeypatch.setitem(sys.modules, "wordllama", package)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "wordllama", package)
     [block] = blocks("meaning.md")
     for _ in range(TIMES):
         with strongroom.open("agent.db") as before:
