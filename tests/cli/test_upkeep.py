@@ -9,12 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import tomllib
+import weakref
 from pathlib import Path
 
 import pytest
 
 import strongroom
+from strongroom.cli.serving import ended_in_order
 from strongroom.codec import encode
 from strongroom.errors import Unavailable
 from strongroom.store import Commit, Get, Key, Put, ask, new_id
@@ -207,3 +210,15 @@ def test_check_of_half_a_copy_says_to_finish_it(here: Path, type_in: Type, monke
     assert "restore a backup" not in told.out
     assert type_in("copy", "agent.db", "half.db").code == 0
     assert type_in("--url", "half.db", "check").code == 0
+
+
+def test_being_told_to_stop_is_heard_also_where_python_ignores_what_is_raised() -> None:
+    class Thing:
+        pass
+
+    with pytest.raises(KeyboardInterrupt), ended_in_order():
+        thing = Thing()
+        held = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+        del thing  # it is told in the callback, out of which nothing is raised
+        threading.Event().wait(60)
+    assert held() is None

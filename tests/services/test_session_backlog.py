@@ -297,7 +297,7 @@ steps = st.lists(
         st.tuples(st.just("change"), st.integers(0, 2)),
         st.tuples(st.just("append"), st.integers(1, 5)),
         st.tuples(st.just("stale append"), st.integers(1, 3)),
-        st.tuples(st.just("load"), st.integers(0, 4)),
+        st.tuples(st.just("load"), st.integers(1, 4)),
         st.tuples(st.just("cut"), st.integers(0, 30)),
         st.tuples(st.just("wait"), st.just(0)),
     ),
