@@ -56,7 +56,16 @@ def certificate(name: str, key: Any, authority: Any, extension: x509.ExtensionTy
     now = datetime.now(UTC)
     made = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
     made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-    return made.add_extension(extension, critical=True).sign(authority, hashes.SHA256())
+    made = made.add_extension(extension, critical=True)
+    # Python 3.13 wants to be told by which key it was signed, and that an authority may sign.
+    made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    made = made.add_extension(signer, critical=False)
+    if key is authority:
+        may = dict.fromkeys(("digital_signature", "key_cert_sign", "crl_sign"), True)
+        rest = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+        made = made.add_extension(x509.KeyUsage(**may, **dict.fromkeys((*rest, "decipher_only"), False)), critical=True)
+    return made.sign(authority, hashes.SHA256())
 
 
 @contextmanager
