@@ -290,7 +290,7 @@ _CHANGED_BY = {
 }
 
 
-class Handle(Meant):
+class Unsettable(Meant):
     """A handle on something that is stored. It shows that; calls change it, and no attribute that is set."""
 
     __slots__ = ()

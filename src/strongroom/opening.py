@@ -98,7 +98,7 @@ def _find(address: Address) -> tuple[Maker, AsyncMaker]:
         path = unquote(url.netloc + url.path.removeprefix("/")) if scheme else text
         if not path:
             raise InvalidInput("a store address must not be empty; try 'agent.db' or 'memory://'")
-        if text in ("memory", "memory:", "file:memory"):
+        if text in ("memory", "memory:"):
             raise InvalidInput(
                 f"{text!r} would be a file of that name; in memory is 'memory://', and the file './{text}'; "
                 "nothing was opened"

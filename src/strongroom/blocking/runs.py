@@ -9,7 +9,7 @@ from typing import Any
 
 from strongroom.arguments import got_by
 from strongroom.bridge import blocking, iterate, run
-from strongroom.meant import Handle, Meant
+from strongroom.meant import Meant, Unsettable
 from strongroom.payloads import EventType
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.runs import AsyncRuns
@@ -17,7 +17,7 @@ from strongroom.values import Cursor, Event, Eviction, Listing, RunConfig, Step,
 
 
 @got_by("`ctx.runs.create(objective=...)`, or `ctx.runs.get(run_id)`", lambda given: isinstance(given, AsyncRun))
-class Run(Handle):
+class Run(Unsettable):
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.
 
     >>> ctx = strongroom.open("memory://")

@@ -9,14 +9,14 @@ from typing import Any
 from strongroom.arguments import got_by
 from strongroom.bridge import blocking, iterate, run
 from strongroom.embedders import Embedder
-from strongroom.meant import Handle, Meant
+from strongroom.meant import Meant, Unsettable
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.values import Message
 
 
 @got_by("`ctx.sessions.open(session_id)`", lambda given: isinstance(given, AsyncSession))
-class Session(Handle):
+class Session(Unsettable):
     """One conversation. Made by `ctx.sessions.open`.
 
     >>> ctx = strongroom.open("memory://")

@@ -8,7 +8,7 @@ from typing import TypeVar, overload
 
 from strongroom.arguments import got_by
 from strongroom.bridge import blocking, iterate, run
-from strongroom.meant import Handle, Meant
+from strongroom.meant import Meant, Unsettable
 from strongroom.services.threads.in_process import InProcess
 from strongroom.services.threads.reading import AsyncThread
 from strongroom.services.threads.threads import AsyncThreads
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=type)
 
 
 @got_by("`ctx.threads.get(thread_id)`", lambda given: isinstance(given, AsyncThread))
-class Thread(Handle):
+class Thread(Unsettable):
     """A handle on one thread. It holds nothing: every call asks the store.
 
     >>> ctx = strongroom.open("memory://")

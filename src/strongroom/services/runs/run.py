@@ -13,7 +13,7 @@ from strongroom.arguments import checked, got_by
 from strongroom.codec import encode
 from strongroom.encryption import Secret
 from strongroom.errors import InvalidInput, StrongroomError
-from strongroom.meant import Handle
+from strongroom.meant import Unsettable
 from strongroom.operations import NOTHING, Operation, Prepared, made_here, perform
 from strongroom.payloads import (
     ErrorTold,
@@ -57,7 +57,7 @@ Fields = UpdateFields | Mapping[str, Any]
 
 @got_by("`await ctx.runs.create(objective=...)`, or `await ctx.runs.get(run_id)`", lambda given: isinstance(given, Ref))
 @checked
-class AsyncRun(RunReader, Handle):
+class AsyncRun(RunReader, Unsettable):
     """A run: its working set, ledger, episodes and artifacts. Made by `ctx.runs`.
 
     >>> async def main():

@@ -22,7 +22,7 @@ import msgspec
 from strongroom.arguments import checked, got_by
 from strongroom.codec import encode
 from strongroom.errors import CommitUnknown, Conflict, InvalidInput, NotFound
-from strongroom.meant import Handle
+from strongroom.meant import Unsettable
 from strongroom.operations import NOTHING, OURS, Operation, Plan, Prepared, again, nothing, perform, still_pending
 from strongroom.scope import Scope
 from strongroom.services.sessions.blanking import Erasing
@@ -78,7 +78,7 @@ from strongroom.tokens.counting import AnyTokenizer, remembered
 
 @got_by("`await ctx.sessions.open(session_id)`", lambda given: isinstance(given, Scope))
 @checked
-class AsyncSession(SessionReader, Handle):
+class AsyncSession(SessionReader, Unsettable):
     """One conversation. Made by `ctx.sessions.open`.
 
     >>> async def main():

@@ -11,7 +11,7 @@ from msgspec import Struct
 from strongroom.arguments import checked, got_by
 from strongroom.codec import Json
 from strongroom.errors import Damaged, InvalidInput, NotFound
-from strongroom.meant import Handle
+from strongroom.meant import Unsettable
 from strongroom.scope import Scope
 from strongroom.services.threads.payloads import PayloadTypes
 from strongroom.services.threads.plans import INFO, THREAD, ThreadRead, count_key, found, questions
@@ -24,7 +24,7 @@ WAIT_SECONDS = 1.0
 
 @got_by("`await ctx.threads.get(thread_id)`", lambda given: isinstance(given, Scope))
 @checked
-class AsyncThread(Handle):
+class AsyncThread(Unsettable):
     """A handle on one thread. It holds nothing: every call asks the store.
 
     >>> async def main():
