@@ -37,7 +37,7 @@ from strongroom.store import (
 
 E = TypeVar("E", bound=BaseException)
 
-STUCK_SECONDS = 180  # of a machine that is busy with other things as well
+STUCK_SECONDS = 60
 ENOUGH_LOOKS = 30
 
 
