@@ -104,6 +104,8 @@ class Scene:
         self.struck: set[str] = set()
         self._calm = threading.Event()
         self._calm.set()
+        self._hasty_left = False  # nobody is there any more who would end what lasts
+        self._lasting = threading.Lock()
 
     def close(self) -> None:
         for proxy in self.proxies:
@@ -116,13 +118,14 @@ class Scene:
     def history(self, seed: int, *, wrong: Callable[[Store], Store] = lambda store: store) -> tuple[Operation, ...]:
         """Let the clients run once, with the faults of this seed, and return what each of them saw."""
         chance = random.Random(seed)
-        crowd = Crowd([wrong(store) for store in self.stores], self._faults(seed, chance), self._heal)
+        crowd = Crowd([wrong(store) for store in self.stores], self._faults(seed, chance), self.heal)
         recorder = Recorder(crowd)
         space = new_id()
+        self._hasty_left = False
         try:
-            outcomes = race(*[partial(self._client, crowd, recorder, space, n, seed) for n in range(CLIENTS)])
+            outcomes = race(*[partial(self.client, crowd, recorder, space, n, seed) for n in range(CLIENTS)])
         finally:
-            self._heal()
+            self.heal()
         assert outcomes == [None] * CLIENTS, outcomes
         crowd.join(1)  # a patient one: what is there in the end must be explained too
         recorder.read([*map(Get, _documents(space)), Range(_log(space))])
@@ -134,27 +137,30 @@ class Scene:
         start = chance.randrange(3, EVERYTHING // 2)
         match seed % 10:
             case 0:
-                return {start: self._strike("crash", self._crash)}
+                return {start: self.strike("crash", self._crash)}
             case 1 | 2:
-                return {start: self._strike("reply lost", proxy.lose_replies)}
+                return {start: self.strike("reply lost", proxy.lose_replies)}
             case 3:
-                return {start: self._strike("request lost", proxy.lose_requests)}
+                return {start: self.strike("request lost", proxy.lose_requests)}
             case 4 | 5:
-                return {start: self._strike("no replies", partial(hasty.lose_replies, FOR_GOOD), lasts=True)}
+                return {start: self.strike("no replies", partial(hasty.lose_replies, FOR_GOOD), lasts=True)}
             case 6 | 7:
-                return {start: self._strike("pause", hasty.stall, lasts=True)}
+                return {start: self.strike("pause", hasty.stall, lasts=True)}
             case 8:
                 cuts: list[Fault] = [cut for each in self.proxies for cut in (each.lose_replies, each.lose_requests)]
                 numbers = chance.sample(range(EVERYTHING // 2), 5)
-                return {number: self._strike("cuts", chance.choice(cuts)) for number in numbers}
+                return {number: self.strike("cuts", chance.choice(cuts)) for number in numbers}
         return {}
 
-    def _strike(self, name: str, fault: Fault, *, lasts: bool = False) -> Fault:
+    def strike(self, name: str, fault: Fault, *, lasts: bool = False) -> Fault:
         def strike() -> None:
-            self.struck.add(name)
-            if lasts:
-                self._calm.clear()
-            fault()
+            with self._lasting:
+                if lasts and self._hasty_left:
+                    return
+                self.struck.add(name)
+                if lasts:
+                    self._calm.clear()
+                fault()
 
         return strike
 
@@ -162,14 +168,14 @@ class Scene:
         self.server.crash()
         self.server.start()
 
-    def _heal(self) -> None:
+    def heal(self) -> None:
         for proxy in self.proxies:
             proxy.lose_replies(0)
             proxy.lose_requests(0)
             proxy.flow()
         self._calm.set()
 
-    def _client(self, crowd: Crowd, store: Store, space: str, client: int, seed: int) -> None:
+    def client(self, crowd: Crowd, store: Store, space: str, client: int, seed: int) -> None:
         """Make calls at random. While a fault lasts, the others make some, and some more when it has passed: what was
         held up on the way meets them."""
         crowd.join(client)
@@ -181,7 +187,9 @@ class Scene:
                 _call(store, space, chance, encode([client, number]))
         finally:
             if client == HASTY:
-                self._heal()
+                with self._lasting:
+                    self._hasty_left = True
+                self.heal()
 
 
 def explained(history: Sequence[Operation]) -> bool:
