@@ -67,3 +67,21 @@ def test_what_else_lies_where_views_are_kept_breaks_nothing(visit: Visit) -> Non
         assert page.get_by_role("dialog").get_by_role("link").count() == 0
         page.keyboard.press("Escape")
         page.locator("dialog").wait_for(state="detached")
+
+
+LEAVES_UNHEARD = """
+const listen = window.addEventListener.bind(window);
+window.addEventListener = (type, ...rest) => {
+  if (type === "hashchange") history.replaceState(null, "", "#/overview");  // after the first render; no event comes
+  listen(type, ...rest);
+};
+"""
+
+
+@one_store
+def test_an_address_that_changes_while_the_page_begins_is_where_it_goes(visit: Visit) -> None:
+    page = visit("memory")
+    page.get_by_text("approval of a person").first.wait_for()
+    page.add_init_script(LEAVES_UNHEARD)
+    page.reload()
+    page.get_by_text("need a person").wait_for()
