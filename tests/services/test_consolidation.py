@@ -133,6 +133,15 @@ async def test_nobody_is_asked_about_the_same_group_twice(ctx: Any) -> None:
     assert model.texts[1] == [LYON, PARIS, "Ana lives in Rome"]
 
 
+async def test_nobody_is_asked_about_a_part_of_a_group_that_was_judged(ctx: Any) -> None:
+    violin, tea = "plays violin on sundays", "ana drinks green jasmine tea"
+    await known(ctx, violin, tea, f"{tea} and {violin}")
+    model = Model()
+    for _ in range(3):
+        await ctx.memories.consolidate(model=model, user_id="u1")
+    assert model.texts == [sorted([violin, tea, f"{tea} and {violin}"])]
+
+
 async def test_the_newest_are_looked_at_first_beside_what_is_as_old_as_can_be(ctx: Any) -> None:
     await known(ctx, PARIS, *OTHERS, LYON)
     model = Model()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +16,7 @@ import pytest
 from strongroom.embedders import Fingerprint, unit
 from strongroom.errors import InvalidInput, Unavailable
 from strongroom.vectors import Row, Vector, VectorIndex
+from strongroom.vectors.graph import Graph
 from strongroom.vectors.local import LocalVectors
 from strongroom.vectors.pgvector import PgvectorMemories
 from strongroom.vectors.qdrant import QdrantMemories
@@ -230,6 +233,48 @@ def test_where_a_caller_sees_few_rows_the_search_is_exact() -> None:
     assert index._graph is not None
     vector = random_vectors(1, seed=5)[0]
     assert [id for id, _ in index.search("acme", vector, 100, ["u1"])] == by_hand(some, vector, 100, ["u1"])
+
+
+def test_a_graph_that_cannot_be_kept_is_used_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    index = Settled(exact_up_to=0, folder=tmp_path / "file" / "below")
+    index.open("acme", PRINT)
+    index.apply("acme", 0, 1, rows(50), [])
+    assert index._graph is not None and len(index._graph) == 50
+
+
+def test_a_graph_that_could_not_be_built_is_built_with_the_next_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    index = Settled(exact_up_to=0)
+    index.open("acme", PRINT)
+    with monkeypatch.context() as short:
+        short.setattr(Graph, "reconcile", lambda *_: 1 / 0)
+        index.apply("acme", 0, 1, rows(50), [])
+    assert index._graph is None
+    index.apply("acme", 1, 2, rows(1, seed=1), [])
+    assert index._graph is not None and len(index._graph) == 51
+
+
+# ---- pgvector -------------------------------------------------------------------------------------------------------
+
+
+def test_tables_that_were_not_committed_are_made_again(vector_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fresh_schema(vector_url) as url:
+        index = PgvectorMemories(url)
+        connection = index._connection
+
+        @contextmanager
+        def cut() -> Iterator[Any]:
+            with connection() as con:
+                yield con
+                con.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+        with monkeypatch.context() as short:
+            short.setattr(index, "_connection", cut)
+            with pytest.raises(Unavailable):
+                index.open("acme", PRINT)
+        assert index.open("acme", PRINT) == 0
+        index.close()
 
 
 # ---- Qdrant ---------------------------------------------------------------------------------------------------------

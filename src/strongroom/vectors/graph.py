@@ -42,14 +42,14 @@ class Graph:
 
     @classmethod
     def load(cls, path: Path, dimension: int) -> Graph:
-        """Return the graph kept in a file, or an empty one if there is none or it is damaged.
+        """Return the graph kept in a file, or an empty one if there is none, or none that can be read.
 
         The checksum is looked at first: native code that follows damaged links would take the process down.
         """
         index = _make(dimension)
         try:
             raw = path.read_bytes()
-        except FileNotFoundError:
+        except OSError:
             return cls(index)
         if len(raw) > 32 and sha256(raw[32:]).digest() == raw[:32]:
             index.load(raw[32:])

@@ -9,6 +9,7 @@ way answers. Candidates of the graph are scored again with the matrix, so both w
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import weakref
@@ -24,6 +25,8 @@ from strongroom.embedders import Fingerprint
 from strongroom.errors import InvalidInput
 from strongroom.vectors import Row, Vector
 from strongroom.vectors.graph import Graph, file_in, key_of
+
+logger = logging.getLogger("strongroom.vectors")
 
 EXACT_UP_TO = 50_000
 TIE = 1e-6
@@ -136,19 +139,21 @@ class LocalVectors:
             space, fingerprint, matrix = self._space, self._fingerprint, self._matrix
             wanted = dict(self._by_key)
         path = None if self._folder is None else file_in(self._folder, space, fingerprint)
-        graph = Graph.load(path, fingerprint.dimension) if path else Graph.empty(fingerprint.dimension)
 
         def stopped() -> bool:
             return self._generation != generation or _shutdown.is_set()
 
-        graph.reconcile(wanted, matrix, stopped)
-        if path is not None and not stopped():
-            graph.save(path)
-        with self._lock:
-            self._builder = None
-            if not stopped():
-                graph.reconcile(self._by_key, self._matrix, stopped)
-                self._graph = graph
+        try:
+            graph = Graph.load(path, fingerprint.dimension) if path else Graph.empty(fingerprint.dimension)
+            graph.reconcile(wanted, matrix, stopped)
+            if path is not None and not stopped():
+                _kept(graph, path)
+            with self._lock:
+                if not stopped():
+                    graph.reconcile(self._by_key, self._matrix, stopped)
+                    self._graph = graph
+        finally:
+            self._builder = None  # so that what failed is tried again with the next change
 
     # ---- rows -------------------------------------------------------------------------------------------------------
 
@@ -228,6 +233,14 @@ def nearest(
     rows = chosen if places is None else places[chosen]
     found = [(ids[row], round(score, 6)) for row, score in zip(rows.tolist(), scores[chosen].tolist(), strict=True)]
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+
+def _kept(graph: Graph, path: Path) -> None:
+    """Keep a graph for the next process if that can be done: this one has it."""
+    try:
+        graph.save(path)
+    except OSError as problem:
+        logger.warning("the graph of vectors is not kept in %s: %s; the next process builds it again", path, problem)
 
 
 def _seen(owned: NDArray[np.int32], codes: Sequence[int]) -> NDArray[np.int64] | None:

@@ -40,8 +40,8 @@ class PgvectorMemories:
         self._pool = _pool(conninfo, timeout_seconds)
 
     def open(self, space: str, fingerprint: Fingerprint) -> int:
+        self._prepare(fingerprint.dimension)
         with self._connection() as con:
-            self._prepare(con, fingerprint.dimension)
             self._fingerprints[space] = fingerprint
             found = con.execute(
                 f"SELECT position, name, revision, dimension FROM {self._table}_position WHERE space = %s", [space]
@@ -93,8 +93,8 @@ class PgvectorMemories:
         return sorted(((id, float(score)) for id, score in found), key=lambda pair: (-round(pair[1], 6), pair[0]))
 
     def rebuild(self, space: str, fingerprint: Fingerprint) -> None:
+        self._prepare(fingerprint.dimension)
         with self._connection() as con:
-            self._prepare(con, fingerprint.dimension)
             found = con.execute(
                 f"DELETE FROM {self._table}_position WHERE space = %s RETURNING name, revision, dimension", [space]
             ).fetchone()
@@ -109,26 +109,27 @@ class PgvectorMemories:
     def _vectors(self, fingerprint: Fingerprint) -> str:
         return f"{self._table}_{fingerprint.dimension}"
 
-    def _prepare(self, con: Any, dimension: int) -> None:
+    def _prepare(self, dimension: int) -> None:
         if dimension in self._ready:
             return
-        con.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])  # IF NOT EXISTS alone does not keep two apart
-        if con.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None:
-            con.execute("CREATE EXTENSION vector")  # an administrator may have to do this once
-        con.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
-        con.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._table}_position (space text PRIMARY KEY, position bigint NOT NULL, "
-            "name text NOT NULL, revision text NOT NULL, dimension integer NOT NULL)"
-        )
-        name, table = f"{self._name}_{dimension}", f"{self._table}_{dimension}"
-        con.execute(
-            f"CREATE TABLE IF NOT EXISTS {table} (space text NOT NULL, memory_id text NOT NULL, owner text NOT NULL, "
-            f"embedding vector({dimension}) NOT NULL, PRIMARY KEY (space, memory_id))"
-        )
-        con.execute(f"CREATE INDEX IF NOT EXISTS {name}_owner ON {table} (space, owner)")
-        if dimension <= LARGEST_INDEXED:
-            con.execute(f"CREATE INDEX IF NOT EXISTS {name}_near ON {table} USING hnsw (embedding vector_ip_ops)")
-        self._ready.add(dimension)
+        with self._connection() as con:
+            con.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])  # IF NOT EXISTS alone does not keep two apart
+            if con.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None:
+                con.execute("CREATE EXTENSION vector")  # an administrator may have to do this once
+            con.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
+            con.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._table}_position (space text PRIMARY KEY, position bigint NOT NULL, "
+                "name text NOT NULL, revision text NOT NULL, dimension integer NOT NULL)"
+            )
+            name, table = f"{self._name}_{dimension}", f"{self._table}_{dimension}"
+            con.execute(
+                f"CREATE TABLE IF NOT EXISTS {table} (space text NOT NULL, memory_id text NOT NULL, "
+                f"owner text NOT NULL, embedding vector({dimension}) NOT NULL, PRIMARY KEY (space, memory_id))"
+            )
+            con.execute(f"CREATE INDEX IF NOT EXISTS {name}_owner ON {table} (space, owner)")
+            if dimension <= LARGEST_INDEXED:
+                con.execute(f"CREATE INDEX IF NOT EXISTS {name}_near ON {table} USING hnsw (embedding vector_ip_ops)")
+        self._ready.add(dimension)  # not before it is committed
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:

@@ -197,6 +197,7 @@ class Consolidation:
         """Return which of these memories are alike and alike to what, in groups that nobody was asked about yet."""
         now, known = moment(self._scope.clock()), set(judged.groups)
         groups, taken, degraded = list[list[Memory]](), set[str](), None
+        asked = list[set[str]]()  # groups that a model has seen
         for memory in newest:
             if memory.id in taken or not self._fits(memory, now):
                 continue
@@ -204,9 +205,12 @@ class Consolidation:
             degraded = degraded or away
             near = [one for one in alike if one.id not in taken and self._fits(one, now)]
             group = [memory, *near[: MOST_ALIKE - 1]]
-            if near and _digest(group) not in known:
+            ids = {one.id for one in group}
+            if _digest(group) in known:
+                asked.append(ids)
+            elif near and not any(ids <= seen for seen in asked):  # a part of what it has seen says nothing new
                 groups.append(group)
-                taken |= {one.id for one in group}
+                taken |= ids
         return groups, degraded
 
     def _fits(self, memory: Memory, now: datetime) -> bool:
