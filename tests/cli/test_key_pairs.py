@@ -30,3 +30,10 @@ def test_a_key_is_never_overwritten(type_in: Any, empty: Path) -> None:
     Path("signing.key").write_bytes(b"mine")
     assert type_in("keys", "pair", "signing.key").code != 0
     assert Path("signing.key").read_bytes() == b"mine" and not Path("signing.key.pub").exists()
+
+
+def test_where_the_public_half_is_there_already_no_private_one_is_made(type_in: Any, empty: Path) -> None:
+    Path("signing.key.pub").write_bytes(b"mine")
+    shown = type_in("keys", "pair", "signing.key")
+    assert shown.code != 0 and "nothing changed" in shown.err
+    assert not Path("signing.key").exists()

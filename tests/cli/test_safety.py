@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.cli.output import brief, clean
+from strongroom.cli.output import brief, clean, hide_secrets
 from tests.cli.commands import CASES
 from tests.cli.conftest import HOSTILE, Type, memory_id
 
@@ -74,3 +74,16 @@ def texts(value: object) -> list[str]:
     if isinstance(value, dict):
         return [text for item in value.values() for text in texts(item)]
     return [text for item in value for text in texts(item)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("agent.db", "agent.db"),
+        ("redis://:s3cret@host:6379/0", "redis://***@host:6379/0"),
+        ("postgresql://db/app?user=app&password=s3cret&schema=a", "postgresql://db/app?user=app&password=***&schema=a"),
+        ("postgresql://u:s3@cret@db/app?sslpassword=s3cret", "postgresql://***@db/app?sslpassword=***"),
+    ],
+)
+def test_an_address_is_shown_without_its_password_wherever_that_stands(address: str, shown: str) -> None:
+    assert hide_secrets(address) == shown

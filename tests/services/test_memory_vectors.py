@@ -139,6 +139,19 @@ async def test_reembedding_changes_the_embedder_for_everything(ctx: Any, kind: s
         await found(await using(ctx.memories, embedder=hashing()), "office")
 
 
+async def test_a_reembedding_that_its_index_refuses_says_that_part_of_it_is_done(ctx: Any) -> None:
+    index = QdrantMemories(":memory:")
+    index.open("another space", await hashing().fingerprint(threads=False))
+    index.apply("another space", 0, 1, [], [])
+    await known(ctx, *FACTS)
+    memories = await using(ctx.memories, embedder=hashing(), index=index)
+    await found(memories, "office")
+    with pytest.raises(InvalidInput, match="part of it is done"):
+        await memories.reembed(hashing(32))
+    elsewhere = await using(ctx.memories, embedder=hashing(32), index=QdrantMemories(":memory:"))
+    assert (await found(elsewhere, "office"))[0] == "The office is in Lyon"
+
+
 async def test_an_interrupted_reembedding_goes_on_where_it_stopped(ctx: Any) -> None:
     for start in range(0, 300, 150):
         await known(ctx, *[mcr(f"fact number {n}") for n in range(start, start + 150)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -66,11 +67,16 @@ def make_pair(path: str) -> None:
     written beside it with `.pub`: give that to whoever checks.
     """
     private, public = pair()
+    files: list[tuple[int, str, bytes]] = []
     for place, half, mode in ((path, private, 0o600), (f"{path}.pub", public, 0o644)):
         try:
-            file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            files.append((os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), place, half))
         except OSError as problem:
+            for file, made, _ in files:
+                os.close(file)
+                Path(made).unlink()
             raise InvalidInput(f"{place}: {problem.strerror}; a key is never overwritten; nothing changed") from None
+    for file, _, half in files:
         with os.fdopen(file, "wb") as target:
             target.write(half)
     done({"private_key": path, "public_key": public.hex()}, "{}: public key {}", path, public.hex())

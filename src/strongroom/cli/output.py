@@ -32,6 +32,7 @@ GAP = 2  # between columns; rich has one on each side, but for the edges
 UNFOLDED = 10_000
 # Control characters (escape sequences begin with one), lone surrogates, and marks that turn the reading direction.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+_SECRET = re.compile(r"(?i)((?:^|&)[^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*")
 _STYLES = {
     "DONE": "green", "FAILED": "red", "BUSY": "cyan", "PAUSED": "yellow", "WAITING_INPUT": "yellow",
     "live": "green", "deleted": "red", "expired": "yellow", "archived": "blue",
@@ -258,8 +259,10 @@ def holds(counted: Any) -> str:
 
 
 def hide_secrets(address: str) -> str:
-    """Return an address without its password."""
+    """Return an address without its password, wherever in it that stands."""
     scheme, mark, rest = address.partition("://")
-    if not mark or "@" not in rest:
+    if not mark:
         return address
-    return f"{scheme}://***@{rest.rpartition('@')[2]}"
+    where, asked, query = rest.partition("?")
+    _, at, host = where.rpartition("@")
+    return f"{scheme}://{'***' * bool(at)}{at}{host}{asked}" + _SECRET.sub(r"\1***", query)

@@ -12,7 +12,7 @@ import click
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json, whole
 from strongroom.cli.root import Command, Count, argument, cli, context, me
-from strongroom.errors import StrongroomError
+from strongroom.errors import CommitUnknown, StrongroomError
 from strongroom.services.memories.values import Batch, Memory, Request
 
 BATCH = argument("batch_id", "memory_batch")
@@ -170,7 +170,8 @@ def _decide(ctx: Context, batch: Batch, reviewer: str) -> str | None:
                 click.echo("nothing was edited", err=True)
                 continue
         except StrongroomError as problem:
-            click.echo(clean(f"refused: {problem}"), err=True)
+            outcome = "not known" if isinstance(problem, CommitUnknown) else "refused"
+            click.echo(clean(f"{outcome}: {problem}"), err=True)
             continue
         if answer in ("s", "skip"):
             return "skipped"

@@ -226,19 +226,27 @@ def anchor_runs(path: str, run_ids: tuple[str, ...], signing_key: str | None) ->
 
     `strongroom runs verify --anchors` then finds a ledger that was rewritten. Keep the file elsewhere.
     """
-    key, made = _bytes(signing_key), []
+    key, made, damaged = _bytes(signing_key), [], list[str]()
     with context() as ctx, working("anchoring"):
-        for run in (ctx.runs.get(id) for id in run_ids) if run_ids else _all_runs(ctx):
+        # All that are named before the first is sealed: one that is missing then changes nothing.
+        for run in [ctx.runs.get(id) for id in run_ids] if run_ids else _all_runs(ctx, damaged):
             made.append(run.anchor(path, signing_key=key))
     signed = ", signed" if key else ""
-    done({"anchors": made}, "anchored: {} runs in {}{}", f"{len(made):,}", path, signed)
+    told = {"anchors": made} | ({"damaged": damaged} if damaged else {})
+    done(told, "anchored: {} runs in {}{}", f"{len(made):,}", path, signed)
+    if damaged:
+        for id in damaged:
+            complain(f"damaged: run {id} cannot be read and was not anchored; `strongroom check` says more")
+        raise click.exceptions.Exit(3)
 
 
-def _all_runs(ctx: Context) -> Iterator[Run]:
+def _all_runs(ctx: Context, damaged: list[str]) -> Iterator[Run]:
+    """Give all runs that can be read, and collect the ids of those that cannot."""
     after: str | None = None
     while True:
         found = ctx.runs.list(after=after, limit=1000)
         yield from found
+        damaged += found.damaged
         after = found.next
         if after is None:
             return

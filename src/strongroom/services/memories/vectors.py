@@ -18,7 +18,7 @@ from msgspec import Struct
 from strongroom.codec import Json, encode, pack
 from strongroom.embedders import Embedder, Fingerprint, offload
 from strongroom.errors import Damaged, InvalidInput, StrongroomError, Unavailable
-from strongroom.operations import Operation, Plan, made_here, nothing, perform, step
+from strongroom.operations import Operation, Plan, made_here, nothing, partly, perform, step
 from strongroom.scope import Scope
 from strongroom.services.memories import keys, screening
 from strongroom.services.memories.keys import load
@@ -98,7 +98,10 @@ class Vectors:
         if await self._in_charge(fingerprint) == fingerprint:  # a repeat may come after a later one
             self.index = self.index or WatchedVectors.of(_local())
             self.embedder = embedder
-            await offload.call(self.threads, self._found().rebuild, self._scope.space, fingerprint)
+            try:
+                await offload.call(self.threads, self._found().rebuild, self._scope.space, fingerprint)
+            except StrongroomError as problem:  # the space has the new embedder, and any index can be made of the store
+                raise partly(problem) from None
         return answer
 
     async def switch(
