@@ -3,7 +3,8 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
-WORKERS ?= 2
+# One more than the two cores of CI: tests wait for servers and processes almost half of the time.
+WORKERS ?= 3
 # Hundreds of tests start a Python; without bytecode each of them would compile the package again.
 export PYTHONDONTWRITEBYTECODE =
 
