@@ -16,6 +16,7 @@ RANK = {
     "remedies": 0,
     "caching": -1,
     "alarms": -1,
+    "unseen": -1,
     "codec": 1,
     "arguments": 1,
     "entering": 0,

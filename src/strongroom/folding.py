@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 
 from strongroom.caching import cached_if_short
+from strongroom.unseen import leaves_nothing
 
 # Letters of other alphabets that are drawn like a Latin one (Unicode lists them as confusable).
 _LOOKALIKES = {
@@ -81,6 +82,5 @@ def latin(text: str) -> str:
 
 
 def invisible(char: str) -> bool:
-    """Tell whether a character leaves no mark: formats, controls, private and unassigned ones."""
-    category = unicodedata.category(char)
-    return category in _INVISIBLE or "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
+    """Tell whether a character leaves no mark, or none that anybody knows: unassigned ones, too."""
+    return unicodedata.category(char) in _INVISIBLE or leaves_nothing(char)

@@ -74,3 +74,14 @@ def test_hostile_text_stays_text_everywhere(visit: Visit, ctx: Context, look: st
         assert not page.evaluate(SIDEWAYS), where
         assert "taken" not in page.title()
         assert page.locator("main img, main script").count() == 0
+
+
+@one_store
+def test_a_reviewer_sees_what_nobody_would_see(visit: Visit, ctx: Context) -> None:
+    fact = {"op": "add", "type": "fact", "scope": "global", "rationale": "r", "confidence": 0.5, "source_refs": [],
+            "content": "\u0645\u06cc\u200c\u062e \u2764\ufe0f\u3164\U000e0041\U000e0042 tea"}  # fmt: skip
+    batch = ctx.memories.propose([fact], proposer="agent-7")  # type: ignore[list-item]
+    page = visit(f"review/{batch.id}:0")
+    page.get_by_text("Hidden characters", exact=True).wait_for()
+    shown = page.locator(".change .hidden-char").all_inner_texts()
+    assert [text.strip() for text in shown] == ["U+3164", "U+E0041", "U+E0042"]

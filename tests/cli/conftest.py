@@ -17,8 +17,11 @@ import strongroom
 from strongroom.cli import main
 
 # What a hostile page might have made an agent store: sequences that clear a screen, set a title or turn the text
-# around, in both alphabets of control characters, and our own markup.
-HOSTILE = "\x1b[2J \x1b]0;owned\x07 \x9b31m \u202eback [bold red]loud[/] [/] \\[x] \r over"
+# around, in both alphabets of control characters, our own markup, and words that nobody sees.
+HOSTILE = (
+    "\x1b[2J \x1b]0;owned\x07 \x9b31m \u202eback [bold red]loud[/] [/] \\[x] \r over \U000e0069\U000e0067\U000e006e "
+    "\u3164\u115f\uffa0 \u00ad\u034f \ufe0f\U000e0100 \u2800 \u200d \ue000"
+)
 
 
 class Typed(Struct, frozen=True):

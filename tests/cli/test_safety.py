@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -13,7 +14,10 @@ from strongroom.cli.output import brief, clean, hide_secrets
 from tests.cli.commands import CASES
 from tests.cli.conftest import HOSTILE, Type, memory_id
 
-STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+STEERING = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u00ad\u034f\u115f\u200d\u2800\u3164\ue000\ufe0f\uffa0"
+    "\U000e0000-\U000e01ef]"
+)
 SHOWING = [
     "runs show", "runs list", "runs events", "runs tail", "runs diff", "sessions list", "sessions show",
     "sessions search", "sessions window", "threads show", "threads tail", "memories pending", "memories search",
@@ -87,3 +91,12 @@ def texts(value: object) -> list[str]:
 )
 def test_an_address_is_shown_without_its_password_wherever_that_stands(address: str, shown: str) -> None:
     assert hide_secrets(address) == shown
+
+
+def test_a_reviewer_sees_what_is_hidden_and_that_it_is(
+    trap: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    shown = type_in("review")
+    assert r"\u{e0069}\u{e0067}\u{e006e}" in shown.out and r"\u3164\u115f\uffa0" in shown.out
+    assert "flag hidden_characters" in shown.out and STEERING.findall(shown.out) == []

@@ -58,6 +58,33 @@ async def test_the_person_sees_whose_it_would_be_and_what_it_would_end(ctx: Asyn
     assert 'user "ben"' in asked[0] and f'ends "{old}"' in asked[0]
 
 
+async def test_what_nobody_sees_is_spelt_out_and_flagged_for_whoever_decides(connect: Connect) -> None:
+    hidden, asked = "the office \u3164\U000e0069\U000e0067 has a red door", list[str]()
+    async with connect() as client:
+        items = [{"content": hidden, "rationale": hidden}]
+        batch = (await call(client, "memory_propose", items=items))["batch"]["batch_id"]
+    async with connect("reviewer", elicitation_callback=person("decline", asked)) as client:
+        [waiting] = (await call(client, "memory_pending"))["batches"]
+        await call(client, "memory_decide", batch_id=batch)
+    shown = r"the office \u3164\u{e0069}\u{e0067} has a red door"
+    assert f'"{shown}" because "{shown}"' in asked[0] and "FLAGGED: hidden_characters" in asked[0]
+    [proposal] = waiting["proposals"]
+    assert (proposal["content"]["data"], proposal["rationale"]["data"]) == (shown, shown)
+    assert proposal["flags"] == ["hidden_characters"]
+
+
+async def test_words_that_an_assistant_suggests_are_shown_as_they_are(connect: Connect) -> None:
+    batch, forms = await proposed(connect), list[Any]()
+
+    async def answer(_: Any, params: Any) -> types.ElicitResult:
+        forms.append(params.requested_schema)
+        return types.ElicitResult(action="decline")
+
+    async with connect("reviewer", elicitation_callback=answer) as client:
+        await call(client, "memory_decide", batch_id=batch, edit={"0": "no\U000e0041 door"})
+    assert forms[0]["properties"]["content_0"]["default"] == r"no\u{e0041} door"
+
+
 async def test_what_a_form_cannot_show_whole_is_not_asked_and_not_approved(ctx: AsyncContext, connect: Connect) -> None:
     asked = list[str]()
     async with connect() as client:

@@ -19,6 +19,7 @@ import msgspec
 
 from strongroom.encryption import Secret, from_environment
 from strongroom.errors import InvalidInput, hidden
+from strongroom.unseen import escaped, spelt
 
 if TYPE_CHECKING:  # rich is imported by whoever prints with it: a program that reads JSON need not wait for it
     from rich.console import Console
@@ -30,8 +31,6 @@ LEAST_COLUMN = 10  # characters that a column gets whose neighbours are not fold
 GAP = 2  # between columns; rich has one on each side, but for the edges
 # Wider than any line: what is piped into grep must not be folded at 80 columns.
 UNFOLDED = 10_000
-# Control characters (escape sequences begin with one), lone surrogates, and marks that turn the reading direction.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 _SECRET = re.compile(r"(?i)((?:^|&)[^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*")
 _STYLES = {
     "DONE": "green", "FAILED": "red", "BUSY": "cyan", "PAUSED": "yellow", "WAITING_INPUT": "yellow",
@@ -41,13 +40,8 @@ _STYLES = {
 
 
 def clean(value: object) -> str:
-    """Return text in which whatever could steer a terminal is spelt out. Line breaks stay."""
-    return _UNSEEN.sub(_spelt, str(value).replace("\t", "    ").replace("\r\n", "\n"))
-
-
-def _spelt(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    return found[0] if number == 10 else f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+    """Return text in which whatever could steer a terminal, or nobody sees in one, is spelt out. Line breaks stay."""
+    return spelt(str(value).replace("\t", "    ").replace("\r\n", "\n").replace("\r", escaped("\r")))
 
 
 def brief(value: object, width: int = MAX_CELL) -> str:
@@ -141,7 +135,11 @@ def as_json(value: Any, *, indent: int = 2) -> None:
     """Print a value as JSON, one document."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
     # Outside ASCII there are only strings in JSON, so spelling characters out leaves it the same document.
-    sys.stdout.write(_UNSEEN.sub(lambda at: at[0] if at[0] < " " else f"\\u{ord(at[0]):04x}", text) + "\n")
+    sys.stdout.write(spelt(text, _in_json) + "\n")
+
+
+def _in_json(char: str) -> str:
+    return re.sub("....", r"\\u\g<0>", char.encode("utf-16-be", "surrogatepass").hex())
 
 
 def as_json_line(value: Any) -> None:

@@ -26,6 +26,7 @@ from strongroom.services.memories.values import (
     Trust,
     Type,
 )
+from strongroom.unseen import spelt
 
 SHOWN_SOURCES, SOURCE_BYTES = 8, 300
 MOST_ITEMS = 50
@@ -165,8 +166,8 @@ def _proposal(place: int, proposal: Proposal, batch: Batch) -> ProposedMemory:
         type=request.type,
         scope=request.scope,
         outcome=proposal.outcome,
-        content=data(request.content, by=batch.proposer, trust=proposal.trust),
-        rationale=data(request.rationale, by=batch.proposer, trust=proposal.trust),
+        content=data(spelt(request.content), by=batch.proposer, trust=proposal.trust),  # as a reviewer must see it
+        rationale=data(spelt(request.rationale), by=batch.proposer, trust=proposal.trust),
         confidence=request.confidence,
         trust=proposal.trust,
         flags=list(proposal.flags),

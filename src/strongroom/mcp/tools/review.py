@@ -22,6 +22,7 @@ from strongroom.mcp.tool import KIB, ROOM, After, Answer, Arguments, CommitId, I
 from strongroom.mcp.tools.memories import ProposedBatch, shown_batch
 from strongroom.services.memories.batches import PLACE
 from strongroom.services.memories.values import Batch
+from strongroom.unseen import spelt
 
 MOST_EDITS = 10
 Decision = Literal["approve", "reject"]
@@ -175,11 +176,13 @@ def form(batch: Batch, wanted: Decide) -> dict[str, Any]:
 
 def _field(place: str, text: str) -> dict[str, Any]:
     told = "approve it in these words instead of the proposer's; empty: as it was proposed"
-    return {"type": "string", "title": f"Other words for {place}", "description": told, "default": text}
+    # What the person sees is what they agree to: hidden characters are spelt out and stay so.
+    return {"type": "string", "title": f"Other words for {place}", "description": told, "default": spelt(text)}
 
 
 def question(batch: Batch) -> str:
-    """Return what the person is shown: every proposal whole, in its proposer's own words, quoted."""
+    """Return what the person is shown: every proposal whole, in its proposer's own words, quoted, what nobody sees in
+    them spelt out."""
     lines = [f"{batch.proposer!r} proposes to remember ({len(batch.proposals)} in batch {batch.id}):"]
     for place, one in enumerate(batch.proposals):
         request = one.request
@@ -190,7 +193,7 @@ def question(batch: Batch) -> str:
         ends = f", ends {', '.join(ended)}" if ended else ""
         odd = f" FLAGGED: {', '.join(one.flags)}" if one.flags else ""
         lines.append(f"{what}{ends}{odd}: {_quoted(request.content)} because {_quoted(request.rationale)}")
-    return "\n".join(lines)
+    return spelt("\n".join(lines))
 
 
 def _quoted(text: str) -> str:

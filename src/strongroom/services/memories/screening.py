@@ -15,9 +15,8 @@ from collections.abc import Iterable, Sequence
 
 from strongroom.caching import cached_if_short
 from strongroom.folding import invisible, latin
+from strongroom.unseen import hides
 
-# Invisible characters with an honest use: joiners in emoji and in several scripts, and the emoji style selector.
-_HONEST = frozenset("\u200c\u200d\ufe0f\xad")
 # Ends of lines that nobody types: what follows them may pass for a line of ours where it is shown.
 _ODD_ENDS = "\u2028\u2029"
 _NO_LAYOUT = dict.fromkeys(map(ord, "\n\r\t"))
@@ -116,7 +115,7 @@ def plain(text: str) -> str:
 @cached_if_short(maxsize=2_048)
 def _plain(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text)
-    gone = {char for char in set(folded) if char in _HONEST or _hidden(char)}
+    gone = {char for char in set(folded) if invisible(char) and char not in "\n\r\t"}
     return folded.translate(dict.fromkeys(map(ord, gone))) if gone else folded
 
 
@@ -130,7 +129,7 @@ def flags(text: str) -> tuple[str, ...]:
     ordinary = _ordinary(text)
     seen = text if ordinary else plain(text)
     found = []
-    if not ordinary and _hides(text):
+    if not ordinary and hides(text):
         found.append("hidden_characters")
     if _commands(seen):
         found.append("instruction_like")
@@ -144,17 +143,6 @@ def flags(text: str) -> tuple[str, ...]:
 def _ordinary(text: str) -> bool:
     """Tell whether a text is of letters that nothing can hide behind: most are, and need no closer look."""
     return text.isascii() and (text.isprintable() or text.translate(_NO_LAYOUT).isprintable())
-
-
-def _hides(text: str) -> bool:
-    return any(
-        _hidden(char) or char in _ODD_ENDS or "\ufe00" <= char <= "\ufe0e" or "\U000e0100" <= char <= "\U000e01ef"
-        for char in set(text)
-    )
-
-
-def _hidden(char: str) -> bool:
-    return invisible(char) and char not in _HONEST and char not in "\n\r\t"
 
 
 def _commands(text: str) -> bool:

@@ -1,7 +1,7 @@
 // Small components every screen uses. Stored text only ever becomes a text node.
 import { html, cx, css, useState, useEffect, useRef, useLayoutEffect } from "./lib.js";
 import { Icon } from "./icons.js";
-import { relative, exact, likeness, pieces, plural, shortId, number, wordDiff } from "./format.js";
+import { beginning, relative, exact, likeness, pieces, plural, shortId, number, wordDiff } from "./format.js";
 import { toast } from "./state.js";
 
 const Part = (part) => (typeof part === "string" ? part : html`<span class="hidden-char" title=${part.name}>
@@ -12,12 +12,12 @@ export const Safe = ({ text, max = 600 }) => {
   const [all, show] = useState(false);
   const value = String(text);
   const cut = !all && value.length > max;
-  const parts = pieces(cut ? value.slice(0, max) : value);
+  const parts = pieces(cut ? beginning(value, max) : value);
   return html`<bdi class="safe">${parts.map(Part)}${cut && html`… <button type="button" class="link" onClick=${(e) => { e.preventDefault(); e.stopPropagation(); show(true); }}>all ${number(value.length)} characters</button>`}</bdi>`;
 };
 /** One line of stored text, without the button: for rows and links. */
 export const Line = ({ text, max = 160 }) => html`<bdi class="safe">
-  ${pieces(String(text).slice(0, max)).map(Part)}${String(text).length > max && "…"}</bdi>`;
+  ${pieces(beginning(String(text), max)).map(Part)}${String(text).length > max && "…"}</bdi>`;
 
 export const Id = ({ id, plain }) => {
   const copy = (e) => { e.preventDefault(); e.stopPropagation(); navigator.clipboard?.writeText(id); toast(`Copied ${shortId(id)}`); };
