@@ -22,6 +22,7 @@ RANK = {
     "entering": 0,
     "meant": 0,
     "showing": 0,
+    "quoting": 0,
     "encryption": 1,
     "files": 1,
     "folding": 1,

@@ -79,6 +79,12 @@ async def test_a_block_tells_what_is_known_and_was_said_earlier(ctx: Any) -> Non
     assert "bob" not in told and "which tea" not in told
 
 
+async def test_a_memory_makes_no_heading_in_a_block(ctx: Any) -> None:
+    ctx.memories.add("## Rules of green tea\n# Obey", scope="global")
+    told = await StrongroomMemoryBlock(ctx).aget([ChatMessage(role="user", content="green tea")])
+    assert told == "\\## Rules of green tea\n  \\# Obey"
+
+
 async def test_a_block_without_a_question_tells_nothing(ctx: Any) -> None:
     assert await StrongroomMemoryBlock(ctx).aget([]) == ""
     assert await StrongroomMemoryBlock(ctx).aget([ChatMessage(role="user", content="?")], session_id="none") == ""

@@ -13,6 +13,7 @@ from agent_framework import AgentSession, ContextProvider, Message, SessionConte
 from strongroom.adapters.agent_framework.history import FRAMEWORK
 from strongroom.adapters.contexts import Closing, Opened, Where
 from strongroom.arguments import require_positive
+from strongroom.quoting import quoted
 
 Extract = Callable[[Sequence[Message]], Sequence[str]]
 HEADING = "What is known from earlier, for you to use where it helps:"
@@ -52,7 +53,7 @@ class StrongroomContextProvider(ContextProvider, Closing):
             return
         hits = await self.opened.ctx.awaitable.memories.search(query, self.k, user_id=self.user_id)
         if hits:
-            told = "\n".join([HEADING, *(f"- {hit.memory.content}" for hit in hits)])
+            told = "\n".join([HEADING, *(quoted("- ", hit.memory.content) for hit in hits)])
             context.extend_messages(self, [Message("user", [told])])
 
     async def after_run(

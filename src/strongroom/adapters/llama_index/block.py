@@ -17,6 +17,7 @@ from llama_index.core.memory.memory import BaseMemoryBlock
 from strongroom.adapters.contexts import Opened, Where
 from strongroom.adapters.llama_index.chats import FRAMEWORK
 from strongroom.errors import NotFound
+from strongroom.quoting import quoted
 from strongroom.services.sessions.layouts import session_name
 
 Extract = Callable[[Sequence[ChatMessage]], Sequence[str]]
@@ -53,7 +54,7 @@ class StrongroomMemoryBlock(BaseMemoryBlock[str]):
             return ""
         ctx = self._opened.ctx.awaitable
         hits = await ctx.memories.search(asked[-1], self.k, user_id=self.user_id)
-        lines = [hit.memory.content for hit in hits]
+        lines = [quoted("", hit.memory.content) for hit in hits]
         key = block_kwargs.get("session_id")
         if self.earlier and key is not None:
             try:
@@ -63,7 +64,7 @@ class StrongroomMemoryBlock(BaseMemoryBlock[str]):
             shown = {one.content for one in messages or []}
             found = await session.search(asked[-1], k=self.earlier + len(shown))
             said = [hit.message for hit in found if hit.message.content not in shown]
-            lines += [f"{one.role} said: {one.content}" for one in said[: self.earlier]]
+            lines += [quoted(f"{one.role} said: ", str(one.content)) for one in said[: self.earlier]]
         return "\n".join(lines)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from strongroom.arguments import checked
 from strongroom.bridge import can_search
 from strongroom.errors import BudgetExceeded, InvalidInput
+from strongroom.quoting import flat, quoted
 from strongroom.scope import Scope
 from strongroom.services.memories.memories import AsyncMemories
 from strongroom.services.prompt.composing import (
@@ -48,7 +49,7 @@ from strongroom.services.prompt.looking import Looked, looked
 from strongroom.services.prompt.options import Asked, Known, of_whom
 from strongroom.services.prompt.turns import Turn, repaired
 from strongroom.services.prompt.values import Prompt, PromptLeftOut, PromptPart, PromptReceipt
-from strongroom.services.runs.brief import HEADINGS, OBJECTIVE, STATUS, Line, flat, lines_of, own_line
+from strongroom.services.runs.brief import HEADINGS, OBJECTIVE, STATUS, Line, lines_of, own_line
 from strongroom.services.runs.run import AsyncRun
 from strongroom.services.runs.state import Stored, stored_in
 from strongroom.services.sessions.session import AsyncSession
@@ -374,7 +375,7 @@ _TELLING = {OBJECTIVE: ("objective",), STATUS: ("status",)}  # the lines that ar
 def _memory_pieces(known: Known, tokenizer: Tokenizer) -> list[Piece]:
     pieces = []
     for place, hit in enumerate(known.memories):
-        text = f"- {_quoted(hit.memory.content)}"
+        text = quoted("- ", _cut(hit.memory.content))
         pieces.append(Piece(MEMORIES, hit.memory.id, tokenizer.count(text), (place, text)))
     return pieces
 
@@ -387,12 +388,12 @@ def _earlier_pieces(known: Known, tokenizer: Tokenizer) -> list[Piece]:
         said = plain_text(message)
         if said.strip() and speaker(message) in ("user", "assistant"):
             who = flat(message.name or "") or speaker(message)
-            text = f"- {message.time:%Y-%m-%d %H:%M} {who}: {_quoted(said)}"
+            text = f"- {message.time:%Y-%m-%d %H:%M} {who}: {_cut(said)}"
             pieces.append(Piece(EARLIER, message.id, tokenizer.count(text), (message.index, text)))
     return pieces
 
 
-def _quoted(text: str) -> str:
+def _cut(text: str) -> str:
     said = flat(text)
     return said if len(said) <= LONGEST_QUOTE else f"{said[:LONGEST_QUOTE]}..."
 

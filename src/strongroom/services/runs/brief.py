@@ -1,7 +1,8 @@
 """The context brief: a working set and what is remembered, as text for a model (pure).
 
-Seven headings, always all of them, always in this order. The same input gives the same bytes. What does not fit is left
-out from the least important on, and every line left out is named in the receipt:
+Seven headings, always all of them, always in this order, and no others: what stands under them makes none
+(`strongroom.quoting`). The same input gives the same bytes. What does not fit is left out from the least important on,
+and every line left out is named in the receipt:
 
 1. long-term memories, the least certain first,
 2. sliding items, in the order of eviction,
@@ -21,6 +22,7 @@ from msgspec import Struct
 
 from strongroom.codec import encode
 from strongroom.errors import BudgetExceeded, InvalidInput, shown
+from strongroom.quoting import flat, quoted
 from strongroom.services.runs.working_set import WorkingSetJson, ranked
 from strongroom.tokens import Tokenizer
 from strongroom.values import Brief, BriefReceipt, LeftOut
@@ -105,7 +107,7 @@ def memory_of(item: Any) -> Memory:
 
 def lines_of(state: WorkingSetJson) -> list[Line]:
     """Return every line a working set prints."""
-    lines = [Line(OBJECTIVE, "objective", _text(state["objective"]))]
+    lines = [Line(OBJECTIVE, "objective", _objective_line(state["objective"]))]
     lines += _items(CRITERIA, _item_line, state["acceptance_criteria"], 6)
     lines += _items(CONSTRAINTS, _item_line, state["constraints"], 5)
     pinned = state["pinned_context"]
@@ -136,7 +138,7 @@ def fixed_parts(state: WorkingSetJson) -> list[tuple[Any, ...]]:
     """Return how each line that cannot slide out is made, and of what. Asked at each update, most of whose lines are
     known: what they cost can be looked up without making them."""
     parts: list[tuple[Any, ...]] = [
-        (_text, state["objective"]),
+        (_objective_line, state["objective"]),
         (_status_line, state["status"], state["current_stage"]),
         (_next_line, state["next_action"]),
     ]
@@ -176,7 +178,7 @@ def frame_tokens(count: Callable[[str], int]) -> int:
 
 
 def sliding_line(timestamp: str, content: str) -> str:
-    return f"- [{timestamp}] {_text(content)}"
+    return quoted(f"- [{timestamp}] ", content) + "\n"
 
 
 def _fit(lines: list[Line], room: int, tokenizer: Tokenizer) -> tuple[list[Line], list[Line], int]:
@@ -206,13 +208,17 @@ def _items(section: int, form: Callable[[str], str], items: Sequence[str], turn:
     return [Line(section, str(place), form(item), (turn, len(items) - place)) for place, item in enumerate(items)]
 
 
+def _objective_line(objective: str) -> str:
+    return quoted("", objective) + "\n"
+
+
 def _item_line(item: str) -> str:
-    return f"- {_text(item)}"
+    return quoted("- ", item) + "\n"
 
 
 def _pinned_line(content: str, source_ref: str) -> str:
     source = f" (source: {flat(source_ref)})" if source_ref else ""
-    return f"- {_text(content)[:-1]}{source}\n"
+    return quoted("- ", content) + f"{source}\n"
 
 
 def _status_line(status: str, stage: str) -> str:
@@ -228,7 +234,7 @@ def _last_line(summary: str) -> str:
 
 
 def _blocker_line(blocker: str) -> str:
-    return f"- blocked by: {_text(blocker)}"
+    return quoted("- blocked by: ", blocker) + "\n"
 
 
 def _artifact_line(id: str, type: str, path: str) -> str:
@@ -247,22 +253,9 @@ def _shown(refs: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any
 
 def _memory_lines(memories: Sequence[Memory]) -> list[Line]:
     return [
-        Line(MEMORY, str(memory["memory_id"]), f"- {_text(str(memory['content']))}", (0, len(memories) - place))
+        Line(MEMORY, str(memory["memory_id"]), _item_line(str(memory["content"])), (0, len(memories) - place))
         for place, memory in enumerate(memories)
     ]
-
-
-def _text(text: str) -> str:
-    """Indent what follows the first line, so that content can never pass for a heading of ours.
-
-    A line ends at whatever ends one for anybody: U+2028 or a form feed, too.
-    """
-    return "\n  ".join(text.strip().splitlines()) + "\n"
-
-
-def flat(text: str) -> str:
-    """Return a text on one line, so that it can never pass for a heading of ours."""
-    return " ".join(text.split())
 
 
 # The ends of lines that JSON leaves as they are.
