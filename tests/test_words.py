@@ -96,6 +96,29 @@ def test_other_words_stay_apart(one: str, other: str) -> None:
     assert set(words(one)).isdisjoint(words(other))
 
 
+LONG = ["a1" * 40, "gattaca" * 20, "я" * 100, "é" * 100, "猫" + "x" * 100, "x" * 100 + "猫", "कि" * 50, "٣" * 70]
+
+
+@pytest.mark.parametrize("word", LONG, ids=lambda word: ascii(word[:3] + word[-1]))
+def test_long_words_with_the_same_beginning_stay_apart(word: str) -> None:
+    one, other = (set(words(f"the key is {word[:-1]}{end}")) for end in (word[-1], word[-1] * 2))
+    assert one != other and max(map(len, one | other)) <= 64
+    assert one == set(words(f"the key is {word}")) and words(word)[-1] in one
+
+
+@pytest.mark.parametrize("word", ["a1" * 32, "x" * 64])
+def test_a_word_of_the_longest_length_is_itself(word: str) -> None:
+    assert words(word) == (word,)
+
+
+def test_of_two_long_keys_the_one_that_is_asked_for_is_found() -> None:
+    keys = [f"{'deadbeef' * 8}{number:04}" for number in range(3)]
+    with strongroom.open("memory://") as ctx:
+        session = ctx.sessions.open("s")
+        session.append([{"role": "user", "content": f"the key is {key}"} for key in keys])
+        assert [hit.message.index for key in keys for hit in session.search(key, k=1)] == [0, 1, 2]
+
+
 def test_a_person_called_don_is_found() -> None:
     assert words("Don's tea") == ("don", "tea")
 

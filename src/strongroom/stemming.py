@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from hashlib import blake2b
 
 import strongroom.endings as endings
 from strongroom.caching import cached_if_short
@@ -27,7 +28,9 @@ _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_LONGEST = 64
+# No word of a language is longer; a hash, a key or a sequence is, and then its beginning stands before a digest of all
+# of it, so that two of them are one word only if they are the same.
+_LONGEST, _BEGINNING = 64, 48
 # What an apostrophe leaves behind: "she's", "don't" and, in French and Italian, "l'eau". None of it says anything.
 _CONTRACTED = re.compile(
     r"\b[^\W\d_]{1,8}n['\u2019]t\b|['\u2019](?:s|re|ve|ll|d|m)\b|\b(?:[cdjlmnst]|qu)['\u2019](?=[^\W\d_]{2})"
@@ -66,7 +69,8 @@ def words(text: str) -> tuple[str, ...]:
     tokens = (_PLAIN_WORD if plain else _WORD).findall(folded)
     language = endings.language(tokens, _STOP)
     if plain and language is None:
-        return tuple([stem(token[:_LONGEST]) for token in tokens if token not in _STOP])
+        said = [token for token in tokens if token not in _STOP]
+        return tuple([stem(token) if len(token) <= _LONGEST else _bounded(token) for token in said])
     found: list[str] = []
     for token in tokens:
         if token in _STOP:
@@ -76,12 +80,15 @@ def words(text: str) -> tuple[str, ...]:
                 found.extend(_split_unspaced(token))
                 continue
             token = endings.plain(token)
-            if not token.isascii():
-                found.append(endings.strip(token[:_LONGEST]))
-                continue
-        english = stem(token[:_LONGEST])
+        if len(token) > _LONGEST:
+            found.append(_bounded(token))
+            continue
+        if not token.isascii():
+            found.append(endings.strip(token))
+            continue
+        english = stem(token)
         found.append(english)
-        if language is not None and (other := endings.strip(token[:_LONGEST], language)) != english:
+        if language is not None and (other := endings.strip(token, language)) != english:
             found.append(other)
     return tuple(found)
 
@@ -91,15 +98,22 @@ def _split_unspaced(token: str) -> list[str]:
     end = 0
     for run in _UNSPACED.finditer(token):
         if run.start() > end:
-            parts.append(token[end : run.start()][:_LONGEST])
+            parts.append(_bounded(token[end : run.start()]))
         characters = run.group()
         if len(characters) > 1:
             parts.extend(characters[i : i + 2] for i in range(len(characters) - 1))
         parts.extend(_HAN.findall(characters) or ([characters] if len(characters) == 1 else []))
         end = run.end()
     if end < len(token):
-        parts.append(token[end:][:_LONGEST])
+        parts.append(_bounded(token[end:]))
     return parts
+
+
+def _bounded(word: str) -> str:
+    """Return a word as it is if it is not too long, else its beginning and a digest of all of it."""
+    if len(word) <= _LONGEST:
+        return word
+    return word[:_BEGINNING] + blake2b(word.encode(), digest_size=(_LONGEST - _BEGINNING) // 2).hexdigest()
 
 
 @lru_cache(maxsize=65_536)

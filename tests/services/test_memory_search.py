@@ -39,6 +39,12 @@ async def test_a_search_sees_only_what_it_names(ctx: Any, filters: dict[str, str
     assert {memory.content for memory in await ctx.memories.list(**filters)} == seen
 
 
+async def test_long_keys_with_the_same_beginning_are_not_found_for_each_other(ctx: Any) -> None:
+    keys = [f"{'deadbeef' * 8}{number}" for number in range(2)]
+    await known(ctx, *(mcr(key, source_refs=[key]) for key in keys))
+    assert [await contents(ctx, key) for key in keys] == [[key] for key in keys]
+
+
 async def test_results_are_narrowed_by_type_and_confidence(ctx: Any) -> None:
     await known(ctx, mcr("tea at four", confidence=0.5), mcr("tea at five", type="policy", confidence=0.9))
     assert await contents(ctx, "tea", type="policy") == ["tea at five"]
