@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,16 @@ def test_a_proposal_of_another_process_shows_up_by_itself(visit: Visit, ctx: Con
          "confidence": 0.9, "source_refs": []}, proposer="agent-7",
     )  # fmt: skip
     page.get_by_text("The shop closes at six").first.wait_for()
+
+
+@one_store
+def test_the_script_of_the_guide_to_web_applications_hears_of_a_message(visit: Visit, ctx: Context) -> None:
+    page, guide = visit("overview"), Path(__file__).parents[2] / "docs" / "how-to" / "web.md"
+    [script] = re.findall(r"```js\n(.*?)```", guide.read_text(), re.DOTALL)
+    page.evaluate("() => { window.show = (id) => document.body.append(`heard of ${id}`); }")
+    page.evaluate(f"() => new Promise((done) => {{ {script} changes.addEventListener('start', () => done()); }})")
+    ctx.sessions.open("support-7").append({"role": "user", "content": "Is it on its way by now?"})
+    page.get_by_text("heard of support-7").wait_for()
 
 
 @one_store
