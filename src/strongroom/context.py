@@ -144,20 +144,24 @@ class AsyncContext(EnteredAsync, Meant):
         self,
         path: str | os.PathLike[str],
         *,
-        runs: Sequence[str] | bool = True,
-        sessions: Sequence[str] | bool = True,
-        threads: Sequence[str] | bool = True,
-        memories: Sequence[str] | bool = True,
+        runs: Sequence[str] | bool | None = None,
+        sessions: Sequence[str] | bool | None = None,
+        threads: Sequence[str] | bool | None = None,
+        memories: Sequence[str] | bool | None = None,
         signing_key: bytes | None = None,
         key: Secret | None = None,
     ) -> SpacePack:
         """Write runs, sessions, live threads and memories to one file: all of them, those of some ids, or none (False).
 
+        Where ids are named, nothing else goes along unless it is named too: `runs=["T-1"]` is that run alone,
+        `runs=["T-1"], memories=True` that run and all memories.
         Files, batches of memories that wait for review, ended threads and keys are not in it; `strongroom copy` takes
         everything that is stored. The file is complete and on disk, or not there. `signing_key` is an Ed25519 private
         key (32 bytes); `key` encrypts the file (a passphrase, 32 bytes, or a function that fetches one).
         """
-        which: dict[str, Any] = {"runs": runs, "sessions": sessions, "threads": threads, "memories": memories}
+        asked = {"runs": runs, "sessions": sessions, "threads": threads, "memories": memories}
+        rest = all(isinstance(ids, bool | None) for ids in asked.values())
+        which: dict[str, Any] = {kind: rest if ids is None else ids for kind, ids in asked.items()}
         return await everything.export(self, path, **which, signing_key=signing_key, key=key)
 
     @checked

@@ -106,3 +106,28 @@ def test_a_defect_would_be_seen(harmless: Path, type_in: Type, monkeypatch: pyte
     assert answer.code == 3
     assert not acceptable(answer)
     assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("option", ["--space", "--url"])
+def test_an_option_that_is_empty_is_not_taken_for_the_default(here: Path, type_in: Type, option: str) -> None:
+    shown = type_in(option, "", "runs", "list")
+    assert shown.code == 2 and "it is empty" in shown.err
+
+
+def test_an_empty_space_of_the_environment_is_not_taken_for_the_default(
+    here: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRONGROOM_SPACE", "")
+    shown = type_in("runs", "list")
+    assert shown.code != 0 and "STRONGROOM_SPACE is empty" in shown.err
+
+
+def test_the_public_half_of_a_key_signs_nothing(here: Path, type_in: Type) -> None:
+    type_in("keys", "pair", "signing.key")
+    shown = type_in("runs", "export", "scraper", "signed.zip", "--signing-key", "signing.key.pub")
+    assert shown.code == 1 and "public half" in shown.err and not Path("signed.zip").exists()
+
+
+def test_a_source_that_is_not_there_is_not_to_be_named_by_an_option(empty: Path, type_in: Type) -> None:
+    shown = type_in("copy", "nowhere.db", "target.db")
+    assert shown.code != 0 and "nowhere.db" in shown.err and "--url" not in shown.err

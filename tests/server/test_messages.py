@@ -45,6 +45,13 @@ def test_a_lost_race_carries_its_facts(alone: httpx.Client, run: str) -> None:
     assert lost.headers["etag"] == '"1"'
 
 
+def test_a_run_that_is_there_already_is_named_where_reloading_would_not_help(alone: httpx.Client, run: str) -> None:
+    lost = alone.post("/runs", json={"objective": "x", "run_id": run})
+    told = lost.json()
+    assert (lost.status_code, told["code"]) == (409, "conflict")
+    assert run in told["error"] and "retry" not in told["error"]
+
+
 def test_every_other_lost_race_does_too(alone: httpx.Client, run: str) -> None:
     patch = {"_schema_version": "2.1", "expected_seq": 0, "set": {"status": "DONE"}}
     for lost in (

@@ -113,11 +113,16 @@ def test_what_was_hidden_comes_back_hidden_and_can_be_restored(here: Context, tm
 
 
 def test_only_what_was_asked_for_is_in_the_pack(here: Context, tmp_path: Path) -> None:
-    made = here.export(tmp_path / "pack.zip", runs=["r2"], sessions=False, memories=False)
+    made = here.export(tmp_path / "pack.zip", runs=["r2"], threads=True)
     assert (made.runs, made.sessions, made.threads, made.memories) == (["r2"], [], ["t1"], 0)
     with pytest.raises(strongroom.NotFound):
         here.export(tmp_path / "none.zip", sessions=["nobody"])
     assert not (tmp_path / "none.zip").exists()
+
+
+def test_who_names_one_run_gives_away_nothing_of_anybody_else(here: Context, tmp_path: Path) -> None:
+    made = here.export(tmp_path / "pack.zip", runs=["r2"])
+    assert (made.runs, made.sessions, made.threads, made.memories) == (["r2"], [], [], 0)
 
 
 @pytest.mark.parametrize("there", ["run", "session", "thread", "memory"])

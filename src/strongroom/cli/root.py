@@ -68,6 +68,8 @@ URL, SPACE, KEY = "strongroom.url", "strongroom.space", "strongroom.key"
 
 def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value == "":
+            raise click.BadParameter("it is empty; leave it out for the default")
         if value not in (None, False):
             context.meta[name] = value
 
@@ -173,6 +175,8 @@ def address() -> str:
 def space() -> str:
     """Return whose data it is: --space, STRONGROOM_SPACE, strongroom.yaml, or `default`."""
     named = click.get_current_context().meta.get(SPACE)
+    if not named and os.environ.get("STRONGROOM_SPACE") == "":
+        raise InvalidInput("STRONGROOM_SPACE is empty, which names no space; unset it for the default one")
     configured = None if named else _configured()
     return str(named or (configured.backend.space if configured is not None else "default"))
 
@@ -221,10 +225,10 @@ def is_there(url: str) -> bool:
         return False
 
 
-def require_there(url: str) -> None:
+def require_there(url: str, hint: str = "; name one with --url or STRONGROOM_URL") -> None:
     """Refuse to look at what is not there: looking must not create it."""
     if not is_there(url):
-        raise InvalidInput(f"there is no store at {url!r}; name one with --url or STRONGROOM_URL (nothing was created)")
+        raise InvalidInput(f"there is no store at {url!r}{hint} (nothing was created)")
 
 
 def how_to_open(url: str) -> dict[str, Any]:
@@ -244,7 +248,7 @@ def opened(url: str | None = None, *, create: bool = False, **more: Any) -> Iter
             yield remote.store
         return
     if not create:
-        require_there(wanted)
+        require_there(wanted) if url is None else require_there(url, hint="")
     store = open_store(wanted, **how_to_open(wanted), **more)
     try:
         yield store

@@ -31,7 +31,7 @@ from strongroom.cli.output import (
 )
 from strongroom.cli.root import Count, argument, cli, context, me
 from strongroom.encryption import PACK_VARIABLE
-from strongroom.errors import Damaged, NotFound
+from strongroom.errors import Damaged, InvalidInput, NotFound
 from strongroom.payloads import EventType
 from strongroom.values import Event, Head, Status
 
@@ -226,7 +226,7 @@ def anchor_runs(path: str, run_ids: tuple[str, ...], signing_key: str | None) ->
 
     `strongroom runs verify --anchors` then finds a ledger that was rewritten. Keep the file elsewhere.
     """
-    key, made, damaged = _bytes(signing_key), [], list[str]()
+    key, made, damaged = _signing(signing_key), [], list[str]()
     with context() as ctx, working("anchoring"):
         # All that are named before the first is sealed: one that is missing then changes nothing.
         for run in [ctx.runs.get(id) for id in run_ids] if run_ids else _all_runs(ctx, damaged):
@@ -281,7 +281,7 @@ def export_run(run_id: str, path: str, signing_key: str | None, encrypt: bool, a
     """Write everything of a run to a resume pack."""
     key = secret(PACK_VARIABLE, "the key of the pack", confirm=True) if encrypt else None
     with context() as ctx, working("packing"):
-        made = ctx.runs.get(run_id).export(path, signing_key=_bytes(signing_key), key=key, actor=actor)
+        made = ctx.runs.get(run_id).export(path, signing_key=_signing(signing_key), key=key, actor=actor)
     size = Path(path).stat().st_size
     signed = ", signed" if made.signed else ""
     done(made, "written: {} ({} bytes, {} events{})", path, f"{size:,}", f"{made.head.length:,}", signed)
@@ -303,6 +303,13 @@ def restore_run(path: str, new_id: str | None, public_key: str | None, decrypt: 
 
 def _bytes(path: str | None) -> bytes | None:
     return None if path is None else Path(path).read_bytes()
+
+
+def _signing(path: str | None) -> bytes | None:
+    """Return a key to sign with. Both halves of a pair are 32 bytes, so only its name tells which one a file is."""
+    if path is not None and path.endswith(".pub"):
+        raise InvalidInput(f"{path} is the public half of a key, which everybody may have; sign with the other one")
+    return _bytes(path)
 
 
 @runs.command("erase")

@@ -9,7 +9,7 @@ import click
 
 from strongroom.checking import check as check_store
 from strongroom.cli.output import as_json, console, done, holds, say, secret, wants_json, working
-from strongroom.cli.root import cli, is_server, opened
+from strongroom.cli.root import address, cli, is_server, opened
 from strongroom.copying import copy as copy_stores
 from strongroom.encryption import NEW_VARIABLE, Secret
 from strongroom.errors import CommitUnknown, InvalidInput, Unavailable
@@ -58,7 +58,11 @@ def backup(target: str, new_key: bool, decrypt: bool) -> None:
     wanted = _new_key(new_key, decrypt)
     with opened() as store, working("copying pages"):
         if not hasattr(store, "backup"):
-            raise InvalidInput("only a SQLite store is one file; use `strongroom copy` for the others")
+            raise InvalidInput(
+                "a server backs up what it keeps: POST /upkeep/backup, or this command where the file is"
+                if is_server(address())
+                else "only a SQLite store is one file; use `strongroom copy` for the others"
+            )
         store.backup(target, new_key=wanted, decrypt=decrypt)
     size = Path(target).stat().st_size
     done({"path": target, "bytes": size}, "written: {} ({} bytes)", target, f"{size:,}")
@@ -69,7 +73,11 @@ def compact() -> None:
     """Give free space back to the disk."""
     with opened() as store, working("compacting"):
         if not hasattr(store, "compact") or not hasattr(store, "stats"):
-            raise InvalidInput("this kind of store looks after its own space")
+            raise InvalidInput(
+                "a server's file is compacted by this command where the file is"
+                if is_server(address())
+                else "this kind of store looks after its own space"
+            )
         before = store.stats().file_bytes
         store.compact()
         after = store.stats().file_bytes

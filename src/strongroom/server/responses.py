@@ -102,9 +102,9 @@ class Tidy:
 _NOTHING = re.compile(r"[;,]? \(?nothing (?:was )?changed\)?$")
 
 
-def lost_race(conflict: Conflict, headers: dict[str, str] | None = None) -> Refusal:
-    """Refuse who lost a race, in the words that clients were promised."""
-    return Refusal(409, conflict.code, CONFLICT, headers=headers, details={**facts(conflict), "message": str(conflict)})
+def lost_race(conflict: Conflict, headers: dict[str, str] | None = None, told: str = CONFLICT) -> Refusal:
+    """Refuse who lost a race, in the words that clients were promised unless others say it better."""
+    return Refusal(409, conflict.code, told, headers=headers, details={**facts(conflict), "message": str(conflict)})
 
 
 def problem(error: Exception, request_id: str, *, tidy: Tidy | None = None, reads: bool = False) -> Whole:

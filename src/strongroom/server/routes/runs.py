@@ -175,7 +175,10 @@ async def update(request: Request[Patch, None]) -> Response:
 
 @endpoint("POST /runs", "write", "Boot a run")
 async def create(request: Request[NewRun, None]) -> Started:
-    run = await started(request, request.content.run_id)
+    try:
+        run = await started(request, request.content.run_id)
+    except Conflict as taken:  # to reload and retry would be of no use
+        raise lost_race(taken, told=str(taken)) from None
     return Started(run.id, (await at_first(run)).status)
 
 
