@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from strongroom.dispatch import AsyncDispatcher, Dispatcher, respond, send
+from strongroom.dispatch import AsyncDispatcher, Dispatcher, Retry, respond, send
 
 dispatcher = AsyncDispatcher(lease_seconds=1.5, poll_seconds=0.02, max_concurrent=8)
 
@@ -43,6 +43,19 @@ def fatal(payload: Any, call: Any) -> Any:
     import os
 
     os._exit(1)
+
+
+deadly = AsyncDispatcher(lease_seconds=0.5, poll_seconds=0.02)
+
+
+@deadly.handler("deadly", retry=Retry(takeovers=2))
+async def dies(payload: Any, call: Any) -> Any:
+    """Take the worker itself down, at one message."""
+    import os
+
+    if payload == "poison":
+        os._exit(9)
+    return payload
 
 
 def spin(rounds: int) -> int:

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import pytest
 
 from strongroom.dispatch.delivery import Round
-from strongroom.dispatch.leases import Lease, LeasedThread
+from strongroom.dispatch.leases import Lease, LeasedThread, LeaseLost
 from strongroom.dispatch.mail import flagged
 from strongroom.dispatch.routes import Outgoing, Respond, Route, Send
 from strongroom.errors import BudgetExceeded, CommitUnknown
 from strongroom.operations import Plan
 from strongroom.scope import Scope
-from strongroom.services.threads.deliveries import Delivery
+from strongroom.services.threads.deliveries import DELIVERY, Begun, Delivery, read_delivery, suspicious
 from strongroom.services.threads.plans import Writes, count_key
 from strongroom.services.threads.registry import AsyncRegistry
 from strongroom.services.threads.threads import AsyncThreads
@@ -221,6 +221,62 @@ def test_a_crash_at_any_point_leads_to_each_effect_once() -> None:
     takes_over = worker("two", now=LATE)
     explored = explore([worker("one", now=1)], check, setup=post, crashes=1, recover=[takes_over])
     assert explored.failure is None, str(explored.failure)
+
+
+async def abandon(store: AsyncStore) -> None:
+    """Post a message, and vanish with the thread taken."""
+    await post(store)
+    await LeasedThread(threads(store), "t", "gone").take(0.0)
+
+
+async def each_effect_once_and_no_suspicion(store: AsyncStore, results: Sequence[Any]) -> None:
+    await each_effect_once(store, results)
+    assert not suspicious(read_delivery(await Scope(store).get(Get(Key("default", DELIVERY, "t")))))
+
+
+@pytest.mark.parametrize("clocks", [(1, 1), (1, LATE)], ids=["fresh lease", "lease over"])
+def test_two_workers_that_take_a_thread_over_have_each_effect_once(clocks: tuple[int, int]) -> None:
+    programs = [worker("one", now=clocks[0]), worker("two", now=clocks[1])]
+    explored = explore(programs, each_effect_once_and_no_suspicion, setup=abandon)
+    assert explored.failure is None, str(explored.failure)
+
+
+def test_a_crash_at_any_point_of_a_takeover_leads_to_each_effect_once() -> None:
+    programs, takes_over = [worker("one", now=1)], worker("two", now=LATE)
+    explored = explore(programs, each_effect_once_and_no_suspicion, setup=abandon, crashes=1, recover=[takes_over])
+    assert explored.failure is None, str(explored.failure)
+
+
+@pytest.mark.parametrize("kind", [LeasedThread, UnfencedThread])
+def test_a_note_is_made_while_the_thread_is_held_or_not_at_all(kind: type[LeasedThread]) -> None:
+    seen: set[str] = set()
+
+    async def notes(store: AsyncStore) -> str:
+        mine = kind(threads(store), "t", "one")
+        lease = await mine.take(LEASE)
+        if not isinstance(lease, Lease):
+            return "too late to take it"
+        try:
+            await mine.note(lease, await mine.message(lease, 0), LEASE)
+        except LeaseLost:
+            return "too late to note it"
+        return "noted"
+
+    async def takes_over(store: AsyncStore) -> None:
+        assert isinstance(await kind(threads(store, now=LATE), "t", "two").take(LEASE), Lease)
+
+    async def check(store: AsyncStore, results: Sequence[Any]) -> None:
+        seen.add(results[0])
+        state = read_delivery(await Scope(store).get(Get(Key("default", DELIVERY, "t"))))
+        known = {"echo": Begun(0, 1)} if results[0] == "noted" else {}
+        assert (state.owner, state.begun) == ("two", known)
+
+    explored = explore([notes, takes_over], check, setup=abandon)
+    if kind is UnfencedThread:  # the negative control
+        assert explored.failure is not None
+    else:
+        assert explored.failure is None, str(explored.failure)
+        assert seen == {"too late to take it", "too late to note it", "noted"}
 
 
 def test_a_message_posted_while_a_thread_is_given_back_keeps_its_flag() -> None:

@@ -206,6 +206,7 @@ dispatch.begin              -       yes     -         yes
 dispatch.replay             -       yes     -         yes
 dispatch.take               -       yes     -         yes
 dispatch.renew              -       yes     -         yes
+dispatch.note               -       yes     -         yes
 dispatch.release            -       yes     -         yes
 dispatch.hand_back          -       yes     -         yes
 dispatch.put_off            -       yes     -         yes

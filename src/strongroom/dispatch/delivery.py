@@ -16,6 +16,9 @@ Theory of operation
    cancelled (`finish`): else it could not give it back.
 4. A message that fails is put off, and with it the rest of its thread, so that order holds. When its attempts are used
    up it becomes a dead letter, and its caller is told, in the commit that moves on.
+5. A message that kills the process raises nothing. So in a thread whose last worker vanished it is noted before a
+   message is looked at that it begins, in a commit of its own; when enough workers in a row have done so and vanished,
+   the message is given up in the same way. What the first of them was at nobody knows: it had no reason to say.
 """
 
 from __future__ import annotations
@@ -38,7 +41,15 @@ from strongroom.errors import (
     said_by,
     storable,
 )
-from strongroom.services.threads.deliveries import Delivery, DeliveryFailed, attempts, due, start
+from strongroom.services.threads.deliveries import (
+    Delivery,
+    DeliveryFailed,
+    attempts,
+    due,
+    start,
+    suspicious,
+    vanished,
+)
 from strongroom.services.threads.plans import THREAD
 from strongroom.services.threads.reading import read_slice
 from strongroom.services.threads.threads import AsyncThreads
@@ -139,6 +150,27 @@ class Round:
                 return ()
 
     async def _handle(self, record: Record) -> int:
+        """Handle a message. Return 0, or the time to come back at."""
+        state = self._lease.state
+        if not suspicious(state):
+            return await self._attempt(record)
+        lost = vanished(state, record)
+        if lost >= self._routes[record.receiver or ""].retry.takeovers:
+            who = "a worker" if lost == 1 else f"{lost} workers in a row"
+            await self._give_up(
+                record, f"{who} began it and vanished before it ended", attempts(state, record) - 1 + lost
+            )
+            return 0
+        await self._note(record)
+        return await self._attempt(record)
+
+    async def _note(self, record: Record) -> None:
+        async def noted() -> None:
+            self._lease = await _known(lambda id: self._leased.note(self._lease, record, self._lease_seconds, id))
+
+        await self._finish(noted())
+
+    async def _attempt(self, record: Record) -> int:
         slot = Slot(self._thread_id, record, self._threads.types)
         route = self._routes[slot.to_id]
         attempt = attempts(self._lease.state, record)

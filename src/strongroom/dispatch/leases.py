@@ -1,5 +1,5 @@
-"""The commits of a worker that leases a thread, each an operation of its own: take it, keep it, put a message off,
-conclude it, give the thread back.
+"""The commits of a worker that leases a thread, each an operation of its own: take it, keep it, note that a message
+begins, put it off, conclude it, give the thread back.
 
 Every one but the first expects the delivery's document to be as the worker knows it, so whoever has lost the thread is
 refused (`LeaseLost`). Where a server makes them, it knows no more of a worker than what the worker says it holds.
@@ -25,10 +25,13 @@ from strongroom.services.threads.deliveries import (
     bury,
     due,
     failed,
+    handed_back,
     handled,
     mail_key,
+    noted,
     read_delivery,
     released,
+    renewed,
     taken,
 )
 from strongroom.services.threads.payloads import CHAIN, Inert, seal, type_name, unseal
@@ -100,12 +103,18 @@ class LeasedThread:
 
     async def renew(self, lease: Lease, lease_seconds: float, commit_id: str | None = None) -> Lease:
         """Keep the thread for longer."""
-        mine = taken(lease.state, owner=self._owner, until=self._until(lease_seconds))
-        return await self._move("renew", lease, mine, {"lease_seconds": lease_seconds}, commit_id)
+        state = renewed(lease.state, until=self._until(lease_seconds))
+        return await self._move("renew", lease, state, {"lease_seconds": lease_seconds}, commit_id)
+
+    async def note(self, lease: Lease, record: Record, lease_seconds: float, commit_id: str | None = None) -> Lease:
+        """Note that a message begins, so that whoever takes the thread over knows what its worker was at."""
+        state = noted(lease.state, record, until=self._until(lease_seconds))
+        said = {"index": record.index, "lease_seconds": lease_seconds}
+        return await self._move("note", lease, state, said, commit_id)
 
     async def hand_back(self, lease: Lease, commit_id: str | None = None) -> Lease:
         """Give the thread back although something may be due."""
-        return await self._move("hand_back", lease, released(lease.state), {}, commit_id)
+        return await self._move("hand_back", lease, handed_back(lease.state), {}, commit_id)
 
     async def put_off(
         self, lease: Lease, record: Record, error: str, delay_seconds: float, commit_id: str | None = None

@@ -100,6 +100,7 @@ OPERATIONS: dict[str, Row] = {
     "dispatch.replay":     Row("write",  (),                  threads.replay),
     "dispatch.take":       Row("write",  (),                  threads.worker(threads.take)),
     "dispatch.renew":      Row("write",  (),                  threads.worker(threads.renew)),
+    "dispatch.note":       Row("write",  (),                  threads.worker(threads.note)),
     "dispatch.release":    Row("write",  (),                  threads.worker(threads.release)),
     "dispatch.hand_back":  Row("write",  (),                  threads.worker(threads.hand_back)),
     "dispatch.put_off":    Row("write",  (),                  threads.worker(threads.put_off)),

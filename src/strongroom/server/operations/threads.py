@@ -128,6 +128,11 @@ async def renew(leased: LeasedThread, told: _Held, id: str) -> object:
     return await leased.renew(await leased.held(told.version), _lease(told), id)
 
 
+async def note(leased: LeasedThread, told: _Held, id: str) -> object:
+    lease = await leased.held(told.version)
+    return await leased.note(lease, await leased.message(lease, told.index), _lease(told), id)
+
+
 async def hand_back(leased: LeasedThread, told: _Held, id: str) -> object:
     return await leased.hand_back(await leased.held(told.version), id)
 

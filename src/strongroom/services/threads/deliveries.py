@@ -9,6 +9,13 @@ A flag (kind "mail") says that a thread may hold something for a receiver. It is
 a message for somebody, and needs no expectation, so appends go on to commute. Whoever takes it down expects the thread
 to be as long as it was when nothing was found due: a message that came meanwhile is not missed, and what is due is
 always found by the flags alone, however many threads there are.
+
+A worker that vanishes (killed, or paused past its lease) says nothing about the message it was at, and if that message
+kills whoever begins it, it would be delivered for ever. So a thread that is taken over from another's lease is under
+suspicion: `begun` is there, at first empty, and whoever handles it notes each message before it begins. Where nobody
+vanished there is no such field and no such commit. A message is innocent, and its note goes, as soon as a worker lives
+to say how it ended: handled, failed, or handed back. Notes are kept for each receiver, because those of another may be
+served by another program, which knows nothing of the message.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ from datetime import datetime
 from hashlib import sha256
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from strongroom.arguments import check_fields
@@ -39,13 +46,21 @@ class Failing(Struct, frozen=True):
     error: str
 
 
+class Begun(Struct, frozen=True):
+    """A message that was begun under suspicion: how many workers in a row did, and told of no end."""
+
+    index: int
+    times: int
+
+
 class Delivery(Struct, frozen=True):
-    """How far a thread has been handled, and who is at it."""
+    """How far a thread has been handled, and who is at it. `begun`, by receiver, is there if a worker vanished."""
 
     owner: str | None = None
     until: int = 0
     next: dict[str, int] = {}
     failing: Failing | None = None
+    begun: dict[str, Begun] | UnsetType = UNSET
 
 
 class DeliveryFailed(Struct, frozen=True):
@@ -81,6 +96,8 @@ class StoredDeadLetter(Struct):
 class Retry(Struct, frozen=True, kw_only=True):
     """How often to try a message, and how long to wait: first, then `factor` times longer each time.
 
+    `attempts` are those that raise. `takeovers` are workers that began it and vanished, one after the other.
+
     >>> from strongroom.dispatch import Retry
     >>> retry = Retry(attempts=5, first_seconds=0.5)
     >>> [retry.delay_seconds(failed) for failed in (1, 2, 3)]
@@ -91,11 +108,15 @@ class Retry(Struct, frozen=True, kw_only=True):
     first_seconds: float = 0.1
     factor: float = 2.0
     max_seconds: float = 30.0
+    takeovers: int = 20
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.attempts < 1 or self.factor <= 0 or min(self.first_seconds, self.max_seconds) < 0:
-            raise InvalidInput(f"a retry needs an attempt, a factor above 0 and no time below 0, not {self}")
+        counts, times = (self.attempts, self.takeovers), (self.first_seconds, self.max_seconds)
+        if min(counts) < 1 or self.factor <= 0 or min(times) < 0:
+            raise InvalidInput(
+                f"a retry needs an attempt, a takeover, a factor above 0 and no time below 0, not {self}"
+            )
 
     def delay_seconds(self, attempts: int) -> float:
         """Return how long to wait after that many failed attempts."""
@@ -124,31 +145,75 @@ def blocked_until(state: Delivery, *, owner: str, now: int) -> int:
 
 
 def taken(state: Delivery, *, owner: str, until: int) -> Delivery:
-    return replace(state, owner=owner, until=until)
+    """Take a thread that may be taken. What the last worker began is under suspicion if that one never gave it back."""
+    begun = state.begun
+    if state.owner == owner:
+        begun = UNSET  # it was cut off from the store, and lives
+    elif state.owner is not None and begun is UNSET:
+        begun = {}
+    return replace(state, owner=owner, until=until, begun=begun)
+
+
+def renewed(state: Delivery, *, until: int) -> Delivery:
+    return replace(state, until=until)
+
+
+def suspicious(state: Delivery) -> bool:
+    """Say whether a worker vanished, so that a message is to be noted before it begins."""
+    return state.begun is not UNSET
+
+
+def vanished(state: Delivery, record: Record) -> int:
+    """Return how many workers in a row are known to have begun a message and vanished."""
+    known = state.begun.get(record.receiver or "") if state.begun is not UNSET else None
+    return known.times if known is not None and known.index == record.index else 0
+
+
+def noted(state: Delivery, record: Record, *, until: int) -> Delivery:
+    """Note that a message begins, in a thread from which a worker vanished."""
+    assert record.receiver is not None
+    begun = Begun(record.index, vanished(state, record) + 1)
+    known = {} if state.begun is UNSET else state.begun
+    return replace(state, until=until, begun={**known, record.receiver: begun})
+
+
+def _cleared(state: Delivery, receivers: Collection[str]) -> dict[str, Begun] | UnsetType:
+    """Return what is under suspicion when somebody has lived to say what became of these receivers' messages."""
+    if state.begun is UNSET:
+        return UNSET
+    return {name: begun for name, begun in state.begun.items() if name not in receivers} or UNSET
 
 
 def handled(state: Delivery, record: Record, *, until: int) -> Delivery:
     """Say that a message is done with, whatever came of it."""
     assert record.receiver is not None
-    return replace(state, until=until, failing=None, next={**state.next, record.receiver: record.index + 1})
+    begun = _cleared(state, {record.receiver})
+    following = {**state.next, record.receiver: record.index + 1}
+    return replace(state, until=until, failing=None, next=following, begun=begun)
 
 
 def failed(state: Delivery, record: Record, *, error: str, not_before: int) -> Delivery:
     """Say that a message has to be tried again later, by anyone."""
+    assert record.receiver is not None
     failing = Failing(record.index, attempts(state, record), not_before, error)
-    return replace(state, owner=None, until=0, failing=failing)
+    return replace(state, owner=None, until=0, failing=failing, begun=_cleared(state, {record.receiver}))
 
 
-def released(state: Delivery, *, receivers: Iterable[str] = (), length: int = 0) -> Delivery:
+def handed_back(state: Delivery) -> Delivery:
+    """Give the thread back although something may be due: whoever was at it lives."""
+    return replace(state, owner=None, until=0, begun=UNSET)
+
+
+def released(state: Delivery, *, receivers: Collection[str], length: int) -> Delivery:
     """Give the thread back; `receivers` have seen it up to `length`."""
     seen = {name: max(length, state.next.get(name, 0)) for name in receivers}
-    return replace(state, owner=None, until=0, next={**state.next, **seen})
+    return replace(state, owner=None, until=0, next={**state.next, **seen}, begun=_cleared(state, receivers))
 
 
 def interrupted(state: Delivery, indexes: Collection[int]) -> Delivery:
     """Take the thread from whoever is at it, and forget why one of these messages failed."""
     failing = None if state.failing is not None and state.failing.index in indexes else state.failing
-    return replace(state, owner=None, until=0, failing=failing)
+    return replace(state, owner=None, until=0, failing=failing, begun=UNSET)
 
 
 def attempts(state: Delivery, record: Record) -> int:
