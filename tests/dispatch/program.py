@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,15 @@ async def dies(payload: Any, call: Any) -> Any:
     import os
 
     if payload == "poison":
+        await asyncio.sleep(0.05)
         os._exit(9)
+    return payload
+
+
+@deadly.handler("slow", retry=Retry(takeovers=2))
+async def slow(payload: Any, call: Any) -> Any:
+    """Take longer than the other one takes to kill."""
+    await asyncio.sleep(0.3)
     return payload
 
 

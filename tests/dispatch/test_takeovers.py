@@ -15,7 +15,7 @@ import strongroom
 from strongroom.bridge import Inline
 from strongroom.context import AsyncContext
 from strongroom.dispatch import DeadLetter, DeliveryFailed, Dispatcher, Retry
-from strongroom.dispatch.delivery import Round
+from strongroom.dispatch.delivery import TOGETHER, Round
 from strongroom.dispatch.mail import Mail
 from strongroom.dispatch.routes import Outgoing, Respond, Route
 from strongroom.errors import CommitUnknown, Unavailable
@@ -51,28 +51,29 @@ class Workers:
         self.store, self.clock = store, Clock()
         self.ctx = AsyncContext(Scope(store, clock=self.clock))
         self.ran: list[Any] = []
+        self.last = ""
         self._come = 0
 
-    async def send(self, *payloads: Any, to: str = "echo") -> None:
+    async def send(self, *payloads: Any, to: str = "echo", thread: str = "t") -> None:
         for payload in payloads:
-            await self.ctx.threads.append("t", payload, from_id="user", to_id=to)
+            await self.ctx.threads.append(thread, payload, from_id="user", to_id=to)
 
-    def round(self, run: Any = None, *, name: str = "echo", owner: str | None = None) -> Round:
+    def round(
+        self, run: Any = None, *, name: str = "echo", thread: str = "t", takeovers: int = MOST, **options: Any
+    ) -> Round:
         self._come += 1
-        retry = Retry(first_seconds=0, takeovers=MOST)
-        return Round(
-            self.ctx.threads,
-            {name: Route(name, lambda payload, call: None, retry=retry)},
-            "t",
-            owner=owner or f"worker {self._come}",
-            lease_seconds=LEASE,
-            run=run or self.answers,
-            stopping=lambda: False,
-        )
+        self.last = f"worker {self._come}"
+        retry = Retry(first_seconds=0, takeovers=takeovers)
+        settings = {"owner": self.last, "lease_seconds": LEASE, "stopping": lambda: False, **options}
+        routes = {name: Route(name, lambda payload, call: None, retry=retry)}
+        return Round(self.ctx.threads, routes, thread, run=run or self.answers, **settings)
 
     async def answers(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
         self.ran.append(slot.payload)
         return [Respond(f"{slot.payload} done")]
+
+    async def dies(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
+        raise Crash
 
     async def poisoned(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
         """The function: it kills its process on one message."""
@@ -95,6 +96,11 @@ class Workers:
 
     async def letters(self) -> list[DeadLetter]:
         return list(await Mail(self.ctx.threads).dead(handler=None, after=None, limit=10))
+
+    async def taken(self) -> None:
+        """Wait until the last worker has the thread."""
+        while (await self.stored())["owner"] != self.last:  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
     async def stored(self) -> dict[str, Any]:
         document = await self.ctx.scope.get(Get(self.ctx.scope.key(DELIVERY, "t")))
@@ -255,6 +261,107 @@ async def test_a_note_of_which_nobody_knows_whether_it_was_made_counts_once(work
     assert (await workers.stored())["begun"] == {"echo": {"index": 0, "times": 1}}
 
 
+# ---- side by side ---------------------------------------------------------------------------------------------------
+
+
+async def killed_together(workers: Workers, *threads: str, times: int = MOST) -> None:
+    """Let workers in a row be killed while they are at a message of each thread."""
+    for thread in threads:
+        await workers.send("message", thread=thread)
+    for _ in range(times):
+        for thread in threads:
+            with pytest.raises(Crash):
+                await workers.round(workers.dies, thread=thread, takeovers=20)()
+        workers.clock.pass_lease()
+
+
+@pytest.mark.parametrize(("times", "takeovers"), [(1 + TOGETHER, 20), (MOST, MOST), (2, 2), (1, 1)])
+async def test_nothing_is_given_up_that_did_not_run_alone(workers: Workers, times: int, takeovers: int) -> None:
+    threads, suspects = ("t", "u", "v"), asyncio.Lock()
+    await killed_together(workers, *threads, times=times)
+    running = most = ran = 0
+
+    async def run(*told: Any) -> list[Any]:
+        nonlocal running, most, ran
+        running, ran = running + 1, ran + 1
+        most = max(most, running)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        running -= 1
+        return []
+
+    rounds = [workers.round(run, thread=thread, suspects=suspects, takeovers=takeovers) for thread in threads]
+    await asyncio.gather(*[round() for round in rounds])
+    assert (most, ran) == (1, len(threads))
+
+
+@pytest.mark.parametrize(("times", "takeovers"), [(1, 20), (TOGETHER, 20), (MOST - 1, MOST), (1, 2)])
+async def test_what_was_killed_a_few_times_runs_side_by_side(workers: Workers, times: int, takeovers: int) -> None:
+    both = asyncio.Barrier(2)
+
+    async def run(*told: Any) -> list[Any]:
+        await both.wait()
+        return []
+
+    threads, suspects = ("t", "u"), asyncio.Lock()
+    await killed_together(workers, *threads, times=times)
+    rounds = [workers.round(run, thread=thread, suspects=suspects, takeovers=takeovers) for thread in threads]
+    await asyncio.gather(*[round() for round in rounds])
+
+
+async def test_what_waits_for_its_turn_has_not_begun(workers: Workers) -> None:
+    await killed_together(workers, "t")
+    suspects = asyncio.Lock()
+    await suspects.acquire()  # somebody else's turn
+    waiting = asyncio.ensure_future(workers.round(suspects=suspects)())
+    await workers.taken()
+    assert (await workers.stored())["begun"] == {"echo": {"index": 0, "times": MOST - 1}}
+    suspects.release()
+    await waiting
+    assert workers.ran == ["message"]
+
+
+async def test_what_waits_for_its_turn_keeps_its_lease(workers: Workers) -> None:
+    await killed_together(workers, "t")
+    suspects = asyncio.Lock()
+    await suspects.acquire()
+    waiting = asyncio.ensure_future(workers.round(suspects=suspects, lease_seconds=0.03)())
+    renewals: set[int] = set()
+    while len(renewals) < 4:
+        renewals.add((await workers.stored())["until"])
+        await asyncio.sleep(0.001)
+    suspects.release()
+    await waiting
+    assert workers.ran == ["message"]
+
+
+async def test_what_waits_for_its_turn_is_given_back_when_its_worker_is_cancelled(workers: Workers) -> None:
+    await killed_together(workers, "t")
+    suspects = asyncio.Lock()
+    await suspects.acquire()
+    waiting = asyncio.ensure_future(workers.round(suspects=suspects)())
+    await workers.taken()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    suspects.release()
+    assert ((await workers.stored())["owner"], workers.ran) == (None, [])
+    assert await suspects.acquire(), "nobody keeps a turn that was not taken"
+
+
+async def test_what_waits_for_its_turn_is_given_back_when_its_worker_is_told_to_stop(workers: Workers) -> None:
+    await killed_together(workers, "t")
+    suspects = asyncio.Lock()
+    await suspects.acquire()
+    stops: list[bool] = []
+    waiting = asyncio.ensure_future(workers.round(suspects=suspects, stopping=lambda: bool(stops))())
+    await workers.taken()
+    stops.append(True)
+    suspects.release()
+    assert await waiting == 0
+    assert ((await workers.stored())["owner"], workers.ran) == (None, [])
+
+
 # ---- what it costs --------------------------------------------------------------------------------------------------
 
 
@@ -317,3 +424,16 @@ def test_a_message_that_takes_its_process_down_is_given_up_and_the_next_are_hand
         assert told == ["before", "first", "second"]
         [letter] = Dispatcher(ctx).dead_letters()
         assert (letter.index, letter.attempts) == (1, 2)
+
+
+def test_slow_messages_that_are_killed_along_with_it_are_not_given_up(tmp_path: Path) -> None:
+    address = str(tmp_path / "agent.db")
+    with strongroom.open(address) as ctx:
+        for n in range(3):
+            Dispatcher(ctx).send(f"slow {n}", n, from_id="user", to_id="slow")
+        Dispatcher(ctx).send("t", "poison", from_id="user", to_id="deadly")
+    ended(address)
+    with strongroom.open(address) as ctx:
+        assert [letter.handler for letter in Dispatcher(ctx).dead_letters()] == ["deadly"]
+        for n in range(3):
+            assert [slot.data for slot in ctx.threads.get(f"slow {n}").sent_by("slow")] == [n]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -147,6 +148,10 @@ class Direct(Round):
 
     async def _finish(self, act: Coroutine[Any, Any, T]) -> T:
         return await act
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        yield
 
     async def _run_renewing(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
         return await self._run(route, slot, attempt)

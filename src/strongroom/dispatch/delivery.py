@@ -19,13 +19,18 @@ Theory of operation
 5. A message that kills the process raises nothing. So in a thread whose last worker vanished it is noted before a
    message is looked at that it begins, in a commit of its own; when enough workers in a row have done so and vanished,
    the message is given up in the same way. What the first of them was at nobody knows: it had no reason to say.
+   Whoever kills a process kills what runs beside it, each time anew, since their leases run out together. So what
+   several workers are known to have vanished at waits until it is the only one such in its process, and is noted only
+   then: what is beside it has not begun, and one that ends is innocent. Nothing is given up that did not run alone.
+   The first times it runs at once, or ordinary kills would line up all that a worker was at.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from strongroom.bridge import finish
@@ -59,6 +64,7 @@ from strongroom.store import Range, Record
 PAGE = 64
 MOST_TOLD = 2_000  # characters of an error that a dead letter and its sender are told
 PATIENCE = (0.01, 0.1, 0.5, 1.0, 2.0)
+TOGETHER = 3  # workers that may vanish at a message before it runs alone; the last one allowed is always alone with it
 
 logger = logging.getLogger("strongroom.dispatch")
 T = TypeVar("T")
@@ -78,6 +84,7 @@ class Round:
         lease_seconds: float,
         run: Run,
         stopping: Callable[[], bool],
+        suspects: asyncio.Lock | None = None,
     ) -> None:
         self._threads = threads
         self._scope = threads.scope
@@ -87,6 +94,7 @@ class Round:
         self._lease_seconds = lease_seconds
         self._run = run
         self._stopping = stopping
+        self._suspects = suspects or asyncio.Lock()  # the worker's: one at a time
         self._lease = Lease(Delivery(), 0)
         self._renewal: str | None = None  # the id of one that may have happened or not
 
@@ -154,15 +162,32 @@ class Round:
         state = self._lease.state
         if not suspicious(state):
             return await self._attempt(record)
-        lost = vanished(state, record)
-        if lost >= self._routes[record.receiver or ""].retry.takeovers:
+        lost, most = vanished(state, record), self._routes[record.receiver or ""].retry.takeovers
+        if lost >= most:
             who = "a worker" if lost == 1 else f"{lost} workers in a row"
             await self._give_up(
                 record, f"{who} began it and vanished before it ended", attempts(state, record) - 1 + lost
             )
             return 0
-        await self._note(record)
-        return await self._attempt(record)
+        if lost < min(TOGETHER, most - 1):
+            await self._note(record)
+            return await self._attempt(record)
+        async with self._alone():
+            if self._stopping():
+                return 0  # it has not begun, and is handed back
+            await self._note(record)
+            return await self._attempt(record)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Wait until no other suspect runs in this process, and keep the lease meanwhile."""
+        turn = asyncio.ensure_future(self._suspects.acquire())
+        try:
+            await self._renew_until_done(turn)
+            yield
+        finally:
+            if not turn.cancel():  # it was done: this one's turn
+                self._suspects.release()
 
     async def _note(self, record: Record) -> None:
         async def noted() -> None:

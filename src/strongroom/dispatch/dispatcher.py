@@ -227,6 +227,7 @@ class _Turns:
         self._scope = threads.scope
         self._active: dict[str, asyncio.Task[int]] = {}
         self._later: dict[str, float] = {}
+        self._suspects = asyncio.Lock()
 
     async def take(self, *, until_idle: bool) -> None:
         try:
@@ -258,6 +259,7 @@ class _Turns:
             lease_seconds=self._it._lease,
             run=self._runner,
             stopping=lambda: self._it._stop is not None,
+            suspects=self._suspects,
         )
         self._active[thread_id] = asyncio.create_task(round())
 
