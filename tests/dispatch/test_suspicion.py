@@ -16,6 +16,7 @@ from strongroom.errors import InvalidInput
 from strongroom.services.threads.deliveries import (
     Begun,
     Delivery,
+    attempts,
     failed,
     handed_back,
     handled,
@@ -108,6 +109,12 @@ def test_a_count_is_that_of_the_workers_that_began_one_message_and_vanished_in_a
             state = released(handled(state, message(index), until=n), receivers=["echo"], length=index + 1)
             index += 1
         assert not suspicious(state)
+
+
+def test_what_another_programs_worker_handles_does_not_begin_the_attempts_of_a_message_anew() -> None:
+    state = failed(Delivery(), THREE, error="no", not_before=5)
+    after = released(handled(state, OTHER, until=20), receivers=["other"], length=5)
+    assert (attempts(after, THREE), attempts(handled(after, THREE, until=20), THREE)) == (2, 1)
 
 
 def test_a_document_from_before_there_were_notes_is_read_as_it_is() -> None:

@@ -187,9 +187,10 @@ def _cleared(state: Delivery, receivers: Collection[str]) -> dict[str, Begun] | 
 def handled(state: Delivery, record: Record, *, until: int) -> Delivery:
     """Say that a message is done with, whatever came of it."""
     assert record.receiver is not None
-    begun = _cleared(state, {record.receiver})
+    # What failed may be another receiver's, whom another program serves: its attempts go on to count.
+    failing = None if state.failing is not None and state.failing.index == record.index else state.failing
     following = {**state.next, record.receiver: record.index + 1}
-    return replace(state, until=until, failing=None, next=following, begun=begun)
+    return replace(state, until=until, failing=failing, next=following, begun=_cleared(state, {record.receiver}))
 
 
 def failed(state: Delivery, record: Record, *, error: str, not_before: int) -> Delivery:
