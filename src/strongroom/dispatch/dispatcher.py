@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor
 from threading import Thread as OsThread
 from typing import Any, TypeVar, overload
@@ -26,7 +26,7 @@ from strongroom.dispatch.mail import Mail, flagged
 from strongroom.dispatch.pool import Pool
 from strongroom.dispatch.routes import Function, Route, Routes
 from strongroom.dispatch.running import Runner
-from strongroom.errors import Closed, InvalidInput, StoreError, shown
+from strongroom.errors import REFUSING, Closed, InvalidInput, StoreError, Unavailable, shown
 from strongroom.opening import Address
 from strongroom.services.threads.deliveries import DeadLetter, DeliveryFailed, Retry
 from strongroom.services.threads.payloads import PLAIN
@@ -228,22 +228,38 @@ class _Turns:
         self._active: dict[str, asyncio.Task[int]] = {}
         self._later: dict[str, float] = {}
         self._suspects = asyncio.Lock()
+        self._away = False
 
     async def take(self, *, until_idle: bool) -> None:
         try:
             while self._it._stop is None:
                 self._event.clear()
                 room = self._it._max_concurrent - len(self._active)
-                for thread_id in (
-                    await flagged(self._scope, self._routes, skip=self._busy(), limit=room) if room else []
-                ):
-                    self._start(thread_id)
-                idle = until_idle and not self._active and not self._later
-                if idle and not await flagged(self._scope, self._routes, limit=1):
-                    return
-                await self._pause()
+                try:
+                    for thread_id in await self._look(room, skip=self._busy()) if room else []:
+                        self._start(thread_id)
+                    idle = until_idle and not self._active and not self._later
+                    if idle and not await self._look(1):
+                        return
+                except Unavailable as problem:
+                    self._bear(problem)
+                    await self._pause(RECHECK_SECONDS)
+                else:
+                    self._away = False
+                    await self._pause(self._it._poll)
         finally:
             await self._end(now=self._it._stop != "drain")
+
+    async def _look(self, limit: int, skip: Collection[str] = ()) -> list[str]:
+        return await flagged(self._scope, self._routes, skip=skip, limit=limit)
+
+    def _bear(self, problem: Unavailable) -> None:
+        """Go on although nobody can look for messages. To end would cancel what runs, which needs no store now."""
+        if problem.reason in REFUSING:
+            raise problem
+        if not self._away:
+            logger.warning("nobody can look for messages: %s; trying again", problem)
+        self._away = True
 
     def _busy(self) -> set[str]:
         now = time.monotonic()
@@ -263,10 +279,10 @@ class _Turns:
         )
         self._active[thread_id] = asyncio.create_task(round())
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         """Wait until a round ends, somebody calls, or it is time to look again."""
         called = asyncio.create_task(self._event.wait())
-        await asyncio.wait({called, *self._active.values()}, timeout=self._it._poll, return_when="FIRST_COMPLETED")
+        await asyncio.wait({called, *self._active.values()}, timeout=seconds, return_when="FIRST_COMPLETED")
         called.cancel()
         for thread_id, task in list(self._active.items()):
             if task.done():
