@@ -185,7 +185,7 @@ async def test_a_function_whose_lease_is_lost_is_stopped_and_nothing_is_held_aga
     assert worker.log == ["began 1", "cancelled"]
     assert (await worker.answers(), await worker.dead()) == ([], 0)
     left = await worker.delivery()
-    assert (left.owner, left.failing) == ("second", None)
+    assert (left.owner, left.put_off) == ("second", {})
 
 
 @pytest.mark.parametrize("problem", [Closed("closed"), Damaged("not what was written", reason="corrupt")])
@@ -195,7 +195,7 @@ async def test_what_no_repeat_mends_ends_the_turn_as_itself(worker: Worker, prob
     with pytest.raises(type(problem), match=str(problem)):
         await worker.round(lambda *told: worker.until(asyncio.Event(), *told))()
     assert await worker.dead() == 0
-    assert (await worker.delivery()).failing is None
+    assert (await worker.delivery()).put_off == {}
 
 
 @pytest.mark.parametrize("problem", [AWAY, Closed("closed")])

@@ -74,7 +74,7 @@ async def waiting(scope: Scope, limit: int = MOST_WAITING) -> Queues:
             handler,
             sum(each.handler == handler for each in raised),
             oldest.get(handler),
-            sum(each.handler == handler and _is_put_off(states[each.thread_id], now) for each in raised),
+            sum(each.handler == handler and _is_put_off(states[each.thread_id], handler, now) for each in raised),
         )
         for handler in first
     ]
@@ -88,16 +88,20 @@ async def waiting(scope: Scope, limit: int = MOST_WAITING) -> Queues:
         for thread_id, state in states.items()
         if state.owner is not None and state.until > now
     ]
-    threads = [WaitingThread(each.thread_id, each.handler, _failed(states[each.thread_id])) for each in raised]
+    threads = [
+        WaitingThread(each.thread_id, each.handler, _failed(states[each.thread_id], each.handler)) for each in raised
+    ]
     return Queues(queues, leases, len(dead.documents), flags.next is None, threads)
 
 
-def _failed(state: Delivery) -> int:
-    return 0 if state.failing is None else state.failing.attempts
+def _failed(state: Delivery, handler: str) -> int:
+    failing = state.put_off.get(handler)
+    return 0 if failing is None else failing.attempts
 
 
-def _is_put_off(state: Delivery, now: int) -> bool:
-    return state.failing is not None and state.failing.not_before > now
+def _is_put_off(state: Delivery, handler: str, now: int) -> bool:
+    failing = state.put_off.get(handler)
+    return failing is not None and failing.not_before > now
 
 
 async def _oldest(scope: Scope, first: Sequence[_Waiting], states: dict[str, Delivery]) -> dict[str, datetime]:

@@ -1,6 +1,7 @@
 """Decisions about delivery: who may handle a thread, what comes next, what a failure leads to. No I/O.
 
-A thread that is handled has one document (kind "delivery"): the lease, and for each receiver the index it has reached.
+A thread that is handled has one document (kind "delivery"): the lease, and for each receiver the index it has reached
+and the message that failed there, of which each has at most one, since it goes in order.
 Its version is the fencing token: every commit of a worker expects the version it knows, so a worker that was paused
 past its lease cannot write late. Clocks only decide when a lease may be taken over; they never decide whose write
 counts.
@@ -54,12 +55,16 @@ class Begun(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """How far a thread has been handled, and who is at it. `begun`, by receiver, is there if a worker vanished."""
+    """How far a thread has been handled, and who is at it.
+
+    By their receivers: `put_off` are messages that failed, and `begun`, which is there if a worker vanished, what was
+    begun since.
+    """
 
     owner: str | None = None
     until: int = 0
     next: dict[str, int] = {}
-    failing: Failing | None = None
+    put_off: dict[str, Failing] = {}
     begun: dict[str, Begun] | UnsetType = UNSET
 
 
@@ -138,10 +143,13 @@ def raise_flag(space: str, *, thread_id: str, receiver: str) -> Put:
 
 
 def blocked_until(state: Delivery, *, owner: str, now: int) -> int:
-    """Return when a worker may take the thread: 0 for now, or a time to come back at."""
-    held = state.until if state.owner not in (None, owner) and state.until > now else 0
-    waiting = state.failing.not_before if state.failing is not None and state.failing.not_before > now else 0
-    return max(held, waiting)
+    """Return when a worker may take the thread: 0 for now, or a time to come back at.
+
+    A message that failed holds up the whole thread, whoever it is for: those behind it may follow from it.
+    """
+    held = state.until if state.owner not in (None, owner) else 0
+    later = max(held, *(failing.not_before for failing in state.put_off.values()), 0)
+    return later if later > now else 0
 
 
 def taken(state: Delivery, *, owner: str, until: int) -> Delivery:
@@ -187,17 +195,17 @@ def _cleared(state: Delivery, receivers: Collection[str]) -> dict[str, Begun] | 
 def handled(state: Delivery, record: Record, *, until: int) -> Delivery:
     """Say that a message is done with, whatever came of it."""
     assert record.receiver is not None
-    # What failed may be another receiver's, whom another program serves: its attempts go on to count.
-    failing = None if state.failing is not None and state.failing.index == record.index else state.failing
+    left = {name: failing for name, failing in state.put_off.items() if name != record.receiver}
     following = {**state.next, record.receiver: record.index + 1}
-    return replace(state, until=until, failing=failing, next=following, begun=_cleared(state, {record.receiver}))
+    return replace(state, until=until, put_off=left, next=following, begun=_cleared(state, {record.receiver}))
 
 
 def failed(state: Delivery, record: Record, *, error: str, not_before: int) -> Delivery:
     """Say that a message has to be tried again later, by anyone."""
     assert record.receiver is not None
     failing = Failing(record.index, attempts(state, record), not_before, error)
-    return replace(state, owner=None, until=0, failing=failing, begun=_cleared(state, {record.receiver}))
+    later = {**state.put_off, record.receiver: failing}
+    return replace(state, owner=None, until=0, put_off=later, begun=_cleared(state, {record.receiver}))
 
 
 def handed_back(state: Delivery) -> Delivery:
@@ -213,13 +221,13 @@ def released(state: Delivery, *, receivers: Collection[str], length: int) -> Del
 
 def interrupted(state: Delivery, indexes: Collection[int]) -> Delivery:
     """Take the thread from whoever is at it, and forget why one of these messages failed."""
-    failing = None if state.failing is not None and state.failing.index in indexes else state.failing
-    return replace(state, owner=None, until=0, failing=failing, begun=UNSET)
+    left = {name: failing for name, failing in state.put_off.items() if failing.index not in indexes}
+    return replace(state, owner=None, until=0, put_off=left, begun=UNSET)
 
 
 def attempts(state: Delivery, record: Record) -> int:
     """Return which attempt at a message this is, from 1."""
-    failing = state.failing
+    failing = state.put_off.get(record.receiver or "")
     return failing.attempts + 1 if failing is not None and failing.index == record.index else 1
 
 

@@ -125,7 +125,7 @@ async def _part(scope: Scope, key: Key, which: Chosen, place: int, stop: int) ->
     state = read_delivery(document)
     after = interrupted(state, {record.index for record in records})
     receivers = {record.receiver for record in records if record.receiver is not None}
-    if due(state, records, receivers) or after.failing != state.failing:
+    if due(state, records, receivers) or after.put_off != state.put_off:
         # Whoever takes the thread meanwhile has read the message: the next attempt interrupts that one, too.
         expects.append(Expect(delivery, document.version if document else 0))
         writes += [Put(delivery, pack(after))] if after != state else []
