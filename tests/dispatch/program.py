@@ -88,3 +88,18 @@ def first(payload: list[Any], call: Any) -> Any:
 def shown(payload: Any, call: Any) -> str:
     """Return what others can see of this process."""
     return "".join(Path(f"/proc/self/{name}").read_bytes().decode(errors="replace") for name in ("cmdline", "environ"))
+
+
+class Two(Exception):
+    """What can be pickled, and not be read back."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one} {two}")
+
+
+def clumsy(payload: str, call: Any) -> Any:
+    """Fail, or answer, with an object that no other process can have."""
+    problem = Two("no", "luck")
+    if payload == "raise":
+        raise problem
+    return send(problem, "x")  # type: ignore[arg-type]

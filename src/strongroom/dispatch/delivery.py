@@ -35,7 +35,7 @@ from typing import Any, TypeVar
 
 from strongroom.bridge import finish
 from strongroom.dispatch.leases import Dead, Lease, LeasedThread, LeaseLost, failure
-from strongroom.dispatch.routes import Outgoing, Respond, Route, Unusual
+from strongroom.dispatch.routes import ExecutorGone, Outgoing, Respond, Route, words_of
 from strongroom.errors import (
     REFUSING,
     BudgetExceeded,
@@ -107,7 +107,7 @@ class Round:
         except Conflict:
             await self._hand_back()
             return self._scope.clock()  # too much is going on just now
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ExecutorGone):
             await self._hand_back()
             raise
 
@@ -212,7 +212,7 @@ class Round:
             return 0
         answers = await self._run_renewing(route, slot, attempt)
         if isinstance(answers, BaseException):
-            error = said_by(answers.problem if isinstance(answers, Unusual) else answers)
+            error = words_of(answers)
             if attempt < route.retry.attempts:
                 delay = route.retry.delay_seconds(attempt)
                 return await _known(lambda id: self._leased.put_off(self._lease, record, error, delay, id))
@@ -258,6 +258,8 @@ class Round:
             running.cancel()
         try:
             return running.result()
+        except ExecutorGone:
+            raise
         except (Exception, asyncio.CancelledError) as problem:  # cancelled by itself: this task is still wanted
             return problem
 

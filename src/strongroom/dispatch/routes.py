@@ -6,12 +6,13 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
-from strongroom.errors import InvalidInput
+from strongroom.errors import InvalidInput, said_by
 from strongroom.services.threads.deliveries import DeliveryFailed, Retry
 
 Function = Callable[[Any, Any], Any]
@@ -78,6 +79,21 @@ class Unusual(Exception):
     def problem(self) -> BaseException:
         problem: BaseException = self.args[0]
         return problem
+
+
+class ExecutorGone(BrokenExecutor):
+    """The executor that was given takes no more messages. It is its owner who has to hear of it: no message failed."""
+
+
+class FailedElsewhere(Exception):
+    """What a function raised in another process, in words: the object stays there, for it may not survive the way."""
+
+
+def words_of(problem: BaseException) -> str:
+    """Return what a function raised, its type and its words, wherever it ran."""
+    if isinstance(problem, FailedElsewhere):
+        return str(problem)
+    return said_by(problem.problem if isinstance(problem, Unusual) else problem)
 
 
 class Failures:

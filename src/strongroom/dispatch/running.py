@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from strongroom.blocking.threads import Thread
 from strongroom.dispatch.pool import Pool, answers, call, elsewhere, reference
-from strongroom.dispatch.routes import Failures, Outgoing, Route, outgoing, ran
+from strongroom.dispatch.routes import ExecutorGone, Failures, Outgoing, Route, outgoing, ran
 from strongroom.errors import InvalidInput
 from strongroom.scope import Scope
 from strongroom.services.threads.plans import THREAD
@@ -58,6 +58,7 @@ class Runner:
         self._address = address
         self._pool = pool
         self._turns: dict[str, asyncio.Semaphore] = {}
+        self._alone = asyncio.Lock()
         self._beside = ThreadPoolExecutor(max_threads, thread_name_prefix="strongroom-handler")
 
     async def __call__(self, route: Route, slot: Slot, attempt: int) -> list[Outgoing]:
@@ -88,15 +89,16 @@ class Runner:
         scope, options = self._threads.scope, elsewhere(self._threads.scope.store)
         key = options.pop("key", None)
         opened = (self._address, scope.space, tuple(sorted(options.items())))
+        words = (*opened, function, accepts, name, slot.thread_id, slot.index, attempt)
         try:
-            computed = await asyncio.wrap_future(
-                self._pool.submit(*opened, function, accepts, name, slot.thread_id, slot.index, attempt, key=key)
-            )
-            return answers(computed)
-        except BrokenExecutor:
-            # The message may be what kills its process, so it counts as an attempt; the next gets fresh processes.
-            self._pool.close(wait=False)
+            return answers(await asyncio.wrap_future(self._pool.submit(*words, key=key)))
+        except ExecutorGone:
             raise
+        except BrokenExecutor:
+            # One at a time: where memory ran out, several side by side would be killed again.
+            async with self._alone:
+                with self._pool.alone(*words, key=key) as future:
+                    return answers(await asyncio.wrap_future(future))
 
     def _blocking_thread(self, slot: Slot, loop: asyncio.AbstractEventLoop) -> Thread:
         scope = self._threads.scope
