@@ -24,9 +24,9 @@ from strongroom.context import AsyncContext
 from strongroom.dispatch.delivery import Round
 from strongroom.dispatch.mail import Mail, flagged
 from strongroom.dispatch.pool import Pool
-from strongroom.dispatch.routes import Function, Route, Routes
+from strongroom.dispatch.routes import ExecutorGone, Function, Route, Routes
 from strongroom.dispatch.running import Runner
-from strongroom.errors import REFUSING, Closed, InvalidInput, StoreError, Unavailable, shown
+from strongroom.errors import REFUSING, Closed, InvalidInput, StrongroomError, Unavailable, said_by, shown
 from strongroom.opening import Address
 from strongroom.services.threads.deliveries import DeadLetter, DeliveryFailed, Retry
 from strongroom.services.threads.payloads import PLAIN
@@ -242,7 +242,7 @@ class _Turns:
                     if idle and not await self._look(1):
                         return
                 except Unavailable as problem:
-                    self._bear(problem)
+                    self._wait_for(problem)
                     await self._pause(RECHECK_SECONDS)
                 else:
                     self._away = False
@@ -253,7 +253,7 @@ class _Turns:
     async def _look(self, limit: int, skip: Collection[str] = ()) -> list[str]:
         return await flagged(self._scope, self._routes, skip=skip, limit=limit)
 
-    def _bear(self, problem: Unavailable) -> None:
+    def _wait_for(self, problem: Unavailable) -> None:
         """Go on although nobody can look for messages. To end would cancel what runs, which needs no store now."""
         if problem.reason in REFUSING:
             raise problem
@@ -291,10 +291,8 @@ class _Turns:
 
     def _note(self, thread_id: str, task: asyncio.Task[int]) -> None:
         problem = task.exception()
-        if isinstance(problem, Closed) or (problem is not None and not isinstance(problem, StoreError)):
-            raise problem
         if problem is not None:
-            logger.warning("thread %r could not be handled: %s; trying again", thread_id, problem)
+            _bear(thread_id, problem)
             self._later[thread_id] = time.monotonic() + RECHECK_SECONDS
         elif task.result():
             wait = task.result() / 1_000_000 - self._threads.scope.clock() / 1_000_000
@@ -306,9 +304,17 @@ class _Turns:
             for task in self._active.values():
                 task.cancel()
         results = await asyncio.gather(*self._active.values(), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, StoreError | asyncio.CancelledError):
-                raise result
+        for thread_id, result in zip(self._active, results, strict=True):
+            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+                _bear(thread_id, result)
+
+
+def _bear(thread_id: str, problem: BaseException) -> None:
+    """Go on with other threads, whatever went wrong in one. What is everybody's, or no mistake, ends the worker."""
+    if isinstance(problem, Closed | ExecutorGone) or not isinstance(problem, Exception):
+        raise problem
+    told = None if isinstance(problem, StrongroomError) else problem
+    logger.warning("thread %r could not be handled: %s; trying again", thread_id, said_by(problem), exc_info=told)
 
 
 class Dispatcher:

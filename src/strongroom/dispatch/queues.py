@@ -7,10 +7,11 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from strongroom.errors import Damaged
 from strongroom.scope import Scope
 from strongroom.services.threads.deliveries import DEAD, DELIVERY, MAIL, Delivery, read_delivery
 from strongroom.services.threads.plans import THREAD
-from strongroom.store import Get, Range, Scan
+from strongroom.store import Document, Get, Range, Scan
 from strongroom.values import moment
 
 MOST_WAITING = 500  # threads that are looked at, those that wait longest
@@ -63,7 +64,7 @@ async def waiting(scope: Scope, limit: int = MOST_WAITING) -> Queues:
     raised = [_Waiting(each.tags["receiver"], each.value.load()["thread_id"]) for each in flags.documents]
     ids = list(dict.fromkeys(each.thread_id for each in raised))
     documents = await scope.get_all([Get(scope.key(DELIVERY, thread_id)) for thread_id in ids])
-    states = {thread_id: read_delivery(document) for thread_id, document in zip(ids, documents, strict=True)}
+    states = {thread_id: _state(document) for thread_id, document in zip(ids, documents, strict=True)}
     first: dict[str, _Waiting] = {}
     for each in raised:
         first.setdefault(each.handler, each)
@@ -92,6 +93,13 @@ async def waiting(scope: Scope, limit: int = MOST_WAITING) -> Queues:
         WaitingThread(each.thread_id, each.handler, _failed(states[each.thread_id], each.handler)) for each in raised
     ]
     return Queues(queues, leases, len(dead.documents), flags.next is None, threads)
+
+
+def _state(document: Document | None) -> Delivery:
+    try:
+        return read_delivery(document)
+    except Damaged:
+        return Delivery()  # nobody can take that thread; what waits in others is shown
 
 
 def _failed(state: Delivery, handler: str) -> int:

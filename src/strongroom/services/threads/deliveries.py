@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -31,9 +32,11 @@ from msgspec.structs import replace
 
 from strongroom.arguments import check_fields
 from strongroom.codec import encode, pack
-from strongroom.errors import InvalidInput
+from strongroom.errors import Damaged, InvalidInput
 from strongroom.store import Document, Key, Put, Record
 from strongroom.values import moment
+
+T = TypeVar("T")
 
 DELIVERY, MAIL, DEAD = "delivery", "mail", "dead_letter"
 
@@ -129,7 +132,15 @@ class Retry(Struct, frozen=True, kw_only=True):
 
 
 def read_delivery(document: Document | None) -> Delivery:
-    return Delivery() if document is None else msgspec.json.decode(document.value, type=Delivery)
+    return Delivery() if document is None else _read(document, Delivery)
+
+
+def _read(document: Document, type: type[T]) -> T:
+    try:
+        return msgspec.json.decode(document.value, type=type)
+    except msgspec.DecodeError as problem:
+        what = f"{document.key.kind.replace('_', ' ')} {document.key.id!r}"
+        raise Damaged(f"the document of {what} is not one: {problem}", reason="corrupt", id=document.key.id) from None
 
 
 def mail_key(space: str, *, thread_id: str, receiver: str) -> Key:
@@ -258,7 +269,7 @@ def bury(space: str, *, thread_id: str, record: Record, error: str, attempts: in
 
 
 def read_dead_letter(document: Document) -> DeadLetter:
-    stored = msgspec.json.decode(document.value, type=StoredDeadLetter)
+    stored = _read(document, StoredDeadLetter)
     return DeadLetter(
         document.key.id,
         stored.thread_id,
