@@ -1,4 +1,4 @@
-"""What `runs list` and `sessions list` tell at a glance: which, whose, and since when."""
+"""What lists tell at a glance: which, whose, and since when; and of a thread what is there."""
 
 from __future__ import annotations
 
@@ -95,3 +95,35 @@ def test_events_of_a_type_that_there_is_not_are_refused_with_those_there_are(her
     told = type_in("runs", "events", "scraper", "--type", "TOOLCALL")
     assert (told.code, told.out) == (1, "")
     assert "no event type 'TOOLCALL'; did you mean TOOL_CALL?; there are RUN_START, " in " ".join(told.err.split())
+
+
+@pytest.fixture
+def reborn(empty: Path) -> Path:
+    with strongroom.open("agent.db") as ctx:
+        for n in range(60):
+            ctx.threads.append("t", n, from_id="ana")
+        ctx.threads.delete("t")
+        for word in ("back", "again"):
+            ctx.threads.append("t", word, from_id="ana")
+    return empty
+
+
+@pytest.mark.parametrize(
+    ("options", "indexes", "following"),
+    [
+        ((), [60, 61], None),
+        (("--limit", "1"), [60], "60"),
+        (("--after", "60"), [61], None),
+        (("--after", "61"), [], None),
+    ],
+    ids=str,
+)
+def test_a_thread_that_ended_and_came_back_is_shown(
+    reborn: Path, type_in: Type, options: tuple[str, ...], indexes: list[int], following: str | None
+) -> None:
+    told = type_in("threads", "show", "t", *options, "--json").json
+    assert ([slot["index"] for slot in told["slots"]], told["next"]) == (indexes, following)
+
+
+def test_the_newest_of_a_thread_that_ended_and_came_back_are_shown(reborn: Path, type_in: Type) -> None:
+    assert [line.split()[-1] for line in type_in("threads", "tail", "t").out.splitlines()] == ["back", "again"]

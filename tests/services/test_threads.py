@@ -481,3 +481,13 @@ def _each(thread: Any) -> Any:
 async def _item(thread: Any, index: int) -> Any:
     found = thread[index]
     return await found if hasattr(found, "__await__") else found
+
+
+async def test_the_indexes_of_a_thread_begin_where_it_came_back(ctx: Any) -> None:
+    thread = await ctx.threads.get("t")
+    for _ in range(3):
+        await ctx.threads.append("t", "x", from_id="a")
+    await ctx.threads.delete("t")
+    gone = await thread.indexes()
+    await ctx.threads.append("t", "x", from_id="a")
+    assert (len(gone), await thread.indexes()) == (0, range(3, 4))

@@ -55,6 +55,7 @@ class Thread(Unsettable):
     by_type = blocking(AsyncThread.by_type)
     sent_by = blocking(AsyncThread.sent_by)
     length = blocking(AsyncThread.length)
+    indexes = blocking(AsyncThread.indexes)
 
     def __iter__(self) -> Iterator[Slot]:
         return iterate(aiter(self._async))

@@ -46,14 +46,12 @@ def show_thread(thread_id: str, after: int, limit: int, payload_type: str | None
     """Show a thread's slots, oldest first."""
     with context() as ctx:
         thread = _existing(ctx, thread_id)
-        slots = thread.slice(after + 1, after + 1 + limit)
-        oldest = slots[0].index if slots else 0
-        if oldest > after + 1 and len(slots) < limit:  # the beginning is gone: show what there is
-            slots = thread.slice(oldest, oldest + limit)
-        end = thread.slice(-1)[-1].index
+        there = thread.indexes()
+        start = max(after + 1, there.start)  # the beginning may be gone
+        slots = thread.slice(start, start + limit)
     shown = [slot for slot in slots if payload_type is None or slot.type == payload_type]
     rows = [_row(slot) for slot in shown]
-    following = str(slots[-1].index) if slots and slots[-1].index < end else None
+    following = str(slots[-1].index) if slots and slots[-1].index + 1 < there.stop else None
     page(
         "slots", [_whole(slot) for slot in shown], ["#", "time (UTC)", "from", "to", "type", "payload"], rows, following
     )
@@ -69,7 +67,7 @@ def tail_thread(thread_id: str, last: int, after: int | None, follow: bool, idle
     """Print a thread's newest messages; with --follow those to come too."""
     patience = seconds_to_wait(follow, idle)
     with context() as ctx:
-        newest = _existing(ctx, thread_id).slice(-1)[-1].index
+        newest = _existing(ctx, thread_id).indexes().stop - 1
         start = max(newest - last, -1) if after is None else after
         for slot in ctx.threads.follow(thread_id, after=start, idle_seconds=patience):
             if slot.index > newest and not follow:

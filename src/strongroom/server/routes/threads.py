@@ -94,12 +94,13 @@ async def read(request: Request[None, SliceQuery]) -> Slots:
     thread, query = await request.ctx.threads.get(request.path_params["thread_id"]), request.query
     if None not in (query.start, query.after):
         raise InvalidInput("say start, an index, or after, what a page called `next`, not both")
-    start, length = place_of(query.after) if query.start is None else query.start, await thread.length()
-    end = length if query.stop is None else min(query.stop, length)
+    there = await thread.indexes()
+    start = max(place_of(query.after) if query.start is None else query.start, there.start)
+    end = there.stop if query.stop is None else min(query.stop, there.stop)
     slots = await request.fewer(query.limit, lambda count: thread.slice(start, min(end, start + count)))
     fits = [_view(slot) for slot in slots if query.type in (None, slot.type) and query.from_id in (None, slot.from_id)]
     following = slots[-1].index + 1 if slots else end
-    return Slots(fits, length, str(following) if following < end else None)
+    return Slots(fits, len(there), str(following) if following < end else None)
 
 
 class ThreadPage(Struct, frozen=True):

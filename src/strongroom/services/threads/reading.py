@@ -50,8 +50,12 @@ class AsyncThread(Unsettable):
 
     async def length(self) -> int:
         """Return how many slots the thread shows."""
+        return len(await self.indexes())
+
+    async def indexes(self) -> range:
+        """Return the indexes of the slots that the thread shows. One that ended and came back does not begin at 0."""
         here = await self._read(0, 0)
-        return here.length - here.first
+        return range(here.first, here.length)
 
     @overload
     async def __getitem__(self, place: int) -> Slot: ...
