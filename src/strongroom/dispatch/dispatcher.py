@@ -224,6 +224,7 @@ class _Turns:
         self._runner = runner
         self._event = event
         self._routes = dispatcher._routes.by_name
+        self._turn = 0  # counts looks: each begins with the next name
         self._scope = threads.scope
         self._active: dict[str, asyncio.Task[int]] = {}
         self._later: dict[str, float] = {}
@@ -236,8 +237,10 @@ class _Turns:
                 self._event.clear()
                 room = self._it._max_concurrent - len(self._active)
                 try:
-                    for thread_id in await self._look(room, skip=self._busy()) if room else []:
-                        self._start(thread_id)
+                    if room:
+                        for thread_id in await self._look(room, skip=self._busy()):
+                            self._start(thread_id)
+                        self._turn += 1
                     idle = until_idle and not self._active and not self._later
                     if idle and not await self._look(1):
                         return
@@ -251,7 +254,9 @@ class _Turns:
             await self._end(now=self._it._stop != "drain")
 
     async def _look(self, limit: int, skip: Collection[str] = ()) -> list[str]:
-        return await flagged(self._scope, self._routes, skip=skip, limit=limit)
+        names = list(self._routes)
+        first = self._turn % len(names)
+        return await flagged(self._scope, names[first:] + names[:first], skip=skip, limit=limit)
 
     def _wait_for(self, problem: Unavailable) -> None:
         """Go on although nobody can look for messages. To end would cancel what runs, which needs no store now."""

@@ -7,6 +7,7 @@ the flags of our own names. What that costs depends on the flags that are up, no
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import zip_longest
 from typing import Any
 
 from strongroom.codec import encode
@@ -110,18 +111,28 @@ class Mail:
 
 
 async def flagged(scope: Scope, receivers: Iterable[str], *, skip: Collection[str] = (), limit: int) -> list[str]:
-    """Return threads whose flag is up, those waiting longest first, leaving out the ones to skip."""
-    chosen: dict[str, None] = {}
-    cursors: dict[str, str | None] = dict.fromkeys(receivers)
-    while cursors and len(chosen) < limit:
+    """Return threads whose flag is up, leaving out the ones to skip.
+
+    They are taken from the receivers in turn, of each the one whose flag has been up for longest: so none waits until
+    another has no more.
+    """
+    found: dict[str, list[str]] = {name: [] for name in receivers}
+    cursors: dict[str, str | None] = dict.fromkeys(found)
+    while cursors:
+        enough = len(set().union(*found.values())) >= limit
+        # One of whom a whole page is to be skipped may have others behind it.
+        asked = [name for name in cursors if not (enough and found[name])]
+        if not asked:
+            break
         pages = await scope.get_all(
-            [Scan(scope.space, MAIL, {"receiver": name}, after, PAGE) for name, after in cursors.items()]
+            [Scan(scope.space, MAIL, {"receiver": name}, cursors[name], PAGE) for name in asked]
         )
-        for name, page in zip(list(cursors), pages, strict=True):
+        for name, page in zip(asked, pages, strict=True):
             waiting = [document.value.load()["thread_id"] for document in page.documents]
-            chosen |= dict.fromkeys(thread_id for thread_id in waiting if thread_id not in skip)
+            found[name] += [thread_id for thread_id in waiting if thread_id not in skip]
             if page.next is None:
                 del cursors[name]
             else:
                 cursors[name] = page.next
-    return list(chosen)[:limit]
+    turns = zip_longest(*found.values())
+    return list(dict.fromkeys(thread_id for turn in turns for thread_id in turn if thread_id is not None))[:limit]
