@@ -71,6 +71,12 @@ def test_what_was_stored_when_a_thread_had_one_failure_can_be_read(failing: Any)
     assert read_delivery(Document(KEY, 1, stored)) == Delivery(next={"a": 1})
 
 
+@pytest.mark.parametrize(("first", "delay"), [(0.1, 30.0), (0.0, 0.0)])
+def test_a_retry_waits_for_its_longest_time_however_often_it_was(first: float, delay: float) -> None:
+    retry = Retry(attempts=10**6, first_seconds=first)
+    assert [retry.delay_seconds(failed) for failed in (1024, 1025, 10**6)] == [delay] * 3
+
+
 class Desk:
     """Workers on one thread that run one function each. Each time that is looked at is later than all before."""
 

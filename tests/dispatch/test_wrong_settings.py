@@ -42,7 +42,18 @@ def test_a_handler_needs_a_name(name: Any) -> None:
         Dispatcher().handler(name)
 
 
-@pytest.mark.parametrize("retry", [{"attempts": 0}, {"attempts": "3"}, {"factor": 0}, {"first_seconds": -1}])
+@pytest.mark.parametrize(
+    "retry",
+    [
+        {"attempts": 0},
+        {"attempts": "3"},
+        {"factor": 0},
+        {"factor": float("inf")},
+        {"first_seconds": -1},
+        {"first_seconds": float("inf")},
+        {"max_seconds": float("inf")},
+    ],
+)
 def test_a_retry_that_makes_no_sense_cannot_be_made(retry: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Retry(**retry)

@@ -21,6 +21,7 @@ served by another program, which knows nothing of the message.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from hashlib import sha256
@@ -121,14 +122,18 @@ class Retry(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_fields(self)
         counts, times = (self.attempts, self.takeovers), (self.first_seconds, self.max_seconds)
-        if min(counts) < 1 or self.factor <= 0 or min(times) < 0:
+        if min(counts) < 1 or self.factor <= 0 or min(times) < 0 or math.isinf(max(self.factor, *times)):
             raise InvalidInput(
-                f"a retry needs an attempt, a takeover, a factor above 0 and no time below 0, not {self}"
+                "a retry needs an attempt, a takeover, a factor above 0 and no time below 0, none without end, "
+                f"not {self}"
             )
 
     def delay_seconds(self, attempts: int) -> float:
         """Return how long to wait after that many failed attempts."""
-        return min(self.first_seconds * self.factor ** (attempts - 1), self.max_seconds)
+        try:
+            return min(self.first_seconds * self.factor ** (attempts - 1), self.max_seconds)
+        except OverflowError:
+            return self.max_seconds if self.first_seconds else 0.0
 
 
 def read_delivery(document: Document | None) -> Delivery:
