@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor
+from contextlib import suppress
 from threading import Thread as OsThread
 from typing import Any, TypeVar, overload
 
@@ -142,8 +143,7 @@ class AsyncDispatcher:
             slot = await Mail(threads).begin(payload, from_id=from_id, to_id=to_id, commit_id=commit_id)
         else:
             slot = await threads.append(thread_id, payload, from_id=from_id, to_id=to_id, commit_id=commit_id)
-        if self._wake is not None:
-            self._wake()
+        self._call()
         return slot
 
     async def dead_letters(
@@ -170,8 +170,14 @@ class AsyncDispatcher:
         Safe to call from any thread and from a signal handler.
         """
         self._stop = "drain" if drain else "now"
-        if self._wake is not None:
-            self._wake()
+        self._call()
+
+    def _call(self) -> None:
+        """Wake the loop that serves, if there is one. It may end, or be closed, while somebody calls it."""
+        wake = self._wake
+        if wake is not None:
+            with suppress(RuntimeError):
+                wake()
 
     async def close(self) -> None:
         """Let go of the processes that ran CPU-bound functions. The context stays its owner's."""
