@@ -16,7 +16,8 @@ from strongroom.dispatch.delivery import Round
 from strongroom.dispatch.queues import waiting
 from strongroom.errors import Damaged
 from strongroom.services.threads.deliveries import DEAD, DELIVERY, read_dead_letter, read_delivery
-from strongroom.store import Commit, Document, Key, Put, new_id
+from strongroom.services.threads.plans import THREAD
+from strongroom.store import Append, Commit, Document, Entry, Key, Put, new_id
 
 ODD = encode({"next": []})
 
@@ -95,6 +96,19 @@ def test_a_worker_ends_with_what_is_no_mistake(ctx: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(dispatcher, "Round", Ending)
     with pytest.raises(Ended):
         served(ctx)
+
+
+@pytest.mark.parametrize("chain", [[1, 2], "user", 5, {"user": 1}], ids=str)
+def test_a_message_whose_call_chain_is_none_is_a_dead_letter_at_once(chain: Any) -> None:
+    with strongroom.open("memory://") as ctx:
+        ctx.threads.append("t", "x", from_id="user", to_id="echo")
+        entry = Entry("str", encode(["x", {"chain": chain}]), sender="user", receiver="echo")
+        ctx.store.commit(Commit(new_id(), (), (Append(Key(ctx.space, THREAD, "t"), (entry,)),)))
+        desk = Dispatcher(ctx)
+        desk.handler("echo")(lambda payload, call: None)
+        desk.drain()
+        [letter] = desk.dead_letters()
+    assert (letter.index, letter.attempts, letter.error) == (1, 1, "the call chain of a slot is not one")
 
 
 def test_what_waits_is_shown_although_the_delivery_of_one_thread_cannot_be_read(ctx: Any) -> None:

@@ -200,8 +200,7 @@ class Round:
         route = self._routes[slot.to_id]
         attempt = attempts(self._lease.state, record)
         try:
-            payload = slot.payload
-            assert slot.chain
+            payload, _ = slot.payload, slot.chain  # each says so if it cannot be read
         except Exception as unreadable:  # also what a class of somebody else's raises when it is made
             await self._give_up(
                 record, str(unreadable) if isinstance(unreadable, StrongroomError) else said_by(unreadable), attempt

@@ -65,7 +65,10 @@ class Opened(Struct, array_like=True):
 
     @property
     def chain(self) -> tuple[str, ...]:
-        return tuple(self.metadata.get(CHAIN, ()))
+        found = self.metadata.get(CHAIN, [])
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise Damaged("the call chain of a slot is not one", reason="corrupt")
+        return tuple(found)
 
 
 _opener = msgspec.json.Decoder(Opened)
