@@ -15,10 +15,15 @@ from strongroom.store import Document, Get, Range, Scan
 from strongroom.values import moment
 
 MOST_WAITING = 500  # threads that are looked at, those that wait longest
+MOST_READ = 1_000  # messages of a thread that are looked at for the first that waits
+PAGE = 100
 
 
 class Queue(Struct, frozen=True):
-    """What waits for one handler: how many threads, since when the oldest message, how many are tried again later."""
+    """What waits for one handler: how many threads, since when the oldest message, how many are tried again later.
+
+    `oldest` is None if the message lies behind a thousand that are others'.
+    """
 
     handler: str
     threads: int
@@ -113,11 +118,21 @@ def _is_put_off(state: Delivery, handler: str, now: int) -> bool:
 
 
 async def _oldest(scope: Scope, first: Sequence[_Waiting], states: dict[str, Delivery]) -> dict[str, datetime]:
-    """Return when the first message that is not handled yet came, for each handler."""
-    starts = [states[each.thread_id].next.get(each.handler, 0) for each in first]
-    slices = await scope.get_all(
-        [Range(scope.key(THREAD, each.thread_id), start, limit=1) for each, start in zip(first, starts, strict=True)]
-    )
-    return {
-        each.handler: moment(found.records[0].at) for each, found in zip(first, slices, strict=True) if found.records
-    }
+    """Return when the first message that is not handled yet came, for each handler: what is others' is passed over."""
+    found: dict[str, datetime] = {}
+    places = {each: states[each.thread_id].next.get(each.handler, 0) for each in first}
+    for _ in range(0, MOST_READ, PAGE):
+        if not places:
+            break
+        slices = await scope.get_all(
+            [Range(scope.key(THREAD, each.thread_id), place, limit=PAGE) for each, place in places.items()]
+        )
+        for each, here in zip(list(places), slices, strict=True):
+            came = next((record.at for record in here.records if record.receiver == each.handler), None)
+            if came is not None:
+                found[each.handler] = moment(came)
+            if came is not None or not here.records:
+                del places[each]
+            else:
+                places[each] = here.records[-1].index + 1
+    return found
