@@ -37,7 +37,7 @@ def message(index: int, receiver: str = "echo") -> Record:
 
 
 THREE, OTHER = message(3), message(4, "other")
-HELD = Delivery("gone", 10, {"echo": 3}, None, {"echo": Begun(3, 5), "other": Begun(4, 2)})
+HELD = Delivery("gone", 10, {"echo": 3}, {}, {"echo": Begun(3, 5), "other": Begun(4, 2)})
 
 
 def test_a_thread_that_was_given_back_is_not_suspicious() -> None:
@@ -118,13 +118,13 @@ def test_what_another_programs_worker_handles_does_not_begin_the_attempts_of_a_m
 
 
 def test_a_document_from_before_there_were_notes_is_read_as_it_is() -> None:
-    old = {"owner": "first", "until": 7, "next": {"echo": 3}, "failing": None}
+    old = {"owner": "first", "until": 7, "next": {"echo": 3}, "put_off": {}}
     state = read_delivery(Document(Key("default", "delivery", "t"), 1, encode(old), {}))
     assert state == Delivery("first", 7, {"echo": 3})
 
 
 def test_a_document_without_suspicion_is_written_as_before() -> None:
-    assert set(pack(Delivery()).load()) == {"owner", "until", "next", "failing"}
+    assert set(pack(Delivery()).load()) == {"owner", "until", "next", "put_off"}
 
 
 @pytest.mark.parametrize("takeovers", [0, -1, "20", None, 1.5])

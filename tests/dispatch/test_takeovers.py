@@ -383,7 +383,7 @@ async def test_where_nobody_vanished_nothing_more_is_stored(workers: Workers) ->
 
     await workers.send("a")
     await workers.round(looks)()
-    assert [*seen, set(await workers.stored())] == [{"owner", "until", "next", "failing"}] * 2
+    assert [*seen, set(await workers.stored())] == [{"owner", "until", "next", "put_off"}] * 2
 
 
 async def test_after_a_worker_has_vanished_one_message_takes_a_commit_more(workers: Workers) -> None:
