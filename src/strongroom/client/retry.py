@@ -1,7 +1,7 @@
 """Whether to send a request again, and what to say when there is no point any more. Pure.
 
 A repeat is always safe: reads change nothing, and a commit carries its id, so a server applies it at most once. What
-was never answered is *unknown*, and says so.
+the server itself never answered is *unknown*, and says so: whatever stands in between may have passed it on.
 
 Patience is for a server that was there: an outage is ridden out. Where nothing has ever answered, a wrong address is
 likelier than a server that is about to come, so that is told sooner. TLS that is refused stays refused.
@@ -21,13 +21,14 @@ from msgspec import Struct
 from strongroom.errors import (
     REFUSING,
     BudgetExceeded,
+    Closed,
     CommitUnknown,
     SchemaMismatch,
     StoreError,
     StrongroomError,
     Unavailable,
 )
-from strongroom.operations import Source
+from strongroom.operations import UNCHANGED, Source, unchanged
 from strongroom.protocol.errors import revive
 from strongroom.protocol.wire import MEDIA
 
@@ -37,6 +38,9 @@ LONGEST_PAUSE_SECONDS = 2.0
 KEY_HINT = "; here: connect(url, key=...), or on the command line --key or STRONGROOM_API_KEY"
 AUTHORITY_HINT = ": an authority of your own is named by connect(url, ca_file=...) or SSL_CERT_FILE"
 UNKNOWN_AUTHORITY = (18, 19, 20, 21)  # as OpenSSL says it: signed by itself, or by somebody whom nobody knows
+
+BUSY = (429, 502, 503, 504)
+BETWEEN = 520  # from here on only what stands before a server answers: that it did not come, or not in time
 
 WHO = "/store"  # where a server says which space it shows
 
@@ -99,21 +103,43 @@ class Retry:
     def answered(self, status: int, headers: Mapping[str, str], content: bytes) -> float | None:
         """Return None if the answer is good, else the pause before the next try."""
         self._silence = self._patience  # somebody is there
-        if status < 400:
+        if status < 300:
             return None
-        if self._request.path == WHO and status in (404, 405):  # the first thing that is asked, and every server knows
+        # The first thing that is asked, which every server knows.
+        if self._request.path == WHO and (status < 400 or status in (404, 405)):
             raise no_server(self._server, f"it answered {status}")
-        error = _error(status, content, "" if self._request.commit_id is None else "; nothing changed", self._hint)
+        told = _told(content)
+        error = _error(status, told, self._hint)
         asked = headers.get("retry-after", "")
-        again = status in (429, 502, 503, 504) and getattr(error, "reason", "") not in REFUSING
-        # A bare StoreError is a server that does not know what happened to it.
-        self._perhaps_done |= isinstance(error, CommitUnknown) or type(error) is StoreError or status in (502, 504)
+        # Any other that is not ours, a bare 500 above all, is one that a repeat would only get again.
+        again = status in BUSY or (status >= BETWEEN and told is None)
+        again = again and getattr(error, "reason", "") not in REFUSING
+        # Only the server can say that nothing changed, and a bare StoreError is one that does not know what happened.
+        between = status >= 500 and told is None
+        self._perhaps_done |= between or isinstance(error, CommitUnknown) or type(error) is StoreError
         pause = self._pause(float(asked) if asked.isdecimal() else 0.0, self._patience) if again else None
         if pause is not None:
             return pause
-        if self._request.commit_id is not None and self._perhaps_done and isinstance(error, StoreError):
+        if self._request.commit_id is None:
+            raise error
+        if self._perhaps_done and isinstance(error, StoreError):
             raise self._unanswered(str(error), error.reason)
-        raise error
+        raise unchanged(error)
+
+    def garbled(self, error: Exception) -> StoreError:
+        """Say what became of a request that was answered with what cannot be read."""
+        why = f"what it answered cannot be read ({type(error).__name__})"
+        if self._request.path == WHO:
+            return no_server(self._server, why)
+        return foreign(self._request, f"{self._server}: {why}")
+
+    def closed(self) -> StrongroomError:
+        """Say what became of a request whose connection was closed on this side."""
+        if self._request.commit_id is None:
+            return Closed("this connection is closed")
+        if self._perhaps_done:
+            return unknown("this connection was closed before an answer came", self._request.commit_id)
+        return Closed(f"this connection is closed; {UNCHANGED}")
 
     def _pause(self, asked: float, patience: float) -> float | None:
         # The first repeat comes at once: the usual loss is a kept connection that the server has closed meanwhile.
@@ -126,13 +152,26 @@ class Retry:
 
     def _unanswered(self, message: str, reason: str) -> StoreError:
         if self._request.commit_id is not None and self._perhaps_done:
-            return CommitUnknown(
-                f"{message}; the commit may or may not have happened, which a repeat with the same id tells",
-                reason="connection",
-                commit_id=self._request.commit_id,
-            )
-        suffix = "" if self._request.commit_id is None else " (nothing changed)"
+            return unknown(message, self._request.commit_id)
+        suffix = "" if self._request.commit_id is None else f" ({UNCHANGED})"
         return Unavailable(f"{message}{suffix}", reason=reason or "unreachable")
+
+
+def unknown(message: str, commit_id: str) -> CommitUnknown:
+    """Say that nobody can tell what became of a commit, although its last try may have changed nothing."""
+    return CommitUnknown(
+        f"{message.removesuffix(f'; {UNCHANGED}')}; the commit may or may not have happened, which a repeat with the "
+        "same id tells",
+        reason="connection",
+        commit_id=commit_id,
+    )
+
+
+def foreign(request: Request, message: str) -> StoreError:
+    """Say that what answered was not the server, or does not speak as it does. It may still have been asked."""
+    if request.commit_id is None:
+        return SchemaMismatch(message, reason="http")
+    return unknown(message, request.commit_id)
 
 
 def no_server(address: str, why: str) -> SchemaMismatch:
@@ -160,24 +199,30 @@ def tls_problem(error: BaseException | None) -> str | None:
     return f"what listens there does not speak TLS as this machine does ({error.reason}): is it http:// there?"
 
 
-def _error(status: int, content: bytes, nothing: str, hint: str) -> StrongroomError:
+def _told(content: bytes) -> dict[str, Any] | None:
+    """Return what a server of ours says of an error; None if it is somebody else who speaks."""
     try:
         told: Any = msgspec.json.decode(content)
-    except msgspec.DecodeError:
-        told = None
-    if not isinstance(told, dict) or "code" not in told:
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    ours = isinstance(told, dict) and isinstance(told.get("code"), str) and isinstance(told.get("details", {}), dict)
+    return told if ours and "error" in told else None
+
+
+def _error(status: int, told: dict[str, Any] | None, hint: str) -> StrongroomError:
+    if told is None:
         if status >= 500:
-            return Unavailable(f"something in between answered {status}{nothing}", reason="unreachable")
-        return SchemaMismatch(f"this is not a Strongroom server (it answered {status}){nothing}", reason="http")
-    message, code, details = str(told.get("error", "")), told["code"], told.get("details", {})
+            return Unavailable(f"something in between answered {status}", reason="unreachable")
+        return SchemaMismatch(f"this is not a Strongroom server (it answered {status})", reason="http")
+    message, code, details = str(told["error"]), told["code"], told.get("details", {})
     if code == "closed":  # the server is stopping; another may take its place
         return Unavailable(message, reason="unreachable")
     if error := revive(code, message, details):
         return error
     if status == 401:
-        return Unavailable(f"{message}{hint}{nothing}", reason="unauthorised")
+        return Unavailable(f"{message}{hint}", reason="unauthorised")
     if status == 403:
-        return Unavailable(f"{message}{nothing}", reason="permission")
+        return Unavailable(message, reason="permission")
     if status == 413:
         return BudgetExceeded(message, limit=details.get("limit", 0), needed=details.get("needed", 0))
     if status == 429:

@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
-import msgspec
-
 from strongroom.bridge import finish
-from strongroom.client.retry import PATIENCE_SECONDS, SILENT_SECONDS, WHO, Request, Retry, no_server
-from strongroom.errors import Closed, InvalidInput
+from strongroom.client.retry import PATIENCE_SECONDS, SILENT_SECONDS, WHO, Request, Retry, foreign, no_server
+from strongroom.errors import InvalidInput, SchemaMismatch
 from strongroom.operations import Operation
 from strongroom.protocol import wire
 from strongroom.protocol.paging import Reading
@@ -53,7 +51,7 @@ class _Known:
     def _about(self, answer: bytes) -> wire.About:
         try:
             told: wire.About = wire.load(answer, wire.About)
-        except msgspec.MsgspecError:
+        except SchemaMismatch:
             raise no_server(str(self._http.base_url), "what answered there speaks of something else") from None
         return told
 
@@ -98,12 +96,14 @@ class HttpStore(_Known):
         return reading.answers()
 
     def commit(self, commit: Commit) -> Receipt:
-        made: Receipt = wire.load(self.send(_committing(commit)), Receipt)
+        request = _committing(commit)
+        made: Receipt = _made(request, self.send(request), Receipt)
         return made
 
     def perform(self, operation: Operation) -> Receipt | None:
         """Have the server make an operation of a service. None: it is for the caller to decide."""
-        made: Receipt | None = wire.load(self.send(_performing(operation)), Receipt | None)
+        request = _performing(operation)
+        made: Receipt | None = _made(request, self.send(request), Receipt | None)
         return made
 
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -122,10 +122,8 @@ class HttpStore(_Known):
             try:
                 with _body(request) as body:
                     answer = self._http.request(**_fields(request), content=body)
-            except httpx.TransportError as error:
-                pause: float | None = retry.lost(error, **_fate(error))
-            except RuntimeError as error:
-                raise _closed(error, request) from None
+            except (httpx.RequestError, RuntimeError) as error:
+                pause: float | None = _unanswered(error, retry)
             else:
                 pause = retry.answered(answer.status_code, answer.headers, answer.content)
                 if pause is None:
@@ -176,12 +174,14 @@ class AsyncHttpStore(_Known):
 
     async def commit(self, commit: Commit) -> Receipt:
         """Apply a commit, all or nothing. A cancelled caller waits until it has landed or failed."""
-        made: Receipt = wire.load(await finish(self.send(_committing(commit))), Receipt)
+        request = _committing(commit)
+        made: Receipt = _made(request, await finish(self.send(request)), Receipt)
         return made
 
     async def perform(self, operation: Operation) -> Receipt | None:
         """See `HttpStore.perform`. A cancelled caller waits, as with `commit`."""
-        made: Receipt | None = wire.load(await finish(self.send(_performing(operation))), Receipt | None)
+        request = _performing(operation)
+        made: Receipt | None = _made(request, await finish(self.send(request)), Receipt | None)
         return made
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
@@ -202,10 +202,8 @@ class AsyncHttpStore(_Known):
                 with _body(request) as body:
                     content = body if body is None or isinstance(body, bytes) else _each(body)
                     answer = await self._http.request(**_fields(request), content=content)
-            except httpx.TransportError as error:
-                pause: float | None = retry.lost(error, **_fate(error))
-            except RuntimeError as error:
-                raise _closed(error, request) from None
+            except (httpx.RequestError, RuntimeError) as error:
+                pause: float | None = _unanswered(error, retry)
             else:
                 pause = retry.answered(answer.status_code, answer.headers, answer.content)
                 if pause is None:
@@ -268,9 +266,23 @@ def _fields(request: Request) -> dict[str, Any]:
     }
 
 
-def _fate(error: httpx.TransportError) -> dict[str, bool]:
-    """Say what may have become of a request that was not answered, as `Retry.lost` takes it."""
-    return {"sent": not isinstance(error, _NEVER_SENT), "late": isinstance(error, httpx.ReadTimeout)}
+def _unanswered(error: httpx.RequestError | RuntimeError, retry: Retry) -> float:
+    """Return the pause after a try that brought no answer, or raise what is then to be said."""
+    if isinstance(error, httpx.TransportError):
+        return retry.lost(error, sent=not isinstance(error, _NEVER_SENT), late=isinstance(error, httpx.ReadTimeout))
+    if isinstance(error, httpx.RequestError):
+        raise retry.garbled(error) from error
+    if "closed" in str(error):
+        raise retry.closed() from None
+    raise error
+
+
+def _made(request: Request, answer: bytes, kind: Any) -> Any:
+    """Read the receipt of what was asked for."""
+    try:
+        return wire.load(answer, kind)
+    except SchemaMismatch as problem:
+        raise foreign(request, str(problem)) from None
 
 
 def _reading(questions: Sequence[AnyQuestion]) -> Request:
@@ -307,8 +319,3 @@ async def _each(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 def _waiting(key: Key, length: int, left: float) -> Request:
     poll = min(left, LONG_POLL_SECONDS)
     return Request("/store/wait", wire.dump(wire.Waiting(key, length, poll)), timeout_seconds=poll + 30.0)
-
-
-def _closed(error: RuntimeError, request: Request) -> Exception:
-    nothing = "" if request.commit_id is None else "; nothing changed"
-    return Closed(f"this connection is closed{nothing}") if "closed" in str(error) else error

@@ -59,5 +59,5 @@ def revive(code: str, message: str, details: dict[str, Any]) -> StrongroomError 
     for name in names:
         setattr(error, name, details.get(name, empty.get(name, "")))
     if isinstance(key := getattr(error, "key", None), list):
-        error.key = Key(*key)  # type: ignore[attr-defined]
+        error.key = Key(*key) if len(key) == 3 else None  # type: ignore[attr-defined]
     return error

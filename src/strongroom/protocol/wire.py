@@ -56,6 +56,7 @@ ANSWERS: dict[type[Any], Any] = {
     ReceiptOf: Receipt | None,
 }
 WRITES: dict[str, Any] = {"put": Put, "append": Append, "truncate": Truncate, "erase": Erase, "delete": Delete}
+_UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 _NAMES: dict[type[Any], str] = {kind: name for table in (QUESTIONS, WRITES) for name, kind in table.items()}
 
 
@@ -138,7 +139,7 @@ def dump_operation(asked: Operation) -> bytes:
 def load_operation(raw: bytes) -> OperationRequest:
     try:
         return msgspec.msgpack.decode(raw, type=OperationRequest, dec_hook=_checked)
-    except (msgspec.DecodeError, RecursionError, ValueError) as problem:
+    except _UNREADABLE as problem:
         raise InvalidInput(f"not an operation ({problem}); nothing changed") from None
 
 
@@ -161,12 +162,15 @@ def dump_answers(answers: Sequence[Answer], cut: Sequence[int]) -> bytes:
 
 
 def load_answers(raw: bytes, questions: Sequence[AnyQuestion]) -> tuple[list[Answer], list[int]]:
-    answers, cut = msgspec.msgpack.decode(raw)
-    made = [
-        msgspec.convert(answer, ANSWERS[type(question)], dec_hook=_ours)
-        for answer, question in zip(answers, questions, strict=False)
-    ]
-    if not made:
+    answers, cut = load(raw, tuple[list[Any], list[int]])
+    try:
+        made = [
+            msgspec.convert(answer, ANSWERS[type(question)], dec_hook=_ours)
+            for answer, question in zip(answers, questions, strict=False)
+        ]
+    except _UNREADABLE as problem:
+        raise _foreign(problem) from None
+    if not made or not all(0 <= place < len(made) for place in cut):
         raise SchemaMismatch("the server answered nothing of what was asked", reason="http")
     return made, cut
 
@@ -178,7 +182,10 @@ def dump_found(found: Found) -> bytes:
 
 def load(raw: bytes, kind: Any) -> Any:
     """Read one value that a server wrote."""
-    return msgspec.msgpack.decode(raw, type=kind, dec_hook=_ours)
+    try:
+        return msgspec.msgpack.decode(raw, type=kind, dec_hook=_ours)
+    except _UNREADABLE as problem:
+        raise _foreign(problem) from None
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------------
@@ -205,13 +212,21 @@ def _checked(kind: Any, value: Any) -> Any:
 
 
 def _ours(kind: Any, value: Any) -> Any:
-    return trusted(value) if kind is Json else value
+    if kind is not Json:
+        return value
+    if type(value) is not bytes:
+        raise ValueError("JSON travels as bytes")
+    return trusted(value)
+
+
+def _foreign(problem: Exception) -> SchemaMismatch:
+    return SchemaMismatch(f"what answered does not speak as a Strongroom server does ({problem})", reason="http")
 
 
 def _unpack(raw: bytes) -> Any:
     try:
         return msgspec.msgpack.decode(raw)
-    except (msgspec.DecodeError, RecursionError, ValueError) as problem:
+    except _UNREADABLE as problem:
         raise InvalidInput(f"not valid MessagePack ({problem})") from None
 
 
