@@ -27,6 +27,7 @@ RANK = {
     "files": 1,
     "folding": 1,
     "endings": -1,
+    "elapsed": -1,
     "dates": -1,
     "told_days": 0,
     "stemming": 0,

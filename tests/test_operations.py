@@ -13,7 +13,7 @@ from strongroom.errors import CommitUnknown, StrongroomError, Unavailable
 from strongroom.operations import NOTHING, PARTLY, Operation, Plan, perform, step
 from strongroom.scope import Scope
 from strongroom.services.turns.overlay import Overlay
-from strongroom.store import Commit, Get, Key, Put, Receipt, Scan
+from strongroom.store import Commit, Get, Key, Put, Receipt, Scan, new_id
 
 KEY = Key("default", "note", "n")
 
@@ -112,6 +112,9 @@ class Elsewhere(MemoryStore):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def new_id(self) -> str:
+        return new_id()
 
 
 async def unattempted() -> Plan[Any]:
@@ -228,6 +231,9 @@ async def test_a_server_that_did_part_of_it_is_believed() -> None:
     class There(Inline):
         async def perform(self, operation: Operation) -> Receipt | None:
             raise Unavailable(f"gone; {PARTLY}", reason="io")
+
+        async def new_id(self) -> str:
+            return new_id()
 
     said = await failing_after(0, Scope(There(MemoryStore())), Unavailable("not asked", reason="io"))
     assert said == "gone; part of it is done, and a repeat goes on"

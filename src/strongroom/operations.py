@@ -53,6 +53,7 @@ T = TypeVar("T")
 
 DIGEST_BYTES = 16
 OURS = "~"
+TIME = 16  # digits of an id of ours that are its time
 _OURS = re.compile(r"~[0-9a-f]{32}")
 # Smaller than every id of ours, so that these stay the greatest: stores know those to be new without looking.
 _CHOSEN = "!"
@@ -81,9 +82,15 @@ class Operation(Struct, frozen=True):
 
 
 class Performer(Protocol):
-    """A store that performs operations itself. None: it is for the caller to decide, or to decide anew."""
+    """A store that performs operations itself."""
 
-    async def perform(self, operation: Operation) -> Receipt | None: ...
+    async def perform(self, operation: Operation) -> Receipt | None:
+        """Have an operation made. None: it is for the caller to decide, or to decide anew."""
+        ...
+
+    async def new_id(self) -> str:
+        """Return an id of ours by the clock of whoever performs, who goes by its time."""
+        ...
 
 
 class Undecided(Exception):
@@ -224,10 +231,10 @@ def _performer(scope: Scope) -> Performer | None:
 async def _asked(there: Performer, operation: Operation, decide: Callable[[], Awaitable[Json]] | None) -> Receipt:
     """Have an operation made by a server, which looks for an earlier call's receipt before it asks for a decision."""
     given = operation.commit_id
-    id = OURS + new_id() if given is None else require_name(given, "a commit id")
-    asked = replace(operation, commit_id=id)
+    id = "" if given is None else require_name(given, "a commit id")
     try:
-        receipt = None
+        id = id or OURS + await there.new_id()
+        asked, receipt = replace(operation, commit_id=id), None
         if decide is None or given is not None or asked.besides is not None:
             receipt = await there.perform(asked)
         if decide is not None and receipt is None:
@@ -357,6 +364,11 @@ def identify(operation: Operation) -> tuple[str, bytes]:
 def is_ours(id: str) -> bool:
     """Tell whether an id is one of ours that `CommitUnknown` named."""
     return _OURS.fullmatch(id) is not None
+
+
+def made_ns(id: str) -> int:
+    """Return when an id of ours was made, by the clock of whoever made it."""
+    return int(id[len(OURS) : len(OURS) + TIME], 16)
 
 
 async def _done(scope: Scope, id: str, digest: bytes, operation: Operation) -> Receipt | None:

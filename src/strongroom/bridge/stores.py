@@ -54,7 +54,7 @@ class Inline:
         if isinstance(store, Exportable):  # declared only where it is so
             self.unload, self.load = self._unload, self._load
         if hasattr(store, "perform"):
-            self.perform = self._perform
+            self.perform, self.new_id = self._perform, self._new_id
 
     def __repr__(self) -> str:
         return repr(self.blocking)
@@ -80,6 +80,10 @@ class Inline:
 
     async def _perform(self, operation: Any) -> Receipt | None:
         made: Receipt | None = cast("Any", self.blocking).perform(operation)
+        return made
+
+    async def _new_id(self) -> str:
+        made: str = cast("Any", self.blocking).new_id()
         return made
 
     async def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:
@@ -139,6 +143,10 @@ class Pooled(OnLoop):
 
     async def _perform(self, operation: Any) -> Receipt | None:
         made: Receipt | None = await finish(self._call(cast("Any", self.blocking).perform, operation))
+        return made
+
+    async def _new_id(self) -> str:
+        made: str = await self._call(cast("Any", self.blocking).new_id)
         return made
 
     async def _unload(self, after: str | None, limit: int, max_bytes: int = EXPORT_BYTES) -> ExportPage:

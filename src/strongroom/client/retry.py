@@ -1,7 +1,8 @@
 """Whether to send a request again, and what to say when there is no point any more. Pure.
 
-A repeat is always safe: reads change nothing, and a commit carries its id, so a server applies it at most once. What
-the server itself never answered is *unknown*, and says so: whatever stands in between may have passed it on.
+A repeat is safe: reads change nothing, and a commit carries its id, so a server applies it at most once for as long as
+it knows the id (one of ours for an hour after it was made), and nothing is repeated later than that. What the server
+itself never answered is *unknown*, and says so: whatever stands in between may have passed it on.
 
 Patience is for a server that was there: an outage is ridden out. Where nothing has ever answered, a wrong address is
 likelier than a server that is about to come, so that is told sooner. TLS that is refused stays refused.
@@ -9,15 +10,16 @@ likelier than a server that is about to come, so that is told sooner. TLS that i
 
 from __future__ import annotations
 
+import math
 import random
 import ssl
 from collections.abc import Callable, Mapping
-from time import monotonic
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from strongroom.elapsed import elapsed
 from strongroom.errors import (
     REFUSING,
     BudgetExceeded,
@@ -46,13 +48,15 @@ WHO = "/store"  # where a server says which space it shows
 
 
 class Request(Struct, frozen=True):
-    """One request. `commit_id` marks those that change something."""
+    """One request. `commit_id` marks those that change something; a repeat is sure to be known as one for
+    `known_seconds`."""
 
     path: str
     body: bytes | None = None
     media: str = MEDIA
     method: str = "POST"
     commit_id: str | None = None
+    known_seconds: float = math.inf
     timeout_seconds: float = 60.0
     source: Source | None = None  # what follows the body
 
@@ -64,7 +68,7 @@ class Retry:
         self,
         request: Request,
         patience_seconds: float,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] = elapsed,
         *,
         server: str = "the server",
         keyless: bool = False,
@@ -125,6 +129,11 @@ class Retry:
         if self._perhaps_done and isinstance(error, StoreError):
             raise self._unanswered(str(error), error.reason)
         raise unchanged(error)
+
+    def rested(self) -> None:
+        """Look at the clock after a pause, before the next try: the machine may have been suspended meanwhile."""
+        if self._perhaps_done and self._clock() - self._begun > self._request.known_seconds:
+            raise self._unanswered(f"{self._server} did not answer as long as it knew what was asked", "unreachable")
 
     def garbled(self, error: Exception) -> StoreError:
         """Say what became of a request that was answered with what cannot be read."""

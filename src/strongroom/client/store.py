@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import ssl
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 from strongroom.bridge import finish
 from strongroom.client.retry import PATIENCE_SECONDS, SILENT_SECONDS, WHO, Request, Retry, foreign, no_server
+from strongroom.client.times import KNOWN_SECONDS, ServerTime
 from strongroom.errors import InvalidInput, SchemaMismatch
 from strongroom.operations import Operation
 from strongroom.protocol import wire
@@ -43,6 +45,7 @@ class _Known:
         self.space = about.space
         self.role = about.role
         self.durability: Durability = about.durability
+        self._time = ServerTime(about.now_ns)
 
     def __repr__(self) -> str:
         url = self._http.base_url
@@ -102,9 +105,15 @@ class HttpStore(_Known):
 
     def perform(self, operation: Operation) -> Receipt | None:
         """Have the server make an operation of a service. None: it is for the caller to decide."""
-        request = _performing(operation)
+        request = _performing(operation, self._time)
         made: Receipt | None = _made(request, self.send(request), Receipt | None)
         return made
+
+    def new_id(self) -> str:
+        """Return an id of ours by the server's time."""
+        if self._time.is_old:
+            self._time.told(self._about(self.send(ABOUT)).now_ns)
+        return self._time.new_id()
 
     def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         end = time.monotonic() + timeout_seconds
@@ -129,6 +138,7 @@ class HttpStore(_Known):
                 if pause is None:
                     return answer.content
             time.sleep(pause or 0)
+            retry.rested()
 
     def close(self) -> None:
         self._http.close()
@@ -180,9 +190,15 @@ class AsyncHttpStore(_Known):
 
     async def perform(self, operation: Operation) -> Receipt | None:
         """See `HttpStore.perform`. A cancelled caller waits, as with `commit`."""
-        request = _performing(operation)
+        request = _performing(operation, self._time)
         made: Receipt | None = _made(request, await finish(self.send(request)), Receipt | None)
         return made
+
+    async def new_id(self) -> str:
+        """Return an id of ours by the server's time."""
+        if self._time.is_old:
+            self._time.told(self._about(await self.send(ABOUT)).now_ns)
+        return self._time.new_id()
 
     async def wait(self, key: Key, length: int, timeout_seconds: float) -> None:
         end = time.monotonic() + timeout_seconds
@@ -209,6 +225,7 @@ class AsyncHttpStore(_Known):
                 if pause is None:
                     return answer.content
             await asyncio.sleep(pause or 0)
+            retry.rested()
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -290,15 +307,18 @@ def _reading(questions: Sequence[AnyQuestion]) -> Request:
 
 
 def _committing(commit: Commit) -> Request:
-    return Request("/store/commit", wire.dump_commit(commit), commit_id=commit.id)
+    known = math.inf if commit.keep else KNOWN_SECONDS
+    return Request("/store/commit", wire.dump_commit(commit), commit_id=commit.id, known_seconds=known)
 
 
-def _performing(operation: Operation) -> Request:
-    told = wire.dump_operation(operation)
+def _performing(operation: Operation, clock: ServerTime) -> Request:
+    told, id = wire.dump_operation(operation), operation.commit_id
+    assert id is not None
+    known = clock.known_seconds(id)
     if operation.source is None:
-        return Request("/store/perform", told, commit_id=operation.commit_id)
+        return Request("/store/perform", told, commit_id=id, known_seconds=known)
     head = len(told).to_bytes(HEAD_BYTES, "big") + told
-    return Request("/store/upload", head, UPLOAD, commit_id=operation.commit_id, source=operation.source)
+    return Request("/store/upload", head, UPLOAD, commit_id=id, known_seconds=known, source=operation.source)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ values travel as their canonical bytes; a server checks that they are what `stro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from strongroom.codec import ENVELOPE, Json, encode, require_few_values, trusted
@@ -61,12 +61,16 @@ _NAMES: dict[type[Any], str] = {kind: name for table in (QUESTIONS, WRITES) for 
 
 
 class About(Struct, frozen=True):
-    """What a server says about the store behind it, to whoever has a key, and what the key may do there."""
+    """What a server says about the store behind it, to whoever has a key, and what the key may do there.
+
+    `now_ns` is what its clock shows (0: one of before, which does not say), by which clients make their ids.
+    """
 
     space: str
     durability: Durability
     searchable: bool
     role: str
+    now_ns: Annotated[int, Meta(ge=0, lt=2**62)] = 0
 
 
 class Committing(Struct, frozen=True, forbid_unknown_fields=True):

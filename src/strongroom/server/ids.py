@@ -4,6 +4,9 @@ What an id stands for (one operation, its target, its content) is bound to it by
 bound to who brings it: an `Idempotency-Key` and a client's commit id are mixed with the caller's name. Ids that a
 server makes up for requests without one carry a mark of the caller, so that the id that an unknown outcome named is
 taken as it is from the caller it was named to, and from nobody else.
+
+What an id of our shape becomes depends on its age. Clients of ours make theirs by our time (`client.times`), so that
+all tries of a request see the same age but for how long they are apart, and stop long before it is an hour.
 """
 
 from __future__ import annotations
@@ -13,14 +16,14 @@ from contextlib import AbstractContextManager
 from hashlib import blake2b
 
 from strongroom.errors import CommitUnknown, InvalidInput
-from strongroom.operations import OURS, MakingIds, is_ours
+from strongroom.operations import OURS, TIME, MakingIds, is_ours, made_ns
 from strongroom.server.keys import Caller
 from strongroom.store import new_id
 from strongroom.store.retention import OUR_SECONDS
 
 LONGEST_KEY = 128
-SKEW_SECONDS = 60.0  # by which a client's clock may be ahead
-TIME, MARK = 16, 8  # digits of an id of ours that are its time, and those at its end that are its caller's
+SKEW_SECONDS = 60.0  # by which the clock of another worker, which told a client the time, may be ahead
+MARK = 8  # digits at the end of an id of ours that are its caller's
 
 
 def caller_id(caller: Caller, given: str | None) -> str | None:
@@ -49,6 +52,11 @@ def marked_ids(caller: Caller) -> AbstractContextManager[None]:
     return MakingIds(lambda: _marked(caller, new_id()))
 
 
+def now_ns() -> int:
+    """Return what the clock shows that ids are held against."""
+    return time.time_ns()
+
+
 def is_recent(id: str) -> bool:
     """Tell whether an id is one of those that are made up for calls without one, and made not long ago.
 
@@ -56,8 +64,7 @@ def is_recent(id: str) -> bool:
     """
     if not is_ours(id):
         return False
-    age = time.time() - int(id[len(OURS) : len(OURS) + TIME], 16) / 1e9
-    return -SKEW_SECONDS < age < OUR_SECONDS
+    return -SKEW_SECONDS < (now_ns() - made_ns(id)) / 1e9 < OUR_SECONDS
 
 
 def named(problem: Exception, key: str | None) -> Exception:

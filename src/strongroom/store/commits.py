@@ -196,10 +196,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
 
-def new_id() -> str:
+def new_id(now_ns: int | None = None) -> str:
     """Return a fresh commit id: 64 bits of nanoseconds, 64 random bits. They grow with time, so that neighbours in time
-    are neighbours in an index."""
-    return (time.time_ns() << 64 | _random.getrandbits(64)).to_bytes(16, "big").hex()
+    are neighbours in an index. `now_ns` is what another clock shows than that of this machine."""
+    return ((time.time_ns() if now_ns is None else now_ns) << 64 | _random.getrandbits(64)).to_bytes(16, "big").hex()
 
 
 def _two_spaces(one: str, other: str) -> InvalidInput:

@@ -24,7 +24,7 @@ from strongroom.errors import CommitUnknown, InvalidInput
 from strongroom.operations import Undecided, witnessing
 from strongroom.protocol import paging, wire
 from strongroom.retrieval import MOST_PLACES
-from strongroom.server import committing, operations
+from strongroom.server import committing, ids, operations
 from strongroom.server.ids import own_id
 from strongroom.server.keys import Right
 from strongroom.server.kinds import may_read
@@ -47,7 +47,8 @@ LONGEST_WAIT_SECONDS = 30.0
 async def about(request: Request[None, None]) -> Whole:
     store = request.ctx.store
     caller = request.caller
-    return _answer(wire.dump(wire.About(caller.space, store.durability, can_search(store), caller.role)))
+    told = wire.About(caller.space, store.durability, can_search(store), caller.role, ids.now_ns())
+    return _answer(wire.dump(told))
 
 
 @post("POST /store/read", "read", "Answer questions from one snapshot", max_body_bytes=QUESTIONS_BYTES)

@@ -84,7 +84,7 @@ class Overlay:
         if can_search(base):
             self.search = base.search  # type: ignore[attr-defined]
         if hasattr(base, "perform"):
-            self.perform = base.perform
+            self.perform, self.new_id = base.perform, base.new_id  # type: ignore[attr-defined]
 
     def begin(self, ids: Iterable[str] = (), moved: Conflict | None = None) -> None:
         """Drop what was planned. `ids` are of the parts' own commits: nobody below can know them. `moved` is the race
