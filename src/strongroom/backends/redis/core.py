@@ -41,6 +41,7 @@ from strongroom.backends.redis.guarantees import (
 )
 from strongroom.backends.redis.layout import Address, Layout
 from strongroom.backends.redis.scripts import COMMIT, READ, Script
+from strongroom.elapsed import elapsed
 from strongroom.errors import Closed, CommitUnknown, StoreError, Unavailable
 from strongroom.store import (
     Answer,
@@ -355,11 +356,11 @@ class Core:
 
     def _last_receipt(self, space: str) -> str:
         id, until = self._last.get(space, ("", 0.0))
-        return id if time.monotonic() < until else ""
+        return id if elapsed() < until else ""
 
     def _remember(self, space: str, commit: Commit) -> None:
         seconds = self.kept_seconds if commit.keep else OUR_SECONDS
-        self._last[space] = (commit.id, time.monotonic() + SURE * seconds)
+        self._last[space] = (commit.id, elapsed() + SURE * seconds)
         if len(self._last) > MAX_SPACES:
             try:
                 self._last.popitem(last=False)
