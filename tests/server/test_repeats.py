@@ -57,6 +57,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "POST /runs/{run_id}/step/update": {"patch": {**STEP, "set": {"next_action": "something else"}}},
     "POST /runs/{run_id}/memory/propose": {"mcrs": [{**TOLD, "content": "something else"}]},
     "POST /runs/resume/load": {"pack_path": "$pack_path"},
+    "POST /runs/{run_id}/resume/snapshot": {"pointers": {"ticket": "T-1"}},
     "POST /memories/propose": {"requests": [{**TOLD, "content": "something else"}]},
     "POST /memories/batches/{batch_id}/commit": {"reviewer": "bob"},
     "POST /memories/batches/{batch_id}/reject": {"reason": "another one"},
@@ -81,7 +82,6 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 # The body says nothing but the target, or nothing that changes what is done.
 NOTHING_ELSE = {
     "POST /runs/{run_id}/memory/commit",
-    "POST /runs/{run_id}/resume/snapshot",
     "POST /runs/{run_id}/snapshot",
     "POST /memories/sweep",
     "POST /sessions/{session_id}/restore",

@@ -44,6 +44,8 @@ class Snapshot(Struct, frozen=True):
 
 
 class NewSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
+    """`pointers` goes into the manifest of the pack, beside our list of artifacts. A pack here is a zip, always."""
+
     zip_pack: bool = True
     pointers: dict[str, Any] = {}
 
@@ -153,7 +155,9 @@ async def snapshot(request: Request[None, None]) -> Snapshot:
 
 @endpoint("POST /runs/{run_id}/resume/snapshot", "write", "Keep a resume pack on the server")
 async def classic_snapshot(request: Request[NewSnapshot, None]) -> ClassicSnapshot:
-    path, pack_id = await _keep(request)
+    if not request.content.zip_pack:
+        raise InvalidInput("a server keeps packs as zip files and no others; nothing changed", path="zip_pack")
+    path, pack_id = await _keep(request, request.content.pointers)
     return ClassicSnapshot(True, pack_id, None, path.name, None)
 
 
@@ -188,7 +192,7 @@ def _runs(request: Request[Any, Any]) -> AsyncRuns:
     return request.ctx.runs if request.caller.may("review") else AsyncRuns(request.ctx.scope)
 
 
-async def _keep(request: Request[Any, Any]) -> tuple[Path, str]:
+async def _keep(request: Request[Any, Any], pointers: dict[str, Any] | None = None) -> tuple[Path, str]:
     """Write a pack into this space's folder of snapshots, under a name nobody else can have chosen."""
     run = await request.ctx.runs.get(request.path_params["run_id"], actor=request.caller.name)
     stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S_") + os.urandom(4).hex()
@@ -198,7 +202,7 @@ async def _keep(request: Request[Any, Any]) -> tuple[Path, str]:
     path = _folder(request) / f"task_{name.removeprefix('task_')}_resume_{stamp}.zip"
     with _no_folders():
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = await run.export(path, actor=request.caller.name, commit_id=request.commit_id)
+        made = await run.export(path, pointers=pointers, actor=request.caller.name, commit_id=request.commit_id)
     return path, made.pack_id
 
 

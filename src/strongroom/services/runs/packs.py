@@ -60,6 +60,7 @@ FORMAT = 1
 ENGINE = "aos-context/2.1.0"
 WORKING_SET, STATE, LEDGER, MEMORIES = "working_set.json", "state.json", "run.jsonl", "memories.jsonl"
 EPISODES, ARTIFACTS = "episodes/", "artifacts/"
+OURS = "artifacts"  # what a manifest points to by itself
 
 
 # ---- events as lines ------------------------------------------------------------------------------------------------
@@ -167,21 +168,24 @@ async def to_file(
     memories: LongTerm | None,
     signing_key: bytes | None,
     key: Secret | None,
+    pointers: Mapping[str, Any] | None,
     actor: str,
     commit_id: str | None,
 ) -> Pack:
     """Write the run to a file and tell so in its ledger."""
 
     async def written() -> Pack:
-        return await unrecorded(ref, path, memories=memories, signing_key=signing_key, key=key)
+        return await unrecorded(ref, path, memories=memories, signing_key=signing_key, key=key, pointers=pointers)
 
     # The signing key never leaves this process, nor does the path: what an id stands for is told by their hashes. Of
     # what encrypts only whether there is any: a hash of a passphrase would help to guess it.
     with refusing:
         where = path_of(path).absolute()
-    said = [os.fsencode(where).hex(), None if signing_key is None else signing_key.hex()]
+    said: list[Any] = [os.fsencode(where).hex(), None if signing_key is None else signing_key.hex()]
     if key is not None:
         said.append("encrypted")
+    if pointers:
+        said.append({"pointers": checked_pointers(pointers)})
     return await told(ref, sha256(encode(said)).hexdigest(), written, actor=actor, commit_id=commit_id)
 
 
@@ -226,13 +230,30 @@ async def unrecorded(
     memories: LongTerm | None,
     signing_key: bytes | None,
     key: Secret | None = None,
+    pointers: Mapping[str, Any] | None = None,
 ) -> Pack:
     """Write the run to a file. In the store nothing changes."""
+    own = checked_pointers(pointers or {})
     with writing(path) as plain, sealing(plain, key) as file:
-        return await export(ref, file, memories=memories, signing_key=signing_key)
+        return await export(ref, file, memories=memories, signing_key=signing_key, pointers=own)
 
 
-async def export(ref: Ref, file: BinaryIO, *, memories: LongTerm | None, signing_key: bytes | None) -> Pack:
+def checked_pointers(pointers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a caller has a manifest point to besides, or raise `InvalidInput`: the artifacts are ours to list."""
+    if OURS in pointers:
+        raise InvalidInput(f"pointers: a pack lists its {OURS} itself; nothing was exported", path="pointers")
+    with refusing:
+        return dict(encode(dict(pointers), depth=2).load())  # as deep as they lie in the manifest
+
+
+async def export(
+    ref: Ref,
+    file: BinaryIO,
+    *,
+    memories: LongTerm | None,
+    signing_key: bytes | None,
+    pointers: Mapping[str, Any] | None = None,
+) -> Pack:
     """Write the run as it is now. What is recorded while it is being written is not in the pack."""
     stored = await read(ref)
     with PackWriter(file) as pack:
@@ -245,7 +266,7 @@ async def export(ref: Ref, file: BinaryIO, *, memories: LongTerm | None, signing
         uses = await artifacts.uses(ref.scope, run=ref.run_id)
         await _artifacts(ref, uses, pack)
         await _require_not_erased(stored)
-        manifest = _manifest(stored, pack, Head(stored.length, chain.hex()), at, uses)
+        manifest = _manifest(stored, pack, Head(stored.length, chain.hex()), at, uses, pointers or {})
         if signing_key is not None:
             manifest["signature"] = signing.sign(manifest, signing_key)
         raw = encode(manifest)
@@ -259,9 +280,12 @@ async def export(ref: Ref, file: BinaryIO, *, memories: LongTerm | None, signing
     )
 
 
-def _manifest(stored: Stored, pack: PackWriter, head: Head, at: int, uses: list[Document]) -> dict[str, Any]:
+def _manifest(
+    stored: Stored, pack: PackWriter, head: Head, at: int, uses: list[Document], pointers: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the manifest, named after its own content."""
     ref = stored.ref
+    attached = sorted((_pointer(ref, use) for use in uses), key=lambda each: str(each["id"]))
     manifest: dict[str, Any] = {
         "_schema_version": "2.1",
         "format": FORMAT,
@@ -273,7 +297,7 @@ def _manifest(stored: Stored, pack: PackWriter, head: Head, at: int, uses: list[
         "ledger_head": msgspec.to_builtins(head),
         "config": msgspec.to_builtins(stored.state.config),
         **owned({}, stored.state.user_id),
-        "pointers": {"artifacts": sorted((_pointer(ref, use) for use in uses), key=lambda each: str(each["id"]))},
+        "pointers": {**pointers, OURS: attached},
     }
     return {**manifest, "pack_id": "pack_" + sha256(encode(manifest)).hexdigest()[:16]}
 

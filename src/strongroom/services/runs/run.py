@@ -320,6 +320,7 @@ class AsyncRun(RunReader, Unsettable):
         *,
         signing_key: bytes | None = None,
         key: Secret | None = None,
+        pointers: Mapping[str, Any] | None = None,
         record: bool = True,
         actor: str | None = None,
         commit_id: str | None = None,
@@ -327,19 +328,23 @@ class AsyncRun(RunReader, Unsettable):
         """Write everything of this run to a resume pack, and record that in the ledger.
 
         The file is complete and on disk, or not there. `signing_key` is an Ed25519 private key (32 bytes); `key`
-        encrypts the file: a passphrase, 32 bytes, or a function that fetches one of them. A repeat with the same
-        `commit_id` leaves the file alone. With `record=False` the store is only read.
+        encrypts the file: a passphrase, 32 bytes, or a function that fetches one of them. `pointers` is JSON of yours
+        for the manifest. A repeat with the same `commit_id` leaves the file alone. With `record=False` the store is
+        only read.
         """
         if not record:
             if commit_id is not None:
                 raise InvalidInput("what is not recorded is no commit and takes no commit_id; nothing was exported")
-            return await packs.unrecorded(self._ref, path, memories=self._memories, signing_key=signing_key, key=key)
+            return await packs.unrecorded(
+                self._ref, path, memories=self._memories, signing_key=signing_key, key=key, pointers=pointers
+            )
         return await packs.to_file(
             self._ref,
             path,
             memories=self._memories,
             signing_key=signing_key,
             key=key,
+            pointers=pointers,
             actor=actor or self._actor,
             commit_id=commit_id,
         )
