@@ -395,7 +395,7 @@ class Committer:
         space, id, until = self._last
         if self._retention.now() > until:
             return  # the receipt may have been swept by now
-        if writer.receipts.look_up(space, id) is None:
+        if writer.receipts.is_missing(space, id):
             self.failed = Damaged(
                 "the file is older than what this process has already acknowledged: it was replaced by an earlier "
                 "copy. Writing has stopped; open the store again if that is what you want",

@@ -6,6 +6,11 @@ id, the digest, and the versions unless they follow from the record's index. `ca
 receipts lie, and `file` copies them into `receipt`: before an id is looked up there, before records are dropped, and
 now and then. Ids that callers chose, and answers, go into the table at once.
 
+A record that is damaged does not say any more which receipt it carries. Of the commit it answers for two things are
+still known: it ended with an append to that stream, and its id, which is one of ours, lies between those of its
+neighbours. That is noted in `receipt` instead (`LostReceipt`), under a space that nobody can have, and whoever may be
+repeating that commit is refused. Everybody else goes on.
+
 When a receipt may go is written with it, so that processes which keep them for different times do not fight.
 """
 
@@ -25,17 +30,18 @@ from strongroom.backends.sqlite.rows import (
     RECORD_COLUMNS,
     checksum,
     is_named,
+    record_sum,
     require_sound,
     stored_key,
-    to_record,
 )
 from strongroom.backends.sqlite.schema import INDEX_BITS
 from strongroom.codec import Json
 from strongroom.errors import Damaged
-from strongroom.store import OUR_SECONDS, Commit, Receipt, ReceiptOf
+from strongroom.store import OUR_SECONDS, Commit, Receipt, ReceiptOf, new_id
 
 DIGEST_BYTES = 16  # of a digest that a record can carry
 FOREVER = 1 << 62  # and some more: touching a receipt adds to it
+LOST = "\U0010fffe"  # before the space of a receipt that cannot be read; no space begins with it: it is not printable
 
 _encode = msgspec.json.Encoder().encode
 _versions = msgspec.json.Decoder(tuple[int, ...])
@@ -53,6 +59,7 @@ _FILE = (
 _CARRY = "INSERT OR IGNORE INTO carrier (ref, start) VALUES (?, ?)"
 _EDGE = "SELECT space, id FROM receipt WHERE (space, id) > (?, ?) ORDER BY space, id LIMIT 1 OFFSET ?"
 _SWEEP = "DELETE FROM receipt WHERE (space, id) > (?, ?) AND (space, id) <= (?, ?) AND until < ?"
+_LOST = "SELECT space, id, digest, versions, answer, sum FROM receipt WHERE space >= ? AND space < ?"
 _END = ("\U0010ffff", "")  # no space begins with it: it is not printable
 
 
@@ -82,6 +89,28 @@ class SyncReceipt(Struct, frozen=True):
         return self.receipt.id
 
 
+class LostReceipt(Struct, frozen=True):
+    """A receipt in a record that cannot be read: of a commit that ended with an append to the stream `ref`, under an id
+    of ours above `above` and up to `upto`. Without a space it is not known whose the stream is."""
+
+    space: str
+    ref: int
+    index: int
+    above: str
+    upto: str
+
+    def may_be(self, space: str, id: str, ref: int | None = None) -> bool:
+        """Tell whether it may be of a commit with this id; with `ref`, of one that ends with an append there."""
+        return self.space in ("", space) and ref in (None, self.ref) and self.above < id <= self.upto
+
+    def refused(self, id: str) -> Damaged:
+        return Damaged(
+            f"whether commit {id!r} was made before cannot be told: record {self.index} of a stream is damaged, and "
+            "may hold its receipt; nothing changed",
+            reason="checksum",
+        )
+
+
 class Receipts:
     """The receipts in a file, as its one writer sees them inside a transaction.
 
@@ -97,6 +126,7 @@ class Receipts:
         self._unfiled = True  # whether some may still lie in records alone
         self._swept = ("", "")
         self.filings = 0  # how often: `carrier` lists what was carried since the last
+        self.lost: list[LostReceipt] = []  # as of the last filing
         self.fresh: bytes | None = None  # the id last asked for, if it can be carried and is greater than all before
 
     def forget(self) -> None:
@@ -115,7 +145,8 @@ class Receipts:
             newest = self._newest.get(space)
             if newest is None:
                 self.file()
-                newest = self._newest[space] = self._execute(_NEWEST, (space,)).fetchone()[0] or ""
+                newest = self._execute(_NEWEST, (space,)).fetchone()[0] or ""
+                newest = self._newest[space] = max([newest, *(one.upto for one in self.lost)])
             if id > newest:
                 self._newest[space] = id
                 return None
@@ -123,10 +154,17 @@ class Receipts:
             self.file()
         return self._stored(space, id)
 
-    def look_up(self, space: str, id: str) -> Receipt | None:
-        """Return a receipt by looking, whatever is known about its id."""
+    def is_missing(self, space: str, id: str) -> bool:
+        """Tell whether a receipt is not there, by looking, whatever is known about its id. One that may be lost in a
+        damaged record is not missing."""
         self.file()
-        return self._stored(space, id)
+        return self._stored(space, id) is None and not any(one.may_be(space, id) for one in self.lost)
+
+    def require_unmade(self, space: str, id: str, ref: int) -> None:
+        """Raise `Damaged` if a commit that ends with an append to this stream, and is not found, may have been made."""
+        for one in self.lost if portable(id) is not None else ():
+            if one.may_be(space, id, ref):
+                raise one.refused(id)
 
     def touch(self, space: str, id: str) -> None:
         """Change a receipt without changing what it says, so that a COMMIT follows and its fsync covers it."""
@@ -146,10 +184,12 @@ class Receipts:
         """Copy what lies in records into the table."""
         if self._unfiled:
             until = self.retention.until(keep=False)
-            for space, id, digest, versions in carried_by(self._con):
+            for found in carried_by(self._con):
+                space, id, digest, versions = _noted(found) if isinstance(found, LostReceipt) else found
                 self._execute(
                     _FILE, (space, id, until, digest, versions, checksum((space, id, digest, versions, None)))
                 )
+            self.lost = [*_all_lost(self._con)]
             self._execute("DELETE FROM carrier WHERE true")  # without WHERE, SQLite writes a page even if it is empty
             self._unfiled = False
             self.filings += 1
@@ -171,37 +211,91 @@ def find(con: apsw.Connection, asked: ReceiptOf) -> Receipt | None:
     row: Any = con.execute(_FIND, (asked.space, asked.id)).fetchone()
     if row is not None:
         return to_receipt(asked.space, asked.id, row)
-    short = portable(asked.id)
-    for *_, digest, versions in () if short is None else carried_by(con, asked.space, short):
-        return Receipt(asked.id, _versions.decode(versions), digest, repeated=True)
+    if portable(asked.id) is None:
+        return None
+    lost = [*_all_lost(con)]
+    for found in carried_by(con):
+        if isinstance(found, LostReceipt):
+            lost.append(found)
+        elif found[:2] == (asked.space, asked.id):
+            return Receipt(asked.id, _versions.decode(found[3]), found[2], repeated=True)
+    for one in lost:
+        if one.may_be(asked.space, asked.id):
+            raise one.refused(asked.id)
     return None
 
 
-def carried_by(
-    con: apsw.Connection, space: str | None = None, id: bytes | None = None
-) -> Iterator[tuple[str, str, bytes, bytes]]:
-    """Return what lies in records alone: space, id, digest and versions of each receipt; with `id`, only of that one.
+Carried = tuple[str, str, bytes, bytes]
+
+
+def carried_by(con: apsw.Connection) -> Iterator[Carried | LostReceipt]:
+    """Return what lies in records alone: space, id, digest and versions of each receipt, or what is known of one.
 
     Whose a receipt is, is told by the head of the stream that carries it: so the names in it must be what was written,
     and so must the record.
     """
-    sql, bound = (_CARRIERS, ()) if space is None else (f"{_CARRIERS} WHERE h.space = ?", (space,))
-    carriers: list[Any] = con.execute(sql, bound).fetchall()
-    only, this = ("", ()) if id is None else (" AND substr(receipt, 1, 16) = ?", (id,))
+    carriers: list[Any] = con.execute(_CARRIERS).fetchall()
     for start, *name, ref, stream, alive, version, value, tags, text, chain, total in carriers:
-        key = stored_key(*name)
+        space = _space_of(con, name, (ref, stream, alive, version, value, tags, text, chain, total))
         try:
-            require_sound(key, (ref, stream, alive, version, value, tags, text, chain, total))
+            first: int | None = unsealed(ref, start)
         except Damaged:
-            if not is_named(con.execute, key, ref):
-                raise
-        first = (ref << INDEX_BITS) + unsealed(ref, start)
-        for row in con.execute(_CARRYING + only, (first, (ref + 1) << INDEX_BITS, *this)):
-            index = row[0] & MASK
-            to_record(key, row, index)
-            receipt: bytes = row[-2]
-            versions = b"[%d]" % (index + 1) if len(receipt) <= 32 else receipt[32:]
-            yield key.space, receipt[:16].hex(), receipt[16:32], versions
+            first = None  # then all that the stream carries, or ever did
+        base = ref << INDEX_BITS
+        rows: list[Any] = con.execute(_CARRYING, (base + (first or 0), base + (1 << INDEX_BITS))).fetchall()
+        yield from _receipts_of(space, ref, rows, in_order=first is not None)
+
+
+def _space_of(con: apsw.Connection, name: list[Any], head: tuple[Any, ...]) -> str:
+    """Return whose a stream is; nothing if that cannot be told."""
+    try:
+        key = stored_key(*name)
+    except Damaged:
+        return ""
+    try:
+        require_sound(key, head)
+    except Damaged:
+        return key.space if is_named(con.execute, key, head[0]) else ""
+    return key.space
+
+
+def _receipts_of(space: str, ref: int, rows: list[Any], *, in_order: bool) -> Iterator[Carried | LostReceipt]:
+    """Read what the records of one stream carry. What they have carried since the last filing has growing ids."""
+    read = {row[0] & MASK: _receipt_in(space, row) for row in rows}
+    bad = [index for index, found in read.items() if found is None]
+    if not space:
+        bad = [*read][:1]  # one note for all of them
+    for index in bad:
+        before = [found[1] for place, found in read.items() if found and place < index and in_order and space]
+        behind = [found[1] for place, found in read.items() if found and place > index and in_order and space]
+        # What a damaged record says of an id may still be right, and greater than what our clock makes.
+        said = [row[-2][:16].hex() for row in rows if type(row[-2]) is bytes]
+        upto = behind[0] if behind else max(new_id(), *said)
+        yield LostReceipt(space, ref, index, before[-1] if before else "", upto)
+    if space:
+        yield from filter(None, read.values())
+
+
+def _receipt_in(space: str, row: tuple[Any, ...]) -> Carried | None:
+    """Return the receipt that a record carries, if the record is what was written."""
+    index, receipt = row[0] & MASK, row[-2]
+    if type(receipt) is not bytes or record_sum(row[:-2], receipt) != row[-1]:
+        return None
+    versions = b"[%d]" % (index + 1) if len(receipt) <= 32 else receipt[32:]
+    return space, receipt[:16].hex(), receipt[16:32], versions
+
+
+def _noted(lost: LostReceipt) -> Carried:
+    """Return what stands in the table of a receipt that cannot be read."""
+    return f"{LOST}{lost.space}", f"{lost.ref} {lost.index}", f"{lost.above},{lost.upto}".encode(), b"[]"
+
+
+def _all_lost(con: apsw.Connection) -> Iterator[LostReceipt]:
+    rows: list[Any] = con.execute(_LOST, (LOST, _END[0])).fetchall()
+    for space, id, digest, versions, answer, total in rows:
+        if checksum((space, id, digest, versions, answer)) == total:  # of damage to this too, only a check tells
+            (ref, index), (above, upto) = map(int, id.split()), digest.decode().split(",")
+            yield LostReceipt(space.removeprefix(LOST), ref, index, above, upto)
 
 
 def sealed(ref: int, index: int) -> int:

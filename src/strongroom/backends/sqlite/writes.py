@@ -152,6 +152,8 @@ class Writer:
             self._make_durable(space, id)
             return receipt
         cache = self._cache
+        if self.receipts.lost and commit.writes and type(last := commit.writes[-1]) is Append and can_carry(commit):
+            self.receipts.require_unmade(space, id, cache[last.key].ref)
         if len(commit.expects) + len(commit.writes) > FEW:
             cache.look_up([part.key for part in (*commit.expects, *commit.writes) if part.key not in cache])
         for expect in commit.expects:
