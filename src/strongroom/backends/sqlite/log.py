@@ -25,7 +25,7 @@ _ZEROS = memoryview(bytes(_MOST * (4096 + 24)))  # made once: a page and its hea
 _TOO_LONG = FULL + FULL // 8
 _PATIENCE_MILLISECONDS = 100
 _LOOKS = 3
-_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")  # how a log begins that holds something
 
 
@@ -87,7 +87,7 @@ class Log:
         try:
             self._open()
             for _ in range(_LOOKS):
-                needed = self._before and _HEADER_BYTES + self._before * self._frame_bytes
+                needed = self._before and HEADER_BYTES + self._before * self._frame_bytes
                 if os.lseek(self._fd, 0, os.SEEK_END) >= needed:
                     return False
                 self.measure(con)  # somebody may have emptied it, in SQLite's own way

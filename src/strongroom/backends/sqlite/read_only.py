@@ -33,6 +33,7 @@ from strongroom.backends.sqlite.files import COARSE_NS, facts_of, inode_of
 from strongroom.backends.sqlite.log import MAGIC
 from strongroom.backends.sqlite.reading import PRAGMAS, Reader, closed, in_snapshot, keep_from_forks
 from strongroom.backends.sqlite.search import is_behind, search
+from strongroom.backends.sqlite.stray import refuse_stray_log
 from strongroom.backends.sqlite.watch import Version
 from strongroom.encryption import Secret
 from strongroom.errors import SchemaMismatch, StoreError, Unavailable
@@ -155,6 +156,7 @@ class ReadOnlyStore(Reader):
     def _settle(self, deadline: float) -> None:
         """Choose how to read the files as they are now."""
         self._drop()
+        refuse_stray_log(self.path)
         if not self.path.exists():
             raise Unavailable(f"there is no file {self.path}; opened read-only none is made", reason="missing")
         log, index = Path(f"{self.path}-wal"), Path(f"{self.path}-shm")

@@ -32,6 +32,7 @@ from strongroom.backends.sqlite.presence import Presence
 from strongroom.backends.sqlite.receipts import find
 from strongroom.backends.sqlite.rekeying import write_copy
 from strongroom.backends.sqlite.rows import answer
+from strongroom.backends.sqlite.stray import refuse_stray_log
 from strongroom.backends.sqlite.watch import PAUSE_SECONDS, Version, Watch
 from strongroom.encryption import Secret
 from strongroom.errors import Closed, Damaged, InvalidInput, StrongroomError, Unavailable, hidden
@@ -77,6 +78,7 @@ class Reader(ABC):
         refuse_network(self.path)
         refuse_second_name(self.path)
         refuse_log_beside_link(path_of(path), self.path)
+        refuse_stray_log(self.path)
         if self.path in _inherited:
             # SQLite's own list of locks was copied by the fork: it believes to hold what only the parent holds.
             raise Unavailable(
@@ -136,7 +138,10 @@ class Reader(ABC):
             else:
                 copy_pages(con, self._cipher, target)
 
-        self._ask(lambda con: backup(Path(path).resolve(), partial(write, con)))
+        target = Path(path).resolve()
+        if not target.exists():
+            refuse_stray_log(target)
+        self._ask(lambda con: backup(target, partial(write, con)))
 
     @property
     def needed_elsewhere(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from strongroom.backends.sqlite import schema
 from strongroom.backends.sqlite.encryption import SALT_BYTES, Cipher, header_of, kind_of, pragma, require_encryption
 from strongroom.backends.sqlite.failures import translated
 from strongroom.backends.sqlite.files import Queue, refuse_folder, refuse_network, refuse_second_name, rights_beside
+from strongroom.backends.sqlite.stray import refuse_stray_log
 from strongroom.encryption import Secret, fetched
 from strongroom.errors import Damaged, InvalidInput, SchemaMismatch, Unavailable, hidden
 from strongroom.files import path_of
@@ -49,6 +50,7 @@ def rekey(
     """Give a store another key: from None encrypts it, to None decrypts it. Needs room for a second copy."""
     key, new_key = hidden(key), hidden(new_key)
     file = path_of(path).resolve()
+    refuse_stray_log(file)
     if not header_of(file):
         raise InvalidInput(f"there is no store at {file}; nothing changed")
     for refuse in (refuse_folder, refuse_network, refuse_second_name):
