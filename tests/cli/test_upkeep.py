@@ -43,6 +43,52 @@ def test_a_copy_typed_twice_is_refused_the_second_time(here: Path, type_in: Type
     assert type_in("check", "--url", "other.db").code == 0
 
 
+def _log_alone(folder: Path) -> Path:
+    """Leave a log with commits in a folder, and not the file that it is of."""
+    with strongroom.open(folder / "lost.db") as ctx:
+        ctx.sessions.open("talk").append({"role": "user", "content": "acknowledged"})
+        log = (folder / "lost.db-wal").read_bytes()
+    for left in folder.glob("lost.db*"):
+        left.unlink()
+    (folder / "lost.db-wal").write_bytes(log)
+    return folder / "lost.db-wal"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--url", "lost.db"),
+        ("doctor", "--url", "lost.db"),
+        ("runs", "restore", "pack.zip", "--url", "lost.db"),
+        ("backup", "lost.db"),
+        ("copy", "agent.db", "lost.db"),
+        ("copy", "lost.db", "other.db"),
+        ("serve", "--url", "lost.db", "--port", "0"),
+    ],
+)
+def test_no_command_makes_a_store_beside_a_log_with_commits(words: tuple[str, ...], here: Path, type_in: Type) -> None:
+    log = _log_alone(here)
+    content = log.read_bytes()
+    typed = type_in(*words)
+    assert typed.code == 3
+    assert "put that file back" in typed.err
+    assert log.read_bytes() == content
+    assert not log.with_name("lost.db").exists()
+
+
+@pytest.mark.parametrize("words", [("check", "--url", "kept.db"), ("copy", "kept.db", "other.db")])
+def test_a_backup_that_was_checked_or_copied_is_still_known_beside_another_log(
+    words: tuple[str, ...], here: Path, type_in: Type
+) -> None:
+    assert type_in("backup", "kept.db").code == 0
+    before = (here / "kept.db").read_bytes()
+    assert type_in(*words).code == 0
+    assert (here / "kept.db").read_bytes() == before
+    _log_alone(here).rename(here / "kept.db-wal")
+    typed = type_in("check", "--url", "kept.db")
+    assert (typed.code, "remove kept.db-wal" in typed.err) == (3, True)
+
+
 def test_a_store_is_not_copied_onto_itself(here: Path, type_in: Type) -> None:
     assert type_in("copy", "agent.db", "agent.db").code == 1
     assert type_in("check").code == 0

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 import strongroom
+from strongroom.backends.sqlite.stray import is_whole
 from strongroom.opening import open_store
 from strongroom.server import upkeep
 from strongroom.server.settings import Settings
@@ -74,6 +75,7 @@ def test_a_backup_is_a_store_that_opens(tmp_path: Path) -> None:
         http.post("/runs", json={"objective": "x", "run_id": "r"})
         [backup] = done(server, http, "backup")["backups"]
         assert backup["ok"] is True and backup["bytes"] > 0
+    assert is_whole(tmp_path / "copies" / backup["name"])  # checking it has not made a store in use of it
     with served(str(tmp_path / "copies" / backup["name"])) as server, client(server.url) as http:
         assert http.get("/runs/r").status_code == 200
     open_store(str(tmp_path / "copies" / backup["name"])).close()

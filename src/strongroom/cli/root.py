@@ -217,12 +217,24 @@ def file_of(url: str) -> Path | None:
 
 
 def is_there(url: str) -> bool:
-    """Tell whether there is something to look at. An empty file is nothing yet; servers are asked by connecting."""
+    """Tell whether there is something to look at. An empty file is nothing yet; servers are asked by connecting.
+
+    Raise `Damaged` where nothing is left of a store but its log.
+    """
     file = file_of(url)
     try:
-        return file is None or (file.exists() and (not file.is_file() or file.stat().st_size > 0))
+        if file is None or (file.exists() and (not file.is_file() or file.stat().st_size > 0)):
+            return True
+        _stray().refuse_stray_log(file.resolve())
     except (OSError, ValueError):  # a name no file can have
-        return False
+        pass
+    return False
+
+
+def _stray() -> Any:
+    from strongroom.backends.sqlite import stray  # here: help needs no SQLite
+
+    return stray
 
 
 def require_there(url: str, hint: str = "; name one with --url or STRONGROOM_URL") -> None:
@@ -231,15 +243,18 @@ def require_there(url: str, hint: str = "; name one with --url or STRONGROOM_URL
         raise InvalidInput(f"there is no store at {url!r}{hint} (nothing was created)")
 
 
-def how_to_open(url: str) -> dict[str, Any]:
-    """Return how to open what is there: a file that cannot be written is still there to be read."""
+def how_to_open(url: str, *, looking: bool = False) -> dict[str, Any]:
+    """Return how to open what is there: a file that cannot be written is still there to be read.
+
+    Who is only `looking` leaves a backup as it was written, so that it is still known for one (`stray`).
+    """
     file = file_of(url)
-    read_only = file is not None and file.is_file() and is_read_only(file)
+    read_only = file is not None and file.is_file() and (is_read_only(file) or (looking and _stray().is_whole(file)))
     return {"read_only": True} if read_only else options()  # which are for those who write
 
 
 @contextmanager
-def opened(url: str | None = None, *, create: bool = False, **more: Any) -> Iterator[Store]:
+def opened(url: str | None = None, *, create: bool = False, looking: bool = False, **more: Any) -> Iterator[Store]:
     """Open the store itself, for work that knows no spaces."""
     wanted = url or address()
     file_of(wanted)  # refuses what is no address at all
@@ -249,7 +264,7 @@ def opened(url: str | None = None, *, create: bool = False, **more: Any) -> Iter
         return
     if not create:
         require_there(wanted) if url is None else require_there(url, hint="")
-    store = open_store(wanted, **how_to_open(wanted), **more)
+    store = open_store(wanted, **how_to_open(wanted, looking=looking), **more)
     try:
         yield store
     finally:

@@ -21,7 +21,7 @@ def check() -> None:
 
     A run is held against its ledger, from the first event to the last.
     """
-    with opened() as store, working("checking"):
+    with opened(looking=True) as store, working("checking"):
         found = check_store(store)
     if wants_json():
         as_json(found)
@@ -56,7 +56,7 @@ def backup(target: str, new_key: bool, decrypt: bool) -> None:
     An encrypted store's copy has the same key, unless another is wanted, or none.
     """
     wanted = _new_key(new_key, decrypt)
-    with opened() as store, working("copying pages"):
+    with opened(looking=True) as store, working("copying pages"):
         if not hasattr(store, "backup"):
             raise InvalidInput(
                 "a server backs up what it keeps: POST /upkeep/backup, or this command where the file is"
@@ -110,7 +110,7 @@ def copy(source: str, target: str, new_key: bool, decrypt: bool) -> None:
     bar = Progress(*look, console=watched, transient=True, disable=not watched.is_terminal)
     wanted = _new_key(new_key, decrypt)
     under: dict[str, Any] = {"key": wanted} if new_key or decrypt else {}
-    with opened(source) as old, opened(target, create=True, **under) as new, bar:
+    with opened(source, looking=True) as old, opened(target, create=True, **under) as new, bar:
         task = bar.add_task("copying", total=None)
         try:
             copied = copy_stores(old, new, progress=lambda moved: bar.update(task, completed=moved))

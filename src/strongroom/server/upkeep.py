@@ -211,10 +211,10 @@ def _backup(url: str, folder: Path) -> Backup:
     target = folder / f"strongroom-{start:%Y%m%d-%H%M%S-%f}.db"
     with closing(_opened(url)) as store:
         store.backup(target)
-    with closing(_opened(str(target))) as copy:
+    with closing(_opened(str(target), read_only=True)) as copy:  # or it would not be known for a backup any more
         ok = check(copy).ok
     return Backup(target.name, start, target.stat().st_size, ok)
 
 
-def _opened(url: str) -> Any:
-    return open_store(url)
+def _opened(url: str, **options: Any) -> Any:
+    return open_store(url, **options)
