@@ -263,6 +263,40 @@ async def test_what_is_not_used_is_given_to_the_others(ctx: Any) -> None:
     assert made.total_tokens > 280
 
 
+async def test_what_was_quoted_and_is_said_word_for_word_takes_no_room(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    talk = [said("assistant" if n % 2 else "user", f"river {n} ferry " * 100) for n in range(10)]
+    await session.append(talk)
+    needed = (await session.window(100_000)).total_tokens
+    made = await ctx.prompt(session=session, max_tokens=needed)
+    assert len(parts(made)["conversation"].ids) == len(talk)
+
+
+async def test_a_quote_that_does_not_fit_leaves_its_room_to_the_conversation(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([said("assistant" if n % 2 else "user", f"hello {n}") for n in range(20)])
+    window = await session.window(40)
+    made = await ctx.prompt(session=session, max_tokens=40)
+    assert len(parts(made)["conversation"].ids) == len(window.messages)
+
+
+async def test_a_long_memory_keeps_the_newest_message_out_of_no_budget(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append(said("user", "tea? " * 20))
+    await ctx.memories.add("tea is a drink")
+    least = (await ctx.prompt(session=session, max_tokens=900, query="")).total_tokens
+    made = await ctx.prompt(session=session, max_tokens=least, shares={"memories": 1, "conversation": 0.1})
+    assert len(parts(made)["conversation"].ids) == 1
+
+
+async def test_a_long_message_that_was_not_read_keeps_no_memory_out(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([said("assistant", "word " * 3_000), said("user", "tea?")])
+    await ctx.memories.add("tea is a drink that Ana likes")
+    made = await ctx.prompt(session=session, max_tokens=400)
+    assert ("memories" in parts(made)) == can_search(ctx.store)
+
+
 async def test_a_share_can_be_changed(ctx: Any) -> None:
     session, run = await furnished(ctx)
     for n in range(12):

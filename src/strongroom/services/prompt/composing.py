@@ -5,10 +5,12 @@ Rules
 1. What is sent never costs more than the budget. System prompt, tools, pinned messages, the run's objective and status,
    its own state where it is asked for, and the newest turn are always in; if they alone do not fit, that is an error,
    not a cut.
-2. All else is taken piece by piece in one order, and the first piece that does not fit ends it. The order does not
-   depend on the budget, so a larger budget never loses a piece.
-3. The order is fair: a piece is due when the pieces of its part before it have used up their share, so the parts grow
-   side by side in proportion to their shares, and a part that has no more leaves its share to the others.
+2. All else is taken piece by piece in one order, as far as it fits. The order does not depend on the budget, so a
+   larger budget never loses a piece. To pass over a piece that does not fit and fill its place with later ones would
+   lose them again where it fits; so what stays free is less than the next piece costs.
+3. The order is fair: a piece is due when the share of its part pays for it and for those before it, so the parts grow
+   side by side in proportion to their shares, and a part that has no more leaves its share to the others. Were it due
+   as soon as those before it are paid for, one long quote would keep a whole conversation out of a small budget.
 4. What changes from turn to turn (state, memories, what was said earlier) stands just before the newest question of the
    user's, and all that stands before it stays the same as the conversation goes on. It is the user's word and not the
    system's: what was remembered gives no orders.
@@ -48,7 +50,8 @@ class CachedTokenizer:
 class Piece(Struct, frozen=True):
     """Something that is in or out as a whole: a line of a text, or messages that belong together.
 
-    Lines of one `heading` stand under it together.
+    Lines of one `heading` stand under it together. What was not read of a conversation is a piece without messages: it
+    costs at least its `tokens`, and never fits.
     """
 
     part: str
@@ -58,6 +61,10 @@ class Piece(Struct, frozen=True):
     heading: str = ""
     positions: tuple[int, ...] = ()
     ids: tuple[str, ...] = ()
+
+    @property
+    def unread(self) -> bool:
+        return self.part == CONVERSATION and not self.positions
 
 
 class Chosen(Struct, frozen=True):
@@ -75,14 +82,16 @@ def in_order(
 ) -> list[Piece]:
     """Return all pieces in the order of rule 3; of two that are due at once, the one of the larger share comes first.
 
-    What was said earlier and is kept, or is due as part of the conversation before that, need not be quoted.
+    The newest turn, which is always in, comes before all others. What was said earlier and is kept, or is due as part
+    of the conversation before that, need not be quoted.
     """
     due: list[tuple[float, float, int, Piece]] = []
     for part, pieces in parts.items():
         used = 0
         for place, piece in enumerate(pieces):
-            due.append((used / shares[part], -shares[part], place, piece))
             used += piece.tokens
+            always = part == CONVERSATION and place == 0 and not piece.unread
+            due.append((-1.0 if always else used / shares[part], -shares[part], place, piece))
     due.sort(key=lambda one: one[:3])
     order: list[Piece] = []
     spoken = {id for piece in kept for id in piece.ids}
@@ -95,35 +104,46 @@ def in_order(
 
 
 def choose(order: Sequence[Piece], room: int, fixed: Sequence[Piece], tokenizer: Tokenizer, around: int) -> Chosen:
-    """Take pieces in their order until one does not fit. `fixed` lines are in whatever comes.
+    """Take as many pieces in their order as fit. `fixed` lines are in whatever comes.
 
-    `around` is what it costs to put lines before the newest question at all.
+    `around` is what it costs to put lines before the newest question at all. What was quoted costs nothing any more
+    once it is in word for word, so more of the order may fit where less of it does not.
     """
     lines: dict[str, list[Piece]] = {}
     costs: dict[str, int] = {}
     spoken = 0
+
+    def set_lines(part: str, pieces: list[Piece]) -> None:
+        lines[part] = pieces
+        costs[part] = tokenizer.count(section(part, pieces)) if pieces else 0
 
     def cost(piece: Piece) -> int:
         """Put a piece in, and return what everything costs then."""
         nonlocal spoken
         if piece.part == CONVERSATION:
             spoken += piece.tokens
+            quotes = lines.get(EARLIER, [])
+            unsaid = [one for one in quotes if one.id not in piece.ids]
+            if len(unsaid) < len(quotes):
+                set_lines(EARLIER, unsaid)
         else:
-            lines.setdefault(piece.part, []).append(piece)
-            costs[piece.part] = tokenizer.count(section(piece.part, lines[piece.part]))
-        return spoken + (around if costs else 0) + sum(costs.values())
+            set_lines(piece.part, [*lines.get(piece.part, ()), piece])
+        return spoken + (around if any(lines.values()) else 0) + sum(costs.values())
 
     for piece in fixed:
         check_fits(cost(piece), room, "the run's objective, status and state")
-    taken = list(fixed)
+    fitting = 0
     for place, piece in enumerate(order):
+        if piece.unread:
+            break
         needed = cost(piece)
-        if needed > room:
-            if piece.part == CONVERSATION and not any(one.part == CONVERSATION for one in order[:place]):
-                check_fits(needed, room, "the newest message")
-            return Chosen(tuple(taken), tuple(order[place:]))
-        taken.append(piece)
-    return Chosen(tuple(taken), ())
+        if piece.part == CONVERSATION and place == 0:
+            check_fits(needed, room, "the newest message")
+        if needed <= room:
+            fitting = place + 1
+        elif spoken > room:
+            break
+    return Chosen((*fixed, *order[:fitting]), tuple(order[fitting:]))
 
 
 def check_fits(needed: int, room: int, what: str) -> None:

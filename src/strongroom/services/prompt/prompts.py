@@ -68,7 +68,6 @@ from strongroom.tokens.windows import Frame, frame
 EARLIER_HITS = 10
 MEMORY_HITS = 8
 LONGEST_QUOTE = 600
-UNREAD = 2**62  # what stands before the messages that were read fits into no budget that they were read for
 LONGEST_QUERY = 2_000
 QUERY_REACH = 32  # messages back from the newest
 
@@ -324,7 +323,10 @@ def _spoken_pieces(asked: Asked, gathered: Gathered | None) -> tuple[list[Piece]
     offered = [[one.position for one in group] for group in groups if group[-1].position > edge]
     pieces = [_unit(asked, gathered, positions) for positions in offered]
     if not gathered.whole:
-        pieces.append(Piece(CONVERSATION, "", UNREAD))
+        # What the next one costs at least: more than was left to read it for, or what was read of it.
+        more = gathered.room + 1 - sum(piece.tokens for piece in pieces)
+        least = more if edge < 0 else gathered.reading.tokens[edge]
+        pieces.append(Piece(CONVERSATION, "", max(least, 0)))
     return pieces, [place for place in lone if place > edge]
 
 
