@@ -31,6 +31,11 @@ def repeating(messages: list[dict[str, str]]) -> Any:
     return {"memories": [{"content": one["text"], "sources": [one["n"]]} for one in shown]}
 
 
+def careless(messages: list[dict[str, str]]) -> Any:
+    """Find something that no message says."""
+    return {"memories": [{"content": "tea", "sources": [99]}]}
+
+
 def stopping(messages: list[dict[str, str]]) -> Any:
     """Find nothing worth knowing, and have the process told to stop."""
     os.kill(os.getpid(), signal.SIGTERM)

@@ -47,6 +47,25 @@ def test_a_session_of_nobody_is_left_alone_and_told(here: Path, type_in: Type) -
     assert type_in("learn", *REPEATING, "--user", "u1", "--json").json["messages"] == 20
 
 
+@pytest.mark.parametrize("command", [("learn",), ("memories", "consolidate")])
+@pytest.mark.parametrize("owner", ["--user", "--project"])
+def test_memories_are_not_somebodys_and_everybodys(here: Path, type_in: Type, command: Any, owner: str) -> None:
+    told = type_in(*command, *REPEATING, owner, "bob", "--everybody")
+    assert told.code == 2
+    assert f"--everybody and {owner}" in told.err
+
+
+def test_what_was_left_out_is_told(here: Path, type_in: Type) -> None:
+    said(here / "agent.db", "tea")
+    assert "left out: session s1: [0]: " in type_in("learn", "s1", "--model", "tests.cli.program:careless").out
+
+
+def test_what_was_left_out_is_in_the_json(here: Path, type_in: Type) -> None:
+    said(here / "agent.db", "tea")
+    [refused] = type_in("learn", "s1", "--model", "tests.cli.program:careless", "--json").json["refused"]
+    assert refused.startswith("session s1: [0]: ")
+
+
 def test_one_session_can_be_named(here: Path, type_in: Type) -> None:
     said(here / "agent.db", "tea")
     said(here / "agent.db", "milk", id="s2")

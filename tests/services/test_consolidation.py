@@ -20,6 +20,7 @@ from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.suggestions import Change
 from tests.model_server import KEY, serving
 from tests.services.memory_samples import using
+from tests.services.test_learning import CONTRADICTIONS
 
 PARIS, LYON = "Ana lives in Paris", "Ana lives in Lyon"
 OTHERS = ("the scraper waits one second", "invoices are due on Monday", "coffee without sugar, please")
@@ -422,6 +423,14 @@ def test_wrong_arguments_are_refused_before_anybody_is_asked(room: Any, wrong: d
     model = Model()
     with pytest.raises(InvalidInput):
         room.memories.consolidate(**{"model": model, "user_id": "u1", **wrong})
+    assert model.asked == []
+
+
+@pytest.mark.parametrize("owner", CONTRADICTIONS)
+async def test_an_owner_that_its_scope_contradicts_is_refused_before_anybody_is_asked(ctx: Any, owner: Any) -> None:
+    model = Model()
+    with pytest.raises(InvalidInput, match=r"scope='.*nothing changed"):
+        await ctx.memories.consolidate(model=model, **owner)
     assert model.asked == []
 
 

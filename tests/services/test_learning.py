@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from strongroom.errors import InvalidInput, NotFound, Unavailable
 from strongroom.services.memories import learning
 from strongroom.services.memories.policy import Policy
 from tests.model_server import KEY, ModelServer, serving
+from tests.server.serving import served
 from tests.services.memory_samples import using
 
 SAID = datetime(2023, 5, 10, 9, 30, tzinfo=UTC)  # a Wednesday
@@ -382,6 +384,33 @@ def test_wrong_arguments_are_refused_before_anybody_is_asked(room: Any, wrong: d
     with pytest.raises(InvalidInput, match="nothing changed"):
         room.memories.learn(session, **{"model": model, **wrong})
     assert model.asked == []
+
+
+CONTRADICTIONS = [
+    {"user_id": "bob", "scope": "global"},
+    {"project_id": "atlas", "scope": "global"},
+    {"user_id": "bob", "scope": "project"},
+    {"project_id": "atlas", "scope": "user"},
+]
+
+
+@pytest.mark.parametrize("owner", CONTRADICTIONS)
+async def test_an_owner_that_its_scope_contradicts_is_refused_before_anybody_is_asked(ctx: Any, owner: Any) -> None:
+    session, model = await opened(ctx, "one"), Model()
+    with pytest.raises(InvalidInput, match=r"scope='.*nothing changed"):
+        await ctx.memories.learn(session, model=model, **owner)
+    assert model.asked == []
+
+
+def test_an_owner_that_its_scope_contradicts_is_refused_over_http_too() -> None:
+    model = Model()
+    with served("memory://") as server, strongroom.connect(server.url, key=server.key()) as ctx:
+        ctx.sessions.open("s1").append(said("tea"))
+        for learn in (ctx.memories.consolidate, partial(ctx.memories.learn, "s1")):
+            with pytest.raises(InvalidInput, match=r"scope='global'.*nothing changed"):
+                learn(model=model, user_id="bob", scope="global")
+        assert model.asked == []
+        assert ctx.memories.learn("s1", model=model, user_id="bob").messages == 1
 
 
 # ---- over the wire --------------------------------------------------------------------------------------------------

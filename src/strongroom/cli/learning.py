@@ -28,6 +28,7 @@ from strongroom.services.memories.values import Consolidated, Learnt
 from strongroom.services.sessions.values import SessionInfo
 
 PAGE = 200
+OWNERS = {"user_id": "--user", "project_id": "--project"}
 
 
 class Round(Struct):
@@ -39,10 +40,12 @@ class Round(Struct):
     unowned: int = 0
     missing: list[str] = []
     failed: list[str] = []
+    refused: list[str] = []
 
     def add(self, learnt: Learnt) -> None:
         self.messages += learnt.messages
         self.proposals += learnt.proposals
+        self.refused += [f"session {learnt.session_id}: {one}" for one in learnt.refused]
 
 
 class Pass(Struct):
@@ -88,7 +91,7 @@ def learn(
     with context() as ctx, _until_told() as stopped:
         sweep = Sweep(ctx, session_ids, options, stopped)
         while True:
-            made = Round(missing=[], failed=[])
+            made = Round(missing=[], failed=[], refused=[])
             try:
                 sweep.learn(made)
             except Unavailable as problem:
@@ -135,11 +138,13 @@ def consolidate(model: str, everybody: bool, newest: bool, limit: int, **whose: 
         as_json(made)
         return
     say("looked at {} memories, asked about {} groups: {} proposals", made.memories, made.groups, made.proposals)
-    for one in made.refused:
-        say("[dim]left out: {}[/]", one)
+    _tell_refused(made.refused)
 
 
 def _options(model: str, everybody: bool, whose: dict[str, str | None]) -> dict[str, Any]:
+    for name, value in whose.items():
+        if everybody and name in OWNERS and value is not None:
+            raise click.UsageError(f"--everybody and {OWNERS[name]} say two things about whose the memories are")
     if "" not in sys.path:
         sys.path.insert(0, "")  # a function of the program's own folder
     asked: Model = named(model, os.environ.get("STRONGROOM_MODEL_KEY") or None)
@@ -218,9 +223,15 @@ def _tell(made: Round, *, line: bool = False) -> None:
         (as_json_line if line else as_json)(made)
         return
     say("learnt from {} messages of {} sessions: {} proposals", made.messages, made.sessions, made.proposals)
+    _tell_refused(made.refused)
     if made.unowned and not line:
         say("[dim]{} sessions are nobody's; say whose the memories are with --user, --project or --everybody[/]",
             made.unowned)  # fmt: skip
+
+
+def _tell_refused(refused: Sequence[str]) -> None:
+    for one in refused:
+        say("[dim]left out: {}[/]", one)
 
 
 class Told:

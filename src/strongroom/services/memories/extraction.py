@@ -84,7 +84,11 @@ class _Item(Struct, frozen=True):
 
 
 def whose(user_id: str | None, project_id: str | None, scope: ScopeName | None) -> Whose:
-    """Return whose memories are made. Nobody's conversation becomes everybody's knowledge by an omission."""
+    """Return whose memories are made. Nobody's conversation becomes everybody's knowledge by an omission.
+
+    A scope that contradicts the owner is refused here, before a model is asked: each of its items would be refused for
+    it, and the messages would count as learnt all the same.
+    """
     if user_id is None and project_id is None and scope != "global":
         raise InvalidInput(
             "say whose the memories are: user_id, project_id, a session that was opened with a user_id, "
@@ -93,6 +97,10 @@ def whose(user_id: str | None, project_id: str | None, scope: ScopeName | None) 
     for name, value in (("user_id", user_id), ("project_id", project_id)):
         if value is not None:
             require_name(value, name)
+    if scope == "global" and (user_id is not None or project_id is not None):
+        raise InvalidInput("scope='global' is everybody's: it takes no user_id and no project_id; nothing changed")
+    if (scope, user_id) == ("user", None) or (scope, project_id) == ("project", None):
+        raise InvalidInput(f"scope={scope!r} needs a {scope}_id; nothing changed", path=f"{scope}_id")
     return Whose(scope or ("user" if user_id is not None else "project"), user_id, project_id)
 
 
