@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import strongroom
 from strongroom.blocking import Context
 from strongroom.codec import encode, parse
+from strongroom.dispatch import Dispatcher
 from strongroom.errors import Conflict, InvalidInput
 from strongroom.store import Store
 from tests.services.memory_samples import mcr
@@ -172,6 +173,42 @@ def test_a_message_that_was_delivered_is_not_delivered_again(here: Context, tmp_
     with strongroom.open("memory://") as ctx:
         ctx.restore(tmp_path / "pack.zip")
         assert not [key for key, *_ in _stored(ctx.store) if key.kind == "mail"]
+
+
+def _handled(ctx: Context) -> list[Any]:
+    """Handle what is due for `y`, and return it."""
+    dispatcher, handled = Dispatcher(ctx), list[Any]()
+    dispatcher.handler("y")(lambda payload, call: handled.append(payload))
+    dispatcher.drain()
+    return handled
+
+
+def test_a_new_message_brings_none_from_before_the_restore_along(here: Context, tmp_path: Path) -> None:
+    assert _handled(here) == [{"a": 1}]
+    here.export(tmp_path / "pack.zip")
+    with strongroom.open("memory://") as ctx:
+        ctx.restore(tmp_path / "pack.zip")
+        assert _handled(ctx) == []
+        ctx.threads.append("t1", "new", from_id="x", to_id="y")
+        assert _handled(ctx) == ["new"]
+
+
+def test_a_message_that_waited_when_the_pack_was_made_is_not_delivered_either(here: Context, tmp_path: Path) -> None:
+    here.export(tmp_path / "pack.zip")
+    with strongroom.open("memory://") as ctx:
+        ctx.restore(tmp_path / "pack.zip")
+        ctx.threads.append("t1", "new", from_id="x", to_id="y")
+        assert _handled(ctx) == ["new"]
+
+
+def test_nor_where_a_thread_of_that_name_had_ended(here: Context, tmp_path: Path) -> None:
+    here.export(tmp_path / "pack.zip", runs=False, sessions=False, memories=False)
+    with strongroom.open("memory://") as ctx:
+        ctx.threads.append_many("t1", ["old"] * 3, from_id="x", to_id="y")
+        ctx.threads.delete("t1")
+        ctx.restore(tmp_path / "pack.zip")
+        ctx.threads.append("t1", "new", from_id="x", to_id="y")
+        assert _handled(ctx) == ["new"]
 
 
 # ---- hostile packs --------------------------------------------------------------------------------------------------

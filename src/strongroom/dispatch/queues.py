@@ -120,7 +120,7 @@ def _is_put_off(state: Delivery, handler: str, now: int) -> bool:
 async def _oldest(scope: Scope, first: Sequence[_Waiting], states: dict[str, Delivery]) -> dict[str, datetime]:
     """Return when the first message that is not handled yet came, for each handler: what is others' is passed over."""
     found: dict[str, datetime] = {}
-    places = {each: states[each.thread_id].next.get(each.handler, 0) for each in first}
+    places = {each: states[each.thread_id].reached(each.handler) for each in first}
     for _ in range(0, MOST_READ, PAGE):
         if not places:
             break

@@ -28,6 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.codec import ENVELOPE, encode
+from strongroom.codec import pack as pack_value
 from strongroom.encryption import Secret
 from strongroom.errors import Conflict
 from strongroom.files import writing
@@ -46,13 +47,13 @@ from strongroom.services.runs.state import KIND as RUN
 from strongroom.services.runs.state import find
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import SESSION
-from strongroom.services.threads.deliveries import MAIL
+from strongroom.services.threads.deliveries import DELIVERY, MAIL, read_delivery
 from strongroom.services.threads.payloads import unseal
-from strongroom.services.threads.plans import INFO, THREAD, plan_appends
+from strongroom.services.threads.plans import INFO, THREAD, plan_appends, unchanged
 from strongroom.services.threads.reading import look
 from strongroom.services.threads.values import Limits
 from strongroom.services.turns.overlay import Overlay
-from strongroom.store import Commit, Entry, Expect, Range, Receipt, Scan, Write, new_id, require_name
+from strongroom.store import Commit, Entry, Expect, Get, Put, Range, Receipt, Scan, Write, new_id, require_name
 from strongroom.values import Restored, SpacePack, iso, moment
 
 FORMAT = 2
@@ -292,8 +293,13 @@ async def _thread_writes(scope: Scope, pack: SpaceArchive, name: str) -> tuple[s
     if there.length:
         raise Conflict(f"there is a thread {id!r} already; nothing changed", expected=0, actual=there.length, key=key)
     planned = plan_appends([(there, entries)], count, limits=Limits(), now=entries[0].at)
-    # Without the flags that tell workers of new messages: what was delivered is not delivered again.
-    return key.id, list(planned.expects), [write for write in planned.writes if write.key.kind != MAIL]
+    # Nothing that comes back is delivered, whether it was or not: no pack is believed about what workers have yet to do.
+    # So no flag is raised, and whoever gets a new message is given none from before it.
+    delivery = scope.key(DELIVERY, key.id)
+    document = await scope.get(Get(delivery))
+    state = replace(read_delivery(document), owner=None, until=0, failing=None, seen=there.birth.first + len(entries))
+    writes = [write for write in planned.writes if write.key.kind != MAIL]
+    return key.id, [*planned.expects, unchanged(delivery, document)], [*writes, Put(delivery, pack_value(state))]
 
 
 def _entry(one: SlotLine) -> Entry:

@@ -62,7 +62,7 @@ class Delivery(Struct, frozen=True):
     """How far a thread has been handled, and who is at it.
 
     By their receivers: `put_off` are messages that failed, and `begun`, which is there if a worker vanished, what was
-    begun since.
+    begun since. Nobody is given what stands before `seen`: it was restored.
     """
 
     owner: str | None = None
@@ -70,6 +70,11 @@ class Delivery(Struct, frozen=True):
     next: dict[str, int] = {}
     put_off: dict[str, Failing] = {}
     begun: dict[str, Begun] | UnsetType = UNSET
+    seen: int | UnsetType = UNSET
+
+    def reached(self, receiver: str | None) -> int:
+        """Return the first index that may hold something for a receiver."""
+        return max(0 if self.seen is UNSET else self.seen, self.next.get(receiver or "", 0))
 
 
 class DeliveryFailed(Struct, frozen=True):
@@ -231,7 +236,7 @@ def handed_back(state: Delivery) -> Delivery:
 
 def released(state: Delivery, *, receivers: Collection[str], length: int) -> Delivery:
     """Give the thread back; `receivers` have seen it up to `length`."""
-    seen = {name: max(length, state.next.get(name, 0)) for name in receivers}
+    seen = {name: max(length, state.reached(name)) for name in receivers}
     return replace(state, owner=None, until=0, next={**state.next, **seen}, begun=_cleared(state, receivers))
 
 
@@ -249,15 +254,13 @@ def attempts(state: Delivery, record: Record) -> int:
 
 def start(state: Delivery, receivers: Iterable[str]) -> int:
     """Return the first index that may hold something for one of the receivers."""
-    return min(state.next.get(name, 0) for name in receivers)
+    return min(state.reached(name) for name in receivers)
 
 
 def due(state: Delivery, records: Iterable[Record], receivers: Collection[str]) -> list[Record]:
     """Return the records still to be handled, in order."""
     return [
-        record
-        for record in records
-        if record.receiver in receivers and record.index >= state.next.get(record.receiver or "", 0)
+        record for record in records if record.receiver in receivers and record.index >= state.reached(record.receiver)
     ]
 
 
