@@ -47,7 +47,7 @@ from strongroom.services.runs.state import KIND as RUN
 from strongroom.services.runs.state import find
 from strongroom.services.sessions.sessions import AsyncSessions
 from strongroom.services.sessions.state import SESSION
-from strongroom.services.threads.deliveries import DELIVERY, MAIL, read_delivery
+from strongroom.services.threads.deliveries import DELIVERY, MAIL, handed_back, read_delivery
 from strongroom.services.threads.payloads import unseal
 from strongroom.services.threads.plans import INFO, THREAD, plan_appends, unchanged
 from strongroom.services.threads.reading import look
@@ -293,11 +293,11 @@ async def _thread_writes(scope: Scope, pack: SpaceArchive, name: str) -> tuple[s
     if there.length:
         raise Conflict(f"there is a thread {id!r} already; nothing changed", expected=0, actual=there.length, key=key)
     planned = plan_appends([(there, entries)], count, limits=Limits(), now=entries[0].at)
-    # Nothing that comes back is delivered, whether it was or not: no pack is believed about what workers have yet to do.
-    # So no flag is raised, and whoever gets a new message is given none from before it.
+    # Nothing that comes back is delivered, whether it was or not: no pack is believed about what workers have yet to
+    # do. So no flag is raised, and whoever gets a new message is given none from before it.
     delivery = scope.key(DELIVERY, key.id)
     document = await scope.get(Get(delivery))
-    state = replace(read_delivery(document), owner=None, until=0, failing=None, seen=there.birth.first + len(entries))
+    state = replace(handed_back(read_delivery(document)), put_off={}, seen=there.birth.first + len(entries))
     writes = [write for write in planned.writes if write.key.kind != MAIL]
     return key.id, [*planned.expects, unchanged(delivery, document)], [*writes, Put(delivery, pack_value(state))]
 
