@@ -25,9 +25,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from msgspec import Struct
 
@@ -401,6 +401,15 @@ def lacking_embedder(of: str) -> str:
     return f"no vectors, words alone decided: there is no embedder; pass one by ctx.{of}.using(embedder=...)"
 
 
-def joined(degraded: str | None, more: str) -> str:
-    """Say one more thing that a search lacks."""
-    return more if degraded is None else f"{degraded}; {more}"
+@overload
+def joined(degraded: str | None, more: str) -> str: ...
+@overload
+def joined(degraded: str | None, more: str | None) -> str | None: ...
+def joined(degraded: str | None, more: str | None) -> str | None:
+    """Say one more thing that a search lacks, if there is one."""
+    return degraded if more is None else more if degraded is None else f"{degraded}; {more}"
+
+
+def unreadable(ids: Collection[str]) -> str | None:
+    """Say what a list or a search had to leave out."""
+    return f"{len(ids)} cannot be read: {', '.join(ids)}" if ids else None

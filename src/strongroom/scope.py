@@ -14,7 +14,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from strongroom.errors import BudgetExceeded, Damaged
-from strongroom.store import AnyQuestion, AsyncStore, Document, Key, Page, Question, Range, Scan, Slice, require_name
+from strongroom.store import (
+    AnyQuestion,
+    AsyncStore,
+    Document,
+    Find,
+    Found,
+    Get,
+    Key,
+    Page,
+    Question,
+    Range,
+    Scan,
+    Slice,
+    require_name,
+)
 from strongroom.tokens import Tokenizer, tokenizer
 
 A = TypeVar("A")
@@ -25,6 +39,18 @@ T = TypeVar("T")
 
 LITTLE = 32_768  # characters that a moment is enough for
 AT_ONCE = 100  # things that are asked for together where there may be any number
+WHOLE = ("replaced", "regressed", "cut")  # reasons of damage to a store, not to something in it
+
+# Is told what cannot be read and therefore is left out; where there is none, damage is raised.
+Telling = Callable[[Damaged], object] | None
+
+
+class Unread(dict[str, None]):
+    """The ids of what could not be read and was left out, each once."""
+
+    def tell(self, damage: Damaged) -> None:
+        """Note one more."""
+        self[damage.id] = None
 
 
 def now() -> int:
@@ -90,9 +116,26 @@ class Scope(Struct, frozen=True):
         try:
             return [*await self.get_all(questions)]
         except Damaged as damage:
+            if damage.reason in WHOLE:
+                raise
             if len(questions) == 1:
                 return [damage]
         return [answer for one in questions for answer in await self.get_sound([one])]
+
+    async def get_known(self, keys: Sequence[Key], damaged: Telling) -> list[Document | None]:
+        """Read documents. One that cannot be read is as if it were not there, and told."""
+        questions = [Get(key) for key in keys]
+        if damaged is None:
+            return await self.get_all(questions)
+        known: list[Document | None] = []
+        for key, answer in zip(keys, await self.get_sound(questions), strict=True):
+            if isinstance(answer, Damaged):
+                answer.id = key.id
+                damaged(answer)
+                known.append(None)
+            else:
+                known.append(answer)
+        return known
 
     async def read_all(self, some: Sequence[Question[A]], others: Sequence[Question[B]]) -> tuple[list[A], list[B]]:
         """Ask any number of questions of two kinds, of one snapshot."""
@@ -132,15 +175,58 @@ class Scope(Struct, frozen=True):
             yield answer
             start += len(part)
 
-    async def first_pages(self, scans: Sequence[Scan]) -> AsyncIterator[Page]:
-        """Give a page of each scan, as many of them in one read as a store answers; a shorter one if it is too much."""
+    async def first_pages(self, scans: Sequence[Scan], damaged: Telling = None) -> AsyncIterator[Page]:
+        """Give a page of each scan, as many of them in one read as a store answers; a shorter one if it is too much.
+
+        What cannot be read ends it, or is told to `damaged` and passed over.
+        """
 
         async def ask(part: Sequence[Scan]) -> list[Page]:
-            return await self.get_all(part) if len(part) > 1 else [await self.some(part[0])]
+            try:
+                return await self.get_all(part) if len(part) > 1 else [await self.some(part[0])]
+            except Damaged:
+                if damaged is None:
+                    raise
+            return [await sound(scan) for scan in part]
+
+        async def sound(scan: Scan) -> Page:
+            found: list[Document] = []
+            async for page in self.pages(scan, damaged):
+                found += page
+                if len(found) >= scan.limit:
+                    break
+            return Page(tuple(found[: scan.limit]), None)
 
         async for pages in self.parts(scans, len(scans), ask):
             for page in pages:
                 yield page
+
+    async def finds(self, asked: Find, damaged: Telling = None) -> AsyncIterator[Found]:
+        """Give what the store's index finds, in pieces where it is too much for one answer.
+
+        One match that cannot be read does not hide the others: it is told to `damaged` and passed over. Its error says
+        the place behind it, as in a scan.
+        """
+        skip, end = asked.skip, asked.skip + asked.limit
+        limit = asked.limit
+        while limit > 0:
+            try:
+                found: Found = await self.store.search(replace(asked, skip=skip, limit=limit))  # type: ignore[attr-defined]
+            except Damaged as damage:
+                behind = int(damage.place) if damage.place.isdecimal() else 0
+                if damaged is None or behind <= skip:
+                    raise
+                if behind - skip > 1:
+                    limit = behind - skip - 1  # what stands before it is to be seen
+                    continue
+                damaged(damage)
+                skip, limit = behind, end - behind
+                continue
+            yield found
+            if found.cut and not found.matches:
+                return
+            skip += len(found.matches) if found.cut else limit
+            limit = end - skip
 
     async def listed(self, scan: Scan, load: Callable[[Document], T]) -> tuple[list[T], str | None, tuple[str, ...]]:
         """Return what a page of documents says, where the next one begins, and the ids of those that cannot be read.
@@ -173,9 +259,7 @@ class Scope(Struct, frozen=True):
                 break
         return found, after, tuple(bad)
 
-    async def pages(
-        self, scan: Scan, damaged: Callable[[Damaged], object] | None = None
-    ) -> AsyncIterator[tuple[Document, ...]]:
+    async def pages(self, scan: Scan, damaged: Telling = None) -> AsyncIterator[tuple[Document, ...]]:
         """Give all that a scan finds, a page at a time. What changes meanwhile may be seen or not.
 
         What cannot be read ends it, or is told to `damaged` and passed over.
@@ -184,7 +268,7 @@ class Scope(Struct, frozen=True):
             if page.documents:
                 yield page.documents
 
-    async def walk(self, scan: Scan, damaged: Callable[[Damaged], object] | None = None) -> AsyncIterator[Page]:
+    async def walk(self, scan: Scan, damaged: Telling = None) -> AsyncIterator[Page]:
         """Give the same pages, each with the cursor behind it; the last may be empty."""
         after, limit = scan.after, scan.limit
         while True:

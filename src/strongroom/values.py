@@ -403,11 +403,12 @@ class Episode(Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """Something a brief does not show, and why. `no_index`: it could not be searched for, so it has no id."""
+    """Something a brief does not show, and why. `no_index`: it could not be searched for, so it has no id. `damaged`:
+    it was found and cannot be read."""
 
     section: str
     id: str
-    reason: Literal["over_budget", "below_confidence", "no_index"]
+    reason: Literal["over_budget", "below_confidence", "no_index", "damaged"]
 
 
 class BriefReceipt(Struct, frozen=True, kw_only=True):

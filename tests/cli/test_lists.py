@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,17 @@ def test_a_thread_that_ended_and_came_back_is_shown(
 
 def test_the_newest_of_a_thread_that_ended_and_came_back_are_shown(reborn: Path, type_in: Type) -> None:
     assert [line.split()[-1] for line in type_in("threads", "tail", "t").out.splitlines()] == ["back", "again"]
+
+
+def test_searches_show_the_others_and_say_what_is_damaged(here: Path, type_in: Type) -> None:
+    with closing(sqlite3.connect(here / "agent.db")) as file:
+        file.execute("UPDATE head SET sum = sum + 1 WHERE kind IN ('memory', 'file_text')")
+        newest = "SELECT max(pos) FROM record JOIN head ON ref = pos >> 32 WHERE kind = 'message'"
+        file.execute(f"UPDATE record SET sum = sum + 1 WHERE pos = ({newest})")
+        file.commit()
+    memory = type_in("--json", "memories", "list").json["damaged"][0]
+    for command, named in (("memories", memory), ("files", "/notes/a.md"), ("sessions", "support[19]")):
+        typed = type_in("--json", command, "search", "scraper")
+        assert (typed.code, typed.json["degraded"]) == (0, f"1 cannot be read: {named}")
+        assert f"not complete: 1 cannot be read: {named}" in type_in(command, "search", "scraper").out
+    assert len(type_in("--json", "sessions", "search", "scraper").json["hits"]) == 5

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from jsonschema_rs import Draft202012Validator
 
+import strongroom
 from strongroom import AsyncContext
 from strongroom.errors import CommitUnknown
 from strongroom.mcp.principals import PROFILE_OF_ROLE, PROFILES
 from strongroom.mcp.tools import TOOLS
 from strongroom.server.keys import Role
-from tests.mcp.conftest import Connect, call, known, mcp, refused
+from tests.mcp.conftest import Connect, assistant, call, known, mcp, refused
 
 AGENT = {
     "memory_search", "memory_get", "memory_propose", "memory_status",
@@ -238,3 +242,25 @@ async def test_what_is_wrong_with_arguments_is_said_with_what_is_allowed(connect
         assert "memory_id" in said
         assert "nothing changed" in await refused(client, "run_start", objective=7)
         assert json.loads(await refused(client, "memory_get", memory_id="mem_none"))["code"] == "not_found"
+
+
+async def test_searches_show_the_others_and_say_what_is_damaged(tmp_path: Path) -> None:
+    async with strongroom.aopen(tmp_path / "agent.db") as ctx:
+        ids = [await known(ctx, f"the door is red {n}") for n in range(2)]
+        session = await ctx.sessions.open("chat")
+        await session.append([{"role": "user", "content": f"red door {n}"} for n in range(2)])
+    with closing(sqlite3.connect(tmp_path / "agent.db")) as file:
+        newest = "SELECT max(pos) FROM record JOIN head ON ref = pos >> 32 WHERE kind = 'message'"
+        file.execute(f"UPDATE record SET sum = sum + 1 WHERE pos = ({newest})")
+        file.execute("UPDATE head SET sum = sum + 1 WHERE kind = 'memory' AND id = ?", (ids[0],))
+        file.commit()
+    async with strongroom.aopen(tmp_path / "agent.db") as ctx, assistant(ctx) as client:
+        memories = await call(client, "memory_search", query="red door")
+        assert ([hit["memory"]["memory_id"] for hit in memories["hits"]], memories["degraded"]) == (
+            [ids[1]],
+            f"1 cannot be read: {ids[0]}",
+        )
+        messages = await call(client, "session_search", query="red door")
+        assert (len(messages["hits"]), messages["degraded"]) == (1, "1 cannot be read: chat[1]")
+        everything = await call(client, "search", query="red door")
+        assert (len(everything["results"]), everything["degraded"]) == (2, f"2 cannot be read: {ids[0]}, chat[1]")

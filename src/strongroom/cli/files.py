@@ -6,7 +6,18 @@ from typing import BinaryIO
 
 import click
 
-from strongroom.cli.output import as_json, brief, confirm, done, moment, page, say, wants_json, write_exactly
+from strongroom.cli.output import (
+    as_json,
+    brief,
+    confirm,
+    done,
+    moment,
+    not_complete,
+    page,
+    say,
+    wants_json,
+    write_exactly,
+)
 from strongroom.cli.root import Count, cli, context
 from strongroom.errors import InvalidInput
 from strongroom.services.files.values import MAX_FILE_BYTES
@@ -134,3 +145,4 @@ def search_files(query: str, folder: str, k: int) -> None:
         say("[bold]{}[/]:{}  {}  [dim]{}[/]", hit.path, hit.line, brief(hit.excerpt, 200), f"{hit.score:.3f}")
     if not hits:
         say("[dim]nothing found[/]")
+    not_complete(hits.degraded)

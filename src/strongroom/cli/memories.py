@@ -16,6 +16,7 @@ from strongroom.cli.output import (
     done,
     facts,
     moment,
+    not_complete,
     page,
     say,
     show,
@@ -107,7 +108,14 @@ def list_memories(status: Any, where: str | None, **filters: Any) -> None:
     rows = [
         (one.id, one.type, owner(one), moment(one.told_at), ", ".join(one.tags), brief(one.content)) for one in found
     ]
-    page("memories", list(found), ["memory", "type", "whose", "time (UTC)", "tags", "content"], rows, found.next)
+    page(
+        "memories",
+        list(found),
+        ["memory", "type", "whose", "time (UTC)", "tags", "content"],
+        rows,
+        found.next,
+        found.damaged,
+    )
     if not found and not wants_json():
         _nobody(filters)
 
@@ -157,6 +165,7 @@ def search_memories(query: str, k: int, kind: Any, where: str | None, **filters:
     if not hits:
         say("[dim]nothing found[/]")
         _nobody(filters)
+    not_complete(hits.degraded)
 
 
 def _nobody(filters: dict[str, Any]) -> None:

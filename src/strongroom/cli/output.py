@@ -205,6 +205,12 @@ def page(
         say("[dim]more: --after {}[/]", next)
 
 
+def not_complete(told: str | None) -> None:
+    """Say what is missing in what was found, if something is."""
+    if told:
+        say("[bold red]not complete:[/] {}", told)
+
+
 def facts(pairs: Mapping[str, object]) -> None:
     """Print names and values below each other, leaving out what is empty."""
     from rich.table import Table

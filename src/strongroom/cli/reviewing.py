@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from strongroom.blocking import Context
-from strongroom.cli.output import as_json, brief, clean, done, moment, say, wants_json, whole
+from strongroom.cli.output import as_json, brief, clean, done, moment, not_complete, say, wants_json, whole
 from strongroom.cli.root import Command, Count, argument, cli, context, me
 from strongroom.errors import CommitUnknown, StrongroomError
 from strongroom.services.memories.values import Batch, Memory, Request
@@ -44,8 +44,7 @@ def list_pending(proposer: str | None, after: str | None, limit: int) -> None:
     if wants_json():
         as_json({"batches": list(found), "next": found.next} | ({"degraded": found.degraded} if found.degraded else {}))
         return
-    if found.degraded:
-        say("[bold red]not complete:[/] {}", found.degraded)
+    not_complete(found.degraded)
     for batch in found:
         _print(batch)
     if not found:

@@ -7,7 +7,19 @@ from typing import Any
 import click
 import msgspec
 
-from strongroom.cli.output import as_json, brief, confirm, done, facts, moment, page, say, wants_json, write
+from strongroom.cli.output import (
+    as_json,
+    brief,
+    confirm,
+    done,
+    facts,
+    moment,
+    not_complete,
+    page,
+    say,
+    wants_json,
+    write,
+)
 from strongroom.cli.root import Count, argument, cli, context
 from strongroom.services.sessions.values import Message, SessionInfo
 from strongroom.tokens.choosing import STRATEGIES
@@ -85,6 +97,7 @@ def search_sessions(query: str, session_id: str | None, k: int) -> None:
         _print(hit.message)
     if not hits:
         say("[dim]nothing found[/]")
+    not_complete(hits.degraded)
 
 
 @sessions.command("window")

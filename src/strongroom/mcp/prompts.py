@@ -94,7 +94,7 @@ async def recall(who: Principal, topic: str) -> Made:
         f"What do we know about {topic!r}? Answer from the attached memories alone. Say for each point how far it is "
         "trusted and its memory_id, and say what is not known."
     )
-    return Made(text, ((f"{SCHEME}memories", FoundMemories(hits=fitting(found, ROOM))),))
+    return Made(text, ((f"{SCHEME}memories", FoundMemories(hits=fitting(found, ROOM), degraded=hits.degraded)),))
 
 
 async def review(who: Principal, batch_id: str) -> Made:

@@ -80,5 +80,6 @@ class Searchable(Protocol):
     """A store with a full-text index. What was committed is found at once; what was removed never is."""
 
     def search(self, find: Find) -> Found:
-        """Find the places where the words stand."""
+        """Find the places where the words stand. A match that cannot be read is `Damaged`, whose `place` says how many
+        to `skip` to get behind it."""
         ...

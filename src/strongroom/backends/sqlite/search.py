@@ -15,7 +15,7 @@ secure-delete).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
 from typing import Any
@@ -52,7 +52,8 @@ _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = 
 # From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
 # through every document of a kind for each one that is missing. The list of others is none of a search's business.
 _MISSING = """
-SELECT u.start, h.space, h.kind, h.id, h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"""
+SELECT u.place, u.start, h.space, h.kind, h.id,
+  h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"""
 _BEHIND = f"{_MISSING} FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref"
 _BEHIND_IN = f"{_BEHIND} WHERE u.place = ? AND h.space = ? AND h.kind = ? LIMIT ?"
 _BEHIND_ANYWHERE = f"{_BEHIND} LIMIT ?"
@@ -103,12 +104,15 @@ def catch_up_anywhere(con: apsw.Connection) -> int:
 
 def _index(con: apsw.Connection, missing: list[Any], most: int) -> int:
     left = most
-    for start, space, kind, id, *head in missing:
+    for place, start, space, kind, id, *head in missing:
         if left <= 0:
             break
         ref, stream, *_ = head
-        key = stored_key(space, kind, id)
-        require_sound(key, tuple(head))
+        key = stored_key(space, kind, id if place != place_of(space, kind) else "-")
+        if place != place_of(space, kind):
+            require_sound(key, tuple(head))
+        # Else it is known where it belongs, and is indexed as it stands, even if it is damaged: whoever finds it sees
+        # that, and others find the rest.
         require_start(start)
         left -= _index_stream(con, key, ref, start, left) if stream else _index_document(con, key, ref)
         if con.changes() == 0:  # else whoever searches would catch up for ever
@@ -128,7 +132,7 @@ def _index_stream(con: apsw.Connection, key: Key, ref: int, start: int, most: in
     markers = " ".join(_markers(key, {}))
     rows: list[Any] = con.execute(_TEXTS, (base + start, base + MASK, most)).fetchall()
     for pos, text in rows:
-        if text is not None:
+        if isinstance(text, str):
             con.execute(_ADD, (pos, _row_text(text, markers)))
     if len(rows) < most:
         con.execute(_KNOWN, (place_of(key.space, key.kind), ref))
@@ -140,9 +144,13 @@ def _index_stream(con: apsw.Connection, key: Key, ref: int, start: int, most: in
 
 def _index_document(con: apsw.Connection, key: Key, ref: int) -> int:
     row: Any = con.execute("SELECT text, tags FROM head WHERE ref = ? AND alive = 1", (ref,)).fetchone()
-    if row is not None and row[0] is not None:
+    if row is not None and isinstance(row[0], str):
         text, tags = row
-        con.execute(_ADD, (ref, _row_text(text, " ".join(_markers(key, tags_of(tags))))))
+        try:
+            carried = tags_of(tags)
+        except (msgspec.MsgspecError, TypeError, ValueError):
+            carried = {}  # damaged: then it is found where no tag is asked for
+        con.execute(_ADD, (ref, _row_text(text, " ".join(_markers(key, carried)))))
     con.execute(_KNOWN, (place_of(key.space, key.kind), ref))
     return 1
 
@@ -204,8 +212,7 @@ def search(con: apsw.Connection, find: Find) -> Found:
         places = {word: [place for place in held if word in held[place]] for word in dict.fromkeys(find.words)}
     chosen = choose(total, places, find.skip + find.limit)[find.skip :]
     heads = cache(lambda ref: con.execute(_NAME, (ref,)).fetchone())  # many places are of one stream
-    matches = (match for place in chosen if (match := _match(con, heads, find, place)) is not None)
-    shown, cut = matches_within(find, matches)
+    shown, cut = matches_within(find, _matches(con, heads, find, chosen))
     return Found(total, {word: len(found) for word, found in places.items()}, shown, cut)
 
 
@@ -252,6 +259,18 @@ def _text(con: apsw.Connection, place: int) -> str:
     table, name = ("record", "pos") if place >> INDEX_BITS else ("head", "ref")
     row: Any = con.execute(f"SELECT text FROM {table} WHERE {name} = ?", (place,)).fetchone()
     return "" if row is None or row[0] is None else str(row[0])
+
+
+def _matches(con: apsw.Connection, heads: Callable[[int], Any], find: Find, chosen: list[int]) -> Iterator[Match]:
+    for behind, place in enumerate(chosen, find.skip + 1):
+        try:
+            match = _match(con, heads, find, place)
+        except Damaged as damage:
+            ref, index = (place >> INDEX_BITS, f"[{place & MASK}]") if place >> INDEX_BITS else (place, "")
+            damage.place, damage.id = str(behind), f"{heads(ref)[2]}{index}"
+            raise
+        if match is not None:
+            yield match
 
 
 def _match(con: apsw.Connection, heads: Callable[[int], Any], find: Find, place: int) -> Match | None:

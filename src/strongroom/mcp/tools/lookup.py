@@ -14,6 +14,7 @@ from strongroom.mcp.data import NOTICE, beginning, fenced, fitting, message_data
 from strongroom.mcp.principals import EVERYBODY
 from strongroom.mcp.tool import KIB, ROOM, Arguments, Tool, ToolRequest
 from strongroom.mcp.uris import file_uri, memory_uri, message_uri, parsed, path_of
+from strongroom.retrieval import unreadable
 from strongroom.services.files.values import FileHit
 from strongroom.services.memories.values import Memory
 from strongroom.services.sessions.values import Message
@@ -34,6 +35,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 
 class SearchResults(Struct, frozen=True, kw_only=True):
     results: list[SearchResult]
+    degraded: str | None = None
     notice: str = NOTICE
 
 
@@ -64,8 +66,10 @@ async def search(call: ToolRequest, wanted: Search) -> SearchResults:
         _result(message_uri(hit.session_id, hit.message_id), _message_title(hit.message, hit.session_id))
         for hit in messages
     ]
-    found += [_result(file_uri(hit.path), _file_title(hit)) for hit in await ctx.files.search(wanted.query, k=5)]
-    return SearchResults(results=fitting(found, ROOM))
+    files = await ctx.files.search(wanted.query, k=5)
+    found += [_result(file_uri(hit.path), _file_title(hit)) for hit in files]
+    lacking = unreadable([*memories.damaged, *messages.damaged, *files.damaged])
+    return SearchResults(results=fitting(found, ROOM), degraded=lacking)
 
 
 async def fetch(call: ToolRequest, wanted: Fetch) -> Fetched:

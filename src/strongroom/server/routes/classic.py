@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from strongroom.errors import InvalidInput
+from strongroom.retrieval import unreadable
 from strongroom.server.request import Limit, Request
 from strongroom.server.router import Endpoints
 from strongroom.server.routes.runs import at_first, fields_of, started
-from strongroom.services.memories.values import Hit
+from strongroom.services.memories.values import Hit, Results
 from strongroom.values import WorkingSet
 
 endpoint = Endpoints("runs")
@@ -87,8 +87,8 @@ async def step_update(request: Request[StepUpdate, None]) -> Stepped:
 async def memory_search(request: Request[None, SearchQuery]) -> Items:
     await request.ctx.runs.get(request.path_params["run_id"])
     query = request.query
-    found: Sequence[Hit] = []
+    found: Results[Hit] = Results()
     if query.q:
         found = await request.fewer(query.top_k, lambda k: request.ctx.memories.search(query.q, k, scope=query.scope))
     items = [{**hit.memory.to_dict(), "score": hit.score} for hit in found]
-    return Items(True, items, len(items))
+    return Items(True, items, len(items), unreadable(found.damaged))

@@ -57,7 +57,7 @@ class VersionPage(Struct, frozen=True):
 
 
 class Hits(Struct, frozen=True):
-    """`degraded` says what there was no room to look at."""
+    """`degraded` says what there was no room to look at, and what is damaged."""
 
     hits: list[FileHit]
     degraded: str | None = None

@@ -69,6 +69,7 @@ class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class MemoryPage(Struct, frozen=True):
     memories: list[Memory]
     next: str | None
+    degraded: str | None = None
 
 
 class PreviewQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,7 +164,7 @@ async def list_memories(request: Request[None, ListQuery]) -> MemoryPage:
     found = await request.fewer(
         query.limit, lambda limit: ask(after=query.after, limit=limit, everyone=query.everyone, **filters)
     )
-    return MemoryPage(list(found), found.next)
+    return MemoryPage(list(found), found.next, found.degraded)
 
 
 @endpoint("GET /memories/revoke/preview", "read", "What would fall with a source")

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from strongroom.errors import InvalidInput, NotFound, StrongroomError
+from strongroom.errors import Damaged, InvalidInput, NotFound, StrongroomError
+from strongroom.retrieval import unreadable
 from strongroom.server.request import Request
 from strongroom.server.responses import shortened
 from strongroom.server.router import Endpoints
@@ -16,6 +17,7 @@ from strongroom.services.memories.keys import BATCH, load
 from strongroom.services.memories.values import Batch
 from strongroom.store import Scan
 from strongroom.tokens.relevance import plain_text
+from strongroom.values import Listing
 
 endpoint = Endpoints("search")
 
@@ -38,6 +40,9 @@ class Anything(Struct, frozen=True):
     place: int | None = None
 
 
+Looked = tuple[list[Anything], str | None]  # what was found, and what could not be looked at
+
+
 class Everything(Struct, frozen=True):
     """Ids that fit come first. `degraded` says what could not be searched."""
 
@@ -53,8 +58,8 @@ class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
 @endpoint("GET /search", "read", "Find anything by id or words")
 async def search(request: Request[None, SearchQuery]) -> Everything:
     query, k = request.query.q.strip(), request.query.k
-    hits = [hit for looked in _by_id(request, query) if (hit := await _found(looked)) is not None]
     degraded: list[str] = []
+    hits = [hit for looked in _by_id(request, query) if (hit := await _found(looked, degraded)) is not None]
     for name, words in (
         ("runs", _runs),
         ("memories", _memories),
@@ -63,7 +68,9 @@ async def search(request: Request[None, SearchQuery]) -> Everything:
         ("files", _files),
     ):
         try:
-            hits += await words(request, query, k)
+            found, lacking = await words(request, query, k)
+            hits += found
+            degraded += [f"{name}: {lacking}"] if lacking else []
         except InvalidInput:
             pass  # nothing in it that could be a word
         except StrongroomError as problem:
@@ -99,45 +106,52 @@ def _by_id(request: Request[Any, Any], id: str) -> list[Awaitable[Anything | Non
     return [run(), session(), memory(), batch(), thread(), file()]
 
 
-async def _found(looked: Awaitable[Anything | None]) -> Anything | None:
+async def _found(looked: Awaitable[Anything | None], degraded: list[str]) -> Anything | None:
     try:
         return await looked
     except (NotFound, InvalidInput):
         return None
+    except Damaged as damage:
+        degraded.append(str(damage))
+        return None
 
 
-async def _runs(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+async def _runs(request: Request[Any, Any], query: str, k: int) -> Looked:
     words = query.casefold().split()
     newest = await request.fewer(RUNS, lambda limit: request.ctx.runs.list(limit=limit, reverse=True))
     fits = [run for run in newest if all(word in run.working_set.objective.casefold() for word in words)]
-    return [Anything("run", run.id, _short(run.working_set.objective), "its objective") for run in fits[:k]]
+    hits = [Anything("run", run.id, _short(run.working_set.objective), "its objective") for run in fits[:k]]
+    return hits, unreadable(newest.damaged)
 
 
-async def _memories(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+async def _memories(request: Request[Any, Any], query: str, k: int) -> Looked:
     found = await request.fewer(k, lambda k: request.ctx.memories.search(query, k))
-    return [Anything("memory", hit.memory.id, _short(hit.memory.content), hit.why) for hit in found]
+    hits = [Anything("memory", hit.memory.id, _short(hit.memory.content), hit.why) for hit in found]
+    return hits, found.degraded
 
 
-async def _proposals(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+async def _proposals(request: Request[Any, Any], query: str, k: int) -> Looked:
     """Of those that wait, the newest: once decided, they are memories or nothing."""
     words, scope = query.casefold().split(), request.ctx.scope
 
-    async def waiting(limit: int) -> list[Batch]:
+    async def waiting(limit: int) -> Listing[Batch]:
         scan = Scan(scope.space, BATCH, {"status": "pending"}, limit=limit, reverse=True)
-        found, _, _ = await scope.listed(scan, lambda document: load(document, Batch))
-        return found
+        return Listing(*await scope.listed(scan, lambda document: load(document, Batch)))
 
-    return [
+    newest = await request.fewer(BATCHES, waiting)
+    hits = [
         Anything("batch", batch.id, _short(each.request.content), "what it proposes", place=place)
-        for batch in await request.fewer(BATCHES, waiting)
+        for batch in newest
         for place, each in enumerate(batch.proposals)
         if all(word in each.request.content.casefold() for word in words)
-    ][:k]
+    ]
+    return hits[:k], unreadable(newest.damaged)
 
 
-async def _messages(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+async def _messages(request: Request[Any, Any], query: str, k: int) -> Looked:
     found = await request.fewer(k, lambda k: request.ctx.sessions.search(query, k=k))
-    return [Anything("message", hit.message_id, _short(_said(hit.message)), hit.why, hit.session_id) for hit in found]
+    hits = [Anything("message", hit.message_id, _short(_said(hit.message)), hit.why, hit.session_id) for hit in found]
+    return hits, found.degraded
 
 
 def _said(message: Mapping[str, Any]) -> Any:
@@ -145,6 +159,6 @@ def _said(message: Mapping[str, Any]) -> Any:
     return plain_text(message) or message.get("content") or message.get("tool_calls") or dict(message)
 
 
-async def _files(request: Request[Any, Any], query: str, k: int) -> list[Anything]:
+async def _files(request: Request[Any, Any], query: str, k: int) -> Looked:
     found = await request.fewer(k, lambda k: request.ctx.files.search(query, k=k))
-    return [Anything("file", hit.path, _short(hit.excerpt), hit.why) for hit in found]
+    return [Anything("file", hit.path, _short(hit.excerpt), hit.why) for hit in found], found.degraded

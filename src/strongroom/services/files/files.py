@@ -275,7 +275,8 @@ class AsyncFiles(Meant):
     async def search(self, query: str, *, folder: str = ROOT, k: Count = 5) -> FileHits:
         """Return the files that answer a query best, by their words and by those of their paths, the best first.
 
-        `degraded` of what is returned says what a server had no room to look at, None if nothing.
+        `degraded` of what is returned says what a server had no room to look at, and which files are damaged and left
+        out, None if nothing.
         """
         return await search(self.scope, query, folder_path(folder), k)
 

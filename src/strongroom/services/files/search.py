@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
-from strongroom.scope import Scope
+from strongroom.errors import Damaged
+from strongroom.scope import Scope, Telling, Unread
 from strongroom.services.files.paths import FILE, TEXT, inside
 from strongroom.services.files.values import FileHit, FileHits, file_state
 from strongroom.stemming import words
-from strongroom.store import MOST_WORDS, Budget, Document, Find, Found, Get, Key, Match, Scan
+from strongroom.store import MOST_WORDS, Budget, Document, Find, Found, Key, Match, Scan
 
 POOL = 100
 PAGE = 500
@@ -27,19 +29,21 @@ async def search(scope: Scope, query: str, folder: str, k: int) -> FileHits:
     if not wanted:
         return FileHits()
     asked = Find(scope.space, TEXT, wanted, tags=inside(folder), limit=max(POOL, 4 * k))
-    found = await (_find if can_search(scope.store) else _read_through)(scope, asked)
+    bad = Unread()
+    found = await (_find if can_search(scope.store) else _read_through)(scope, asked, bad.tell)
     documents = [match.document for match in found.matches if match.document is not None]
     size = sum(len(document.text or "") for document in documents)
     best = await scope.compute(size, lambda: _ranked(wanted, documents, found, k))
     # What is there now decides: a file may have gone since it was found.
-    heads = await scope.get_all([Get(scope.key(FILE, hit.path)) for hit in best])
-    there = [
-        replace(hit, version=file_state(head).version)
-        for hit, head in zip(best, heads, strict=True)
-        if head is not None
-    ]
+    heads = await scope.get_known([scope.key(FILE, hit.path) for hit in best], bad.tell)
+    there: list[FileHit] = []
+    for hit, head in zip(best, heads, strict=True):
+        try:
+            there += [] if head is None else [replace(hit, version=file_state(head).version)]
+        except Damaged:
+            bad[hit.path] = None
     lacking = found.cut and len(documents) < 2 * k
-    return FileHits(there, degraded=LACKING if lacking else None)
+    return FileHits(there, degraded=LACKING if lacking else None, damaged=bad)
 
 
 def _ranked(wanted: Sequence[str], documents: Sequence[Document], found: Found, k: int) -> list[FileHit]:
@@ -50,33 +54,32 @@ def _ranked(wanted: Sequence[str], documents: Sequence[Document], found: Found, 
     return [_hit(wanted, document, score) for score, document in ranked]
 
 
-async def _find(scope: Scope, asked: Find) -> Found:
+async def _find(scope: Scope, asked: Find, damaged: Telling) -> Found:
     """Find words with the store's index; what is too much for one answer, in pieces, as far as there is room for it."""
-    matches: list[Match] = []
+    found, matches = Found(0, {}, ()), list[Match]()
     room = _room(scope)
-    while True:
-        part = replace(asked, limit=asked.limit - len(matches), skip=len(matches))
-        found: Found = await scope.store.search(part)  # type: ignore[attr-defined]
+    async for found in scope.finds(asked, damaged):
         matches += [match for match in found.matches if match.document and room.takes(None, match.document.text)]
-        if room.full or not found.cut or len(matches) >= asked.limit:
-            return replace(found, matches=tuple(matches), cut=room.full)
+        if room.full:
+            break
+    return replace(found, matches=tuple(matches), cut=room.full)
 
 
-async def _read_through(scope: Scope, asked: Find) -> Found:
+async def _read_through(scope: Scope, asked: Find, damaged: Telling) -> Found:
     """Find words in a store without an index: in all files, a page at a time, and then look at the best again."""
     places: dict[str, list[Key]] = {word: [] for word in asked.words}
     total = 0
-    async for page in scope.pages(Scan(scope.space, TEXT, asked.tags, limit=PAGE, reverse=True)):
+    async for page in scope.pages(Scan(scope.space, TEXT, asked.tags, limit=PAGE, reverse=True), damaged):
         total += len(page)
         for document in page:
             for word in places.keys() & words(document.text or ""):
                 if len(places[word]) < retrieval.MOST_PLACES:
                     places[word].append(document.key)
     total = min(total, retrieval.MOST_PLACES)
-    chosen = [Get(key) for key in retrieval.choose(total, places, asked.limit)]
+    chosen = retrieval.choose(total, places, asked.limit)
     matches: list[Match] = []
     room = _room(scope)
-    async for documents in scope.parts(chosen, POOL, scope.get_all):
+    async for documents in scope.parts(chosen, POOL, partial(scope.get_known, damaged=damaged)):
         there = [document for document in documents if document is not None]
         matches += [Match(one.key, document=one) for one in there if room.takes(None, one.text)]
         if room.full:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from strongroom.arguments import check_fields, require_positive
 from strongroom.errors import Damaged
+from strongroom.retrieval import joined, unreadable
 from strongroom.showing import shown_by
 from strongroom.store import Document, Record
 from strongroom.values import moment
@@ -74,11 +75,17 @@ class FileHit(Struct, frozen=True):
 
 
 class FileHits(list[FileHit]):
-    """Hits, best first. `degraded` says what a search could not look at."""
+    """Hits, best first. `degraded` says what a search could not look at.
 
-    def __init__(self, hits: Iterable[FileHit] = (), *, degraded: str | None = None) -> None:
+    `damaged` are the ids of what it came to and cannot be read; `degraded` tells of them too.
+    """
+
+    def __init__(
+        self, hits: Iterable[FileHit] = (), *, degraded: str | None = None, damaged: Iterable[str] = ()
+    ) -> None:
         super().__init__(hits)
-        self.degraded = degraded
+        self.damaged = tuple(damaged)
+        self.degraded = joined(degraded, unreadable(self.damaged))
 
 
 class FileState(Struct, frozen=True):

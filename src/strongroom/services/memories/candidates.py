@@ -8,22 +8,23 @@ would look at.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
+from strongroom.errors import Damaged
 from strongroom.queries import Asked
-from strongroom.scope import Scope
+from strongroom.scope import Scope, Telling
 from strongroom.services.memories import days, keys, screening
-from strongroom.services.memories.keys import load
+from strongroom.services.memories.keys import sound
 from strongroom.services.memories.ranking import LONGEST_ROW, SourceRow, row_of
 from strongroom.services.memories.values import Memory
 from strongroom.services.memories.vectors import Vectors
 from strongroom.stemming import words
-from strongroom.store import MOST_WORDS, Budget, Document, Find, Found, Get, Key, Match, Scan
+from strongroom.store import MOST_WORDS, Budget, Document, Find, Found, Key, Match, Scan
 from strongroom.values import moment
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Candidates:
         self._scope = scope
         self._vectors = vectors
 
-    async def by_words(self, asked: Asked, k: int, lens: Lens) -> ByWords:
+    async def by_words(self, asked: Asked, k: int, lens: Lens, damaged: Telling = None) -> ByWords:
         wanted = asked.words[:MOST_WORDS]
         if not wanted:
             return ByWords()
@@ -71,13 +72,21 @@ class Candidates:
             more = False
             for owner, room in zip(owners, rooms, strict=True):
                 count = 0
-                async for found in finds(self._scope, wanted, lens.carried(owner), limit - seen, seen):
+
+                def left_out(damage: Damaged) -> None:
+                    nonlocal count
+                    assert damaged is not None
+                    count += 1
+                    damaged(damage)
+
+                telling = None if damaged is None else left_out
+                async for found in finds(self._scope, wanted, lens.carried(owner), limit - seen, seen, telling):
                     known.setdefault(owner, found)
                     count += len(found.matches)
                     for match in found.matches:
                         document = cast("Document", match.document)
-                        memory = load(document, Memory)
-                        if lens.shows(memory, now) and room.takes(document.value, None):
+                        memory = sound(document, Memory, damaged)
+                        if memory is not None and lens.shows(memory, now) and room.takes(document.value, None):
                             memories[memory.id] = memory
                     if room.full:
                         break
@@ -89,8 +98,8 @@ class Candidates:
         total = sum(found.total for found in known.values())
         return ByWords(total, counts, memories, len(memories) < 2 * k and any(room.full for room in rooms))
 
-    async def by_meaning(self, query: str, k: int, lens: Lens) -> ByMeaning:
-        await self._vectors.catch_up()
+    async def by_meaning(self, query: str, k: int, lens: Lens, damaged: Telling = None) -> ByMeaning:
+        await self._vectors.catch_up(damaged)
         vector = await self._vectors.embed_query(query)
         now, room = moment(self._scope.clock()), self._room()
         kept: dict[str, tuple[Memory, float]] = {}
@@ -100,10 +109,10 @@ class Candidates:
             near = await self._vectors.nearest(vector, limit, [owner for owner in lens.owners() if owner is not None])
             fresh = {id: score for id, score in near if score > 0 and id not in seen}
             seen |= fresh.keys()
-            async for documents in self._scope.parts(list(fresh), CHUNK, self._documents):
+            async for documents in self._scope.parts(list(fresh), CHUNK, partial(self._documents, damaged)):
                 for document in documents:
-                    memory = load(document, Memory)
-                    if lens.shows(memory, now) and room.takes(document.value, None):
+                    memory = sound(document, Memory, damaged)
+                    if memory is not None and lens.shows(memory, now) and room.takes(document.value, None):
                         kept[memory.id] = memory, fresh[memory.id]
                 if room.full:
                     return ByMeaning(kept, len(kept) < 2 * k)
@@ -111,29 +120,30 @@ class Candidates:
                 return ByMeaning(kept)
             limit *= 4
 
-    async def near(self, text: str, owner: str) -> dict[str, tuple[Memory, float]]:
+    async def near(self, text: str, owner: str, damaged: Telling = None) -> dict[str, tuple[Memory, float]]:
         """Return the memories of one owner that are nearest to a text."""
-        await self._vectors.catch_up()
+        await self._vectors.catch_up(damaged)
         cosines = dict(await self._vectors.nearest(await self._vectors.embed_query(text), POOL, [owner]))
         room = self._room()
         found: dict[str, tuple[Memory, float]] = {}
-        async for documents in self._scope.parts(list(cosines), CHUNK, self._documents):
+        async for documents in self._scope.parts(list(cosines), CHUNK, partial(self._documents, damaged)):
             for document in documents:
                 if not room.takes(document.value, None):
                     return found
-                found[document.key.id] = load(document, Memory), cosines[document.key.id]
+                if (memory := sound(document, Memory, damaged)) is not None:
+                    found[memory.id] = memory, cosines[memory.id]
         return found
 
-    async def of_that_day(self, asked: Asked, lens: Lens) -> list[Memory]:
+    async def of_that_day(self, asked: Asked, lens: Lens, damaged: Telling = None) -> list[Memory]:
         if asked.day is None:
             return []
         now = moment(self._scope.clock())
         found = await days.of_that_day(
-            self._scope, asked.day, [lens.carried(owner) for owner in lens.owners()], self._room()
+            self._scope, asked.day, [lens.carried(owner) for owner in lens.owners()], self._room(), damaged
         )
         return [memory for memory in found if lens.shows(memory, now)]
 
-    async def beside(self, rows: Sequence[SourceRow], lens: Lens) -> list[list[Memory]]:
+    async def beside(self, rows: Sequence[SourceRow], lens: Lens, damaged: Telling = None) -> list[list[Memory]]:
         """Read what the same owners know from the same sources, in the order in which it became known."""
         now, room = moment(self._scope.clock()), self._room()
         found: list[list[Memory]] = []
@@ -142,16 +152,17 @@ class Candidates:
             for owner, source in rows
         ]
         waiting = iter(rows)
-        async for page in self._scope.first_pages(scans):
+        async for page in self._scope.first_pages(scans, damaged):
             row = next(waiting)
-            known = [load(document, Memory) for document in page.documents if room.takes(document.value, None)]
+            fitting = (document for document in page.documents if room.takes(document.value, None))
+            known = [memory for one in fitting if (memory := sound(one, Memory, damaged)) is not None]
             found.append([memory for memory in known if row_of(memory) == row and lens.shows(memory, now)])
             if room.full:
                 break
         return found
 
-    async def _documents(self, ids: Sequence[str]) -> list[Document]:
-        found = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
+    async def _documents(self, damaged: Telling, ids: Sequence[str]) -> list[Document]:
+        found = await self._scope.get_known([self._scope.key(keys.MEMORY, id) for id in ids], damaged)
         return [document for document in found if document is not None]
 
     def _room(self, shares: int = 1) -> Budget:
@@ -160,42 +171,43 @@ class Candidates:
 
 
 async def finds(
-    scope: Scope, wanted: Sequence[str], carried: Mapping[str, str], limit: int, skip: int = 0
+    scope: Scope,
+    wanted: Sequence[str],
+    carried: Mapping[str, str],
+    limit: int,
+    skip: int = 0,
+    damaged: Telling = None,
 ) -> AsyncIterator[Found]:
     """Give the most promising active memories that carry the tags and hold any of the words, in pieces where they are
     too much for one answer. Each piece says how many there are in all, and in how many each word stands."""
     if not can_search(scope.store):
-        async for found in _read_through(scope, wanted, carried, limit, skip):
+        async for found in _read_through(scope, wanted, carried, limit, skip, damaged):
             yield found
         return
     asked = Find(scope.space, keys.MEMORY, tuple(wanted), tags=dict(carried), limit=limit, skip=skip)
-    while asked.limit:
-        found = await scope.store.search(asked)  # type: ignore[attr-defined]
+    async for found in scope.finds(asked, damaged):
         yield found
-        count = len(found.matches)
-        if not found.cut or not count:
-            return
-        asked = replace(asked, limit=max(0, asked.limit - count), skip=asked.skip + count)
 
 
 async def _read_through(
-    scope: Scope, wanted: Sequence[str], carried: Mapping[str, str], limit: int, skip: int
+    scope: Scope, wanted: Sequence[str], carried: Mapping[str, str], limit: int, skip: int, damaged: Telling
 ) -> AsyncIterator[Found]:
     """Find words in a store without an index: in all memories, a page at a time, and then look at the best again."""
     places: dict[str, list[Key]] = {word: [] for word in wanted}
     total = 0
     tags = {**carried, "status": "active"}
-    async for part in scope.pages(Scan(scope.space, keys.MEMORY, tags, limit=PAGE, reverse=True)):
+    async for part in scope.pages(Scan(scope.space, keys.MEMORY, tags, limit=PAGE, reverse=True), damaged):
         total += len(part)
         for document in part:
-            for word in places.keys() & words(screening.plain(load(document, Memory).content)):
+            memory = sound(document, Memory, damaged)
+            for word in places.keys() & words(screening.plain("" if memory is None else memory.content)):
                 if len(places[word]) < retrieval.MOST_PLACES:
                     places[word].append(document.key)
     total = min(total, retrieval.MOST_PLACES)
     counts = {word: len(held) for word, held in places.items()}
 
     async def look(keys: Sequence[Key]) -> Found:
-        documents = await scope.get_all([Get(key) for key in keys])
+        documents = await scope.get_known(keys, damaged)
         return Found(total, counts, tuple(Match(one.key, document=one) for one in documents if one is not None))
 
     chosen = retrieval.choose(total, places, skip + limit)[skip:]

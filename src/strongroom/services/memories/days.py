@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 
 from strongroom.dates import SOON, Day, nearness
-from strongroom.scope import Scope
+from strongroom.scope import Scope, Telling
 from strongroom.services.memories import keys
-from strongroom.services.memories.keys import load
+from strongroom.services.memories.keys import sound
 from strongroom.services.memories.values import Memory
 from strongroom.store import Budget, Scan
 
@@ -20,18 +20,21 @@ MOST = 128  # of each owner
 _DAYS = 4  # that very day and those soon after
 
 
-async def of_that_day(scope: Scope, asked: Day, carried: Sequence[dict[str, str]], room: Budget) -> list[Memory]:
+async def of_that_day(
+    scope: Scope, asked: Day, carried: Sequence[dict[str, str]], room: Budget, damaged: Telling = None
+) -> list[Memory]:
     """Return the first memories of the day or the month asked for, up to a fixed number for each of the tags, as far as
     there is room for them."""
     if not asked.year:
-        asked = _with_year(asked, await _newest(scope, carried))
+        asked = _with_year(asked, await _newest(scope, carried, damaged))
     times = _tags(asked)
     scans = [
         Scan(scope.space, keys.MEMORY, {**tags, **time}, limit=MOST // len(times)) for tags in carried for time in times
     ]
     memories: list[Memory] = []
-    async for page in scope.first_pages(scans):
-        memories += [load(document, Memory) for document in page.documents if room.takes(document.value, None)]
+    async for page in scope.first_pages(scans, damaged):
+        fitting = (document for document in page.documents if room.takes(document.value, None))
+        memories += [memory for one in fitting if (memory := sound(one, Memory, damaged)) is not None]
         if room.full:
             break
     return [memory for memory in memories if nearness(day_of(memory), asked) >= SOON]
@@ -42,9 +45,14 @@ def day_of(memory: Memory) -> Day:
     return Day(at.year, at.month, at.day)
 
 
-async def _newest(scope: Scope, carried: Sequence[dict[str, str]]) -> list[datetime]:
+async def _newest(scope: Scope, carried: Sequence[dict[str, str]], damaged: Telling) -> list[datetime]:
     scans = [Scan(scope.space, keys.MEMORY, {**tags, "status": "active"}, limit=1, reverse=True) for tags in carried]
-    return [load(document, Memory).told_at async for page in scope.first_pages(scans) for document in page.documents]
+    return [
+        memory.told_at
+        async for page in scope.first_pages(scans, damaged)
+        for document in page.documents
+        if (memory := sound(document, Memory, damaged)) is not None
+    ]
 
 
 def _with_year(asked: Day, known: Iterable[datetime]) -> Day:

@@ -24,6 +24,7 @@ from msgspec import Struct
 from strongroom.codec import pack
 from strongroom.errors import Damaged
 from strongroom.folding import folded
+from strongroom.scope import Telling
 from strongroom.services.memories import screening
 from strongroom.services.memories.values import Batch, Memory, Request
 from strongroom.store import MAX_NAME, Append, Document, Entry, Key, Put, Range, Scan
@@ -117,6 +118,17 @@ def load(document: Document, type: type[T]) -> T:
     except msgspec.DecodeError as problem:
         what = f"{document.key.kind.replace('_', ' ')} {document.key.id!r}"
         raise Damaged(f"the document of {what} is not one: {problem}", reason="corrupt", id=document.key.id) from None
+
+
+def sound(document: Document, type: type[T], damaged: Telling) -> T | None:
+    """Return what a document says. If it says nothing of the kind that is told, or raised."""
+    try:
+        return load(document, type)
+    except Damaged as damage:
+        if damaged is None:
+            raise
+        damaged(damage)
+    return None
 
 
 def put_memory(key: Key, memory: Memory, known: Said | None = None) -> Put:

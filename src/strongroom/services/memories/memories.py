@@ -38,12 +38,13 @@ from strongroom.services.memories.decisions import world_of
 from strongroom.services.memories.erasure import Erasure
 from strongroom.services.memories.keys import load
 from strongroom.services.memories.learner import Learner
+from strongroom.services.memories.listing import page
 from strongroom.services.memories.oneline import OneLine
 from strongroom.services.memories.packs import PackWrites
 from strongroom.services.memories.policy import Policy
 from strongroom.services.memories.review import Review
 from strongroom.services.memories.revocations import Revocations
-from strongroom.services.memories.search import Filters, Lens, Search, page
+from strongroom.services.memories.search import Filters, Lens, Search
 from strongroom.services.memories.targets import Target
 from strongroom.services.memories.values import (
     Change,
@@ -156,10 +157,9 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
         _refuse_others(filters, "limit")
         lens = Lens.of(filters, everyone=everyone)
         now = moment(self._scope.clock())
-        memories, next, told = await page(self._scope, lens, {"status": status} if status else {}, after, limit)
-        return Results(
-            [memory for memory in memories if lens.shows(memory, now, status=status)], next=next, degraded=told
-        )
+        memories, next, bad = await page(self._scope, lens, {"status": status} if status else {}, after, limit)
+        shown = [memory for memory in memories if lens.shows(memory, now, status=status)]
+        return Results(shown, next=next, damaged=bad)
 
     async def history(self, memory_id: str) -> Results[Change]:
         """Return what happened to a memory, to those it replaced and to those that replaced it, oldest first."""
@@ -185,8 +185,8 @@ class AsyncMemories(Review, OneLine, Learner, Meant):
             raise InvalidInput("at() needs an aware time, such as datetime.now(UTC)")
         _refuse_others(filters, "limit")
         lens = Lens.of(filters, everyone=everyone)
-        memories, next, told = await page(self._scope, lens, {}, after, limit)
-        return Results([memory for memory in memories if lens.showed(memory, time)], next=next, degraded=told)
+        memories, next, bad = await page(self._scope, lens, {}, after, limit)
+        return Results([memory for memory in memories if lens.showed(memory, time)], next=next, damaged=bad)
 
     # ---- letting go, and keeping up ---------------------------------------------------------------------------------
 

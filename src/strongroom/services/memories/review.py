@@ -55,7 +55,6 @@ from strongroom.services.memories.values import (
     Results,
     Written,
     id_of,
-    unreadable,
 )
 from strongroom.store import Document, Expect, Get, Receipt, Scan, Write, require_name
 from strongroom.values import moment
@@ -234,14 +233,14 @@ class Review:
             tags["proposer"] = keys.named(require_name(proposer, "a proposer"))[:32]
         scan = Scan(self._scope.space, keys.BATCH, tags, after, limit)
         batches, following, damaged = await self._scope.listed(scan, lambda document: load(document, Batch))
-        told = unreadable(damaged)
+        told = None
         try:
             batches = [await self._search.review(batch) for batch in batches]
         except (Unavailable, Damaged) as problem:
             if isinstance(problem, Unavailable) and problem.reason != "read_only":
                 raise
-            told = "; ".join(filter(None, [told, f"what they resemble was not looked for: {problem}"]))
-        return Results(batches, next=following, degraded=told)
+            told = f"what they resemble was not looked for: {problem}"
+        return Results(batches, next=following, degraded=told, damaged=damaged)
 
     async def commit(
         self,

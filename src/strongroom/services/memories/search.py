@@ -19,16 +19,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
-from strongroom.errors import BudgetExceeded, InvalidInput, Unavailable
+from strongroom.errors import BudgetExceeded, Damaged, InvalidInput, Unavailable
 from strongroom.folding import folded
 from strongroom.queries import Asked
-from strongroom.retrieval import RERANKED, Reranker, joined, judged, lacking_embedder
-from strongroom.scope import AT_ONCE, Scope
+from strongroom.retrieval import RERANKED, Reranker, joined, judged, lacking_embedder, unreadable
+from strongroom.scope import AT_ONCE, Scope, Telling, Unread
 from strongroom.services.memories import keys, ranking, screening
 from strongroom.services.memories.candidates import POOL, ByMeaning, ByWords, Candidates, finds
 from strongroom.services.memories.conditions import Test, condition
 from strongroom.services.memories.decisions import expired
-from strongroom.services.memories.keys import load
+from strongroom.services.memories.keys import load, sound
 from strongroom.services.memories.requests import replaced
 from strongroom.services.memories.values import (
     Batch,
@@ -42,7 +42,6 @@ from strongroom.services.memories.values import (
     Trust,
     Type,
     at_least,
-    unreadable,
 )
 from strongroom.services.memories.vectors import Vectors
 from strongroom.stemming import words
@@ -188,8 +187,9 @@ class Search:
         if mode == "vector" and self._vectors.embedder is None:
             raise InvalidInput("a vector search needs an embedder: memories.using(embedder=...)")
         asked = Asked.of(screening.plain(query))
+        bad = Unread()
         with self._scope.aside():
-            hits, degraded = await self._ranked(query, asked, k, mode, lens)
+            hits, degraded = await self._ranked(query, asked, k, mode, lens, bad.tell)
         if mode == "hybrid" and self._vectors.embedder is None:
             degraded = joined(degraded, lacking_embedder("memories"))
         if recent is not None:
@@ -207,19 +207,20 @@ class Search:
                     for hit, score in zip(first, scores, strict=True)
                 ]
                 hits.sort(key=lambda hit: -hit.score)
-        return Results(await self._true(hits, k, lens), degraded=degraded)
+        true = await self._true(hits, k, lens, bad.tell)
+        return Results(true, degraded=degraded, damaged=bad)
 
     async def _ranked(
-        self, query: str, asked: Asked, k: int, mode: Mode | None, lens: Lens
+        self, query: str, asked: Asked, k: int, mode: Mode | None, lens: Lens, damaged: Telling
     ) -> tuple[list[Hit], str | None]:
         """Return all candidates, the best first, and what was not looked at."""
-        words = await self._candidates.by_words(asked, k, lens) if mode != "vector" else ByWords()
+        words = await self._candidates.by_words(asked, k, lens, damaged) if mode != "vector" else ByWords()
         found, total, counts = words.memories, words.total, words.counts
         degraded, meaning = None, ByMeaning()
         if mode != "lexical" and self._vectors.embedder is not None:
             try:
-                meaning = await self._candidates.by_meaning(ranking.about(asked, query, found), k, lens)
-            except (Unavailable, BudgetExceeded) as problem:
+                meaning = await self._candidates.by_meaning(ranking.about(asked, query, found), k, lens, damaged)
+            except (Unavailable, BudgetExceeded, Damaged) as problem:  # damaged: vectors, or the log of what has one
                 if mode == "vector":
                     raise
                 degraded = f"no vectors, words alone decided: {problem}"
@@ -227,9 +228,9 @@ class Search:
         if words.lacking or meaning.lacking:
             degraded = joined(degraded, "many large memories fit; there was room for the most promising alone")
         size = sum(len(memory.content) for memory in found.values())
-        that_day = await self._candidates.of_that_day(asked, lens) if mode != "vector" else []
+        that_day = await self._candidates.of_that_day(asked, lens, damaged) if mode != "vector" else []
         rows = await self._scope.compute(size, lambda: ranking.rows(asked, total, counts, found, near, that_day))
-        beside = await self._candidates.beside(rows, lens)
+        beside = await self._candidates.beside(rows, lens, damaged)
         known = found | {memory.id: memory for memory in that_day}
         hits = await self._scope.compute(size, lambda: ranking.ranked(asked, total, counts, known, near, beside))
         return hits, degraded
@@ -240,56 +241,76 @@ class Search:
 
     # ---- the last look ----------------------------------------------------------------------------------------------
 
-    async def _true(self, hits: Sequence[Hit], k: int, lens: Lens) -> list[Hit]:
+    async def _true(self, hits: Sequence[Hit], k: int, lens: Lens, damaged: Telling) -> list[Hit]:
         """Return the first `k` hits that are still what they were when they were found."""
         kept: list[Hit] = []
-        async for part in self._scope.parts(hits, k, partial(self._still, lens)):
+        async for part in self._scope.parts(hits, k, partial(self._still, lens, damaged)):
             kept += part
             if len(kept) >= k:
                 break
         return kept[:k]
 
-    async def _still(self, lens: Lens, hits: Sequence[Hit]) -> list[Hit]:
-        """Return those of some hits that are still what they were."""
+    async def _still(self, lens: Lens, damaged: Telling, hits: Sequence[Hit]) -> list[Hit]:
+        """Return those of some hits that are still what they were.
+
+        A revocation that cannot be read is raised: whatever was found may be what it ends.
+        """
         # A memory may be larger than what a store gives of many things at once: so with one, no more than one other.
         limit = OPEN if len(hits) > 1 else 1
         open_ones = Scan(self._scope.space, keys.REVOCATION, {"status": "open"}, limit=limit)
-        wanted = [Get(self._scope.key(keys.MEMORY, hit.memory.id)) for hit in hits]
-        [revocations], documents = await self._scope.read_all([open_ones], wanted)
+        wanted = [self._scope.key(keys.MEMORY, hit.memory.id) for hit in hits]
+        try:
+            [revocations], documents = await self._scope.read_all([open_ones], [*map(Get, wanted)])
+        except Damaged:
+            revocations = await self._scope.get(open_ones)  # first, as below
+            documents = await self._scope.get_known(wanted, damaged)
         sources = {load(document, Revoked).source_ref for document in revocations.documents}
         if revocations.next is not None:
             # The memories once more, and last: whatever was closed while we read has ended its own by then.
             sources |= await self._under_way(replace(open_ones, after=revocations.next, limit=OPEN))
-            documents = await self._scope.get_all(wanted)
+            documents = await self._scope.get_known(wanted, damaged)
         now = moment(self._scope.clock())
         current = [
             replace(hit, memory=memory)
             for hit, document in zip(hits, documents, strict=True)
-            if document is not None and lens.shows(memory := load(document, Memory), now)
+            if document is not None
+            and (memory := sound(document, Memory, damaged)) is not None
+            and lens.shows(memory, now)
         ]
-        condemned = await self._derived(sources, [hit.memory for hit in current]) if sources else set()
+        condemned = await self._derived(sources, [hit.memory for hit in current], damaged) if sources else set()
         return [hit for hit in current if hit.memory.id not in condemned]
 
-    async def _derived(self, sources: set[str], memories: Sequence[Memory]) -> set[str]:
-        """Return the ids of those memories that come from one of the sources, at whatever distance."""
+    async def _derived(self, sources: set[str], memories: Sequence[Memory], damaged: Telling = None) -> set[str]:
+        """Return the ids of those memories that come from one of the sources, at whatever distance.
+
+        What is in between and cannot be read counts as coming from them all: nobody can say that it does not.
+        """
+
+        lost: dict[str, tuple[str, ...]] = {}
+
+        def unknown(damage: Damaged) -> None:
+            assert damaged is not None
+            lost[damage.id] = tuple(sources)
+            damaged(damage)
+
         cited = {memory.id: memory.source_refs for memory in memories}
         asked = set(cited)
         level = dict(cited)
         while refs := {ref for refs in level.values() for ref in refs if keys.can_be_id(ref)} - asked:
             asked |= refs
-            level = await self._cited_by(sorted(refs))
-            cited |= level
+            level = await self._cited_by(sorted(refs), None if damaged is None else unknown)
+            cited |= level | lost
         tainted = {folded(source) for source in sources}
         known = {folded(id): {folded(ref) for ref in refs} for id, refs in cited.items()}
         while more := {id for id, refs in known.items() if tainted & refs} - tainted:
             tainted |= more
         return {memory.id for memory in memories if folded(memory.id) in tainted}
 
-    async def _cited_by(self, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    async def _cited_by(self, ids: Sequence[str], damaged: Telling) -> dict[str, tuple[str, ...]]:
         """Return what each of these memories cites. There may be any number of them: no more than that is held."""
         found: dict[str, tuple[str, ...]] = {}
         with self._scope.aside():
-            async for memories in self._scope.parts(ids, AT_ONCE, self._memories):
+            async for memories in self._scope.parts(ids, AT_ONCE, partial(self._memories, damaged=damaged)):
                 found |= {id: memory.source_refs for id, memory in memories.items()}
         return found
 
@@ -299,9 +320,13 @@ class Search:
         condemned = await self._derived(sources, memories) if sources else set()
         return [memory for memory in memories if memory.status != "revoked" and memory.id not in condemned]
 
-    async def _memories(self, ids: Sequence[str]) -> dict[str, Memory]:
-        documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
-        return {document.key.id: load(document, Memory) for document in documents if document is not None}
+    async def _memories(self, ids: Sequence[str], damaged: Telling = None) -> dict[str, Memory]:
+        documents = await self._scope.get_known([self._scope.key(keys.MEMORY, id) for id in ids], damaged)
+        return {
+            document.key.id: memory
+            for document in documents
+            if document is not None and (memory := sound(document, Memory, damaged)) is not None
+        }
 
     async def _under_way(self, revocations: Scan) -> set[str]:
         """Return the sources whose revocation is still under way."""
@@ -314,28 +339,31 @@ class Search:
 
     async def alike(self, memory: Memory) -> tuple[list[Memory], str | None]:
         """Return the memories of the same owner that may say the same as this one, or the opposite, the closest first;
-        and why only words decided, if an index of meanings is away.
+        and what could not be looked at: an index of meanings that is away, what is damaged.
 
         How alike two texts are is the share of the one's words that the other has, each as much as it is rare.
         """
         text, owner = screening.plain(memory.content), keys.owner(memory.user_id, memory.project_id)
         said = tuple(dict.fromkeys(words(text)))[:MOST_WORDS]
         close: dict[str, tuple[float, Memory]] = {}
+        bad = Unread()
         if said:
-            async for found in finds(self._scope, said, {"owner": owner}, POOL):
+            async for found in finds(self._scope, said, {"owner": owner}, POOL, damaged=bad.tell):
                 for match in found.matches:
-                    other = load(cast("Document", match.document), Memory)
-                    close[other.id] = _likeness(said, words(screening.plain(other.content)), found), other
+                    other = sound(cast("Document", match.document), Memory, bad.tell)
+                    if other is not None:
+                        close[other.id] = _likeness(said, words(screening.plain(other.content)), found), other
         degraded = None
         if self._vectors.embedder is not None:
             try:
-                near = await self._candidates.near(text, owner)
-            except (Unavailable, BudgetExceeded) as problem:
+                near = await self._candidates.near(text, owner, bad.tell)
+            except (Unavailable, BudgetExceeded, Damaged) as problem:
                 near, degraded = {}, f"no vectors, words alone decided: {problem}"
             for id, (other, cosine) in near.items():
                 close[id] = max(close.get(id, (0.0, other))[0], cosine if cosine >= CLOSE else 0.0), other
         ranked = sorted(close.values(), key=lambda pair: (-round(pair[0], 9), pair[1].id))
-        return [other for likeness, other in ranked if likeness >= ALIKE and other.id != memory.id], degraded
+        alike = [other for likeness, other in ranked if likeness >= ALIKE and other.id != memory.id]
+        return alike, joined(degraded, unreadable(bad))
 
     # ---- for the reviewer -------------------------------------------------------------------------------------------
 
@@ -359,40 +387,6 @@ class Search:
                     near.append(Hit(memory, alike, f"shares {len(said & other)} of {len(said | other)} words"))
         near.sort(key=lambda hit: (-hit.score, hit.memory.id))
         return replace(proposal, duplicate_of=twin, near_duplicates=tuple(near), replaces=tuple(memories.values()))
-
-
-async def page(
-    scope: Scope, lens: Lens, tags: dict[str, str], after: str | None, limit: int
-) -> tuple[list[Memory], str | None, str | None]:
-    """Return the next memories that carry the tags and belong to somebody the lens can see, where to go on, and what
-    had to be left out."""
-    owners = lens.owners()
-    tags = {**tags, **{keys.free_tag(tag): "1" for tag in lens.tags}}
-    place, start = _start(after, len(owners))
-    found, bad = list[Memory](), list[str]()
-    while True:
-        owner = owners[place]
-        carried = tags if owner is None else {"owner": owner, **tags}
-        scan = Scan(scope.space, keys.MEMORY, carried, start, limit - len(found) - len(bad))
-        some, following, damaged = await scope.listed(scan, lambda document: load(document, Memory))
-        found += some
-        bad += damaged
-        if following is not None:
-            return found, f"{place}.{following}", unreadable(bad)
-        place, start = place + 1, None
-        if place == len(owners):
-            return found, None, unreadable(bad)
-        if len(found) + len(bad) >= limit:
-            return found, f"{place}.", unreadable(bad)
-
-
-def _start(after: str | None, owners: int) -> tuple[int, str | None]:
-    if after is None:
-        return 0, None
-    place, dot, start = after.partition(".")
-    if not dot or not place.isdecimal() or len(place) > 1 or int(place) >= owners:
-        raise InvalidInput(f"a cursor must be one that an earlier page of the same list returned, not {after!r:.40}")
-    return int(place), start or None
 
 
 def _likeness(said: Sequence[str], other: Sequence[str], found: Found) -> float:

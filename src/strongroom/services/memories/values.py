@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from strongroom.embedders.health import Failing
 from strongroom.meant import Meant
+from strongroom.retrieval import joined, unreadable
 from strongroom.showing import shown_by
 
 SCHEMA_VERSION: Literal["2.1"] = "2.1"
@@ -395,21 +396,27 @@ def changes(memories: Iterable[Memory]) -> list[Change]:
 
 
 class Results(list[T]):
-    """A list that also says where the next page starts (`next`) and what it could not look at (`degraded`)."""
+    """A list that also says where the next page starts (`next`) and what it could not look at (`degraded`).
 
-    def __init__(self, items: Iterable[T] = (), *, next: str | None = None, degraded: str | None = None) -> None:
+    `damaged` are the ids of what belongs in it and cannot be read; `degraded` tells of them too.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[T] = (),
+        *,
+        next: str | None = None,
+        degraded: str | None = None,
+        damaged: Iterable[str] = (),
+    ) -> None:
         super().__init__(items)
         self.next = next
-        self.degraded = degraded
+        self.damaged = tuple(damaged)
+        self.degraded = joined(degraded, unreadable(self.damaged))
 
     def __repr__(self) -> str:
-        told = [f", {name}={value!r}" for name, value in vars(self).items() if value is not None]
+        told = [f", {name}={value!r}" for name, value in vars(self).items() if value not in (None, ())]
         return f"Results({super().__repr__()}{''.join(told)})"
-
-
-def unreadable(ids: Sequence[str]) -> str | None:
-    """Say what a list had to leave out."""
-    return f"{len(ids)} cannot be read: {', '.join(ids)}" if ids else None
 
 
 LABELS: tuple[Trust, ...] = ("untrusted", "unverified", "trusted")

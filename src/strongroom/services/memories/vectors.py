@@ -19,9 +19,9 @@ from strongroom.codec import Json, encode, pack
 from strongroom.embedders import Embedder, Fingerprint, offload
 from strongroom.errors import Damaged, InvalidInput, StrongroomError, Unavailable
 from strongroom.operations import Operation, Plan, made_here, nothing, partly, perform, step
-from strongroom.scope import Scope
+from strongroom.scope import Scope, Telling
 from strongroom.services.memories import keys, screening
-from strongroom.services.memories.keys import load
+from strongroom.services.memories.keys import load, sound
 from strongroom.services.memories.values import Memory, SearchHealth
 from strongroom.store import Delete, Document, Expect, Get, Key, Put, Range, Receipt, Record, Scan, Write
 from strongroom.vectors import Row, Vector, VectorIndex
@@ -49,9 +49,15 @@ class Vectors:
         chosen = index if index is not None or embedder is None else _local()
         self.index = None if chosen is None else WatchedVectors.of(chosen)
         self.threads = scope.threads
+        self._unread: dict[str, None] = {}  # memories that the index went on without
 
-    async def catch_up(self) -> int:
-        """Bring the index up to date with the log. Return how many log entries it took in."""
+    async def catch_up(self, damaged: Telling = None) -> int:
+        """Bring the index up to date with the log. Return how many log entries it took in.
+
+        With `damaged` the index goes on without what cannot be read; once it can be, `reembed` brings it in.
+        """
+        if damaged is not None and self._unread:
+            await self._scope.get_known([self._scope.key(keys.MEMORY, id) for id in self._unread], damaged)
         fingerprint = await self._agreed()
         space = self._scope.space
         started = position = await offload.call(self.threads, self._found().open, space, fingerprint)
@@ -60,7 +66,7 @@ class Vectors:
             if not log.records:
                 return position - started
             for stop, added, removed in _steps(log.records):
-                rows = await self._rows([id for id in added if id not in removed], fingerprint)
+                rows = await self._rows([id for id in added if id not in removed], fingerprint, damaged)
                 await offload.call(self.threads, self._found().apply, space, position, stop, rows, list(removed))
                 position = stop
 
@@ -196,15 +202,21 @@ class Vectors:
 
     # ---- vectors as documents ---------------------------------------------------------------------------------------
 
-    async def _rows(self, ids: Sequence[str], fingerprint: Fingerprint) -> list[Row]:
+    async def _rows(self, ids: Sequence[str], fingerprint: Fingerprint, damaged: Telling) -> list[Row]:
         """Return the rows of those ids that are active, embedding what is not stored yet."""
-        asked = partial(self._some_rows, fingerprint)
+        asked = partial(self._some_rows, fingerprint, damaged)
         return [row async for part in self._scope.parts(ids, CHUNK, asked) for row in part]
 
-    async def _some_rows(self, fingerprint: Fingerprint, ids: Sequence[str]) -> list[Row]:
+    async def _some_rows(self, fingerprint: Fingerprint, damaged: Telling, ids: Sequence[str]) -> list[Row]:
+        def left_out(damage: Damaged) -> None:
+            assert damaged is not None
+            self._unread[damage.id] = None
+            damaged(damage)
+
+        telling = None if damaged is None else left_out
         while True:
-            documents = await self._scope.get_all([Get(self._scope.key(keys.MEMORY, id)) for id in ids])
-            active = _active(document for document in documents if document is not None)
+            documents = await self._scope.get_known([self._scope.key(keys.MEMORY, id) for id in ids], telling)
+            active = _active((document for document in documents if document is not None), telling)
             found = await self._scope.get_all([Get(self._key(text, fingerprint)) for _, text in active])
             if None not in found:
                 break
@@ -318,9 +330,9 @@ def _steps(records: Sequence[Record]) -> Iterator[tuple[int, dict[str, None], di
             added, removed = {}, {}
 
 
-def _active(documents: Iterable[Document]) -> list[tuple[Memory, str]]:
+def _active(documents: Iterable[Document], damaged: Telling = None) -> list[tuple[Memory, str]]:
     """Return those memories that are active, each with the text that is embedded of it."""
-    memories = [load(document, Memory) for document in documents]
+    memories = [memory for document in documents if (memory := sound(document, Memory, damaged)) is not None]
     return [(memory, screening.plain(memory.content)) for memory in memories if memory.status == "active"]
 
 

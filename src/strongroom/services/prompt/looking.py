@@ -16,6 +16,7 @@ class Looked(Struct, frozen=True):
     hits: tuple[Any, ...] = ()
     unsearched: tuple[str, ...] = ()
     degraded: str | None = None
+    damaged: tuple[str, ...] = ()
 
 
 async def looked(part: str, search: Awaitable[Any]) -> Looked:
@@ -26,4 +27,4 @@ async def looked(part: str, search: Awaitable[Any]) -> Looked:
         if problem.reason != "read_only":
             raise
         return Looked(unsearched=(part,), degraded=str(problem))
-    return Looked(tuple(hits), degraded=hits.degraded)
+    return Looked(tuple(hits), degraded=hits.degraded, damaged=hits.damaged)

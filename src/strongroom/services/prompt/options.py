@@ -49,6 +49,7 @@ class Known(Struct, frozen=True):
     hits: tuple[Any, ...] = ()
     unsearched: tuple[str, ...] = ()  # the parts that nothing could be looked for in
     degraded: str | None = None
+    damaged: dict[str, tuple[str, ...]] = {}  # by part, what searches came to and cannot be read
 
 
 def of_whom(asked: Asked, gathered: Gathered | None, run: Stored | None) -> str | None:

@@ -167,6 +167,7 @@ class AsyncPrompts:
             earlier.hits,
             memories.unsearched + earlier.unsearched,
             "; ".join(lacks) or None,
+            {MEMORIES: memories.damaged, EARLIER: earlier.damaged},
         )
 
 
@@ -285,6 +286,7 @@ def _left_out(known: Known, chosen: Chosen, sent: int, unsaid: Mapping[int, str]
         ids = tuple(piece.id for piece in chosen.left if piece.part == part)
         if ids:
             found.append(PromptLeftOut(part, "budget", len(ids), ids))
+    found += [PromptLeftOut(part, "damaged", len(ids), ids) for part, ids in known.damaged.items() if ids]
     found += [PromptLeftOut(part, "no_index", 0) for part in known.unsearched]
     return tuple(found)
 

@@ -23,8 +23,8 @@ class PromptLeftOut(Struct, frozen=True):
     """How much of a part was left out for one reason, and the ids where they are known.
 
     Reasons: `budget`; `empty`, a message in which there is nothing to read; `reasoning`, one that is nothing else;
-    `no_call`, an answer whose tool call is not there; `no_index`, a store that cannot search, or
-    not in a place where it can only be read and its index lags.
+    `no_call`, an answer whose tool call is not there; `damaged`, what a search came to and cannot be read; `no_index`,
+    a store that cannot search, or not in a place where it can only be read and its index lags.
     """
 
     part: str

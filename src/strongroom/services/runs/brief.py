@@ -15,7 +15,7 @@ The objective and the status never go. A brief that cannot hold even them is ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -61,11 +61,16 @@ def compose(
     min_confidence: float,
     tokenizer: Tokenizer,
     with_state: bool = False,
+    damaged: Iterable[str] = (),
 ) -> Brief:
-    """Return the brief that fits, with its receipt. No memories at all: they could not be searched for."""
+    """Return the brief that fits, with its receipt. No memories at all: they could not be searched for.
+
+    `damaged` are the ids of memories that were found and cannot be read.
+    """
     if type(max_tokens) is not int or max_tokens < 1:
         raise InvalidInput(f"max_tokens must be a whole number above 0, not {max_tokens!r:.40}")
     unsearched = [LeftOut(section=HEADINGS[MEMORY], id="", reason="no_index")] if memories is None else []
+    unsearched += [LeftOut(section=HEADINGS[MEMORY], id=id, reason="damaged") for id in damaged]
     known = sorted(memories or (), key=lambda memory: (-float(memory["confidence"]), str(memory["memory_id"])))
     certain = [memory for memory in known if float(memory["confidence"]) >= min_confidence]
     doubtful = [

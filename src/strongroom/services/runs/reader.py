@@ -167,7 +167,8 @@ class RunReader:
         `memories` are memories, hits of a search, or v2.1 items; by default those that answer to the objective and
         the next action, among those that `user_id` (by default the run's owner, and no other than that) and
         `project_id` may see, on a store that can search. Where a file that is opened read-only lacks the index, the
-        receipt says so (`no_index`). With `state` the run's own state is shown too.
+        receipt says so (`no_index`), and so it does of memories that cannot be read (`damaged`). With `state` the run's
+        own state is shown too.
         """
         stored = await read(self._ref)
         working_set, user_id = stored.working_set, whose(user_id, run=(self.id, stored.state.user_id))
@@ -188,6 +189,7 @@ class RunReader:
             min_confidence=min_confidence,
             tokenizer=self._ref.scope.tokenizer,
             with_state=state,
+            damaged=getattr(memories, "damaged", ()),
         )
 
     async def at(self, seq: int) -> WorkingSet:

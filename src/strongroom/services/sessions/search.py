@@ -7,15 +7,16 @@ whatever an index still knows. A store without a full-text index is read through
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import strongroom.retrieval as retrieval
 from strongroom.bridge import can_search
-from strongroom.errors import BudgetExceeded, InvalidInput, Unavailable
+from strongroom.errors import BudgetExceeded, Damaged, InvalidInput, Unavailable
 from strongroom.queries import Asked
 from strongroom.retrieval import (
     AROUND,
@@ -28,7 +29,7 @@ from strongroom.retrieval import (
     joined,
     lacking_embedder,
 )
-from strongroom.scope import Scope
+from strongroom.scope import WHOLE, Scope, Telling, Unread
 from strongroom.services.sessions.days import day_of, of_that_day
 from strongroom.services.sessions.records import opened
 from strongroom.services.sessions.state import MESSAGE, SESSION
@@ -36,7 +37,7 @@ from strongroom.services.sessions.values import Hit, Hits
 from strongroom.services.sessions.vectors import SLICE, Meaning
 from strongroom.services.sessions.view import View, at, both, view_of
 from strongroom.stemming import words
-from strongroom.store import MOST_WORDS, Budget, Find, Found, Key, Match, Record, Scan, Tail
+from strongroom.store import MOST_WORDS, Budget, Find, Found, Key, Match, Range, Record, Scan, Tail
 from strongroom.tokens import Tokenizer
 
 Mode = Literal["hybrid", "lexical", "vector"]
@@ -58,7 +59,10 @@ class Finder(Struct, frozen=True):
     async def search(
         self, query: str, k: int, mode: Mode | None, session_id: str | None = None, rerank: Reranker | None = None
     ) -> Hits:
-        """Return the `k` messages that answer a query best. Without an embedder, `hybrid` goes by words and says so."""
+        """Return the `k` messages that answer a query best. Without an embedder, `hybrid` goes by words and says so.
+
+        Messages, and other sessions than the one that is asked about, that cannot be read are left out, and told.
+        """
         if mode == "vector" and self.meaning is None:
             raise InvalidInput("a vector search needs an embedder: ctx.sessions.using(embedder=...)")
         asked = Asked.of(query)
@@ -66,15 +70,17 @@ class Finder(Struct, frozen=True):
         records: dict[Position, Record] = {}
         vector: dict[Position, float] = {}
         found = Found(0, {}, ())
+        bad = Unread()
         degraded = lacking_embedder("sessions") if mode == "hybrid" and self.meaning is None else None
         if mode != "vector":
-            found = await self._by_words(asked, k, session_id, views, records)
+            found = await self._by_words(asked, k, session_id, views, records, bad.tell)
         texts = await self._texts(records, asked)
         if mode != "lexical" and self.meaning is not None:
             try:
                 about = retrieval.without_names(asked, texts.values())
                 with self.scope.aside():
-                    vector, left = await self._by_meaning(self.meaning, about, k, session_id, views)
+                    vector, left, away = await self._by_meaning(self.meaning, about, k, session_id, views, bad.tell)
+                degraded = joined(degraded, away)
                 if left:
                     degraded = joined(
                         degraded, f"{left} messages have no vector yet; each search makes some, wait() all"
@@ -90,15 +96,17 @@ class Finder(Struct, frozen=True):
         texts = {place: texts[place] for place in first}
         near = sorted(vector, key=lambda place: (-vector[place], place))[: max(2 * AROUND, 2 * k)]
         with self.scope.aside():
-            around, whole = await self._near([*first[:AROUND], *near], views)
+            around, whole = await self._near([*first[:AROUND], *near], views, bad.tell)
         if (found.cut or not whole) and len(records | around) < 2 * k:
             degraded = joined(degraded, "many large messages fit; there was room for the most promising alone")
         if mode != "vector" and session_id is not None and asked.day is not None and k > 0:
-            views |= await self._views([session_id] if session_id not in views else [])
+            views |= await self._views([session_id] if session_id not in views else [], None)
             try:
                 that_day = await of_that_day(views[session_id], asked.day) if session_id in views else {}
             except BudgetExceeded as problem:
                 that_day, degraded = {}, joined(degraded, f"the messages of that day are too large: {problem}")
+            except Damaged as problem:
+                that_day, degraded = {}, joined(degraded, f"the messages of that day were not looked for: {problem}")
             around |= {(session_id, index): record for index, record in that_day.items()}
         texts |= await self._texts({place: one for place, one in around.items() if place not in texts}, asked)
         records |= around
@@ -117,7 +125,7 @@ class Finder(Struct, frozen=True):
                 scores = dict(zip(reranked, judged, strict=True))
                 best = sorted(reranked, key=lambda place: -scores[place])
                 noted = {place: f"reranked ({scores[place]:.3f}); " for place in reranked}
-        hits = Hits(degraded=degraded)
+        hits = Hits(degraded=degraded, damaged=bad)
         for place in best[:k]:
             message = views[place[0]].message(records[place])
             why = noted.get(place, "") + opinions[place].why()
@@ -130,7 +138,13 @@ class Finder(Struct, frozen=True):
         )
 
     async def _by_words(
-        self, asked: Asked, k: int, session_id: str | None, views: dict[str, View], records: dict[Position, Record]
+        self,
+        asked: Asked,
+        k: int,
+        session_id: str | None,
+        views: dict[str, View],
+        records: dict[Position, Record],
+        damaged: Telling,
     ) -> Found:
         """Collect what the store found and is visible; ask it for more if too much of that is hidden."""
         wanted = asked.words[:MOST_WORDS]
@@ -139,12 +153,10 @@ class Finder(Struct, frozen=True):
         limit = max(POOL, 4 * k)
         while True:
             find = Find(self.scope.space, MESSAGE, wanted, session_id, limit=limit)
-            if can_search(self.scope.store):
-                found: Found = await self.scope.store.search(find)  # type: ignore[attr-defined]
-            else:
-                found = await self._read_through(find)
+            found = await (self._find if can_search(self.scope.store) else self._read_through)(find, damaged)
             matches = [(match.key.id, match.record) for match in found.matches if match.record is not None]
-            views |= await self._views(list(dict.fromkeys(name for name, _ in matches)))
+            names = list(dict.fromkeys(name for name, _ in matches))
+            views |= await self._views(names, damaged if session_id is None else None)
             for name, record in matches:
                 if name in views and views[name].shows(record.index):
                     records[name, record.index] = record
@@ -152,45 +164,93 @@ class Finder(Struct, frozen=True):
                 return found
             limit *= 4
 
-    async def _read_through(self, find: Find) -> Found:
+    async def _find(self, find: Find, damaged: Telling) -> Found:
+        """Find words with the store's index, as much as it gives at once."""
+        found, matches = Found(0, {}, ()), list[Match]()
+        async for found in self.scope.finds(find, damaged):
+            matches += found.matches
+            if found.cut:
+                break
+        return replace(found, matches=tuple(matches))
+
+    async def _read_through(self, find: Find, damaged: Telling) -> Found:
         """Find words in a store without an index: in the newest messages of each session, up to a fixed number."""
         places: dict[str, list[Position]] = {word: [] for word in find.words}
         records: dict[Position, Record] = {}
         total = 0
-        for name in [find.id] if find.id is not None else await self._names():
-            key, before = self.scope.key(MESSAGE, name), None
-            while total < retrieval.MOST_PLACES:
-                part = await self.scope.get(Tail(key, PAGE, None, before))
-                for record in reversed(part.records):
+        for name in [find.id] if find.id is not None else await self._names(damaged):
+            before: int | None = None
+            while total < retrieval.MOST_PLACES and before != 0:
+                try:
+                    newest, before = await self._newest(name, before, damaged)
+                except Damaged as damage:
+                    if find.id is not None or damaged is None:
+                        raise
+                    damage.id = name
+                    damaged(damage)
+                    break
+                for record in newest:
                     total += record.text is not None
                     for word in places.keys() & words(record.text or ""):
                         places[word].append((name, record.index))
                         records[name, record.index] = record
-                if not part.records or part.records[0].index == 0:
-                    break
-                before = part.records[0].index
         chosen = retrieval.choose(total, places, find.limit)
         matches = tuple(Match(Key(find.space, MESSAGE, name), record=records[name, n]) for name, n in chosen)
         return Found(total, {word: len(held) for word, held in places.items()}, matches)
 
+    async def _newest(self, name: str, before: int | None, damaged: Telling) -> tuple[list[Record], int]:
+        """Read a page of a session's newest messages, the newest first, and say before which the next one ends."""
+        key = self.scope.key(MESSAGE, name)
+        try:
+            part = await self.scope.get(Tail(key, PAGE, None, before))
+        except Damaged:
+            if damaged is None:
+                raise
+            end = await self.scope.get(Range(key, 0, 0))
+            stop = end.length if before is None else before
+            places = range(max(stop - PAGE, end.first), stop)
+            each = await self.scope.get_sound([Range(key, place, place + 1) for place in places])
+            found = list[Record]()
+            for place, one in zip(places, each, strict=True):
+                if isinstance(one, Damaged):
+                    one.id = f"{name}[{place}]"
+                    damaged(one)
+                else:
+                    found += one.records
+            return found[::-1], places.start if places.start > end.first else 0
+        return [*reversed(part.records)], part.records[0].index if part.records else 0
+
     async def _by_meaning(
-        self, meaning: Meaning, query: str, k: int, session_id: str | None, views: dict[str, View]
-    ) -> tuple[dict[Position, float], int]:
-        """Score by vectors, after making a bounded number of those that are missing; say how many still are."""
-        names = [session_id] if session_id is not None else await self._names()
-        views |= await self._views(names)
+        self,
+        meaning: Meaning,
+        query: str,
+        k: int,
+        session_id: str | None,
+        views: dict[str, View],
+        damaged: Telling,
+    ) -> tuple[dict[Position, float], int, str | None]:
+        """Score by vectors, after making a bounded number of those that are missing; say how many still are, and why
+        some cannot be had."""
+        names = [session_id] if session_id is not None else await self._names(damaged)
+        views |= await self._views(names, damaged if session_id is None else None)
         found: dict[Position, float] = {}
-        room, left = SLICE, 0
+        room, left, away = SLICE, 0, None
         for name in names:
             if name in views and k > 0:
-                progress = await meaning.catch_up(views[name], room)
-                room, left = max(room - progress.seen, 0), left + progress.left
-                near = await meaning.nearest(views[name], query, max(POOL, 4 * k))
-                found |= {(name, index): score for index, score in near.items()}
-        return found, left
+                try:
+                    progress = await meaning.catch_up(views[name], room)
+                    room, left = max(room - progress.seen, 0), left + progress.left
+                except Damaged as problem:
+                    away = f"some messages have no vector: {problem}"
+                try:
+                    near = await meaning.nearest(views[name], query, max(POOL, 4 * k))
+                    found |= {(name, index): score for index, score in near.items()}
+                except Damaged as problem:
+                    away = f"some vectors cannot be read: {problem}"
+        return found, left, away
 
     async def _near(
-        self, centres: Sequence[Position], views: Mapping[str, View]
+        self, centres: Sequence[Position], views: Mapping[str, View], damaged: Telling
     ) -> tuple[dict[Position, Record], bool]:
         """Read the best candidates and what stands beside them, as far as it is visible and there is room for it.
 
@@ -198,26 +258,35 @@ class Finder(Struct, frozen=True):
         """
         found: dict[Position, Record] = {}
         room = Budget(self.scope.room // 2)
-        async for around in self.scope.parts(centres, len(centres), partial(_surrounded, views)):
+        async for around in self.scope.parts(centres, len(centres), partial(_surrounded, views, damaged)):
             new = {place: record for place, record in around.items() if place not in found}
             found |= {place: record for place, record in new.items() if room.takes(record.body, record.text)}
             if room.full:
                 return found, False
         return found, True
 
-    async def _names(self) -> list[str]:
+    async def _names(self, damaged: Telling) -> list[str]:
         scan = Scan(self.scope.space, SESSION, limit=PAGE)
-        return [document.key.id async for page in self.scope.pages(scan) for document in page]
+        return [document.key.id async for page in self.scope.pages(scan, damaged) for document in page]
 
-    async def _views(self, names: Sequence[str]) -> dict[str, View]:
+    async def _views(self, names: Sequence[str], damaged: Telling) -> dict[str, View]:
         async def ask(names: Sequence[str]) -> dict[str, View]:
             pairs = [both(self.scope, name) for name in names]
-            documents, ends = await self.scope.read_all([get for get, _ in pairs], [end for _, end in pairs])
-            return {
-                name: view_of(self.scope, name, document, end, self.choose)
-                for name, document, end in zip(names, documents, ends, strict=True)
-                if document is not None
-            }
+            try:
+                documents, ends = await self.scope.read_all([get for get, _ in pairs], [end for _, end in pairs])
+                return {
+                    name: view_of(self.scope, name, document, end, self.choose)
+                    for name, document, end in zip(names, documents, ends, strict=True)
+                    if document is not None
+                }
+            except Damaged as damage:
+                if damaged is None or damage.reason in WHOLE:
+                    raise
+                if len(names) == 1:
+                    damage.id = names[0]
+                    damaged(damage)
+                    return {}
+            return {name: view for one in names for name, view in (await ask([one])).items()}
 
         views: dict[str, View] = {}
         async for some in self.scope.parts(names, VIEWS, ask):
@@ -226,18 +295,36 @@ class Finder(Struct, frozen=True):
 
 
 async def _surrounded(
-    views: Mapping[str, View], centres: Sequence[Position], beside: int = BESIDE
+    views: Mapping[str, View], damaged: Telling, centres: Sequence[Position], beside: int = BESIDE
 ) -> dict[Position, Record]:
     """Read what stands at some places, and so many messages before and after each."""
     found: dict[Position, Record] = {}
     for name in dict.fromkeys(name for name, _ in centres):
         near = {index + n for row, index in centres if row == name for n in range(-beside, beside + 1)}
         try:
-            found |= {(name, index): record for index, record in (await at(views[name], near)).items()}
+            there = await _sound_at(views[name], near, damaged)
+            found |= {(name, index): record for index, record in there.items()}
         except BudgetExceeded:
             if len(centres) > 1 or not beside:
                 raise
-            found |= await _surrounded(views, centres, 0)  # what a store gives of one place at least
+            found |= await _surrounded(views, damaged, centres, 0)  # what a store gives of one place at least
+    return found
+
+
+async def _sound_at(view: View, places: Iterable[int], damaged: Telling) -> dict[int, Record]:
+    """Read what stands at some places, as far as it is visible and can be read."""
+    try:
+        return await at(view, places)
+    except Damaged as damage:
+        if damaged is None or damage.reason in WHOLE:
+            raise
+    found: dict[int, Record] = {}
+    for place in sorted(places):
+        try:
+            found |= await at(view, [place])
+        except Damaged as damage:
+            damage.id = f"{view.id}[{place}]"
+            damaged(damage)
     return found
 
 

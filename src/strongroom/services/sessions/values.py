@@ -8,6 +8,7 @@ from typing import Any, Required, TypedDict
 
 from msgspec import Struct
 
+from strongroom.retrieval import joined, unreadable
 from strongroom.showing import shown_by
 from strongroom.values import moment
 
@@ -198,11 +199,15 @@ class Hit(Struct, frozen=True):
 
 
 class Hits(list[Hit]):
-    """Hits, best first. `degraded` says what a search could not look at."""
+    """Hits, best first. `degraded` says what a search could not look at.
 
-    def __init__(self, hits: Iterable[Hit] = (), *, degraded: str | None = None) -> None:
+    `damaged` are the ids of what it came to and cannot be read; `degraded` tells of them too.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), *, degraded: str | None = None, damaged: Iterable[str] = ()) -> None:
         super().__init__(hits)
-        self.degraded = degraded
+        self.damaged = tuple(damaged)
+        self.degraded = joined(degraded, unreadable(self.damaged))
 
 
 def when(micros: int) -> datetime:
