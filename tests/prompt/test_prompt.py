@@ -152,7 +152,7 @@ async def test_a_prompt_holds_the_state_of_a_run_on_request(ctx: Any) -> None:
     assert made.messages[-1]["content"].endswith('State: {"ticket":"T-1"}')
     assert "State/state" in parts(made)["run"].ids
     await run.update(state={"long": "word " * 500})
-    with pytest.raises(BudgetExceeded, match="the run's objective, status and state needs"):
+    with pytest.raises(BudgetExceeded, match="the run's objective, status and state need "):
         await ctx.prompt(run=run, max_tokens=400, state=True)
 
 
@@ -328,6 +328,37 @@ async def test_a_budget_that_is_too_small_is_refused(ctx: Any, options: Any) -> 
     await (await ctx.sessions.open("long")).append(said("user", "word " * 100))
     with pytest.raises(BudgetExceeded, match="raise max_tokens"):
         await ctx.prompt(**options)
+
+
+async def test_a_newest_turn_of_which_only_the_answer_fits_is_refused(ctx: Any) -> None:
+    session = await ctx.sessions.open("s")
+    call = {"role": "assistant", "content": "word " * 100, "tool_calls": [CALL]}
+    await session.append([call, {"role": "tool", "tool_call_id": "c1", "content": "x"}])
+    with pytest.raises(BudgetExceeded, match="the newest message needs "):
+        await ctx.prompt(session=session, max_tokens=50)
+
+
+@pytest.mark.parametrize("format", ["anthropic", "gemini"])
+async def test_a_budget_that_the_format_alone_exceeds_is_told_what_it_keeps(ctx: Any, format: str) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append(said("user", "hi"))
+    told = rf"format need \d+ tokens and 20 are left; '{format}' keeps \d+ for .*; raise max_tokens to at least \d+"
+    with pytest.raises(BudgetExceeded, match=told):
+        await ctx.prompt(session=session, max_tokens=20, format=format)
+
+
+@pytest.mark.parametrize("options", [{}, {"system": "Be brief."}, {"reserve_tokens": 7}, {"run": "r"}])
+@pytest.mark.parametrize("format", FORMATS)
+async def test_the_least_budget_that_is_told_is_enough(ctx: Any, format: str, options: Any) -> None:
+    session = await ctx.sessions.open("s")
+    await session.append([said("system", "Rules."), said("user", "hi"), said("user", "word " * 40)])
+    await ctx.runs.create(run_id="r", objective="look after birds", state={"a": 1})
+    with pytest.raises(BudgetExceeded, match="to at least") as refusal:
+        await ctx.prompt(session=session, max_tokens=30, format=format, **options)
+    least = int(str(refusal.value).rpartition(" ")[2])
+    assert (await ctx.prompt(session=session, max_tokens=least, format=format, **options)).messages
+    with pytest.raises(BudgetExceeded, match=f"to at least {least}"):
+        await ctx.prompt(session=session, max_tokens=least - 1, format=format, **options)
 
 
 @pytest.mark.parametrize(

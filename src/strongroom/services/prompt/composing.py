@@ -90,7 +90,7 @@ def in_order(
         used = 0
         for place, piece in enumerate(pieces):
             used += piece.tokens
-            always = part == CONVERSATION and place == 0 and not piece.unread
+            always = part == CONVERSATION and place == 0
             due.append((-1.0 if always else used / shares[part], -shares[part], place, piece))
     due.sort(key=lambda one: one[:3])
     order: list[Piece] = []
@@ -103,11 +103,14 @@ def in_order(
     return order
 
 
-def choose(order: Sequence[Piece], room: int, fixed: Sequence[Piece], tokenizer: Tokenizer, around: int) -> Chosen:
+def choose(
+    order: Sequence[Piece], room: int, fixed: Sequence[Piece], tokenizer: Tokenizer, around: int, advice: str
+) -> Chosen:
     """Take as many pieces in their order as fit. `fixed` lines are in whatever comes.
 
     `around` is what it costs to put lines before the newest question at all. What was quoted costs nothing any more
-    once it is in word for word, so more of the order may fit where less of it does not.
+    once it is in word for word, so more of the order may fit where less of it does not. `advice` is for whoever gave
+    too little for what is always in.
     """
     lines: dict[str, list[Piece]] = {}
     costs: dict[str, int] = {}
@@ -131,14 +134,14 @@ def choose(order: Sequence[Piece], room: int, fixed: Sequence[Piece], tokenizer:
         return spoken + (around if any(lines.values()) else 0) + sum(costs.values())
 
     for piece in fixed:
-        check_fits(cost(piece), room, "the run's objective, status and state")
+        check_fits(cost(piece), room, "the run's objective, status and state need", advice)
     fitting = 0
     for place, piece in enumerate(order):
-        if piece.unread:
+        if piece.unread and place > 0:
             break
         needed = cost(piece)
         if piece.part == CONVERSATION and place == 0:
-            check_fits(needed, room, "the newest message")
+            check_fits(needed, room, "the newest message needs", advice)
         if needed <= room:
             fitting = place + 1
         elif spoken > room:
@@ -146,11 +149,17 @@ def choose(order: Sequence[Piece], room: int, fixed: Sequence[Piece], tokenizer:
     return Chosen((*fixed, *order[:fitting]), tuple(order[fitting:]))
 
 
-def check_fits(needed: int, room: int, what: str) -> None:
+def always_tokens(fixed: Sequence[Piece], newest: Sequence[Piece], tokenizer: Tokenizer, around: int) -> int:
+    """Return what the lines and the newest turn cost that are in whatever comes."""
+    lines = tokenizer.count(section(fixed[0].part, fixed)) + around if fixed else 0
+    return lines + sum(piece.tokens for piece in newest)
+
+
+def check_fits(needed: int, room: int, what: str, advice: str) -> None:
     """Refuse a budget that what must be in exceeds."""
     if needed > room:
         raise BudgetExceeded(
-            f"{what} needs {needed} tokens and {max(room, 0)} are left for it; raise max_tokens",
+            f"{what} {needed} tokens and {max(room, 0)} are left; {advice}",
             limit=max(room, 0),
             needed=needed,
         )

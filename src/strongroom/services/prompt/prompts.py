@@ -31,6 +31,7 @@ from strongroom.services.prompt.composing import (
     CachedTokenizer,
     Chosen,
     Piece,
+    always_tokens,
     check_fits,
     choose,
     context_texts,
@@ -178,12 +179,19 @@ def _composed(asked: Asked, known: Known) -> Prompt:
     counter = CachedTokenizer(asked.tokenizer)
     asked = replace(asked, tokenizer=counter)
     kept = _kept(asked, known.gathered)
-    fixed_tokens = count_tools(asked.tools, counter) + system_tokens(_system(asked), asked.format, counter)
-    room = asked.max_tokens - asked.reserve_tokens - fixed_tokens - frame_tokens(asked.format, counter)
+    frame = frame_tokens(asked.format, counter)
+    beside = count_tools(asked.tools, counter) + system_tokens(_system(asked), asked.format, counter) + frame
+    room = asked.max_tokens - asked.reserve_tokens - beside
     needed = sum(piece.tokens for piece in kept)
-    check_fits(needed, room, "system and pinned messages")
     fixed, lines = _run_pieces(known.run, counter, asked.state)
     spoken, orphans = _spoken_pieces(asked, known.gathered)
+    around = context_tokens(asked.format, counter)
+    always = needed + always_tokens(fixed, spoken[:1], counter, around)
+    advice = f"raise max_tokens to at least {asked.max_tokens - room + always}"
+    if frame:
+        advice = f"{asked.format!r} keeps {frame} for the turns in which the user begins and ends; {advice}"
+    check_fits(asked.max_tokens - room, asked.max_tokens, "system prompt, tools, reserve and format need", advice)
+    check_fits(needed, room, "system and pinned messages need", advice)
     parts = {
         CONVERSATION: spoken,
         RUN: lines,
@@ -191,7 +199,7 @@ def _composed(asked: Asked, known: Known) -> Prompt:
         EARLIER: _earlier_pieces(known, counter),
     }
     order = in_order(parts, asked.shares, kept)
-    chosen = choose(order, room - needed, fixed, counter, context_tokens(asked.format, counter))
+    chosen = choose(order, room - needed, fixed, counter, around, advice)
     while True:
         prompt = _assembled(asked, known, kept, chosen, orphans)
         if prompt.receipt.tokens <= asked.max_tokens - asked.reserve_tokens:
@@ -327,7 +335,7 @@ def _spoken_pieces(asked: Asked, gathered: Gathered | None) -> tuple[list[Piece]
     if not gathered.whole:
         # What the next one costs at least: more than was left to read it for, or what was read of it.
         more = gathered.room + 1 - sum(piece.tokens for piece in pieces)
-        least = more if edge < 0 else gathered.reading.tokens[edge]
+        least = more if edge < 0 or not pieces else gathered.reading.tokens[edge]
         pieces.append(Piece(CONVERSATION, "", max(least, 0)))
     return pieces, [place for place in lone if place > edge]
 
