@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from strongroom.operations import is_ours
 from strongroom.server.paths import require_free
 from strongroom.server.request import Limit, Natural, Request
 from strongroom.server.responses import reply
 from strongroom.server.router import Endpoints
 from strongroom.server.sse import LOOK_SECONDS, Shown, Stream, last_seen
 from strongroom.server.versions import tag
+from strongroom.services.sessions.begun import append_to
 from strongroom.services.sessions.session import AsyncSession
 from strongroom.services.sessions.state import MESSAGE
 from strongroom.services.sessions.values import Cut, ErasedMessages, Message, SessionInfo
@@ -176,12 +176,10 @@ async def info(request: Request[None, None]) -> Response:
 
 @endpoint("POST /sessions/{session_id}/messages", "write", "Append messages")
 async def append(request: Request[NewMessages, None]) -> Messages:
-    # The key stands for both, so that a repeat does not open anew what was deleted since; an id of ours for one alone.
-    key, id = request.commit_id, request.path_params["session_id"]
+    id = request.path_params["session_id"]
     if id in TAKEN:  # found if somebody made it, and never made here
         await _session(request)
-    session = await request.ctx.sessions.open(id, commit_id=None if key is None or is_ours(key) else key)
-    return Messages([view_of(message) for message in await session.append(**_new(request))])
+    return Messages([view_of(message) for message in await append_to(request.ctx.sessions, id, **_new(request))])
 
 
 @endpoint("PUT /sessions/{session_id}/messages", "write", "Replace messages")
