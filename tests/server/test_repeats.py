@@ -315,3 +315,36 @@ def test_messages_take_an_id_of_the_form_that_an_unknown_outcome_names(http: htt
         )
         assert answer.status_code == 200, answer.text
     assert len(http.get("/sessions/fresh/messages").json()["messages"]) == 1
+
+
+def test_a_patch_that_sets_nothing_is_answered_as_before_whatever_changed_since(http: httpx.Client) -> None:
+    http.post("/runs", json={"objective": "o", "run_id": "r"})
+
+    def step() -> httpx.Response:
+        patch = {"_schema_version": "2.1", "expected_seq": 0, "set": {}}
+        return http.post("/runs/r/step/update", json={"patch": patch}, headers={"Idempotency-Key": "k"})
+
+    first = step()
+    http.patch("/runs/r", json={"patch": {"status": "BUSY"}, "expected_seq": 1})
+    assert (first.json()["ws"]["_update_seq"], step().json()["ws"]) == (1, first.json()["ws"])
+
+
+def test_one_key_keeps_a_snapshot_of_each_run(http: httpx.Client) -> None:
+    for run in "ab":
+        http.post("/runs", json={"objective": run, "run_id": run, "task_id": "t"})
+    keyed = {"Idempotency-Key": "k"}
+    kept = [http.post(f"/runs/{run}/snapshot", headers=keyed).json()["pack_path"] for run in "ab"]
+    loaded = [http.post("/runs/resume/load", json={"pack_path": one, "new_run_id": f"new-{one}"}) for one in kept]
+    assert [each.json()["ws"]["objective"] for each in loaded] == ["a", "b"]
+
+
+def test_a_repeated_snapshot_is_one_file(http: httpx.Client) -> None:
+    http.post("/runs", json={"objective": "o", "run_id": "r"})
+    kept = {http.post("/runs/r/snapshot", headers={"Idempotency-Key": "k"}).json()["pack_path"] for _ in range(2)}
+    assert len(kept) == 1
+
+
+def test_a_snapshot_is_kept_of_a_task_with_a_name_of_many_bytes(http: httpx.Client) -> None:
+    http.post("/runs", json={"objective": "o", "run_id": "r", "task_id": "\u6f22" * 80})
+    kept = http.post("/runs/r/snapshot").json()["pack_path"]
+    assert http.post("/runs/resume/load", json={"pack_path": kept, "new_run_id": "n"}).status_code == 200

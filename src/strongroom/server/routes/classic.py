@@ -77,9 +77,12 @@ async def step_update(request: Request[StepUpdate, None]) -> Stepped:
     if not isinstance(fields, dict) or type(expected) is not int or patch.get("_schema_version") != "2.1":
         raise InvalidInput('must be {"_schema_version": "2.1", "expected_seq": ..., "set": {...}}', path="patch")
     run = await request.ctx.runs.get(request.path_params["run_id"], actor=request.caller.name)
-    # As it was specified: a patch that sets nothing counts too. An honest caller has seen no newer run than this one.
-    wanted = fields_of(fields or {"status": run.working_set.status})
-    changed = await run.update(expected_seq=expected, actor=request.caller.name, commit_id=request.commit_id, **wanted)
+    by = request.caller.name
+    if fields:
+        wanted = fields_of(fields)
+        changed = await run.update(expected_seq=expected, actor=by, commit_id=request.commit_id, **wanted)
+    else:  # as it was specified: a patch that sets nothing counts too
+        changed = await run._count(expected_seq=expected, actor=by, commit_id=request.commit_id)
     return Stepped(changed, str((await run.brief(max_tokens=run.config.ws_max_tokens)).text))
 
 

@@ -34,6 +34,7 @@ endpoint = Endpoints("packs")
 CHUNK = 256 * 1024
 PACK = "pack.zip"
 LONGEST_NAME = 255  # bytes, of a file
+LONGEST_TASK = 80  # bytes of it, which leave room for what is written beside the file
 KEY_HEADER = "Strongroom-Pack-Key"
 
 
@@ -196,14 +197,19 @@ async def _keep(request: Request[Any, Any], pointers: dict[str, Any] | None = No
     """Write a pack into this space's folder of snapshots, under a name nobody else can have chosen."""
     run = await request.ctx.runs.get(request.path_params["run_id"], actor=request.caller.name)
     stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S_") + os.urandom(4).hex()
-    if request.commit_id is not None:  # a repeat finds the file of the first
-        stamp = sha256(request.commit_id.encode()).hexdigest()[:32]
-    name = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in run.working_set.task_id)[:80]
-    path = _folder(request) / f"task_{name.removeprefix('task_')}_resume_{stamp}.zip"
+    if request.commit_id is not None:  # a repeat finds the file of the first; the id is the caller's own, see `ids`
+        stamp = sha256(f"{len(run.id)}:{run.id}{request.commit_id}".encode()).hexdigest()[:32]
+    path = _folder(request) / f"task_{_said(run.working_set.task_id.removeprefix('task_'))}_resume_{stamp}.zip"
     with _no_folders():
         path.parent.mkdir(parents=True, exist_ok=True)
         made = await run.export(path, pointers=pointers, actor=request.caller.name, commit_id=request.commit_id)
     return path, made.pack_id
+
+
+def _said(task_id: str) -> str:
+    """Return what a file's name can say of a task: a letter of some scripts takes four bytes of it."""
+    plain = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in task_id)
+    return plain.encode()[:LONGEST_TASK].decode(errors="ignore")
 
 
 @contextmanager
