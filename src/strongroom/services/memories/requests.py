@@ -126,15 +126,23 @@ def edited(proposal: Proposal, content: str, policy: Policy) -> Proposal:
     if proposal.memory_id is None:
         raise InvalidInput(f"op {request.op!r} makes no memory, so there is nothing to edit")
     check_content(content, policy)
-    return replace(proposal, edited=content, flags=screening.flags(f"{content}\n{request.rationale}"))
+    return replace(proposal, edited=content, flags=screening.flags(_said(replace(request, content=content))))
 
 
 def _flags(requests: Sequence[Request]) -> list[tuple[str, ...]]:
     """Return what is odd about each request. Where nothing is odd about all of them together, nothing is about any."""
-    texts = [f"{request.content}\n{request.rationale}" for request in requests]
+    texts = [_said(request) for request in requests]
     if not screening.flags("\n".join(texts)):
         return [()] * len(texts)
     return [screening.flags(text) for text in texts]
+
+
+def _said(request: Request) -> str:
+    """Return all that a proposer says in words of its own, each on a line: how much is bounded by `values.Request`."""
+    said = [request.content, request.rationale, *request.source_refs, *request.tags]
+    for name, value in request.metadata.items():
+        said.append(f"{name} {value}" if isinstance(value, str) else name)
+    return "\n".join(said)
 
 
 def replaced(request: Request) -> tuple[str, ...]:
