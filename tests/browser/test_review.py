@@ -164,3 +164,16 @@ def test_a_wrong_key_is_told_so(visit: Visit, server: Any) -> None:
     page.get_by_role("textbox", name="Key").fill("srk_nobody.nothing")
     page.get_by_role("button", name="Sign in").click()
     page.get_by_text("does not know that key").wait_for()
+
+
+@one_store
+def test_a_reviewer_sees_what_is_said_beside_the_words(visit: Visit, twenty: Context) -> None:
+    for batch in twenty.memories.pending():
+        twenty.memories.reject(batch, reason="not today", reviewer="ben")
+    twenty.memories.propose(
+        {"op": "add", "type": "fact", "scope": "global", "content": "likes tea", "rationale": "said so",
+         "confidence": 0.9, "source_refs": [], "tags": ["a tag"], "metadata": {"note": "a note"}}, proposer="bot",
+    )  # fmt: skip
+    page = visit("review")
+    page.get_by_text('{"note":"a note"}').wait_for()
+    page.get_by_text("a tag", exact=True).wait_for()

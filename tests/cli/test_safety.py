@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import strongroom
 from strongroom.cli.output import brief, clean, hide_secrets
 from tests.cli.commands import CASES
 from tests.cli.conftest import HOSTILE, Type, memory_id
@@ -100,3 +101,19 @@ def test_a_reviewer_sees_what_is_hidden_and_that_it_is(
     shown = type_in("review")
     assert r"\u{e0069}\u{e0067}\u{e006e}" in shown.out and r"\u3164\u115f\uffa0" in shown.out
     assert "flag hidden_characters" in shown.out and STEERING.findall(shown.out) == []
+
+
+def test_a_reviewer_sees_what_is_said_beside_the_words(
+    empty: Path, type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strongroom.open("agent.db") as ctx:
+        ctx.memories.propose(
+            {"op": "add", "type": "fact", "scope": "global", "content": "likes tea", "rationale": "said so",
+             "confidence": 0.9, "source_refs": ["from a page"], "tags": ["a tag"], "metadata": {"note": "a note"},
+             "expires_at": "2100-01-02T00:00:00Z"}, proposer="bot",
+        )  # fmt: skip
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    shown = type_in("review").out
+    assert [
+        text for text in ('["from a page"]', '["a tag"]', '{"note":"a note"}', "2100-01-02") if text not in shown
+    ] == []

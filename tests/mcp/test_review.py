@@ -58,6 +58,18 @@ async def test_the_person_sees_whose_it_would_be_and_what_it_would_end(ctx: Asyn
     assert 'user "ben"' in asked[0] and f'ends "{old}"' in asked[0]
 
 
+async def test_the_person_sees_what_is_said_beside_the_words(ctx: AsyncContext, connect: Connect) -> None:
+    told: Any = {
+        "op": "add", "type": "fact", "scope": "global", "confidence": 0.9, **PROPOSAL, "source_refs": ["from a page"],
+        "tags": ["a tag"], "metadata": {"note": "a note"}, "expires_at": "2100-01-02T00:00:00Z",
+    }  # fmt: skip
+    batch, asked = await ctx.memories.propose(told, proposer="bot", batch_id="a batch"), list[str]()
+    async with connect("reviewer", elicitation_callback=person("decline", asked)) as client:
+        await call(client, "memory_decide", batch_id=batch.id)
+    shown = ['["from a page"]', '["a tag"]', '{"note":"a note"}', "2100-01-02", 'in batch "a batch"']
+    assert [text for text in shown if text not in asked[0]] == []
+
+
 async def test_what_nobody_sees_is_spelt_out_and_flagged_for_whoever_decides(connect: Connect) -> None:
     hidden, asked = "the office \u3164\U000e0069\U000e0067 has a red door", list[str]()
     async with connect() as client:

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+import msgspec
 
 from strongroom.blocking import Context
 from strongroom.cli.output import as_json, brief, clean, done, moment, not_complete, say, wants_json, whole
 from strongroom.cli.root import Command, Count, argument, cli, context, me
 from strongroom.errors import CommitUnknown, StrongroomError
+from strongroom.services.memories.requests import besides
 from strongroom.services.memories.values import Batch, Memory, Request
 
 BATCH = argument("batch_id", "memory_batch")
@@ -62,6 +64,8 @@ def _print(batch: Batch, shown: Callable[[str], str] = lambda text: brief(text, 
             place, asked.op, asked.type, owner(asked), asked.confidence, proposal.trust)  # fmt: skip
         say("     {}", shown(asked.content))
         say("     [dim]because {}[/]", shown(asked.rationale))
+        for name, value in besides(asked).items():
+            say("     [dim]{}[/] {}", name, shown(msgspec.json.encode(value).decode()))
         for flag in proposal.flags:
             say("     [bold yellow]flag[/] {}", flag)
         for old in proposal.replaces:

@@ -21,6 +21,7 @@ from strongroom.mcp.principals import REVIEWER
 from strongroom.mcp.tool import KIB, ROOM, After, Answer, Arguments, CommitId, Id, Tool, ToolRequest
 from strongroom.mcp.tools.memories import ProposedBatch, shown_batch
 from strongroom.services.memories.batches import PLACE
+from strongroom.services.memories.requests import besides
 from strongroom.services.memories.values import Batch
 from strongroom.unseen import spelt
 
@@ -183,7 +184,7 @@ def _field(place: str, text: str) -> dict[str, Any]:
 def question(batch: Batch) -> str:
     """Return what the person is shown: every proposal whole, in its proposer's own words, quoted, what nobody sees in
     them spelt out."""
-    lines = [f"{batch.proposer!r} proposes to remember ({len(batch.proposals)} in batch {batch.id}):"]
+    lines = [f"{batch.proposer!r} proposes to remember ({len(batch.proposals)} in batch {_quoted(batch.id)}):"]
     for place, one in enumerate(batch.proposals):
         request = one.request
         owners = (("user", request.user_id), ("project", request.project_id))
@@ -192,7 +193,8 @@ def question(batch: Batch) -> str:
         what = f"{place}. {request.op} {request.type} ({request.scope}, {whose}trust {one.trust})"
         ends = f", ends {', '.join(ended)}" if ended else ""
         odd = f" FLAGGED: {', '.join(one.flags)}" if one.flags else ""
-        lines.append(f"{what}{ends}{odd}: {_quoted(request.content)} because {_quoted(request.rationale)}")
+        more = "".join(f", {name} {msgspec.json.encode(value).decode()}" for name, value in besides(request).items())
+        lines.append(f"{what}{ends}{odd}: {_quoted(request.content)} because {_quoted(request.rationale)}{more}")
     return spelt("\n".join(lines))
 
 

@@ -138,11 +138,23 @@ def _flags(requests: Sequence[Request]) -> list[tuple[str, ...]]:
 
 
 def _said(request: Request) -> str:
-    """Return all that a proposer says in words of its own, each on a line: how much is bounded by `values.Request`."""
-    said = [request.content, request.rationale, *request.source_refs, *request.tags]
+    """Return all that a proposer says in words of its own, each on a line: how much is bounded by `values.Request`.
+
+    A name, a hash or an address says nothing to a model; what has blanks in it, or more than ASCII, may be words.
+    """
+    beside = [*request.source_refs, *request.tags]
     for name, value in request.metadata.items():
-        said.append(f"{name} {value}" if isinstance(value, str) else name)
-    return "\n".join(said)
+        beside += [name, value] if isinstance(value, str) else [name]
+    words = [text for text in beside if not text.isascii() or len(text.split()) > 1]
+    return "\n".join([request.content, request.rationale, *words])
+
+
+def besides(request: Request) -> dict[str, object]:
+    """Return what a proposal says besides its words and its reason, by its names: a reviewer is shown all of it."""
+    said: dict[str, object] = {"sources": list(request.source_refs), "tags": list(request.tags)}
+    said |= {"metadata": dict(request.metadata), "happened": request.happened_at, "valid from": request.valid_from}
+    said |= {"valid until": request.valid_until, "expires": request.expires_at}
+    return {name: value for name, value in said.items() if value}
 
 
 def replaced(request: Request) -> tuple[str, ...]:

@@ -47,6 +47,12 @@ const Chain = ({ links, result }) => html`<ol class="chain">${links.map(([name, 
   </li>`)}<li class="result"><span class="chain-role">so it is</span><b>the lowest of these</b><${Trust} value=${result} /></li>
   </ol>`;
 
+/** What else it says, which nobody may approve unseen. */
+const besides = ({ tags = [], metadata = {}, happened_at, valid_from, valid_until, expires_at }) => [
+  ["Tags", tags.join(", ")], ["Metadata", Object.keys(metadata).length ? JSON.stringify(metadata) : ""], ["Happened", happened_at],
+  ["Valid from", valid_from], ["Valid until", valid_until], ["Expires", expires_at],
+].filter(([, said]) => said).map(([name, said]) => [name, html`<${Safe} text=${said} />`]);
+
 export const Detail = ({ one, params, may, place, onAccept, onReject, onEdit }) => {
   const { request } = one, refs = (request.source_refs ?? []).slice(0, 20);
   const { data: known } = useQuery(refs.length ? `memories/sources?${refs.map((ref) => `ref=${encodeURIComponent(ref)}`).join("&")}` : null);
@@ -66,7 +72,7 @@ export const Detail = ({ one, params, may, place, onAccept, onReject, onEdit }) 
     <${Section} id="why" title="Why"><p class="prose"><${Safe} text=${request.rationale ?? ""} /></p>
       <${Facts} items=${[["Confidence", html`<span class="num">
         ${Math.round(request.confidence * 100)}%</span>`], ["Sources", html`<span class="refs">
-        ${request.source_refs.map((ref) => html`<${Id} id=${ref} />`)}</span>`], ["Batch", html`<${Id} id=${one.batch.id} />${one.of > 1 ? html` <span class="muted">${one.place + 1} of ${one.of}; a batch is decided as a whole</span>` : ""}`]]} />
+        ${request.source_refs.map((ref) => html`<${Id} id=${ref} />`)}</span>`], ...besides(request), ["Batch", html`<${Id} id=${one.batch.id} />${one.of > 1 ? html` <span class="muted">${one.place + 1} of ${one.of}; a batch is decided as a whole</span>` : ""}`]]} />
         <//>
     <${Section} id="trust" title="Trust"><${Chain} links=${chain} result=${one.trust} /><//>
     ${one.near.length > 0 && html`<${Section} id="near" title="Close to what is known" count=${one.near.length}>
