@@ -28,6 +28,10 @@ NEWEST = """
 SELECT kind, id, 'UPDATE record SET sum = sum + 1 WHERE pos = ' || max(pos)
 FROM head JOIN record ON ref = pos >> 32 GROUP BY ref"""
 
+# What one flipped bit makes of a letter: text that is none.
+TEXTS = """
+SELECT kind, id, 'UPDATE head SET text = cast(x''74ff'' AS TEXT) WHERE ref = ' || ref FROM head WHERE stream = 0"""
+
 
 def fail(payload: Any, call: Any) -> None:
     raise ValueError("no")
@@ -57,7 +61,7 @@ def counts(path: Path) -> dict[str, int]:
         return {name: len(ask(ctx)) for name, ask in LISTS.items()}
 
 
-@pytest.mark.parametrize("rows", [HEADS, NEWEST], ids=["head", "newest record"])
+@pytest.mark.parametrize("rows", [HEADS, NEWEST, TEXTS], ids=["head", "newest record", "text"])
 def test_whatever_row_is_damaged_every_list_shows_the_others(whole: Path, rows: str) -> None:
     before, path = counts(whole), whole.with_name("spoilt.db")
     with closing(sqlite3.connect(whole)) as file:

@@ -34,6 +34,16 @@ HEADS = f"SELECT kind, id, 'UPDATE head SET sum = sum + 1 WHERE ref = ' || ref F
 RECORDS = f"""
 SELECT kind, id, 'UPDATE record SET sum = sum + 1 WHERE pos = ' || pos
 FROM head JOIN record ON ref = pos >> 32 WHERE kind IN {KINDS}"""
+NO_TEXT = "cast(cast(text AS BLOB) || x''20ff'' AS TEXT)"  # what one flipped bit makes of a letter
+HEAD_TEXTS = f"""
+SELECT kind, id, 'UPDATE head SET text = {NO_TEXT} WHERE ref = ' || ref
+FROM head WHERE kind IN {KINDS} AND text NOT NULL"""
+RECORD_TEXTS = f"""
+SELECT kind, id, 'UPDATE record SET text = {NO_TEXT} WHERE pos = ' || pos
+FROM head JOIN record ON ref = pos >> 32 WHERE kind IN {KINDS}"""
+ROWS = pytest.mark.parametrize(
+    "rows", [HEADS, RECORDS, HEAD_TEXTS, RECORD_TEXTS], ids=["head", "record", "text of a head", "text of a record"]
+)
 STREAM = "SELECT ref FROM head WHERE kind = 'message' AND id = 's1'"
 
 
@@ -75,7 +85,7 @@ def spoilt(path: Path, rows: str) -> Iterator[tuple[str, str, Path]]:
         yield kind, id, copy
 
 
-@pytest.mark.parametrize("rows", [HEADS, RECORDS], ids=["head", "record"])
+@ROWS
 def test_whatever_row_is_damaged_every_search_finds_the_others_and_names_it(whole: Path, rows: str) -> None:
     sound = Path(shutil.copy(whole, whole.with_name("sound.db")))
     with strongroom.open(sound) as ctx:
@@ -94,7 +104,7 @@ def test_whatever_row_is_damaged_every_search_finds_the_others_and_names_it(whol
                     assert found.damaged == () and found.degraded is None, (name, kind, id)
 
 
-@pytest.mark.parametrize("rows", [HEADS, RECORDS], ids=["head", "record"])
+@ROWS
 def test_a_store_without_an_index_finds_the_others_too(whole: Path, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("sessions.search", "memories.candidates", "files.search"):
         monkeypatch.setattr(f"strongroom.services.{module}.can_search", lambda store: False)
@@ -106,7 +116,7 @@ def test_a_store_without_an_index_finds_the_others_too(whole: Path, rows: str, m
                 assert len(found) >= (9 if name == "sessions" else 3) or found.damaged, (name, kind, id)
 
 
-@pytest.mark.parametrize("rows", [HEADS, RECORDS], ids=["head", "record"])
+@ROWS
 def test_searches_by_meaning_find_the_others_too(whole: Path, rows: str) -> None:
     for kind, id, path in spoilt(whole, rows):
         with strongroom.open(path, embedder=embed) as ctx:

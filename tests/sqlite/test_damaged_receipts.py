@@ -23,6 +23,12 @@ ID = (
     "WHERE pos = (SELECT ref << 32 FROM head WHERE id = 'one') + {index}"
 )
 GREATER, LESS = "ff" * 16, "00" * 16
+TEXT = BODY.replace("body = x'5b5d'", "text = cast(x'74ff' AS TEXT)")
+DAMAGE = pytest.mark.parametrize(
+    "damage",
+    [BODY, ID.replace("{id}", GREATER), ID.replace("{id}", LESS), TEXT],
+    ids=["body", "greater id", "smaller id", "text that is none"],
+)
 
 
 def append(key: Key = LOG, id: str | None = None) -> Commit:
@@ -59,9 +65,7 @@ def length(store: SqliteStore, key: Key = LOG) -> int:
     return ask(store, Range(key, 0, 0)).length
 
 
-@pytest.mark.parametrize(
-    "damage", [BODY, ID.replace("{id}", GREATER), ID.replace("{id}", LESS)], ids=["body", "greater id", "smaller id"]
-)
+@DAMAGE
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_damaged_record_stops_no_writes_to_other_things(path: Path, damage: str, index: int) -> None:
     with closed_after(path, 3) as made:
@@ -76,9 +80,7 @@ def test_a_damaged_record_stops_no_writes_to_other_things(path: Path, damage: st
                         assert store.commit(commit).repeated and ask(store, ReceiptOf("ana", commit.id)) is not None
 
 
-@pytest.mark.parametrize(
-    "damage", [BODY, ID.replace("{id}", GREATER), ID.replace("{id}", LESS)], ids=["body", "greater id", "smaller id"]
-)
+@DAMAGE
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_repeat_of_the_commit_whose_receipt_is_lost_is_refused_and_not_applied(
     path: Path, damage: str, index: int
@@ -139,9 +141,10 @@ def test_where_a_stream_begins_to_carry_need_not_be_known(path: Path) -> None:
             assert [store.commit(commit).versions for commit in made] == [(1,), (2,)]
 
 
-def test_receipts_of_nobody_knows_whom_are_refused_and_stop_nobody_else(path: Path) -> None:
+@pytest.mark.parametrize("name", ["''", "cast(x'74ff' AS TEXT)"])
+def test_receipts_of_nobody_knows_whom_are_refused_and_stop_nobody_else(path: Path, name: str) -> None:
     with closed_after(path, 2) as made:
-        spoil(path, "UPDATE head SET id = '' WHERE id = 'one'")
+        spoil(path, f"UPDATE head SET id = {name} WHERE id = 'one'")
         with SqliteStore(path) as store:
             assert store.commit(append(OTHER)).versions == (2,)
             with pytest.raises(Damaged):

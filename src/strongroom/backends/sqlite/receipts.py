@@ -52,7 +52,9 @@ _FIND = "SELECT digest, versions, answer, sum FROM receipt WHERE space = ? AND i
 _TOUCH = "UPDATE receipt SET until = until + 1 WHERE space = ? AND id = ?"
 _KEEP = "INSERT INTO receipt (space, id, until, digest, versions, answer, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _CARRIERS = f"SELECT c.start, h.space, h.kind, h.id, {HEAD_COLUMNS} FROM carrier AS c JOIN head AS h USING (ref)"
+_PLACES = "SELECT start, ref FROM carrier JOIN head USING (ref)"
 _CARRYING = f"SELECT {RECORD_COLUMNS} FROM record WHERE pos >= ? AND pos < ? AND receipt IS NOT NULL"
+_CARRIED = "SELECT pos, receipt FROM record WHERE pos >= ? AND pos < ? AND receipt IS NOT NULL"
 _FILE = (
     "INSERT OR IGNORE INTO receipt (space, id, until, digest, versions, answer, sum) VALUES (?, ?, ?, ?, ?, NULL, ?)"
 )
@@ -234,16 +236,47 @@ def carried_by(con: apsw.Connection) -> Iterator[Carried | LostReceipt]:
     Whose a receipt is, is told by the head of the stream that carries it: so the names in it must be what was written,
     and so must the record.
     """
-    carriers: list[Any] = con.execute(_CARRIERS).fetchall()
-    for start, *name, ref, stream, alive, version, value, tags, text, chain, total in carriers:
+    for start, *name, ref, stream, alive, version, value, tags, text, chain, total in _carriers(con):
         space = _space_of(con, name, (ref, stream, alive, version, value, tags, text, chain, total))
         try:
             first: int | None = unsealed(ref, start)
         except Damaged:
             first = None  # then all that the stream carries, or ever did
         base = ref << INDEX_BITS
-        rows: list[Any] = con.execute(_CARRYING, (base + (first or 0), base + (1 << INDEX_BITS))).fetchall()
+        rows = _carrying_records(con, base + (first or 0), base + (1 << INDEX_BITS))
         yield from _receipts_of(space, ref, rows, in_order=first is not None)
+
+
+def _carriers(con: apsw.Connection) -> list[Any]:
+    """Return where streams carry receipts, each with its head; of one whose name is no text, without."""
+    try:
+        return con.execute(_CARRIERS).fetchall()
+    except UnicodeDecodeError:
+        pass
+    rows: list[Any] = []
+    places: list[Any] = con.execute(_PLACES).fetchall()
+    for start, ref in places:
+        try:
+            rows += con.execute(f"{_CARRIERS} WHERE ref = ?", (ref,)).fetchall()
+        except UnicodeDecodeError:
+            rows.append((start, "", "", "", ref, *[None] * 8))
+    return rows
+
+
+def _carrying_records(con: apsw.Connection, start: int, stop: int) -> list[Any]:
+    """Return the records that carry receipts; of one whose text is none, which the driver refuses, only the receipt."""
+    try:
+        return con.execute(_CARRYING, (start, stop)).fetchall()
+    except UnicodeDecodeError:
+        pass
+    rows: list[Any] = []
+    carried: list[Any] = con.execute(_CARRIED, (start, stop)).fetchall()
+    for pos, receipt in carried:
+        try:
+            rows += con.execute(_CARRYING, (pos, pos + 1)).fetchall()
+        except UnicodeDecodeError:
+            rows.append((pos, receipt, None))
+    return rows
 
 
 def _space_of(con: apsw.Connection, name: list[Any], head: tuple[Any, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
@@ -239,7 +239,7 @@ def _scan(con: apsw.Connection, scan: Scan, budget: Budget | None) -> Page:
     documents: list[Document] = []
     last: tuple[Any, ...] = ()
     more = False
-    for row in found:
+    for row in _decoded(con, scan, found):
         if len(documents) == scan.limit:
             more = bool(documents)  # the row beyond the limit only tells that there is a next page
             break
@@ -251,6 +251,26 @@ def _scan(con: apsw.Connection, scan: Scan, budget: Budget | None) -> Page:
         last = row
     found.close()
     return Page(tuple(documents), str(last[1]) if more else None)
+
+
+def _decoded(con: apsw.Connection, scan: Scan, found: apsw.Cursor) -> Iterator[tuple[Any, ...]]:
+    """Give the rows of a scan. Of one whose text is none, which the driver refuses, say where it stands."""
+    seen = 0
+    try:
+        for row in found:
+            yield row
+            seen += 1
+    except UnicodeDecodeError as problem:
+        if seen == scan.limit:  # the row beyond the limit, of which nothing is asked but that it is there
+            yield ()
+            return
+        sql, values = scan_call(scan, "SELECT h.ref, cast(h.id AS BLOB)")
+        rows: list[Any] = con.execute(sql, values).fetchall()
+        ref, id = rows[seen]
+        named = id.decode(errors="replace")
+        raise Damaged(
+            f"{scan.kind} {named!r} holds text that is none", reason="corrupt", place=str(ref), id=named
+        ) from problem
 
 
 def _listed(scan: Scan, row: tuple[Any, ...]) -> Document:
@@ -265,7 +285,7 @@ def _listed(scan: Scan, row: tuple[Any, ...]) -> Document:
     return document
 
 
-def scan_call(scan: Scan) -> tuple[str, list[Any]]:
+def scan_call(scan: Scan, shown: str = _FOUND) -> tuple[str, list[Any]]:
     """Return the statement that answers a scan, and its values. Fixed text only: whatever a caller said is bound."""
     edge = cursor(scan)
     if edge is None:
@@ -274,14 +294,14 @@ def scan_call(scan: Scan) -> tuple[str, list[Any]]:
     values = [scan.space, scan.kind, scan.limit + 1, edge, *labels]
     past, order = ("<", "DESC") if scan.reverse else (">", "ASC")
     if not labels:
-        return f"{_FOUND} FROM head AS h WHERE {_LIVING} AND h.ref {past} ?4 ORDER BY h.ref {order} LIMIT ?3", values
+        return f"{shown} FROM head AS h WHERE {_LIVING} AND h.ref {past} ?4 ORDER BY h.ref {order} LIMIT ?3", values
     # CROSS JOIN: left alone, SQLite would walk through all documents of the kind instead.
     if len(labels) == 1:
         carriers = "tag AS t CROSS JOIN head AS h USING (ref)"
         chosen = f"t.label = ?5 AND t.ref {past} ?4 AND {_LIVING} ORDER BY t.ref {order} LIMIT ?3"
-        return f"{_FOUND} FROM {carriers} WHERE {chosen}", values
+        return f"{shown} FROM {carriers} WHERE {chosen}", values
     others = [f"CROSS JOIN tag AS t{n} ON t{n}.ref = h.ref AND t{n}.label = ?{n}" for n in range(7, 5 + len(labels))]
     step = "-" if scan.reverse else "+"
     leap = _LEAP.format(past=past, order=order, step=step)
     carriers = f"leap CROSS JOIN head AS h USING (ref) {' '.join(others)}"
-    return f"{leap} {_FOUND} FROM {carriers} WHERE leap.ref = leap.before AND {_LIVING} LIMIT ?3", values
+    return f"{leap} {shown} FROM {carriers} WHERE leap.ref = leap.before AND {_LIVING} LIMIT ?3", values

@@ -51,9 +51,7 @@ _rowids = msgspec.json.Decoder(list[int])
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM head WHERE space = ? AND kind = ? AND id = ?"
 # From the short list of what is missing to its names, never the other way round: CROSS JOIN keeps SQLite from walking
 # through every document of a kind for each one that is missing. The list of others is none of a search's business.
-_MISSING = """
-SELECT u.place, u.start, h.space, h.kind, h.id,
-  h.ref, h.stream, h.alive, h.version, h.value, h.tags, h.text, h.chain, h.sum"""
+_MISSING = "SELECT u.place, u.start, h.space, h.kind, h.ref, h.stream"
 _BEHIND = f"{_MISSING} FROM unindexed AS u CROSS JOIN head AS h ON h.ref = u.ref"
 _BEHIND_IN = f"{_BEHIND} WHERE u.place = ? AND h.space = ? AND h.kind = ? LIMIT ?"
 _BEHIND_ANYWHERE = f"{_BEHIND} LIMIT ?"
@@ -66,6 +64,9 @@ SELECT sum(coalesce((SELECT max(pos) & {MASK} FROM record
   WHERE pos >= u.ref << {INDEX_BITS} AND pos < (u.ref + 1) << {INDEX_BITS}) + 1 - u.start, 1))
 FROM (SELECT ref, start FROM unindexed LIMIT ?) AS u"""
 _TEXTS = "SELECT pos, text FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?"
+_BYTES = "SELECT pos, cast(text AS BLOB) FROM record WHERE pos >= ? AND pos < ? ORDER BY pos LIMIT ?"
+_ALIVE = "SELECT {} FROM head WHERE ref = ? AND alive = 1"
+_ID = "SELECT cast(id AS BLOB) FROM head WHERE ref = ? AND cast(space AS BLOB) = ? AND cast(kind AS BLOB) = ?"
 _KNOWN = "DELETE FROM unindexed WHERE place = ? AND ref = ?"
 _KNOWN_UNTIL = "UPDATE unindexed SET start = ? WHERE place = ? AND ref = ?"
 _ADD = "INSERT INTO word (rowid, text) VALUES (?, ?)"
@@ -104,15 +105,14 @@ def catch_up_anywhere(con: apsw.Connection) -> int:
 
 def _index(con: apsw.Connection, missing: list[Any], most: int) -> int:
     left = most
-    for place, start, space, kind, id, *head in missing:
+    for place, start, space, kind, ref, stream in missing:
         if left <= 0:
             break
-        ref, stream, *_ = head
-        key = stored_key(space, kind, id if place != place_of(space, kind) else "-")
         if place != place_of(space, kind):
-            require_sound(key, tuple(head))
-        # Else it is known where it belongs, and is indexed as it stands, even if it is damaged: whoever finds it sees
+            raise Damaged("the list of what the index lacks is damaged; restore a backup", reason="corrupt")
+        # So it is known where it belongs, and is indexed as it stands, even if it is damaged: whoever finds it sees
         # that, and others find the rest.
+        key = Key(space, kind, "-")
         require_start(start)
         left -= _index_stream(con, key, ref, start, left) if stream else _index_document(con, key, ref)
         if con.changes() == 0:  # else whoever searches would catch up for ever
@@ -130,10 +130,14 @@ def require_start(start: Any) -> int:
 def _index_stream(con: apsw.Connection, key: Key, ref: int, start: int, most: int) -> int:
     base = ref << INDEX_BITS
     markers = " ".join(_markers(key, {}))
-    rows: list[Any] = con.execute(_TEXTS, (base + start, base + MASK, most)).fetchall()
+    there = (base + start, base + MASK, most)
+    try:
+        rows: list[Any] = con.execute(_TEXTS, there).fetchall()
+    except UnicodeDecodeError:
+        rows = con.execute(_BYTES, there).fetchall()
     for pos, text in rows:
-        if isinstance(text, str):
-            con.execute(_ADD, (pos, _row_text(text, markers)))
+        if text is not None:
+            con.execute(_ADD, (pos, _row_text(_readable(text), markers)))
     if len(rows) < most:
         con.execute(_KNOWN, (place_of(key.space, key.kind), ref))
     else:
@@ -143,16 +147,24 @@ def _index_stream(con: apsw.Connection, key: Key, ref: int, start: int, most: in
 
 
 def _index_document(con: apsw.Connection, key: Key, ref: int) -> int:
-    row: Any = con.execute("SELECT text, tags FROM head WHERE ref = ? AND alive = 1", (ref,)).fetchone()
-    if row is not None and isinstance(row[0], str):
+    try:
+        row: Any = con.execute(_ALIVE.format("text, tags"), (ref,)).fetchone()
+    except UnicodeDecodeError:
+        row = con.execute(_ALIVE.format("cast(text AS BLOB), tags"), (ref,)).fetchone()
+    if row is not None and row[0] is not None:
         text, tags = row
         try:
             carried = tags_of(tags)
         except (msgspec.MsgspecError, TypeError, ValueError):
             carried = {}  # damaged: then it is found where no tag is asked for
-        con.execute(_ADD, (ref, _row_text(text, " ".join(_markers(key, carried)))))
+        con.execute(_ADD, (ref, _row_text(_readable(text), " ".join(_markers(key, carried)))))
     con.execute(_KNOWN, (place_of(key.space, key.kind), ref))
     return 1
+
+
+def _readable(text: Any) -> str:
+    """Return a text as far as it is one: a damaged row may hold anything."""
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
 
 
 def unindex_document(con: apsw.Connection, key: Key, ref: int, text: str, tags: dict[str, str], erase: bool) -> bool:
@@ -257,18 +269,28 @@ def _positions(con: apsw.Connection, query: str, low: int, high: int) -> list[in
 
 def _text(con: apsw.Connection, place: int) -> str:
     table, name = ("record", "pos") if place >> INDEX_BITS else ("head", "ref")
-    row: Any = con.execute(f"SELECT text FROM {table} WHERE {name} = ?", (place,)).fetchone()
-    return "" if row is None or row[0] is None else str(row[0])
+    try:
+        row: Any = con.execute(f"SELECT text FROM {table} WHERE {name} = ?", (place,)).fetchone()
+    except UnicodeDecodeError:
+        row = con.execute(f"SELECT cast(text AS BLOB) FROM {table} WHERE {name} = ?", (place,)).fetchone()
+    return "" if row is None or row[0] is None else _readable(row[0])
 
 
 def _matches(con: apsw.Connection, heads: Callable[[int], Any], find: Find, chosen: list[int]) -> Iterator[Match]:
     for behind, place in enumerate(chosen, find.skip + 1):
         try:
             match = _match(con, heads, find, place)
-        except Damaged as damage:
+        except (Damaged, UnicodeDecodeError) as problem:
             ref, index = (place >> INDEX_BITS, f"[{place & MASK}]") if place >> INDEX_BITS else (place, "")
-            damage.place, damage.id = str(behind), f"{heads(ref)[2]}{index}"
-            raise
+            name: Any = con.execute(_ID, (ref, find.space.encode(), find.kind.encode())).fetchone()
+            if name is None:
+                continue  # by its own words it is somebody else's
+            called = f"{_readable(name[0])}{index}"
+            damage = problem
+            if not isinstance(damage, Damaged):
+                damage = Damaged(f"{find.kind} {called!r} holds text that is none", reason="corrupt")
+            damage.place, damage.id = str(behind), called
+            raise damage from None
         if match is not None:
             yield match
 

@@ -14,6 +14,7 @@ import apsw
 from strongroom.backends.memory import link
 from strongroom.backends.sqlite import erasure
 from strongroom.backends.sqlite.cache import MAX_KEYS, Cache, State, Unsound
+from strongroom.backends.sqlite.failures import translate
 from strongroom.backends.sqlite.receipts import Receipts, Retention, SyncReceipt, can_carry, carried
 from strongroom.backends.sqlite.rows import (
     HEAD_COLUMNS,
@@ -136,7 +137,10 @@ class Writer:
             self._make_durable(work.space, work.id)
             return work.receipt
         assert type(work) is Commit
-        return self._commit(work)
+        try:
+            return self._commit(work)
+        except UnicodeDecodeError as error:  # what it writes to holds text that is none: others go on
+            raise translate(error) from error
 
     def _make_durable(self, space: str, id: str) -> None:
         # A crash may have left a receipt in the page cache alone, never synced. Our answer must be durable too: any
