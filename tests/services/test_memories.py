@@ -69,6 +69,11 @@ async def test_a_rejected_batch_is_gone_from_pending_and_never_found(ctx: Any) -
         await ctx.memories.commit(batch.id, reviewer="ana")
 
 
+async def test_a_proposer_may_take_back_what_it_proposed(ctx: Any) -> None:
+    batch = await ctx.memories.propose([mcr("tea")], proposer="bot")
+    assert (await ctx.memories.reject(batch, reason="a mistake", reviewer="bot")).status == "rejected"
+
+
 async def test_rejecting_again_changes_nothing_and_a_committed_batch_cannot_be_rejected(ctx: Any) -> None:
     batch = await ctx.memories.propose([mcr()], proposer="agent-7")
     first = await ctx.memories.reject(batch.id, reason="hearsay")
